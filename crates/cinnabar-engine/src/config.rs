@@ -1,0 +1,37 @@
+//! How an engine is set up. Fixed for its life; what can change at run time is a [`Plan`](crate::plan::Plan).
+//!
+//! Called by drivers.
+
+/// Which blocks earn flash, and which stay when room is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// Probation in RAM, ghost, segments with referenced blocks carried forward (the default).
+    #[default]
+    Probation,
+    /// Every miss goes straight to flash; referenced blocks are carried forward without a bound.
+    Clock,
+}
+
+/// Settings of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Eviction scheme.
+    pub eviction: Eviction,
+    /// Blocks of RAM for probation; `None`: min(1 % of the capacity, 256 MiB).
+    pub probation_blocks: Option<u32>,
+    /// Longest time a block waits in a partly filled chunk before that is written, in ns.
+    pub chunk_age_ns_max: u64,
+    /// Emit [`Action::Sample`](crate::Action::Sample) for each block access.
+    pub sample: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            eviction: Eviction::default(),
+            probation_blocks: None,
+            chunk_age_ns_max: 1_000_000_000,
+            sample: false,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What the engine counts: plain integers, read by the driver between two events.
+//!
+//! Called by the engine (increments) and by the control plane (status, metrics).
+
+/// Block reads or writes that did not use the cache, by reason, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bypassed {
+    /// Part of a long sequential run.
+    pub sequential: u64,
+    /// A single large request.
+    pub large: u64,
+    /// The volume is in pass-through mode.
+    pub pass_through: u64,
+    /// A write in write-around mode.
+    pub write_around: u64,
+    /// A write that the volume's history says is not worth keeping.
+    pub write_not_reused: u64,
+    /// No free buffer or segment at that moment.
+    pub no_space: u64,
+}
+
+/// Blocks written to flash, by what earned it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// The share still had free room.
+    pub filling: u64,
+    /// Used again while in probation.
+    pub referenced: u64,
+    /// Missed again soon after it had left (ghost hit).
+    pub ghost: u64,
+    /// Plain CLOCK admits everything.
+    pub all: u64,
+    /// Written out by a clean stop.
+    pub clean_stop: u64,
+}
+
+/// Counters of one volume. "Blocks" are 4 KiB blocks touched by requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeCounters {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests (data; trims and zeroes are apart).
+    pub writes: u64,
+    /// Flush requests.
+    pub flushes: u64,
+    /// Trim requests.
+    pub trims: u64,
+    /// Write-zeroes requests.
+    pub zeroes: u64,
+    /// Blocks touched by reads; `read_hits + misses`.
+    pub blocks_read: u64,
+    /// Blocks touched by writes.
+    pub blocks_written: u64,
+    /// Read blocks served from RAM or SSD.
+    pub read_hits: u64,
+    /// Of those, from RAM (probation, open segments).
+    pub read_hits_ram: u64,
+    /// Read blocks fetched from the backend.
+    pub misses: u64,
+    /// Read requests with both.
+    pub partial_hits: u64,
+    /// Written blocks that were cached.
+    pub write_hits: u64,
+    /// By reason.
+    pub bypassed: Bypassed,
+    /// Backend read operations.
+    pub backend_reads: u64,
+    /// Backend write operations (data, trims and zeroes).
+    pub backend_writes: u64,
+    /// Backend flushes.
+    pub backend_flushes: u64,
+    /// Bytes read from the backend.
+    pub backend_read_bytes: u64,
+    /// Bytes written to the backend.
+    pub backend_write_bytes: u64,
+    /// Backend operations that failed.
+    pub backend_errors: u64,
+    /// Requests refused as invalid.
+    pub refused: u64,
+    /// Blocks of this volume in RAM or on flash now.
+    pub cached_blocks: u64,
+}
+
+/// Counters of the cache as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounters {
+    /// Blocks that fit on flash (header slots not counted).
+    pub capacity_blocks: u64,
+    /// Blocks cached now, RAM included.
+    pub cached_blocks: u64,
+    /// Of those, in RAM only.
+    pub ram_blocks: u64,
+    /// Bytes written to the cache device, metadata included.
+    pub flash_written_bytes: u64,
+    /// Blocks that entered the cache (RAM or flash).
+    pub fills: u64,
+    /// By reason.
+    pub admitted: Admitted,
+    /// Blocks that left flash because room was needed.
+    pub evicted_blocks: u64,
+    /// Blocks that left probation unused.
+    pub rejected_blocks: u64,
+    /// Blocks copied forward when their segment was freed.
+    pub carried_blocks: u64,
+    /// Segments freed.
+    pub segments_freed: u64,
+    /// Blocks read from the SSD whose checksum was wrong.
+    pub checksum_failures: u64,
+    /// Cache device reads and writes that failed.
+    pub device_errors: u64,
+}
+
+/// Bytes of RAM the engine holds, by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RamBytes {
+    /// Address map (index).
+    pub address_map: u64,
+    /// Block descriptors: key, reference bits, checksum.
+    pub descriptors: u64,
+    /// Ghost.
+    pub ghost: u64,
+    /// Data buffers: probation and segments being filled or written.
+    pub buffers: u64,
+    /// Segments, volumes, requests and the rest.
+    pub other: u64,
+}

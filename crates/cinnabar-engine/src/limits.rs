@@ -1,0 +1,22 @@
+//! Every maximum of the engine, and how they relate.
+//!
+//! Called by the engine, and by frontends that advertise these limits to guests.
+
+use crate::units::BLOCK_BYTES;
+
+/// Longest read or write, in bytes.
+pub const DATA_BYTES_MAX: u64 = 32 << 20;
+/// Blocks that such a request can touch: one more than its length when it is not block-aligned.
+pub const DATA_BLOCKS_MAX: u64 = DATA_BYTES_MAX / BLOCK_BYTES + 1;
+/// Largest volume, in blocks (256 TiB): what a block descriptor's 36 bits can name.
+pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
+/// Volumes known at a time, detached ones with cached blocks included.
+pub const VOLUMES_MAX: u16 = 4096;
+/// Bytes of a volume's name.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Requests in flight in one engine, waiting ones included; one more is refused with
+/// [`Failure::Limit`](crate::Failure::Limit). Frontends keep far below it.
+pub const REQUESTS_MAX: usize = 16_384;
+
+const _: () = assert!(DATA_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(VOLUMES_MAX < u16::MAX);

@@ -1,0 +1,18 @@
+//! On-disk structures: real bytes in every mode, encoded and decoded here and nowhere else.
+//!
+//! Called by the engine (chunk headers, checkpoints), by drivers (superblock) and by offline tools.
+//! The layout is in `docs/design/on-disk-format.md`.
+
+/// A page of metadata, aligned for direct I/O.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(4096))]
+pub struct MetaPage(pub [u8; 4096]);
+
+impl MetaPage {
+    /// A page of zeros.
+    pub const fn zeroed() -> Self {
+        Self([0; 4096])
+    }
+}
+
+pub mod superblock;

@@ -1,0 +1,38 @@
+//! Plans: sizes and write policies of volumes, made by the operator now and by the policy later.
+//!
+//! Called by drivers, which send one as [`Event::Adopt`](crate::Event::Adopt).
+
+use crate::units::VolumeId;
+
+/// What a volume's requests do with the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Reads and writes are cached; a write is acknowledged when the backend has it.
+    #[default]
+    WriteThrough,
+    /// Reads are cached, writes invalidate.
+    WriteAround,
+    /// Nothing is cached; writes still invalidate.
+    PassThrough,
+}
+
+/// New settings of one volume; `None` leaves a setting as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumePlan {
+    /// Which volume.
+    pub volume: VolumeId,
+    /// Its mode.
+    pub mode: Option<Mode>,
+    /// Blocks it keeps whatever others do. The minimums of all volumes sum to at most 80 % of the
+    /// capacity; a plan beyond that is cut back proportionally by the engine.
+    pub share_min_blocks: Option<u64>,
+    /// Blocks it may hold at most.
+    pub share_max_blocks: Option<u64>,
+}
+
+/// Settings that take effect together, between two events.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The volumes that change.
+    pub volumes: Vec<VolumePlan>,
+}

@@ -1,0 +1,318 @@
+//! The seam: what goes into the engine (events) and what comes out (actions).
+//!
+//! Called by the two drivers (the daemon's io_uring loop, the simulator's event heap). The engine
+//! behind it has no clock, no files, no threads and no randomness.
+//!
+//! # Buffers
+//! A request's buffer ([`Payload`]) covers the *block-aligned* range around the request's span: byte
+//! `b` of the volume lies at `b - first_block * 4096` of the buffer, whose length is
+//! `blocks * 4096`. So a 512-byte read at offset 512 comes with a buffer of 4096 bytes, and the
+//! engine reads whole blocks into it; the frontend sends only the bytes asked for. For writes the
+//! bytes outside the span are scratch for the engine. What a frontend submits is private memory: a
+//! guest must not be able to change it while the request is under way.
+//!
+//! # Tokens
+//! Every [`IoRequest`] is answered by exactly one [`Event::IoDone`], every [`Event::Submit`] and
+//! [`Event::Control`] by exactly one [`Action::Reply`].
+
+use crate::metadata::MetaPage;
+use crate::plan::Plan;
+use crate::units::{ByteSpan, Instant, VolumeId};
+use smallvec::SmallVec;
+
+/// What the engine moves about without looking inside: aligned memory in the daemon, a length in
+/// performance simulation, version stamps in fault simulation.
+///
+/// A clone is a handle to the same memory. Offsets and lengths are bytes, multiples of 512.
+/// The engine promises not to touch a range while an I/O on it is under way.
+pub trait Payload: Clone {
+    /// Private memory of `blocks` blocks of 4 KiB, contents unspecified.
+    fn alloc(blocks: u32) -> Self;
+    /// Copies `len` bytes from `from` at `from_at` to this payload at `at`.
+    fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64);
+    /// Sets `len` bytes at `at` to zero.
+    fn zero(&self, at: u64, len: u64);
+    /// 32-bit checksum of the 4 KiB block at byte `at`, seeded with `seed`.
+    fn checksum(&self, at: u64, seed: u64) -> u32;
+}
+
+/// A byte range of a payload: one element of a scatter/gather list.
+#[derive(Clone, Debug)]
+pub struct Slice<P> {
+    /// The memory.
+    pub data: P,
+    /// First byte within `data`.
+    pub at: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Scatter/gather list, in order; most have one element.
+pub type Slices<P> = SmallVec<[Slice<P>; 1]>;
+
+/// Names a guest request or a command; chosen by the driver, returned in the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Names an I/O; chosen by the engine, returned with its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// What a guest asks of a volume.
+#[derive(Clone, Debug)]
+pub enum Op<P> {
+    /// Read `span` into `data`.
+    Read {
+        /// Bytes wanted; at most [`limits::DATA_BYTES_MAX`](crate::limits::DATA_BYTES_MAX).
+        span: ByteSpan,
+        /// Where to.
+        data: P,
+    },
+    /// Write `span` from `data`.
+    Write {
+        /// Bytes written; at most [`limits::DATA_BYTES_MAX`](crate::limits::DATA_BYTES_MAX).
+        span: ByteSpan,
+        /// Where from.
+        data: P,
+        /// Reply only when the data are durable.
+        fua: bool,
+    },
+    /// Make durable every write replied to before this request arrived.
+    Flush,
+    /// The guest no longer needs these bytes; any length.
+    Trim {
+        /// Bytes given up.
+        span: ByteSpan,
+        /// Reply only when durable.
+        fua: bool,
+    },
+    /// These bytes read as zeros from now on; any length.
+    WriteZeroes {
+        /// Bytes zeroed.
+        span: ByteSpan,
+        /// Reply only when durable.
+        fua: bool,
+        /// The backend may deallocate them.
+        may_punch: bool,
+    },
+}
+
+/// A guest's request.
+#[derive(Clone, Debug)]
+pub struct Request<P> {
+    /// Token of the reply.
+    pub id: RequestId,
+    /// Which volume.
+    pub volume: VolumeId,
+    /// What to do.
+    pub op: Op<P>,
+}
+
+/// Where an I/O goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The cache device; offsets are bytes from its start.
+    Cache,
+    /// The volume's backend; offsets are bytes from the volume's start.
+    Backend(VolumeId),
+}
+
+/// An I/O operation. Cache I/O is 4 KiB-aligned in offset, length and memory; backend data I/O is
+/// aligned to the volume's `align_bytes` (512 or 4096) in all three. A backend read may reach past
+/// the end of a volume whose size is no multiple of 4 KiB: the backend fills that part with zeros.
+#[derive(Clone, Debug)]
+pub enum IoOp<P> {
+    /// Read the bytes at `offset` into `data`.
+    Read {
+        /// Byte offset.
+        offset: u64,
+        /// Where to.
+        data: Slices<P>,
+    },
+    /// Write `data` at `offset`.
+    Write {
+        /// Byte offset.
+        offset: u64,
+        /// Where from.
+        data: Slices<P>,
+        /// Complete only when durable.
+        fua: bool,
+    },
+    /// Read metadata pages into `pages` (cache only); they come back with the completion.
+    ReadMeta {
+        /// Byte offset.
+        offset: u64,
+        /// Where to.
+        pages: Vec<MetaPage>,
+    },
+    /// Write metadata pages, then the blocks of `data` right behind them, as one sequential write
+    /// (cache only). The pages come back with the completion.
+    WriteMeta {
+        /// Byte offset.
+        offset: u64,
+        /// Header or metadata pages.
+        pages: Vec<MetaPage>,
+        /// Blocks behind them; empty for pure metadata.
+        data: Slices<P>,
+        /// Complete only when durable.
+        fua: bool,
+    },
+    /// Make durable every write that completed before.
+    Flush,
+    /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards.
+    Trim {
+        /// Bytes given up.
+        span: ByteSpan,
+    },
+    /// Zero a range.
+    WriteZeroes {
+        /// Bytes zeroed.
+        span: ByteSpan,
+        /// The range may be deallocated.
+        may_punch: bool,
+    },
+}
+
+/// An I/O for the driver to carry out.
+#[derive(Clone, Debug)]
+pub struct IoRequest<P> {
+    /// Token of the completion.
+    pub id: IoId,
+    /// Where.
+    pub target: Target,
+    /// What.
+    pub op: IoOp<P>,
+}
+
+/// Why an I/O failed, as far as the engine or a guest cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoError {
+    /// The medium or the transport failed (EIO and all that is not listed).
+    #[error("input/output error")]
+    Io,
+    /// No space left (ENOSPC, EDQUOT).
+    #[error("no space left")]
+    NoSpace,
+    /// The device is read-only (EROFS, EPERM, EBADF on a write).
+    #[error("read-only")]
+    ReadOnly,
+    /// The operation is not supported by this device (EOPNOTSUPP).
+    #[error("operation not supported")]
+    Unsupported,
+    /// It took longer than the driver's bound.
+    #[error("timed out")]
+    TimedOut,
+}
+
+/// Completion of an [`IoRequest`].
+#[derive(Clone, Debug)]
+pub struct IoDone {
+    /// Its token.
+    pub id: IoId,
+    /// How it ended. A short transfer is an error.
+    pub result: Result<(), IoError>,
+    /// The pages of `ReadMeta` and `WriteMeta`, empty otherwise.
+    pub pages: Vec<MetaPage>,
+}
+
+/// What the operator asks of the engine itself.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Load what a clean stop left, then mark the device as in use. First command of a life.
+    Open,
+    /// Make a volume known; answered with [`Answer::Attached`].
+    Attach(crate::volume::VolumeSpec),
+    /// Wait for the volume's requests, flush its backend. New requests are refused from now on.
+    Detach(VolumeId),
+    /// After `Detach`: remember the backend's proof that nobody wrote since. `None` drops the
+    /// volume's blocks instead.
+    Seal(VolumeId, Option<crate::volume::Epoch>),
+    /// Clean stop, after every volume is detached and sealed: write out what is only in RAM,
+    /// checkpoint, mark the device as clean. Last command of a life.
+    Close,
+}
+
+/// Why a request or command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// A device failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Misaligned, empty, too long, or past the end of the volume.
+    #[error("invalid request")]
+    Invalid,
+    /// A write to a read-only volume.
+    #[error("volume is read-only")]
+    ReadOnly,
+    /// No such volume, or it is being detached.
+    #[error("no such volume")]
+    NoVolume,
+    /// A fixed limit was reached (volumes, requests in flight).
+    #[error("limit reached")]
+    Limit,
+}
+
+/// What comes back with a successful reply.
+#[derive(Clone, Debug)]
+pub enum Answer<P> {
+    /// Nothing.
+    Done,
+    /// The buffer of a read or write.
+    Data(P),
+    /// A volume was attached.
+    Attached {
+        /// Its index from now on.
+        volume: VolumeId,
+        /// Whether cached blocks of an earlier run are believed, and if not, why.
+        warmth: crate::volume::Warmth,
+    },
+}
+
+/// Answer to a request or a command.
+#[derive(Clone, Debug)]
+pub struct Reply<P> {
+    /// Token of the request.
+    pub id: RequestId,
+    /// How it ended.
+    pub result: Result<Answer<P>, Failure>,
+}
+
+/// Into the engine.
+#[derive(Clone, Debug)]
+pub enum Event<P> {
+    /// A guest's request arrived.
+    Submit(Request<P>),
+    /// An I/O completed.
+    IoDone(IoDone),
+    /// An instant asked for with [`Action::WakeAt`] has come.
+    Wake,
+    /// New sizes and write policies.
+    Adopt(Plan),
+    /// An operator's command.
+    Control(RequestId, Command),
+}
+
+/// One access of a guest to one block, for the monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Volume.
+    pub volume: VolumeId,
+    /// Block.
+    pub block: crate::units::BlockNo,
+    /// A write?
+    pub write: bool,
+}
+
+/// Out of the engine.
+#[derive(Clone, Debug)]
+pub enum Action<P> {
+    /// Carry out this I/O, then send [`Event::IoDone`].
+    Io(IoRequest<P>),
+    /// Answer the guest or the operator.
+    Reply(Reply<P>),
+    /// Send [`Event::Wake`] at this instant or soon after. Several may be pending; the driver may
+    /// keep the earliest only, for the engine asks anew at each wake.
+    WakeAt(Instant),
+    /// An access, if sampling is on.
+    Sample(Access),
+}

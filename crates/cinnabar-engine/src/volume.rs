@@ -1,0 +1,66 @@
+//! Volumes: what the engine is told about them, and what it counts for each.
+//!
+//! Called by drivers (attach, statistics) and by every part of the engine that serves requests.
+
+use crate::plan::Mode;
+
+/// Proof, in the backend's own words, that nobody wrote a volume since it was recorded: identity,
+/// size and change time for a file. Compared for equality only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch(pub [u8; 48]);
+
+/// What a driver says of a volume when it attaches it.
+#[derive(Clone, Debug)]
+pub struct VolumeSpec {
+    /// The volume's name, at most [`limits::NAME_BYTES_MAX`](crate::limits::NAME_BYTES_MAX) bytes.
+    pub name: String,
+    /// Size in bytes, a multiple of 512.
+    pub size_bytes: u64,
+    /// Alignment the backend needs for offset, length and memory: 512 or 4096.
+    pub align_bytes: u32,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Initial mode.
+    pub mode: Mode,
+    /// See [`VolumePlan`](crate::plan::VolumePlan).
+    pub share_min_blocks: u64,
+    /// See [`VolumePlan`](crate::plan::VolumePlan).
+    pub share_max_blocks: u64,
+    /// Accesses that continue one another for at least this many bytes bypass the cache; 0 = never.
+    pub bypass_sequential_bytes: u64,
+    /// Single requests of at least this many bytes bypass the cache; 0 = never.
+    pub bypass_large_bytes: u64,
+    /// The backend's proof as it stands now; blocks kept from an earlier run are believed only if
+    /// it equals the one recorded then. `None`: this backend can't prove anything.
+    pub epoch: Option<Epoch>,
+    /// The operator's word that nobody else writes this volume: believe a clean detach without proof.
+    pub exclusive: bool,
+}
+
+/// What became of the blocks of an earlier run, told at attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// Nothing was cached.
+    New,
+    /// Blocks are believed.
+    Warm {
+        /// How many.
+        blocks: u64,
+    },
+    /// Blocks were dropped.
+    Dropped {
+        /// How many.
+        blocks: u64,
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+/// Why cached blocks of an earlier run were not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// The backend was changed, replaced or resized since.
+    EpochChanged,
+    /// The backend can't prove that it was not changed, and `exclusive` is not set.
+    NoProof,
+}
