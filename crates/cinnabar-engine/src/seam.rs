@@ -316,3 +316,17 @@ pub enum Action<P> {
     /// An access, if sampling is on.
     Sample(Access),
 }
+
+/// A payload that is real memory, which edges hand to the kernel and copy from and to sockets.
+///
+/// # Safety
+/// `as_ptr` must point to `len_bytes` bytes, readable, writable and aligned to 4096, that stay
+/// valid and in place as long as any clone lives. All access goes through raw pointers, so clones
+/// may alias; who may touch which range when is governed by the rules of [`Payload`].
+#[allow(unsafe_code, reason = "the declaration only: the engine itself never dereferences")]
+pub unsafe trait RawMemory: Payload {
+    /// First byte.
+    fn as_ptr(&self) -> *mut u8;
+    /// Length in bytes.
+    fn len_bytes(&self) -> u64;
+}
