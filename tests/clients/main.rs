@@ -1,0 +1,41 @@
+//! End-to-end tests: the daemon, real clients, real files.
+//!
+//! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
+//! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
+
+use e2e::tools::Tool;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::ExitCode;
+
+/// A test: its name, the tools it can't do without, what it does.
+pub(crate) struct Case {
+    name: &'static str,
+    needs: &'static [Tool],
+    run: fn() -> anyhow::Result<()>,
+}
+
+impl Case {
+    fn into_trial(self) -> Trial {
+        let Self { name, needs, run } = self;
+        let missing = needs.iter().find(|tool| !tool.is_present());
+        if let Some(Tool { command, package, .. }) = missing {
+            eprintln!("skipped: {name} needs {command} (package {package})");
+        }
+        Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:?}"))))
+            .with_ignored_flag(missing.is_some())
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Most of the time is spent waiting for files and clients, which use a core each.
+    arguments.test_threads.get_or_insert(2);
+    if !arguments.list
+        && let Err(error) = e2e::binary::cinnabar()
+    {
+        eprintln!("{error:?}");
+        return ExitCode::FAILURE;
+    }
+    let cases: Vec<Case> = vec![];
+    libtest_mimic::run(&arguments, cases.into_iter().map(Case::into_trial).collect()).exit_code()
+}

@@ -1,0 +1,250 @@
+//! A daemon under test: a folder of its own, a configuration, the process.
+//!
+//! Called by tests and `xtask`.
+
+use crate::control::{Status, is_ready};
+use crate::process::{Running, output};
+use anyhow::{Context, Result, ensure};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const READY_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Duration = Duration::from_mins(1);
+
+/// A folder with disks, configuration and sockets, removed when dropped.
+#[derive(Debug)]
+pub struct Site {
+    dir: TempDir,
+}
+
+impl Site {
+    /// An empty folder below the system's temporary folder.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub fn new() -> Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// An empty folder below `parent`.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub fn within(parent: &Path) -> Result<Self> {
+        // Short, for the path of a unix socket may have 107 bytes only.
+        let dir = tempfile::Builder::new().prefix("cinnabar-").tempdir_in(parent)?;
+        Ok(Self { dir })
+    }
+
+    /// A file's path.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes a sparse file of `size` bytes.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn sparse(&self, name: &str, size: u64) -> Result<PathBuf> {
+        let path = self.path(name);
+        File::create(&path)?.set_len(size)?;
+        Ok(path)
+    }
+
+    /// Makes a file of `size` bytes that differ from block to block and repeat for the same `seed`.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn filled(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
+        let path = self.path(name);
+        std::fs::write(&path, noise(size, seed))?;
+        Ok(path)
+    }
+
+    /// Starts a daemon here and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not build, start, or get ready; its log is part of the error.
+    pub fn serve(&self, config: &Config) -> Result<Daemon> {
+        let file = self.path("cinnabar.toml");
+        std::fs::write(&file, config.to_toml()?)?;
+        let binary = crate::binary::cinnabar()?;
+        let socket = self.path("control.sock");
+        let mut command = Command::new(&binary);
+        command.arg("serve").arg("--config").arg(&file);
+        let mut running = Running::start(&mut command, &self.path("cinnabar.log"))?;
+        running.wait_until(READY_LIMIT, || is_ready(&socket))?;
+        Ok(Daemon { running, socket, binary })
+    }
+
+    /// Where clients find the volume `name` (configured by [`Volume::new`]).
+    pub fn uri(&self, name: &str) -> String {
+        format!("nbd+unix:///{name}?socket={}", self.path(&socket_name(name)).display())
+    }
+}
+
+/// `size` bytes that look random, the same for the same `seed` (xorshift64*).
+pub fn noise(size: u64, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(size as usize);
+    while (bytes.len() as u64) < size {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend_from_slice(&state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes());
+    }
+    bytes.truncate(size as usize);
+    bytes
+}
+
+/// A TCP port of the loopback that was free a moment ago.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn socket_name(volume: &str) -> String {
+    format!("{volume}.sock")
+}
+
+/// A configuration file.
+#[derive(Clone, Debug)]
+pub struct Config {
+    cache_size: u64,
+    cache_keys: String,
+    volumes: Vec<Volume>,
+}
+
+impl Config {
+    /// A cache file of `size` bytes and no volumes.
+    pub fn new(size: u64) -> Self {
+        Self { cache_size: size, cache_keys: String::new(), volumes: Vec::new() }
+    }
+
+    /// Adds a line to the table `[cache]`.
+    #[must_use]
+    pub fn cache_key(mut self, line: &str) -> Self {
+        self.cache_keys.push_str(line);
+        self.cache_keys.push('\n');
+        self
+    }
+
+    /// Adds a volume.
+    #[must_use]
+    pub fn volume(mut self, volume: Volume) -> Self {
+        self.volumes.push(volume);
+        self
+    }
+
+    fn to_toml(&self) -> Result<String> {
+        // A port of its own for each daemon, for tests run side by side.
+        let http = free_port()?;
+        let mut text = format!(
+            "[cache]\ndevice = \"cache.img\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n",
+            self.cache_size, self.cache_keys
+        );
+        for volume in &self.volumes {
+            let Volume { name, backend, nbd, keys } = volume;
+            write!(
+                text,
+                "\n[[volume]]\nname = \"{name}\"\nbackend = \"{backend}\"\nnbd = \"{nbd}\"\n{keys}"
+            )?;
+        }
+        Ok(text)
+    }
+}
+
+/// A volume of a configuration.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    name: String,
+    backend: String,
+    nbd: String,
+    keys: String,
+}
+
+impl Volume {
+    /// A volume on a unix socket named after it.
+    pub fn new(name: &str, backend: &str) -> Self {
+        let nbd = format!("unix:{}", socket_name(name));
+        Self { name: name.into(), backend: backend.into(), nbd, keys: String::new() }
+    }
+
+    /// Serves it elsewhere, for example at `tcp:127.0.0.1:10809`.
+    #[must_use]
+    pub fn at(mut self, nbd: &str) -> Self {
+        nbd.clone_into(&mut self.nbd);
+        self
+    }
+
+    /// Adds a line to its table.
+    #[must_use]
+    pub fn key(mut self, line: &str) -> Self {
+        self.keys.push_str(line);
+        self.keys.push('\n');
+        self
+    }
+}
+
+/// A running daemon, ended when dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    /// The process.
+    pub running: Running,
+    socket: PathBuf,
+    binary: PathBuf,
+}
+
+impl Daemon {
+    /// Runs one of the binary's commands against this daemon, with `--socket`.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn command(&self, args: &[&str]) -> Result<String> {
+        output(Command::new(&self.binary).args(args).arg("--socket").arg(&self.socket))
+    }
+
+    /// Its status, checked for what must always hold.
+    ///
+    /// # Errors
+    /// When it can't be fetched, or is inconsistent.
+    pub fn status(&self) -> Result<Status> {
+        let status = Status::parse(&self.command(&["status", "--json"])?)?;
+        status.check_sums()?;
+        Ok(status)
+    }
+
+    /// Stops it the clean way and checks that it says so.
+    ///
+    /// # Errors
+    /// When it hangs or its exit code is not 0.
+    pub fn stop(self) -> Result<()> {
+        self.running.ask_to_end()?;
+        self.ended()
+    }
+
+    /// Waits for the end of a daemon that was asked to, and checks that it was a clean one.
+    ///
+    /// # Errors
+    /// When it hangs or its exit code is not 0.
+    pub fn ended(mut self) -> Result<()> {
+        let status = self.running.wait(STOP_LIMIT).context("stopping the daemon")?;
+        ensure!(status.success(), "ended with {status}:\n{}", self.running.log());
+        Ok(())
+    }
+
+    /// Kills it, as a crash would.
+    ///
+    /// # Errors
+    /// When it can't be waited for.
+    pub fn crash(mut self) -> Result<()> {
+        self.running.kill()
+    }
+}

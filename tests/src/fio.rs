@@ -1,0 +1,111 @@
+//! Runs fio's nbd engine and reads what it measured.
+//!
+//! Called by tests and `xtask`.
+
+use crate::process::output;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::process::Command;
+
+/// One fio job.
+#[derive(Clone, Debug)]
+pub struct Fio {
+    args: Vec<String>,
+}
+
+impl Fio {
+    /// A job against an NBD export.
+    pub fn nbd(uri: &str) -> Self {
+        Self::engine("nbd").arg("uri", uri)
+    }
+
+    /// A job of another engine.
+    pub fn engine(name: &str) -> Self {
+        let job = Self { args: Vec::new() };
+        // Threads, not processes: several connections of one client. Each run in an own order.
+        job.arg("name", "job")
+            .arg("ioengine", name)
+            .arg("bs", "4k")
+            .arg("randrepeat", 0)
+            .flag("thread")
+            .flag("group_reporting")
+            .arg("output-format", "json")
+    }
+
+    /// Adds `--key=value`.
+    #[must_use]
+    pub fn arg(mut self, key: &str, value: impl std::fmt::Display) -> Self {
+        self.args.push(format!("--{key}={value}"));
+        self
+    }
+
+    /// Adds `--key`.
+    #[must_use]
+    pub fn flag(mut self, key: &str) -> Self {
+        self.args.push(format!("--{key}"));
+        self
+    }
+
+    /// The command, for who starts it in the background.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("fio");
+        command.args(&self.args);
+        command
+    }
+
+    /// Runs it to the end.
+    ///
+    /// # Errors
+    /// When fio fails, which a failed verification is, or reports an error.
+    pub fn run(&self) -> Result<Outcome> {
+        Outcome::parse(&output(&mut self.command())?)
+    }
+}
+
+/// What fio measured of reads or of writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direction {
+    /// Operations completed.
+    pub operations: u64,
+    /// Operations a second.
+    pub iops: f64,
+    /// Mean completion latency, in us.
+    pub mean_us: f64,
+    /// 99th percentile of the completion latency, in us.
+    pub p99_us: f64,
+}
+
+/// What fio measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Reads.
+    pub read: Direction,
+    /// Writes.
+    pub write: Direction,
+}
+
+impl Outcome {
+    fn parse(text: &str) -> Result<Self> {
+        // fio's nbd engine says hello on standard output, before the JSON.
+        let at = text.find('{').with_context(|| format!("no JSON from fio: {text}"))?;
+        let report: Value = serde_json::from_str(&text[at..]).context("reading fio's JSON")?;
+        let job = &report["jobs"][0];
+        ensure!(job["error"] == 0, "fio reports error {} in {job}", job["error"]);
+        Ok(Self { read: direction(&job["read"])?, write: direction(&job["write"])? })
+    }
+
+    /// Reads and writes a second.
+    pub fn iops(&self) -> f64 {
+        self.read.iops + self.write.iops
+    }
+}
+
+fn direction(report: &Value) -> Result<Direction> {
+    let latency = &report["clat_ns"];
+    Ok(Direction {
+        operations: report["total_ios"].as_u64().context("no total_ios from fio")?,
+        iops: report["iops"].as_f64().context("no iops from fio")?,
+        mean_us: latency["mean"].as_f64().unwrap_or_default() / 1000.0,
+        p99_us: latency["percentile"]["99.000000"].as_f64().unwrap_or_default() / 1000.0,
+    })
+}

@@ -1,0 +1,23 @@
+//! Harness for the daemon as a real process with real clients.
+//!
+//! Called by the end-to-end tests (`clients/`) and by `xtask` (demo, benchmarks). Nothing here
+//! knows the daemon from inside: it writes a configuration, starts a process, speaks to sockets.
+
+pub mod binary;
+pub mod control;
+pub mod daemon;
+pub mod fio;
+pub mod process;
+pub mod tools;
+
+pub use control::Status;
+pub use daemon::{Config, Daemon, Site, Volume};
+pub use fio::Fio;
+pub use process::{Running, output};
+
+/// A kibibyte.
+pub const KIB: u64 = 1024;
+/// A mebibyte.
+pub const MIB: u64 = 1024 * KIB;
+/// A gibibyte.
+pub const GIB: u64 = 1024 * MIB;
