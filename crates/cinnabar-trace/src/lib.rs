@@ -1,1 +1,18 @@
-//! (being laid out)
+//! Block traces: streaming readers and the expansion to block references.
+//!
+//! Called by the simulator and by the `trace` and `simulate` commands. Nothing is ever loaded
+//! whole, every line is bounded, and an error names the line that is wrong. The shape: [`source`]
+//! opens and decompresses, one module a format turns bytes into [`Record`]s ([`canonical`] so far),
+//! [`references`] turns records into references to 4 KiB blocks.
+
+pub mod canonical;
+pub mod error;
+mod lines;
+pub mod record;
+pub mod references;
+pub mod source;
+
+pub use error::{Problem, TraceError};
+pub use record::{Op, Record};
+pub use references::{Reference, References, references};
+pub use source::open;

@@ -1,0 +1,89 @@
+//! The canonical form, our own: `ts_us,vol,op,offset_bytes,length_bytes`, one request a line.
+//!
+//! Called by [`crate::open`] and by whoever has a stream already. No header, no blanks; the
+//! operation is `R`, `W`, `F` (flush) or `D` (discard).
+
+use crate::error::{Problem, TraceError};
+use crate::lines::Lines;
+use crate::record::{Op, Record};
+use std::io::BufRead;
+
+const FIELDS: usize = 5;
+
+/// Reads records from text. After an error it yields nothing more.
+#[derive(Debug)]
+pub struct Reader<R> {
+    lines: Lines<R>,
+    failed: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// A reader over text that is already decompressed.
+    pub fn new(input: R) -> Self {
+        Self { lines: Lines::new(input), failed: false }
+    }
+
+    fn read(&mut self) -> Result<Option<Record>, TraceError> {
+        match self.lines.next_line()? {
+            None => Ok(None),
+            Some((line, text)) => {
+                parse(text).map(Some).map_err(|source| TraceError::Line { line, source })
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let record = self.read();
+        self.failed = record.is_err();
+        record.transpose()
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Record, Problem> {
+    let mut fields = text.split(|&byte| byte == b',');
+    let mut next = |name| fields.next().ok_or(Problem::Missing(name));
+    let ts_us = number(next("ts_us")?, "ts_us")?;
+    let volume = number(next("vol")?, "vol")?;
+    let op = match next("op")? {
+        b"R" => Op::Read,
+        b"W" => Op::Write,
+        b"F" => Op::Flush,
+        b"D" => Op::Discard,
+        _ => return Err(Problem::Op),
+    };
+    let offset_bytes = number(next("offset_bytes")?, "offset_bytes")?;
+    let length_bytes = number(next("length_bytes")?, "length_bytes")?;
+    if fields.next().is_some() {
+        return Err(Problem::Surplus(FIELDS));
+    }
+    let volume = u32::try_from(volume).map_err(|_| Problem::Volume)?;
+    if volume > Record::VOLUME_MAX {
+        return Err(Problem::Volume);
+    }
+    match offset_bytes.checked_add(length_bytes) {
+        Some(end) if end <= Record::END_BYTES_MAX => {
+            Ok(Record { ts_us, volume, op, offset_bytes, length_bytes })
+        }
+        _ => Err(Problem::End),
+    }
+}
+
+/// Digits only: neither sign nor blank, which `str::parse` would partly let pass.
+fn number(text: &[u8], name: &'static str) -> Result<u64, Problem> {
+    if text.is_empty() {
+        return Err(Problem::Number(name));
+    }
+    text.iter()
+        .try_fold(0_u64, |value, &byte| {
+            let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
+            value.checked_mul(10)?.checked_add(u64::from(digit))
+        })
+        .ok_or(Problem::Number(name))
+}

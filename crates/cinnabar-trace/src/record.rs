@@ -1,0 +1,38 @@
+//! One line of any trace, whatever format it came in.
+//!
+//! Called by every reader (which makes records) and every user of a trace.
+
+/// What was asked of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A flush; offset and length mean nothing.
+    Flush,
+    /// A discard (trim).
+    Discard,
+}
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it was issued, in microseconds since the trace's own origin.
+    pub ts_us: u64,
+    /// Dense volume number; small enough for a [`crate::Reference`]'s key.
+    pub volume: u32,
+    /// What.
+    pub op: Op,
+    /// First byte.
+    pub offset_bytes: u64,
+    /// Length in bytes; `offset_bytes + length_bytes` never exceeds [`Record::END_BYTES_MAX`].
+    pub length_bytes: u64,
+}
+
+impl Record {
+    /// Largest end of a request: block numbers stay below 2^40, as a reference's key needs.
+    pub const END_BYTES_MAX: u64 = 1 << 52;
+    /// Largest volume number: 24 bits, as a reference's key needs.
+    pub const VOLUME_MAX: u32 = (1 << 24) - 1;
+}
