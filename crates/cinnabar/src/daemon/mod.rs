@@ -1,0 +1,7 @@
+//! The daemon: one data thread that owns the engine, one control thread that talks to operators.
+//!
+//! Called by the `serve` command. The two sides share nothing but [`messages`].
+
+pub mod dataplane;
+pub mod latency;
+pub mod messages;
