@@ -1,0 +1,72 @@
+//! Every maximum of the NBD server. Defaults suit a host with some hundred guests.
+//!
+//! Called by the daemon, which may change them, and by every part of the server.
+
+use super::proto;
+use cinnabar_engine::limits::{DATA_BYTES_MAX, REQUESTS_MAX};
+
+/// One second, in nanoseconds.
+pub const SECOND_NS: u64 = 1_000_000_000;
+
+/// Bounds that an operator may want to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Exports of the server.
+    pub exports_max: usize,
+    /// Connections of the server, those in the handshake included; one more is closed at once.
+    pub connections_max: usize,
+    /// Options in one handshake.
+    pub options_max: u32,
+    /// A handshake must be over after this long, in nanoseconds.
+    pub handshake_ns_max: u64,
+    /// A request must have come whole this long after its first byte, in nanoseconds.
+    pub request_ns_max: u64,
+    /// A reply must have left this long after its predecessor, in nanoseconds.
+    pub stall_ns_max: u64,
+    /// Requests of one connection whose reply has not left.
+    pub connection_requests_max: u32,
+    /// Bytes of their buffers.
+    pub connection_bytes_max: u64,
+    /// Requests of all connections, closed ones included whose requests are still being answered.
+    pub requests_max: u32,
+    /// Bytes of their buffers.
+    pub bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            exports_max: 4096,
+            connections_max: 1024,
+            options_max: 4096,
+            handshake_ns_max: 10 * SECOND_NS,
+            request_ns_max: 60 * SECOND_NS,
+            stall_ns_max: 60 * SECOND_NS,
+            connection_requests_max: 512,
+            connection_bytes_max: 96 << 20,
+            requests_max: 8192,
+            bytes_max: 1 << 30,
+        }
+    }
+}
+
+/// Bytes of one option's data; a longer one ends the connection. The longest sensible one, a GO
+/// with a name of 4096 bytes, is far below.
+pub const OPTION_BYTES_MAX: u32 = 16 << 10;
+/// Bytes received at a time, at most.
+pub const RECEIVE_BYTES: usize = 256 << 10;
+/// Rounds of receiving for one connection in one turn of the loop; the rest is backlog.
+pub const RECEIVES_PER_TURN: u32 = 4;
+/// Connections accepted from one listener in one turn.
+pub const ACCEPTS_PER_TURN: u32 = 16;
+/// Pieces gathered in one `sendmsg` (the kernel's own bound is 1024).
+pub const GATHER_MAX: usize = 512;
+/// Extents in one reply to a block status request.
+pub const EXTENTS_MAX: usize = 1024;
+/// Warnings about clients logged in one second; more are only counted.
+pub const WARNINGS_PER_SECOND: u32 = 20;
+
+const _: () = assert!(proto::OPTION_HEADER_BYTES + (OPTION_BYTES_MAX as usize) < RECEIVE_BYTES);
+const _: () = assert!(DATA_BYTES_MAX <= u32::MAX as u64);
+// The engine refuses requests beyond its own bound; a guest should wait instead.
+const _: () = assert!(8192 < REQUESTS_MAX);

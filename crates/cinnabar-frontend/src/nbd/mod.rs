@@ -1,0 +1,47 @@
+//! An NBD server (fixed newstyle) without an event loop of its own.
+//!
+//! Called by the daemon's data thread. One turn of its loop:
+//!
+//! 1. [`Server::take_interests`]: which descriptors to watch from now on, and which are gone.
+//! 2. Wait, not at all if [`Server::has_backlog`], at most until [`Server::deadline`].
+//! 3. [`Server::on_ready`] for each descriptor that is ready, [`Server::resume`] if there is a
+//!    backlog, [`Server::tick`] if the deadline has come. They append [`Incoming`] requests.
+//! 4. Carry the requests out; [`Server::reply`] for each that is done, in any order, then or in a
+//!    later turn.
+//! 5. [`Server::flush`] once: one gathered `sendmsg` for each connection that has replies.
+//!
+//! Level- and edge-triggered polling both work: what a turn leaves unread is kept as backlog.
+//!
+//! # Who may use an export
+//! A read-only export serves any number of clients. A writable one serves several connections of
+//! *one client*, and a second client only if [`Export::shared`] is set: two guests writing one file
+//! system destroy it. One client is one process on a unix socket (`SO_PEERCRED`, so forked jobs are
+//! different clients) and one IP address over TCP. Nobody else is let in until its last connection
+//! is gone; the refusal is `NBD_REP_ERR_POLICY` with a message.
+//!
+//! # What a client can do to others
+//! Nothing but cost time. What it may hold is bounded ([`Limits`]): requests in flight and their
+//! bytes, which count until the reply has left for the socket; beyond the bound its socket is not
+//! read. The bound shrinks as the server fills up, so that a late comer always finds room. Time-outs
+//! end a handshake, a request whose payload does not come, and replies that are not read.
+//! A violation of the protocol closes the connection, with a [`DisconnectReason`] logged once and
+//! counted.
+
+mod address;
+mod export;
+mod interest;
+mod limits;
+pub mod proto;
+mod reason;
+mod request;
+mod server;
+mod stats;
+
+pub use address::{Address, AddressError};
+pub use export::{Export, ExportError, ExportId};
+pub use interest::{Interest, Ready, Token, Want};
+pub use limits::Limits;
+pub use reason::DisconnectReason;
+pub use request::{Body, Buffers, Command, Extent, ExtentKind, Incoming, Ticket};
+pub use server::{ListenError, Server};
+pub use stats::Stats;

@@ -1,0 +1,147 @@
+//! Why a connection ended.
+//!
+//! Called by the whole server; logged and counted in one place, `Server::disconnect`.
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum DisconnectReason {
+    /// `NBD_CMD_DISC` or `NBD_OPT_ABORT`.
+    #[error("the client said good-bye")]
+    Requested,
+    /// The client closed the socket between two messages.
+    #[error("the client closed the connection")]
+    PeerClosed,
+    /// The socket failed, or the client was gone before its replies.
+    #[error("the connection broke")]
+    Broken,
+    /// The export was removed.
+    #[error("the export was removed")]
+    ExportRemoved,
+    /// The server stops.
+    #[error("the server stops")]
+    Stopping,
+    /// [`Limits::connections_max`](super::Limits::connections_max).
+    #[error("too many connections")]
+    TooManyConnections,
+    /// A second client of a writable export that asked in a way that knows no error message.
+    #[error("the export is in use by another client")]
+    Policy,
+    /// The client closed the socket within a message.
+    #[error("the client closed the connection within a message")]
+    Truncated,
+    /// [`Limits::handshake_ns_max`](super::Limits::handshake_ns_max).
+    #[error("the handshake took too long")]
+    HandshakeTimeout,
+    /// [`Limits::request_ns_max`](super::Limits::request_ns_max).
+    #[error("a request took too long to arrive")]
+    RequestTimeout,
+    /// [`Limits::stall_ns_max`](super::Limits::stall_ns_max).
+    #[error("the client does not read its replies")]
+    OutputStalled,
+    /// Client flags that this server did not offer.
+    #[error("unknown client flags")]
+    ClientFlags,
+    /// An option without its magic number.
+    #[error("bad option magic")]
+    OptionMagic,
+    /// An option longer than this server takes.
+    #[error("an option is too long")]
+    OptionTooLong,
+    /// [`Limits::options_max`](super::Limits::options_max).
+    #[error("too many options")]
+    TooManyOptions,
+    /// `NBD_OPT_EXPORT_NAME` with a name that is not served.
+    #[error("unknown export")]
+    UnknownExport,
+    /// An option other than `NBD_OPT_EXPORT_NAME` of a client that is not fixed newstyle.
+    #[error("the client does not speak fixed newstyle")]
+    NotFixedNewstyle,
+    /// A request without its magic number.
+    #[error("bad request magic")]
+    RequestMagic,
+    /// A write longer than the maximum: too much to skip.
+    #[error("a write is too long")]
+    WriteTooLong,
+}
+
+impl DisconnectReason {
+    /// All of them, in the order of [`Self::index`].
+    pub const ALL: [Self; 19] = [
+        Self::Requested,
+        Self::PeerClosed,
+        Self::Broken,
+        Self::ExportRemoved,
+        Self::Stopping,
+        Self::TooManyConnections,
+        Self::Policy,
+        Self::Truncated,
+        Self::HandshakeTimeout,
+        Self::RequestTimeout,
+        Self::OutputStalled,
+        Self::ClientFlags,
+        Self::OptionMagic,
+        Self::OptionTooLong,
+        Self::TooManyOptions,
+        Self::UnknownExport,
+        Self::NotFixedNewstyle,
+        Self::RequestMagic,
+        Self::WriteTooLong,
+    ];
+
+    /// Position in [`Self::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether this is how connections ordinarily end, as against something to warn of.
+    #[must_use]
+    pub const fn is_ordinary(self) -> bool {
+        matches!(
+            self,
+            Self::Requested
+                | Self::PeerClosed
+                | Self::Broken
+                | Self::ExportRemoved
+                | Self::Stopping
+        )
+    }
+
+    /// A name for metrics, in `snake_case`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::PeerClosed => "peer_closed",
+            Self::Broken => "broken",
+            Self::ExportRemoved => "export_removed",
+            Self::Stopping => "stopping",
+            Self::TooManyConnections => "too_many_connections",
+            Self::Policy => "policy",
+            Self::Truncated => "truncated",
+            Self::HandshakeTimeout => "handshake_timeout",
+            Self::RequestTimeout => "request_timeout",
+            Self::OutputStalled => "output_stalled",
+            Self::ClientFlags => "client_flags",
+            Self::OptionMagic => "option_magic",
+            Self::OptionTooLong => "option_too_long",
+            Self::TooManyOptions => "too_many_options",
+            Self::UnknownExport => "unknown_export",
+            Self::NotFixedNewstyle => "not_fixed_newstyle",
+            Self::RequestMagic => "request_magic",
+            Self::WriteTooLong => "write_too_long",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_listed_at_its_index() {
+        for (at, reason) in DisconnectReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason.index(), at);
+        }
+    }
+}

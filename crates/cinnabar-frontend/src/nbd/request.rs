@@ -1,0 +1,87 @@
+//! Requests on their way to the engine, and answers on their way back.
+//!
+//! Called by the daemon's data thread.
+
+use super::export::ExportId;
+use cinnabar_engine::Op;
+use cinnabar_engine::units::ByteSpan;
+
+/// Names a request until it is answered; fits a
+/// [`RequestId`](cinnabar_engine::RequestId). Never 0, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// A request to be carried out and answered with [`Server::reply`](super::Server::reply), even if
+/// its client is gone by then.
+#[derive(Clone, Debug)]
+pub struct Incoming<M> {
+    /// Names it.
+    pub ticket: Ticket,
+    /// Which export.
+    pub export: ExportId,
+    /// What to do.
+    pub command: Command<M>,
+}
+
+/// What a client asks for. Spans are checked: aligned to 512, not empty, within the export.
+#[derive(Clone, Debug)]
+pub enum Command<M> {
+    /// Something for the engine as it is.
+    Engine(Op<M>),
+    /// The client is going to read this soon; the data are thrown away. To be carried out as a
+    /// read.
+    Prefetch {
+        /// Bytes to bring in.
+        span: ByteSpan,
+        /// Room for them.
+        data: M,
+    },
+    /// What is allocated; to be answered with [`Body::Extents`]. The backend may be asked, or
+    /// [`Body::Done`] says that everything holds data, which is always true enough.
+    BlockStatus {
+        /// Bytes asked about, at most 4 GiB.
+        span: ByteSpan,
+        /// Only the first extent is wanted.
+        only_first: bool,
+    },
+}
+
+/// What comes with a successful reply.
+#[derive(Clone, Debug)]
+pub enum Body<M> {
+    /// Nothing.
+    Done,
+    /// The buffer that came with the request, sent to the client if it was a read.
+    Data(M),
+    /// Answer to [`Command::BlockStatus`]: extents from the span's first byte on. Zero-length ones
+    /// are skipped, what reaches beyond the span is cut off, what is missing counts as data.
+    Extents(Vec<Extent>),
+}
+
+/// A piece of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length in bytes, a multiple of 512.
+    pub len: u64,
+    /// What it holds.
+    pub kind: ExtentKind,
+}
+
+/// What a piece of a volume holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    /// Data, or nobody knows.
+    Data,
+    /// Allocated, reads as zeros.
+    Zero,
+    /// Not allocated, reads as zeros.
+    Hole,
+}
+
+/// Where buffers come from and go to: a recycling pool of the daemon.
+pub trait Buffers<M> {
+    /// A buffer of `blocks` blocks of 4 KiB, contents unspecified.
+    fn take(&mut self, blocks: u32) -> M;
+    /// The server needs this one no longer.
+    fn give(&mut self, buffer: M);
+}
