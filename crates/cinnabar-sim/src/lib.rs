@@ -1,1 +1,14 @@
-//! (being laid out)
+//! The virtual driver: the production engine under a virtual clock.
+//!
+//! Called by tests and, later, by the `simulate` command. Two ways to drive the engine:
+//! [`instant`] carries out every I/O at once and moves no data (hit ratios, CPU cost);
+//! the fault simulation moves version stamps instead of data, completes I/O in any order from a
+//! seed, and an oracle judges every read.
+
+pub mod instant;
+pub mod machine;
+pub mod stamp;
+
+pub use instant::{InstantCache, Length};
+pub use machine::{CacheSetup, Factory, Machine};
+pub use stamp::{Stamp, Stamped};

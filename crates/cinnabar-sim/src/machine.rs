@@ -1,0 +1,92 @@
+//! What the drivers drive: the engine, or a double of it in the tests of the drivers themselves.
+//!
+//! Called by every driver of this crate.
+
+use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::{Action, Config, Engine, Event, Payload};
+
+/// A state machine behind the seam.
+pub trait Machine<P> {
+    /// See [`Engine::apply`].
+    fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>);
+    /// See [`Engine::cache_counters`].
+    fn cache_counters(&self) -> CacheCounters;
+    /// See [`Engine::volume_counters`].
+    fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters>;
+}
+
+/// How a cache is made.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheSetup {
+    /// Data blocks of the log.
+    pub capacity_blocks: u64,
+    /// Chunks of 256 blocks in a segment.
+    pub segment_chunks: u32,
+    /// Settings of each engine.
+    pub config: Config,
+}
+
+/// A freshly formatted cache device.
+#[derive(Clone, Debug)]
+pub struct Format {
+    /// Its size.
+    pub device_blocks: u64,
+    /// What its first two blocks hold.
+    pub superblocks: [MetaPage; 2],
+}
+
+/// Makes machines: one for each life of a cache device.
+pub trait Factory<P> {
+    /// What it makes.
+    type Machine: Machine<P>;
+    /// A new device.
+    fn format(&mut self, setup: &CacheSetup) -> Format;
+    /// A machine over a device that begins with these two blocks; `Err` says why they are not a
+    /// superblock.
+    ///
+    /// # Errors
+    /// A text for the report of a failed run.
+    fn start(
+        &mut self,
+        setup: &CacheSetup,
+        superblocks: &[MetaPage; 2],
+    ) -> Result<Self::Machine, String>;
+}
+
+impl<P: Payload> Machine<P> for Engine<P> {
+    fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        Engine::apply(self, now, events, actions);
+    }
+
+    fn cache_counters(&self) -> CacheCounters {
+        Engine::cache_counters(self)
+    }
+
+    fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
+        Engine::volume_counters(self, volume)
+    }
+}
+
+/// Makes real engines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EngineFactory;
+
+impl<P: Payload> Factory<P> for EngineFactory {
+    type Machine = Engine<P>;
+
+    fn format(&mut self, _setup: &CacheSetup) -> Format {
+        Format { device_blocks: 0, superblocks: [MetaPage::zeroed(), MetaPage::zeroed()] }
+    }
+
+    fn start(
+        &mut self,
+        setup: &CacheSetup,
+        superblocks: &[MetaPage; 2],
+    ) -> Result<Engine<P>, String> {
+        let superblock = Superblock::decode(superblocks).map_err(|error| error.to_string())?;
+        Ok(Engine::new(setup.config, superblock))
+    }
+}
