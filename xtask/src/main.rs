@@ -2,6 +2,53 @@
 //!
 //! Started as `cargo xtask NAME` (see `.cargo/config.toml`).
 
-fn main() -> anyhow::Result<()> {
-    anyhow::bail!("not yet")
+mod bench;
+mod ci;
+mod demo;
+mod fuzz;
+mod install;
+mod layers;
+mod shell;
+mod soak;
+mod stage;
+mod table;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the workspace")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install what is missing, then run every check and test
+    Ci(ci::Args),
+    /// Show what the cache does for a mixed workload on a slow disk (about 2 minutes)
+    Demo(demo::Args),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Search longer: simulator seeds and fuzz targets
+    Soak(soak::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().chore {
+        Chore::Ci(args) => return ci::run(&args),
+        Chore::Demo(args) => demo::run(&args),
+        Chore::Bench(bench) => bench::run(&bench),
+        Chore::Soak(args) => return soak::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
 }

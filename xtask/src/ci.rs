@@ -1,0 +1,77 @@
+//! Everything that must hold before a change is taken, quick checks first.
+//!
+//! Called by people and by `.ci/run`: `cargo xtask ci [STAGE...]`.
+
+use crate::shell::{cargo, show};
+use crate::stage::{Done, Stage, run_all};
+use crate::{fuzz, install, layers, tidy};
+use anyhow::Result;
+use e2e::tools;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What all fuzz targets together get.
+const FUZZ_TIME: Duration = Duration::from_mins(5);
+
+/// Which stages to run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Only these stages: tools, fmt, tidy, layers, clippy, doc, deny, test, e2e, fuzz [default: all]
+    #[arg(hide_default_value = true)]
+    stages: Vec<String>,
+}
+
+/// Runs the stages.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let stages = [
+        Stage::new("tools", tools),
+        Stage::new("fmt", || cargo_stage(&["fmt", "--all", "--check"])),
+        Stage::new("tidy", || tidy::check().map(passed)),
+        Stage::new("layers", || layers::check().map(passed)),
+        Stage::new("clippy", || {
+            let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+            show(cargo(&lint).args(["--", "-D", "warnings"])).map(Done::Passed)
+        }),
+        Stage::new("doc", || {
+            let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
+            show(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings")).map(Done::Passed)
+        }),
+        Stage::new("deny", deny),
+        Stage::new("test", || {
+            let test = ["test", "--workspace", "--exclude", "e2e", "--locked", "--no-fail-fast"];
+            // With the output of passed tests, for the lines that tell of skipped ones.
+            show(cargo(&test).args(["--", "--show-output"])).map(Done::Passed)
+        }),
+        Stage::new("e2e", || cargo_stage(&["test", "--package", "e2e", "--release", "--locked"])),
+        Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
+    ];
+    run_all("ci", &stages, &args.stages)
+}
+
+fn passed((): ()) -> Done {
+    Done::Passed(Vec::new())
+}
+
+fn cargo_stage(args: &[&str]) -> Result<Done> {
+    show(&mut cargo(args)).map(Done::Passed)
+}
+
+/// Tools that are still missing afterwards skip the tests that need them; nothing else suffers.
+fn tools() -> Result<Done> {
+    install::component("fmt", "rustfmt")?;
+    install::component("clippy", "clippy")?;
+    Ok(match install::debian(tools::ALL) {
+        Ok(()) => Done::Passed(Vec::new()),
+        Err(error) => Done::Skipped(format!("{error:#}")),
+    })
+}
+
+/// Licences, bans and sources. Advisories need a database from the network at every run, and turn
+/// red without a change of ours: `cargo deny check advisories` is for the release and for nights.
+fn deny() -> Result<Done> {
+    if let Err(reason) = install::subcommand("deny", "checks licences, bans and sources") {
+        return Ok(Done::Skipped(reason));
+    }
+    println!("advisories are left out here: they need a download of the RustSec database");
+    cargo_stage(&["deny", "--locked", "check", "licenses", "bans", "sources"])
+}

@@ -1,0 +1,93 @@
+//! Installs what is missing and says what and why.
+//!
+//! Called by `ci`, `demo` and `bench` before anything else. Nothing that is present is touched.
+
+use crate::shell::{cargo, nightly, show, succeeds};
+use anyhow::{Result, bail};
+use e2e::tools::{self, Tool};
+use std::process::Command;
+
+/// Installs the Debian packages of those `wanted` tools that are missing.
+///
+/// # Errors
+/// When one is still missing afterwards; the message names the package.
+pub(crate) fn debian(wanted: &[Tool]) -> Result<()> {
+    let missing: Vec<&Tool> = wanted.iter().filter(|tool| !tool.is_present()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for Tool { command, package, purpose } in &missing {
+        println!("missing: {command} ({purpose}); installing Debian's package {package}");
+    }
+    let mut packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    if let Err(error) = apt_get(&packages) {
+        println!("{error:#}");
+    }
+    let left: Vec<&str> =
+        missing.iter().filter(|tool| !tool.is_present()).map(|tool| tool.package).collect();
+    if !left.is_empty() {
+        bail!("not installed: {}\nhint: apt-get install {}", left.join(", "), packages.join(" "));
+    }
+    Ok(())
+}
+
+/// `apt-get install`, as root or through sudo.
+fn apt_get(packages: &[&str]) -> Result<()> {
+    if tools::find("apt-get").is_none() {
+        bail!("no apt-get here");
+    }
+    let as_root = |args: &[&str]| {
+        if rustix::process::geteuid().is_root() {
+            let mut command = Command::new("apt-get");
+            command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+            command
+        } else {
+            let mut command = Command::new("sudo");
+            command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(args);
+            command
+        }
+    };
+    if !rustix::process::geteuid().is_root() && tools::find("sudo").is_none() {
+        bail!("neither root nor sudo");
+    }
+    show(&mut as_root(&["update", "-q"]))?;
+    let mut install = vec!["install", "-q", "-y", "--no-install-recommends"];
+    install.extend(packages);
+    show(&mut as_root(&install))?;
+    Ok(())
+}
+
+/// Adds a component of the pinned toolchain if `probe` is missing.
+pub(crate) fn component(probe: &str, component: &str) -> Result<()> {
+    if succeeds(&mut cargo(&[probe, "--version"])) {
+        return Ok(());
+    }
+    println!("missing: cargo {probe}; adding rustup's component {component}");
+    show(Command::new("rustup").args(["component", "add", component]))?;
+    Ok(())
+}
+
+/// Installs a cargo subcommand if it is missing; the reason why not otherwise.
+pub(crate) fn subcommand(name: &str, purpose: &str) -> std::result::Result<(), String> {
+    let package = format!("cargo-{name}");
+    if succeeds(&mut cargo(&[name, "--version"])) {
+        return Ok(());
+    }
+    println!("missing: {package} ({purpose}); building it takes a few minutes, once");
+    show(&mut cargo(&["install", "--locked", &package]))
+        .map(|_| ())
+        .map_err(|error| format!("{package} could not be installed: {error:#}"))
+}
+
+/// Installs a nightly toolchain if there is none; the reason why not otherwise.
+pub(crate) fn nightly_toolchain(purpose: &str) -> std::result::Result<(), String> {
+    if succeeds(&mut nightly(&["--version"])) {
+        return Ok(());
+    }
+    println!("missing: a nightly toolchain ({purpose}); adding one to rustup");
+    let mut rustup = Command::new("rustup");
+    rustup.args(["toolchain", "install", "nightly", "--profile", "minimal"]);
+    show(&mut rustup).map(|_| ()).map_err(|error| format!("no nightly toolchain: {error:#}"))
+}

@@ -1,0 +1,92 @@
+//! Dependencies point one way: the binary sees the edges and the simulator, these see the pure
+//! crates, siblings never see each other. Compared with what cargo knows.
+//!
+//! Called by the stage `layers` of `ci`.
+
+use crate::shell::cargo;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Each crate and the workspace's crates it may name, in whatever kind of dependency.
+const MAY_SEE: &[(&str, &[&str])] = &[
+    ("cinnabar", &[FRONTEND, BACKEND, SIM, ENGINE, POLICY, PLACEMENT, TRACE]),
+    (FRONTEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
+    (BACKEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
+    (SIM, &[ENGINE, POLICY, PLACEMENT, TRACE]),
+    (ENGINE, &[]),
+    (POLICY, &[]),
+    (PLACEMENT, &[]),
+    (TRACE, &[]),
+    // The end-to-end tests know processes and sockets only.
+    ("e2e", &[]),
+    ("xtask", &["e2e"]),
+];
+const FRONTEND: &str = "cinnabar-frontend";
+const BACKEND: &str = "cinnabar-backend";
+const SIM: &str = "cinnabar-sim";
+const ENGINE: &str = "cinnabar-engine";
+const POLICY: &str = "cinnabar-policy";
+const PLACEMENT: &str = "cinnabar-placement";
+const TRACE: &str = "cinnabar-trace";
+
+/// Checks the whole workspace.
+///
+/// # Errors
+/// Lists every dependency that points the wrong way, and every crate without a place.
+pub(crate) fn check() -> Result<()> {
+    let done = cargo(&["metadata", "--format-version=1", "--no-deps", "--locked"])
+        .output()
+        .context("starting cargo metadata")?;
+    if !done.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    let metadata = serde_json::from_slice(&done.stdout).context("reading cargo's metadata")?;
+    let wrong = violations(&metadata)?;
+    if !wrong.is_empty() {
+        bail!("{}\nhint: the layers are in xtask/src/layers.rs", wrong.join("\n"));
+    }
+    Ok(())
+}
+
+/// The members of the workspace, by name.
+///
+/// # Errors
+/// When cargo's answer has another form.
+pub(crate) fn violations(metadata: &Value) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().context("no list of packages")? {
+        let name = package["name"].as_str().context("a package without a name")?;
+        let Some((_, allowed)) = MAY_SEE.iter().find(|(member, _)| *member == name) else {
+            wrong.push(format!("{name} has no layer"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().context("no dependencies")? {
+            let seen = dependency["name"].as_str().context("a dependency without a name")?;
+            // Its own library, for tests with features, is no other crate.
+            let ours = MAY_SEE.iter().any(|(member, _)| *member == seen) && seen != name;
+            if ours && !allowed.contains(&seen) {
+                wrong.push(format!("{name} must not depend on {seen}"));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::violations;
+    use serde_json::json;
+
+    #[test]
+    fn finds_siblings_and_strangers() {
+        let metadata = json!({"packages": [
+            {"name": "cinnabar-sim", "dependencies": [{"name": "cinnabar-engine"}, {"name": "cinnabar-backend"}]},
+            {"name": "cinnabar-engine", "dependencies": [{"name": "slab"}]},
+            {"name": "newcomer", "dependencies": []},
+        ]});
+        assert_eq!(
+            violations(&metadata).expect("the form is cargo's"),
+            ["cinnabar-sim must not depend on cinnabar-backend", "newcomer has no layer"]
+        );
+    }
+}

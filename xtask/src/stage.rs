@@ -1,0 +1,118 @@
+//! Stages: named pieces of work with a time, an outcome and a summary.
+//!
+//! Called by the chores `ci` and `soak`.
+
+use anyhow::Result;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How a stage ended, if it did not fail.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// It ran; parts of it may have been skipped, for these reasons.
+    Passed(Vec<String>),
+    /// It did not run, for this reason.
+    Skipped(String),
+}
+
+/// A stage: its name and what it does.
+pub(crate) struct Stage {
+    name: &'static str,
+    run: Box<dyn Fn() -> Result<Done>>,
+}
+
+impl Stage {
+    /// A stage, and its name on the command line.
+    pub(crate) fn new(name: &'static str, run: impl Fn() -> Result<Done> + 'static) -> Self {
+        Self { name, run: Box::new(run) }
+    }
+}
+
+struct Row {
+    name: &'static str,
+    time: Duration,
+    done: Result<Done>,
+}
+
+/// Runs stages one after the other, failed ones not stopping the rest, and ends with a summary
+/// whose last line is `CHORE: N passed, N failed, N skipped`.
+pub(crate) fn run_all(chore: &str, stages: &[Stage], only: &[String]) -> ExitCode {
+    if let Some(unknown) = only.iter().find(|name| stages.iter().all(|stage| stage.name != **name))
+    {
+        let names: Vec<&str> = stages.iter().map(|stage| stage.name).collect();
+        eprintln!("error: no stage {unknown:?}\nhint: the stages are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    let wanted = |stage: &&Stage| only.is_empty() || only.iter().any(|name| name == stage.name);
+    let rows: Vec<Row> = stages.iter().filter(wanted).map(run_one).collect();
+    let failed = rows.iter().any(|row| row.done.is_err());
+    print!("{}", summary(chore, &rows));
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn run_one(stage: &Stage) -> Row {
+    println!("\n=== {}", stage.name);
+    let start = Instant::now();
+    let done = (stage.run)();
+    let row = Row { name: stage.name, time: start.elapsed(), done };
+    println!("=== {}: {} ({:.1} s)", row.name, verdict(&row.done), row.time.as_secs_f64());
+    if let Err(error) = &row.done {
+        eprintln!("{error:?}");
+    }
+    row
+}
+
+fn verdict(done: &Result<Done>) -> String {
+    match done {
+        Ok(Done::Passed(skipped)) if skipped.is_empty() => "passed".into(),
+        Ok(Done::Passed(skipped)) => format!("passed, {} part(s) skipped", skipped.len()),
+        Ok(Done::Skipped(reason)) => format!("skipped: {reason}"),
+        Err(_) => "FAILED".into(),
+    }
+}
+
+/// One line a stage, one a skipped part, the total. A skipped part counts as skipped, beside the
+/// stage it belongs to.
+fn summary(chore: &str, rows: &[Row]) -> String {
+    let mut text = String::from("\n");
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for row in rows {
+        let seconds = row.time.as_secs_f64();
+        let _ = writeln!(text, "{:<10} {seconds:>7.1} s  {}", row.name, verdict(&row.done));
+        match &row.done {
+            Ok(Done::Passed(parts)) => {
+                passed += 1;
+                skipped += parts.len();
+                for part in parts {
+                    let _ = writeln!(text, "{:<10} skipped: {part}", "");
+                }
+            }
+            Ok(Done::Skipped(_)) => skipped += 1,
+            Err(_) => failed += 1,
+        }
+    }
+    let total: Duration = rows.iter().map(|row| row.time).sum();
+    let _ = writeln!(text, "{:<10} {:>7.1} s", "total", total.as_secs_f64());
+    let _ = writeln!(text, "{chore}: {passed} passed, {failed} failed, {skipped} skipped");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Done, Row, summary};
+    use anyhow::anyhow;
+    use std::time::Duration;
+
+    #[test]
+    fn last_line_counts_skipped_parts() {
+        let row = |done| Row { name: "x", time: Duration::ZERO, done };
+        let rows = [
+            row(Ok(Done::Passed(vec!["a".into(), "b".into()]))),
+            row(Ok(Done::Skipped("no kernel".into()))),
+            row(Err(anyhow!("broken"))),
+        ];
+        let text = summary("ci", &rows);
+        assert_eq!(text.lines().last(), Some("ci: 1 passed, 1 failed, 3 skipped"));
+    }
+}
