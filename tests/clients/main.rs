@@ -3,6 +3,11 @@
 //! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
 //! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
 
+mod libnbd;
+mod qemu;
+mod restart;
+mod verify;
+
 use e2e::tools::Tool;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
@@ -15,6 +20,14 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    const fn new(
+        name: &'static str,
+        needs: &'static [Tool],
+        run: fn() -> anyhow::Result<()>,
+    ) -> Self {
+        Self { name, needs, run }
+    }
+
     fn into_trial(self) -> Trial {
         let Self { name, needs, run } = self;
         let missing = needs.iter().find(|tool| !tool.is_present());
@@ -36,6 +49,12 @@ fn main() -> ExitCode {
         eprintln!("{error:?}");
         return ExitCode::FAILURE;
     }
-    let cases: Vec<Case> = vec![];
-    libtest_mimic::run(&arguments, cases.into_iter().map(Case::into_trial).collect()).exit_code()
+    let trials = verify::CASES
+        .into_iter()
+        .chain(qemu::CASES)
+        .chain(libnbd::CASES)
+        .chain(restart::CASES)
+        .map(Case::into_trial)
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

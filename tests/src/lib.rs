@@ -7,6 +7,7 @@ pub mod binary;
 pub mod control;
 pub mod daemon;
 pub mod fio;
+pub mod nbd;
 pub mod process;
 pub mod tools;
 

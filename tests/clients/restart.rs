@@ -1,0 +1,227 @@
+//! Clean restarts, crashes, and disks that somebody else wrote meanwhile.
+//!
+//! Called by `main`.
+
+use crate::Case;
+use anyhow::{Context, Result, ensure};
+use e2e::tools::FIO;
+use e2e::{Config, Fio, MIB, Site, Status, Volume, daemon::noise, nbd::Client};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+pub(crate) const CASES: [Case; 6] = [
+    Case::new("restart_amid_fio_verify", &[FIO], amid_fio_verify),
+    Case::new("restart_is_warm", &[], is_warm),
+    Case::new("restart_after_foreign_write", &[], foreign_write),
+    Case::new("restart_after_replaced_disk", &[], replaced_disk),
+    Case::new("crash_loses_nothing_acknowledged", &[], crash_under_load),
+    Case::new("sigterm_loses_nothing_acknowledged", &[], sigterm_under_load),
+];
+
+const DISK: u64 = 32 * MIB;
+const BLOCKS: u64 = DISK / 4096;
+/// Everything fits.
+const CACHE: u64 = 96 * MIB;
+
+fn config() -> Config {
+    // Reading a disk from end to end must not count as a scan that bypasses the cache.
+    let volume = Volume::new("vm1", "file:disk.raw")
+        .key("bypass_sequential = \"0\"")
+        .key("bypass_large = \"0\"");
+    Config::new(CACHE).volume(volume)
+}
+
+fn client(site: &Site) -> Result<Client> {
+    Client::connect(&site.path("vm1.sock"), "vm1")
+}
+
+/// Reads the whole disk and compares it.
+fn read_all(site: &Site, expected: &[u8]) -> Result<()> {
+    let mut client = client(site)?;
+    ensure!(client.size() == DISK, "size {}", client.size());
+    for (offset, expected) in (0..).step_by(MIB as usize).zip(expected.chunks(MIB as usize)) {
+        ensure!(client.read(offset, expected.len())? == expected, "differs near byte {offset}");
+    }
+    Ok(())
+}
+
+/// What the status says about the blocks of the earlier run, as text.
+fn warmth(status: &Status) -> Result<String> {
+    Ok(status.volume("vm1")?["warmth"].to_string())
+}
+
+fn amid_fio_verify() -> Result<()> {
+    let site = Site::new()?;
+    site.sparse("disk.raw", DISK)?;
+    let job = || {
+        Fio::nbd(&site.uri("vm1"))
+            .arg("rw", "randwrite")
+            .arg("bsrange", "512-32k")
+            .arg("size", DISK)
+            .arg("iodepth", 16)
+            .arg("randseed", 11)
+            .arg("verify", "crc32c")
+            .arg("verify_fatal", 1)
+    };
+    let daemon = site.serve(&config())?;
+    job().arg("do_verify", 0).run()?;
+    daemon.stop()?;
+    let daemon = site.serve(&config())?;
+    job().flag("verify_only").run()?;
+    let read = daemon.status()?.count("vm1", "blocks_read")?;
+    ensure!(read >= BLOCKS, "only {read} blocks were verified");
+    daemon.stop()
+}
+
+fn is_warm() -> Result<()> {
+    let site = Site::new()?;
+    let disk = std::fs::read(site.filled("disk.raw", DISK, 1)?)?;
+    let daemon = site.serve(&config())?;
+    read_all(&site, &disk)?;
+    read_all(&site, &disk)?;
+    let cached = daemon.status()?.count("vm1", "cached_blocks")?;
+    ensure!(cached * 100 >= BLOCKS * 95, "only {cached} of {BLOCKS} blocks are cached");
+    daemon.stop()?;
+
+    let daemon = site.serve(&config())?;
+    let status = daemon.status()?;
+    ensure!(warmth(&status)?.contains("warm"), "warmth: {}", warmth(&status)?);
+    read_all(&site, &disk)?;
+    let status = daemon.status()?;
+    let hits = status.count("vm1", "read_hits")?;
+    ensure!(hits * 100 >= cached * 95, "{hits} hits on {cached} blocks that were cached before");
+    daemon.stop()
+}
+
+/// Fills the cache, stops, lets `meddle` change the disk, and expects the disk as it is then.
+fn expect_dropped(meddle: fn(&Path) -> Result<()>) -> Result<()> {
+    let site = Site::new()?;
+    let path = site.filled("disk.raw", DISK, 2)?;
+    let daemon = site.serve(&config())?;
+    let before = std::fs::read(&path)?;
+    read_all(&site, &before)?;
+    read_all(&site, &before)?;
+    daemon.stop()?;
+
+    meddle(&path)?;
+    let after = std::fs::read(&path)?;
+    ensure!(before != after, "the test changed nothing");
+    let daemon = site.serve(&config())?;
+    let status = daemon.status()?;
+    ensure!(warmth(&status)?.contains("dropped"), "warmth: {}", warmth(&status)?);
+    ensure!(warmth(&status)?.contains("changed"), "no reason shown: {}", warmth(&status)?);
+    ensure!(status.count("vm1", "cached_blocks")? == 0, "blocks are still there: {}", status.0);
+    read_all(&site, &after)?;
+    read_all(&site, &after)?;
+    daemon.stop()
+}
+
+fn foreign_write() -> Result<()> {
+    expect_dropped(|disk| {
+        File::options().write(true).open(disk)?.write_all_at(&noise(4096, 9), 5 * MIB)?;
+        Ok(())
+    })
+}
+
+/// Same name, same size, another file.
+fn replaced_disk() -> Result<()> {
+    expect_dropped(|disk| {
+        let other = disk.with_extension("new");
+        std::fs::write(&other, noise(DISK, 10))?;
+        std::fs::rename(&other, disk)?;
+        Ok(())
+    })
+}
+
+/// Writes random blocks over several connections until the daemon is gone; what was acknowledged
+/// last for each block, and what was under way.
+fn write_until_gone(site: &Site, end: impl FnOnce() -> Result<()>) -> Result<Vec<Books>> {
+    const WRITERS: u64 = 3;
+    let clients = (0..WRITERS).map(|_| client(site)).collect::<Result<Vec<_>>>()?;
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .zip(clients)
+            .map(|(writer, client)| scope.spawn(move || write_range(client, writer, WRITERS)))
+            .collect();
+        thread::sleep(Duration::from_millis(1500));
+        end()?;
+        writers
+            .into_iter()
+            .map(|writer| Ok(writer.join().expect("the writer does not panic")))
+            .collect()
+    })
+}
+
+/// What one writer knows.
+struct Books {
+    /// Block to the stamp acknowledged last.
+    acknowledged: BTreeMap<u64, u64>,
+    /// The write that got no answer: block and stamp.
+    under_way: (u64, u64),
+}
+
+/// Writes blocks `writer`, `writer + writers`, ... in a scattered order, round after round, reading
+/// some back so that they are cached.
+fn write_range(mut client: Client, writer: u64, writers: u64) -> Books {
+    let mut acknowledged = BTreeMap::new();
+    let mut stamp = 0;
+    loop {
+        stamp += 1;
+        let block = (stamp * 7919 % 500) * writers + writer;
+        if client.write(block * 4096, &noise(4096, stamp * writers + writer)).is_err() {
+            return Books { acknowledged, under_way: (block, stamp) };
+        }
+        acknowledged.insert(block, stamp);
+        if stamp.is_multiple_of(3) && client.read(block * 4096, 4096).is_err() {
+            return Books { acknowledged, under_way: (block, stamp) };
+        }
+    }
+}
+
+fn check_books(site: &Site, all: &[Books]) -> Result<()> {
+    let writers = all.len() as u64;
+    let mut client = client(site)?;
+    for (writer, books) in (0..).zip(all) {
+        ensure!(books.acknowledged.len() > 100, "only {} writes", books.acknowledged.len());
+        for (&block, &stamp) in &books.acknowledged {
+            let found = client.read(block * 4096, 4096)?;
+            let expected = |stamp: u64| noise(4096, stamp * writers + writer);
+            let (other, later) = books.under_way;
+            let is_later = other == block && found == expected(later);
+            ensure!(found == expected(stamp) || is_later, "block {block} lost stamp {stamp}");
+            // Stable: the second look, perhaps from the cache, shows the same.
+            ensure!(client.read(block * 4096, 4096)? == found, "block {block} changed by itself");
+        }
+    }
+    Ok(())
+}
+
+fn crash_under_load() -> Result<()> {
+    let site = Site::new()?;
+    site.filled("disk.raw", DISK, 3)?;
+    let daemon = site.serve(&config())?;
+    let books = write_until_gone(&site, || daemon.crash())?;
+    let daemon = site.serve(&config()).context("after a crash")?;
+    check_books(&site, &books)?;
+    daemon.stop()?;
+    // And once more, after the clean stop of a daemon that had started from a crash.
+    let daemon = site.serve(&config())?;
+    check_books(&site, &books)?;
+    daemon.stop()
+}
+
+fn sigterm_under_load() -> Result<()> {
+    let site = Site::new()?;
+    site.filled("disk.raw", DISK, 4)?;
+    let daemon = site.serve(&config())?;
+    let books = write_until_gone(&site, || daemon.stop())?;
+    let daemon = site.serve(&config())?;
+    let status = daemon.status()?;
+    ensure!(warmth(&status)?.contains("warm"), "warmth: {}", warmth(&status)?);
+    check_books(&site, &books)?;
+    daemon.stop()
+}

@@ -1,0 +1,152 @@
+//! fio writes, reads back and compares checksums.
+//!
+//! Called by `main`.
+
+use crate::Case;
+use anyhow::{Result, ensure};
+use e2e::{Config, Daemon, Fio, MIB, Site, Volume, daemon::free_port, tools::FIO};
+use std::path::Path;
+
+pub(crate) const CASES: [Case; 6] = [
+    Case::new("fio_4k", &[FIO], whole_blocks),
+    Case::new("fio_mixed_sizes", &[FIO], mixed_sizes),
+    Case::new("fio_several_connections", &[FIO], several_connections),
+    Case::new("fio_rereads_what_it_wrote", &[FIO], rereads),
+    Case::new("fio_tcp_and_two_volumes", &[FIO], tcp_and_two_volumes),
+    Case::new("fio_every_mode", &[FIO], every_mode),
+];
+
+const DISK: u64 = 128 * MIB;
+/// Much smaller than the disk.
+const CACHE: u64 = 24 * MIB;
+
+/// Writes the whole range once in random order, then reads it back.
+fn write_and_verify(job: Fio) -> Fio {
+    job.arg("rw", "randwrite")
+        .arg("iodepth", 16)
+        .arg("verify", "crc32c")
+        .arg("verify_fatal", 1)
+        .arg("do_verify", 1)
+}
+
+/// The same job, reading only, on the disk's file itself: write-through means that it is there.
+fn verify_file(job: fn(Fio) -> Fio, disk: &Path) -> Result<()> {
+    let file = Fio::engine("psync").arg("filename", disk.display());
+    let outcome = job(file).flag("verify_only").run()?;
+    ensure!(outcome.read.operations > 0 || outcome.write.operations > 0, "nothing was verified");
+    Ok(())
+}
+
+fn one_volume() -> Result<(Site, Daemon)> {
+    let site = Site::new()?;
+    site.sparse("disk.raw", DISK)?;
+    let daemon = site.serve(&Config::new(CACHE).volume(Volume::new("vm1", "file:disk.raw")))?;
+    Ok((site, daemon))
+}
+
+/// fio at fault would verify nothing: the daemon's counters say that it did.
+fn check_traffic(daemon: &Daemon, blocks: u64) -> Result<()> {
+    let status = daemon.status()?;
+    let (read, written) =
+        (status.count("vm1", "blocks_read")?, status.count("vm1", "blocks_written")?);
+    ensure!(read >= blocks && written >= blocks, "{read} blocks read, {written} written");
+    let (cached, capacity) = (status.cache("cached_blocks")?, status.cache("capacity_blocks")?);
+    ensure!(cached > 0, "nothing is cached: {}", status.0);
+    ensure!(capacity * 4096 <= CACHE, "more blocks than the device holds: {capacity}");
+    Ok(())
+}
+
+fn whole_blocks() -> Result<()> {
+    let (site, daemon) = one_volume()?;
+    let job = |job: Fio| write_and_verify(job).arg("size", DISK).arg("randseed", 1);
+    job(Fio::nbd(&site.uri("vm1"))).run()?;
+    check_traffic(&daemon, DISK / 4096)?;
+    daemon.stop()?;
+    verify_file(job, &site.path("disk.raw"))
+}
+
+fn mixed_sizes() -> Result<()> {
+    let (site, daemon) = one_volume()?;
+    let job = |job: Fio| {
+        write_and_verify(job)
+            .arg("size", DISK)
+            .arg("randseed", 2)
+            .arg("bsrange", "512-96k")
+            .arg("blockalign", 512)
+    };
+    job(Fio::nbd(&site.uri("vm1"))).run()?;
+    check_traffic(&daemon, DISK / 4096)?;
+    daemon.stop()?;
+    verify_file(job, &site.path("disk.raw"))
+}
+
+fn several_connections() -> Result<()> {
+    const CONNECTIONS: u64 = 4;
+    let (site, daemon) = one_volume()?;
+    let job = |job: Fio| {
+        write_and_verify(job)
+            .arg("numjobs", CONNECTIONS)
+            .arg("size", DISK / CONNECTIONS)
+            .arg("offset_increment", DISK / CONNECTIONS)
+            .arg("bsrange", "4k-32k")
+            .arg("randseed", 3)
+    };
+    job(Fio::nbd(&site.uri("vm1"))).run()?;
+    check_traffic(&daemon, DISK / 4096)?;
+    daemon.stop()?;
+    verify_file(job, &site.path("disk.raw"))
+}
+
+/// Reads follow closely behind the writes, so that they meet what is still on its way to the SSD.
+fn rereads() -> Result<()> {
+    let (site, daemon) = one_volume()?;
+    write_and_verify(Fio::nbd(&site.uri("vm1")))
+        .arg("size", DISK)
+        .arg("io_size", DISK * 2)
+        .arg("verify_backlog", 64)
+        .arg("verify_backlog_batch", 64)
+        .run()?;
+    let status = daemon.status()?;
+    let hits = status.count("vm1", "read_hits")?;
+    ensure!(hits > 0, "what was written just before was never read from the cache");
+    ensure!(status.cache("evicted_blocks")? > 0, "the cache was never full");
+    daemon.stop()
+}
+
+fn tcp_and_two_volumes() -> Result<()> {
+    let site = Site::new()?;
+    site.sparse("a.raw", DISK / 2)?;
+    site.sparse("b.raw", DISK / 2)?;
+    let port = free_port()?;
+    let tcp = Volume::new("over-tcp", "file:a.raw").at(&format!("tcp:127.0.0.1:{port}"));
+    let unix = Volume::new("over-unix", "file:b.raw");
+    let daemon = site.serve(&Config::new(CACHE).volume(tcp).volume(unix))?;
+    let uris = [format!("nbd://127.0.0.1:{port}/over-tcp"), site.uri("over-unix")];
+    // Side by side, with different contents: what is mixed up fails the verification.
+    std::thread::scope(|scope| -> Result<()> {
+        let jobs = uris.map(|uri| {
+            scope.spawn(move || write_and_verify(Fio::nbd(&uri)).arg("size", DISK / 2).run())
+        });
+        for job in jobs {
+            job.join().expect("the job does not panic")?;
+        }
+        Ok(())
+    })?;
+    daemon.stop()
+}
+
+fn every_mode() -> Result<()> {
+    for mode in ["write-around", "pass-through"] {
+        let site = Site::new()?;
+        site.sparse("disk.raw", DISK / 4)?;
+        let volume = Volume::new("vm1", "file:disk.raw").key(&format!("mode = \"{mode}\""));
+        let daemon = site.serve(&Config::new(CACHE).volume(volume))?;
+        write_and_verify(Fio::nbd(&site.uri("vm1"))).arg("size", DISK / 4).run()?;
+        let status = daemon.status()?;
+        ensure!(status.volume("vm1")?["mode"] == mode, "mode: {}", status.0);
+        let hits = status.count("vm1", "read_hits")?;
+        ensure!(mode != "pass-through" || hits == 0, "{hits} hits while passing through");
+        daemon.stop()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The smallest NBD client that can write, read and tell what was acknowledged.
+//!
+//! Called by tests that end the daemon under load: fio loses its books with its connection. Blocking,
+//! one request at a time, unix sockets only.
+
+use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const MAGIC: u64 = 0x4e42_444d_4147_4943;
+const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+const OPTION_EXPORT_NAME: u32 = 1;
+/// Fixed newstyle, no zeroes behind the export's flags.
+const CLIENT_FLAGS: u32 = 3;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const REPLY_MAGIC: u32 = 0x6744_6698;
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    size: u64,
+}
+
+impl Client {
+    /// Connects to an export.
+    ///
+    /// # Errors
+    /// When nobody listens, the server is none, or it refuses.
+    pub fn connect(socket: &Path, export: &str) -> Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        stream.set_write_timeout(Some(LIMIT))?;
+        let mut hello = [0; 18];
+        stream.read_exact(&mut hello)?;
+        ensure!(hello[..8] == MAGIC.to_be_bytes(), "no NBD server");
+        ensure!(hello[8..16] == OPTION_MAGIC.to_be_bytes(), "no newstyle NBD server");
+        let mut wish = CLIENT_FLAGS.to_be_bytes().to_vec();
+        wish.extend(OPTION_MAGIC.to_be_bytes());
+        wish.extend(OPTION_EXPORT_NAME.to_be_bytes());
+        wish.extend(u32::try_from(export.len())?.to_be_bytes());
+        wish.extend(export.as_bytes());
+        stream.write_all(&wish)?;
+        let mut size = [0; 8];
+        stream.read_exact(&mut size).context("the server refused")?;
+        let mut flags = [0; 2];
+        stream.read_exact(&mut flags)?;
+        Ok(Self { stream, size: u64::from_be_bytes(size) })
+    }
+
+    /// Size of the export, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Writes `data` at `offset`; `Ok` means acknowledged.
+    ///
+    /// # Errors
+    /// When the server is gone or refuses.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+        self.request(WRITE, offset, data.len(), data)
+    }
+
+    /// Reads `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// When the server is gone or refuses.
+    pub fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        self.request(READ, offset, len, &[])?;
+        let mut data = vec![0; len];
+        self.stream.read_exact(&mut data)?;
+        Ok(data)
+    }
+
+    fn request(&mut self, kind: u16, offset: u64, len: usize, data: &[u8]) -> Result<()> {
+        let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();
+        request.extend(0_u16.to_be_bytes());
+        request.extend(kind.to_be_bytes());
+        request.extend(offset.to_be_bytes()); // the cookie: any value will do
+        request.extend(offset.to_be_bytes());
+        request.extend(u32::try_from(len)?.to_be_bytes());
+        request.extend(data);
+        self.stream.write_all(&request)?;
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply)?;
+        ensure!(reply[..4] == REPLY_MAGIC.to_be_bytes(), "no simple reply: {reply:x?}");
+        ensure!(reply[4..8] == [0; 4], "error {:x?} at offset {offset}", &reply[4..8]);
+        ensure!(reply[8..] == offset.to_be_bytes(), "reply to another request");
+        Ok(())
+    }
+}
