@@ -1,1 +1,23 @@
-//! (being laid out)
+//! Where bytes really live: memory for the kernel, an I/O port that waits for everything at once,
+//! files and block devices, and a model of slow ones.
+//!
+//! Called by the daemon's data plane (crate `cinnabar`), by benchmarks and by tests.
+//!
+//! * [`memory`]: [`Memory`], the payload of the daemon.
+//! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over io_uring
+//!   or over threads.
+//! * [`disk`]: [`Disk`], an open and locked file or block device; cache device set-up; epochs.
+//! * [`sim`]: [`SimModel`], latency, bandwidth and errors of a slow device, seeded.
+//! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw` and `sim:filer,seed=1:file:vm1.raw`.
+
+pub mod disk;
+pub mod memory;
+pub mod port;
+pub mod sim;
+pub mod spec;
+
+pub use disk::{Disk, DiskError, DiskKind};
+pub use memory::Memory;
+pub use port::{Done, FileId, Interest, Job, JobOp, Port, PortEvent, Waker};
+pub use sim::SimModel;
+pub use spec::BackendSpec;

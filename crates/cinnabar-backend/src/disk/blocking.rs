@@ -1,0 +1,76 @@
+//! Plain blocking I/O for set-up, before there is a port.
+//!
+//! Called by opening (probe), by the cache guard, and when a cache file is made.
+
+use cinnabar_engine::metadata::MetaPage;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::{Errno, pread, pwrite};
+
+/// Whether direct I/O of `bytes` bytes works at the start of a file.
+pub(super) fn can_read(fd: BorrowedFd<'_>, bytes: u32) -> bool {
+    let mut page = Box::new(MetaPage::zeroed());
+    pread(fd, &mut page.0[..bytes as usize], 0).is_ok()
+}
+
+/// Reads whole pages at `offset`; what lies past the end reads as zeros.
+pub(super) fn read_pages(
+    fd: impl AsFd,
+    pages: &mut [MetaPage],
+    offset: u64,
+) -> rustix::io::Result<()> {
+    for (index, page) in pages.iter_mut().enumerate() {
+        let at = offset + index as u64 * 4096;
+        let mut done = 0;
+        while done < page.0.len() {
+            match pread(fd.as_fd(), &mut page.0[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        page.0[done..].fill(0);
+    }
+    Ok(())
+}
+
+/// Writes zeros over a range, whole pages.
+pub(super) fn write_zeros(fd: impl AsFd, offset: u64, len: u64) -> rustix::io::Result<()> {
+    let zeros = vec![MetaPage::zeroed(); 256];
+    let bytes = zeros.len() as u64 * 4096;
+    // SAFETY: pages are plain bytes, one behind the other.
+    let zeros = unsafe { std::slice::from_raw_parts(zeros.as_ptr().cast::<u8>(), bytes as usize) };
+    let mut at = offset;
+    let end = offset + len;
+    while at < end {
+        let count = (end - at).min(bytes) as usize;
+        match pwrite(fd.as_fd(), &zeros[..count], at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => at += written as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Writes whole pages at `offset`.
+pub(super) fn write_pages(
+    fd: impl AsFd,
+    pages: &[MetaPage],
+    offset: u64,
+) -> rustix::io::Result<()> {
+    for (index, page) in pages.iter().enumerate() {
+        let at = offset + index as u64 * 4096;
+        let mut done = 0;
+        while done < page.0.len() {
+            match pwrite(fd.as_fd(), &page.0[done..], at + done as u64) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    Ok(())
+}

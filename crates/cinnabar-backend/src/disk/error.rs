@@ -1,0 +1,144 @@
+//! Why a file or device can't be used, each with a line that helps.
+//!
+//! Called by everything that opens disks; shown by the binary.
+
+use cinnabar_engine::metadata::superblock::SuperblockError;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why a file or device can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {kind}", path.display())]
+pub struct DiskError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub kind: DiskErrorKind,
+}
+
+/// See [`DiskError`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiskErrorKind {
+    /// It isn't there.
+    #[error("no such file or device")]
+    NotFound,
+    /// The folder it is to be made in isn't there.
+    #[error("its folder does not exist")]
+    NoFolder,
+    /// Not allowed.
+    #[error("permission denied")]
+    Permission,
+    /// It can be read but not written.
+    #[error("it can only be read")]
+    ReadOnly,
+    /// Neither file nor block device.
+    #[error("it is a {0}, not a file or block device")]
+    WrongKind(&'static str),
+    /// No bytes.
+    #[error("it is empty")]
+    Empty,
+    /// Not whole sectors.
+    #[error("its size of {0} bytes is not a multiple of 512")]
+    OddSize(u64),
+    /// A file ends before what its superblock says.
+    #[error("it has {got} bytes, but was made with {expected}")]
+    Short {
+        /// Bytes there are.
+        got: u64,
+        /// Bytes there should be.
+        expected: u64,
+    },
+    /// Logical blocks of more than 4 KiB.
+    #[error("its logical blocks of {0} bytes are larger than 4096")]
+    BlockSize(u32),
+    /// Somebody else has it.
+    #[error("it is in use{}{}", holder.as_deref().unwrap_or_default(), waited_text(*waited))]
+    InUse {
+        /// How long was waited for it.
+        waited: Duration,
+        /// Who has it, if that is known.
+        holder: Option<String>,
+    },
+    /// The file system knows no `flock`.
+    #[error("it cannot be locked: {0}")]
+    Lock(Errno),
+    /// A new cache file needs a size.
+    #[error("it does not exist and no size is given")]
+    NoSize,
+    /// No room for the file.
+    #[error("there is no room for {0} bytes")]
+    NoSpace(u64),
+    /// It holds something that is not ours.
+    #[error("it holds data that is not a Cinnabar cache ({0})")]
+    Foreign(String),
+    /// It is ours, but can't be used.
+    #[error("it cannot be opened as a cache: {0}")]
+    Superblock(SuperblockError),
+    /// Anything else.
+    #[error("{during}: {errno}")]
+    Io {
+        /// What was tried.
+        during: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+impl DiskError {
+    pub(super) fn new(path: &Path, kind: DiskErrorKind) -> Self {
+        Self { path: path.to_owned(), kind }
+    }
+
+    /// What an error of the kernel means for a path.
+    pub(super) fn from_errno(path: &Path, during: &'static str, errno: Errno) -> Self {
+        let kind = match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NXIO => DiskErrorKind::NotFound,
+            Errno::ACCESS | Errno::PERM => DiskErrorKind::Permission,
+            Errno::ROFS => DiskErrorKind::ReadOnly,
+            Errno::ISDIR => DiskErrorKind::WrongKind("directory"),
+            errno => DiskErrorKind::Io { during, errno },
+        };
+        Self::new(path, kind)
+    }
+
+    /// A line that helps.
+    pub fn hint(&self) -> &'static str {
+        match self.kind {
+            DiskErrorKind::NotFound => {
+                "check the path; a relative one is taken from the configuration file's folder"
+            }
+            DiskErrorKind::NoFolder => "create the folder first",
+            DiskErrorKind::Permission => "check the owner and mode of the file or device",
+            DiskErrorKind::ReadOnly => "set read_only = true for a volume that nobody writes",
+            DiskErrorKind::WrongKind(_) => "name a regular file or a block device",
+            DiskErrorKind::Empty => "give the file its size first: truncate -s 10G PATH",
+            DiskErrorKind::OddSize(_) => {
+                "a raw disk image is made of 512-byte sectors: truncate -s %512 PATH rounds it up"
+            }
+            DiskErrorKind::Short { .. } => "restore the file, or format it anew with --force",
+            DiskErrorKind::BlockSize(_) => "use a device with logical blocks of 512 or 4096 bytes",
+            DiskErrorKind::InUse { .. } => {
+                "stop whoever uses it (another daemon, a mount); a daemon that was killed lets go \
+                 when its last write has landed"
+            }
+            DiskErrorKind::Lock(_) => "put it on a file system that supports flock",
+            DiskErrorKind::NoSize => "set size in [cache], for example size = \"8GiB\"",
+            DiskErrorKind::NoSpace(_) => "free some room, or choose a smaller size",
+            DiskErrorKind::Foreign(_) => "check the path; --force formats it and loses that data",
+            DiskErrorKind::Superblock(SuperblockError::Version(_)) => {
+                "use the version that made it, or format it anew with --force"
+            }
+            DiskErrorKind::Superblock(_) => "format it anew with --force; only cached data is lost",
+            DiskErrorKind::Io { .. } => "see the kernel log (dmesg) for the device's errors",
+        }
+    }
+}
+
+fn waited_text(waited: Duration) -> String {
+    if waited.is_zero() {
+        String::new()
+    } else {
+        format!(", still so after {:.1} s", waited.as_secs_f64())
+    }
+}

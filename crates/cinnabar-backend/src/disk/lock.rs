@@ -1,0 +1,101 @@
+//! Waiting for the lock on a disk, bounded and shown.
+//!
+//! Called by opening.
+
+use super::error::{DiskError, DiskErrorKind};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FlockOperation, Stat, flock, fstat};
+use rustix::io::Errno;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often the lock is tried.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+/// How often the log says what is waited for.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// A wait with a bound, shared by all that one opening waits for.
+pub(super) struct Patience {
+    since: Instant,
+    bound: Duration,
+    told: Option<Instant>,
+}
+
+impl Patience {
+    pub(super) fn new(bound: Duration) -> Self {
+        Self { since: Instant::now(), bound, told: None }
+    }
+
+    /// Sleeps a little and returns true, or false once the bound is reached.
+    pub(super) fn wait(&mut self, path: &Path) -> bool {
+        if self.since.elapsed() >= self.bound {
+            return false;
+        }
+        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.told = Some(Instant::now());
+            tracing::warn!(
+                path = %path.display(),
+                bound_s = self.bound.as_secs_f64(),
+                "in use by somebody else; waiting for it"
+            );
+        }
+        std::thread::sleep(TRY_EVERY.min(self.bound));
+        true
+    }
+
+    /// The error once the bound is reached.
+    pub(super) fn in_use(&self, path: &Path, holder: Option<String>) -> DiskError {
+        let waited = if self.told.is_some() { self.since.elapsed() } else { Duration::ZERO };
+        DiskError::new(path, DiskErrorKind::InUse { waited, holder })
+    }
+}
+
+/// Locks the open file description, alone or shared with other readers.
+pub(super) fn lock(
+    fd: BorrowedFd<'_>,
+    path: &Path,
+    shared: bool,
+    patience: &mut Patience,
+) -> Result<(), DiskError> {
+    let operation = if shared {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    loop {
+        match flock(fd, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => {
+                if !patience.wait(path) {
+                    return Err(patience.in_use(path, holder(fd)));
+                }
+            }
+            Err(errno) => return Err(DiskError::new(path, DiskErrorKind::Lock(errno))),
+        }
+    }
+}
+
+/// Who holds a lock on this file, as far as the kernel's list tells (not for network file systems).
+fn holder(fd: BorrowedFd<'_>) -> Option<String> {
+    let stat = fstat(fd).ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| holder_in(line, &stat))?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!(" by process {pid} ({})", name.trim()))
+}
+
+/// One line: `1: FLOCK  ADVISORY  WRITE 123 fe:00:4567 0 EOF`.
+fn holder_in(line: &str, stat: &Stat) -> Option<u32> {
+    let mut fields = line.split_ascii_whitespace();
+    let kind = fields.nth(1)?;
+    let pid = fields.nth(2)?;
+    let mut place = fields.next()?.split(':');
+    let major = u32::from_str_radix(place.next()?, 16).ok()?;
+    let minor = u32::from_str_radix(place.next()?, 16).ok()?;
+    let inode: u64 = place.next()?.parse().ok()?;
+    let same = major == rustix::fs::major(stat.st_dev)
+        && minor == rustix::fs::minor(stat.st_dev)
+        && inode == stat.st_ino;
+    (kind == "FLOCK" && same).then(|| pid.parse().ok()).flatten()
+}

@@ -1,0 +1,197 @@
+//! Opening a file or block device.
+//!
+//! Called by the data plane for volumes, and by [`open_cache`](super::open_cache).
+
+use super::error::{DiskError, DiskErrorKind};
+use super::lock::{Patience, lock};
+use super::{Disk, DiskKind, blocking, ioctl};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, stat};
+use rustix::io::Errno;
+use std::path::Path;
+use std::time::Duration;
+
+/// How a disk is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// For reading only, sharing the lock with other readers.
+    pub read_only: bool,
+    /// Past the page cache, where the file system allows it.
+    pub direct: bool,
+    /// How long to wait for somebody else's lock.
+    pub lock_wait: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { read_only: false, direct: true, lock_wait: Duration::from_secs(30) }
+    }
+}
+
+impl Disk {
+    /// Opens, locks and measures a file or block device of at least one sector.
+    ///
+    /// # Errors
+    /// [`DiskError`], with a hint.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, DiskError> {
+        let disk = Self::open_any_size(path, options)?;
+        match disk.size_bytes {
+            0 => Err(DiskError::new(path, DiskErrorKind::Empty)),
+            size if !size.is_multiple_of(512) => {
+                Err(DiskError::new(path, DiskErrorKind::OddSize(size)))
+            }
+            _ => Ok(disk),
+        }
+    }
+
+    /// As [`open`](Self::open), but empty and odd-sized files pass.
+    pub(super) fn open_any_size(path: &Path, options: &OpenOptions) -> Result<Self, DiskError> {
+        // Looked at before it is opened: opening a pipe would wait for its other end.
+        let before = stat(path).map_err(|errno| DiskError::from_errno(path, "stat", errno))?;
+        let kind = disk_kind(path, &before)?;
+        let mut patience = Patience::new(options.lock_wait);
+        let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
+        Self::finish(path, fd, direct, options, &mut patience)
+    }
+
+    /// Locks and measures what was opened.
+    pub(super) fn finish(
+        path: &Path,
+        fd: OwnedFd,
+        direct: bool,
+        options: &OpenOptions,
+        patience: &mut Patience,
+    ) -> Result<Self, DiskError> {
+        lock(fd.as_fd(), path, options.read_only, patience)?;
+        let failed = |errno| DiskError::from_errno(path, "stat", errno);
+        let stat = fstat(&fd).map_err(failed)?;
+        let kind = disk_kind(path, &stat)?;
+        let size_bytes = match kind {
+            DiskKind::File => stat.st_size.cast_unsigned(),
+            DiskKind::Block => ioctl::size_bytes(&fd).map_err(failed)?,
+        };
+        let mut disk = Self {
+            fd,
+            path: path.to_owned(),
+            kind,
+            size_bytes,
+            align_bytes: 512,
+            direct,
+            read_only: options.read_only,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        };
+        disk.settle_alignment()?;
+        Ok(disk)
+    }
+
+    /// Finds the alignment that direct I/O needs, and gives up direct I/O where it can't be kept.
+    fn settle_alignment(&mut self) -> Result<(), DiskError> {
+        if self.kind == DiskKind::Block {
+            let bytes = rustix::fs::ioctl_blksszget(&self.fd)
+                .map_err(|errno| DiskError::from_errno(&self.path, "block size", errno))?;
+            if bytes > 4096 {
+                return Err(DiskError::new(&self.path, DiskErrorKind::BlockSize(bytes)));
+            }
+            self.align_bytes = if bytes <= 512 { 512 } else { 4096 };
+            return Ok(());
+        }
+        if !self.direct {
+            return Ok(());
+        }
+        match direct_alignment(self.as_fd()) {
+            Some(bytes @ (512 | 4096)) if self.size_bytes.is_multiple_of(u64::from(bytes)) => {
+                self.align_bytes = bytes;
+                Ok(())
+            }
+            Some(4096) => self.give_up_direct("its size is not a multiple of 4096"),
+            _ => self.give_up_direct("its file system has no direct I/O in blocks up to 4096"),
+        }
+    }
+
+    /// Switches to the page cache on the same description, so that the lock stays. FUA and flush
+    /// still mean durable: they are `RWF_DSYNC` and `fdatasync` either way.
+    fn give_up_direct(&mut self, reason: &str) -> Result<(), DiskError> {
+        let failed = |errno| DiskError::from_errno(&self.path, "switching direct I/O off", errno);
+        let flags = fcntl_getfl(&self.fd).map_err(failed)?;
+        fcntl_setfl(&self.fd, flags - OFlags::DIRECT).map_err(failed)?;
+        warn_buffered(&self.path, reason);
+        self.direct = false;
+        self.align_bytes = 512;
+        Ok(())
+    }
+}
+
+/// Opens for direct I/O, or through the page cache where that is refused.
+fn open_fd(
+    path: &Path,
+    kind: DiskKind,
+    options: &OpenOptions,
+    patience: &mut Patience,
+) -> Result<(OwnedFd, bool), DiskError> {
+    let mut flags = OFlags::CLOEXEC
+        | if options.read_only { OFlags::RDONLY } else { OFlags::RDWR }
+        | if options.direct { OFlags::DIRECT } else { OFlags::empty() };
+    if kind == DiskKind::Block && !options.read_only {
+        // For devices only: refused while the device is mounted or belongs to a RAID.
+        flags |= OFlags::EXCL;
+    }
+    loop {
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => return Ok((fd, flags.contains(OFlags::DIRECT))),
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL) if flags.contains(OFlags::DIRECT) => {
+                warn_buffered(path, "its file system refuses O_DIRECT");
+                flags -= OFlags::DIRECT;
+            }
+            Err(Errno::BUSY) if kind == DiskKind::Block => {
+                if !patience.wait(path) {
+                    return Err(patience.in_use(path, None));
+                }
+            }
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) if readable_only(path, options) => {
+                return Err(DiskError::new(path, DiskErrorKind::ReadOnly));
+            }
+            Err(errno) => return Err(DiskError::from_errno(path, "open", errno)),
+        }
+    }
+}
+
+pub(super) fn warn_buffered(path: &Path, reason: &str) {
+    tracing::warn!(path = %path.display(), reason, "no direct I/O; using the page cache");
+}
+
+fn readable_only(path: &Path, options: &OpenOptions) -> bool {
+    !options.read_only && rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).is_ok()
+}
+
+fn disk_kind(path: &Path, stat: &Stat) -> Result<DiskKind, DiskError> {
+    let wrong = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(DiskKind::File),
+        FileType::BlockDevice => return Ok(DiskKind::Block),
+        FileType::Directory => "directory",
+        FileType::CharacterDevice => "character device",
+        FileType::Fifo => "pipe",
+        FileType::Socket => "socket",
+        _ => "special file",
+    };
+    Err(DiskError::new(path, DiskErrorKind::WrongKind(wrong)))
+}
+
+/// The alignment of direct I/O on a file, from the kernel or found by trying; `None`: not possible.
+fn direct_alignment(fd: BorrowedFd<'_>) -> Option<u32> {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    if let Ok(answer) = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        && StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::DIOALIGN)
+    {
+        let bytes = answer.stx_dio_mem_align.max(answer.stx_dio_offset_align);
+        return match bytes {
+            0 => None,
+            1..=512 => Some(512),
+            513..=4096 => Some(4096),
+            _ => None,
+        };
+    }
+    // Before Linux 6.1, and on file systems that don't tell.
+    [512, 4096].into_iter().find(|&bytes| blocking::can_read(fd, bytes))
+}

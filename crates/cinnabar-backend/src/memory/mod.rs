@@ -1,0 +1,155 @@
+//! The daemon's payload: page-aligned memory behind a counted handle, recycled by size class.
+//!
+//! Called by the engine (through [`Payload`]), by frontends (through [`RawMemory`]) and by the
+//! port, which hands the addresses to the kernel.
+
+mod huge;
+mod pool;
+
+pub use huge::advise_huge;
+pub use pool::MemoryPool;
+
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::{Payload, RawMemory};
+use pool::Region;
+use std::fmt;
+use std::sync::Arc;
+
+/// What [`Payload::alloc`] draws on: the whole process shares it.
+static POOL: MemoryPool = MemoryPool::new(64 << 20);
+
+/// Page-aligned memory; a clone is a handle to the same bytes.
+///
+/// The last handle to go gives the memory back to the pool it came from, so that a steady state
+/// allocates nothing. Up to [`pool::POOLED_BYTES_MAX`] the memory is recycled and its contents are
+/// whatever they were; beyond that it is mapped afresh, zeroed by the kernel at first touch and
+/// backed by huge pages where possible.
+pub struct Memory {
+    /// Always there but inside `drop`.
+    region: Option<Arc<Region>>,
+}
+
+// A handle must be free to move between the data thread and helper threads.
+const _: () = {
+    const fn assert_send<T: Send + Sync>() {}
+    assert_send::<Memory>();
+};
+
+impl Memory {
+    /// Memory of `blocks` blocks of 4 KiB from a pool of the caller's.
+    pub fn from_pool(pool: &'static MemoryPool, blocks: u32) -> Self {
+        Self { region: Some(pool.take(u64::from(blocks) * BLOCK_BYTES)) }
+    }
+
+    fn region(&self) -> &Region {
+        self.region.as_deref().expect("a handle holds its region until it is dropped")
+    }
+
+    /// Address of byte `at`, after checking that `len` bytes from there are inside.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn address(&self, at: u64, len: u64) -> *mut u8 {
+        let region = self.region();
+        assert!(
+            at <= region.len_bytes() && len <= region.len_bytes() - at,
+            "{len} bytes at {at} of {}",
+            region.len_bytes()
+        );
+        region.as_ptr().wrapping_add(at as usize)
+    }
+
+    /// Copies `bytes` to byte `at`. For tests and tools; the daemon never copies this way.
+    ///
+    /// # Panics
+    /// If they don't fit.
+    pub fn write_at(&self, at: u64, bytes: &[u8]) {
+        let to = self.address(at, bytes.len() as u64);
+        // SAFETY: `address` checked the range; `bytes` is a live borrow, and memory reached through
+        // handles is never borrowed as a slice beyond a call, so the two don't overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+    }
+
+    /// A copy of `len` bytes from byte `at`.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn to_vec(&self, at: u64, len: u64) -> Vec<u8> {
+        let from = self.address(at, len);
+        // SAFETY: `address` checked the range, and the bytes are initialised (see `Region`).
+        unsafe { std::slice::from_raw_parts(from, len as usize) }.to_vec()
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self { region: self.region.clone() }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // Two threads that drop the last two handles at once may both find themselves not alone:
+        // then the region is freed rather than recycled, which is harmless.
+        if let Some(mut region) = self.region.take()
+            && Arc::get_mut(&mut region).is_some()
+        {
+            Region::recycle(region);
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("len_bytes", &self.region().len_bytes()).finish()
+    }
+}
+
+impl Payload for Memory {
+    fn alloc(blocks: u32) -> Self {
+        Self::from_pool(&POOL, blocks)
+    }
+
+    fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64) {
+        let to = self.address(at, len);
+        let source = from.address(from_at, len);
+        // SAFETY: both ranges were checked; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(source, to, len as usize) }
+    }
+
+    fn zero(&self, at: u64, len: u64) {
+        let to = self.address(at, len);
+        // SAFETY: the range was checked.
+        unsafe { std::ptr::write_bytes(to, 0, len as usize) }
+    }
+
+    fn checksum(&self, at: u64, seed: u64) -> u32 {
+        let from = self.address(at, BLOCK_BYTES);
+        // SAFETY: the range was checked and is initialised; nothing writes it meanwhile, since the
+        // engine checksums a block only while no I/O on it is under way.
+        let block = unsafe { std::slice::from_raw_parts(from, BLOCK_BYTES as usize) };
+        crc32c::crc32c_append(spread(seed), block)
+    }
+}
+
+// SAFETY: a region is `len_bytes` long, aligned to 4096 and initialised (it is allocated zeroed);
+// the handle keeps it alive and in place, and no safe code makes references into it that last.
+unsafe impl RawMemory for Memory {
+    fn as_ptr(&self) -> *mut u8 {
+        self.region().as_ptr()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.region().len_bytes()
+    }
+}
+
+/// Folds a seed into the 32-bit initial value of a CRC. For one block, different initial values
+/// always give different sums, so only seeds that collide here (1 in 2^32) are mixed up.
+const fn spread(seed: u64) -> u32 {
+    // The finalizer of splitmix64: every bit of the seed reaches every bit of the result.
+    let mut x = seed;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) as u32
+}

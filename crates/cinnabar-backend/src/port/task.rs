@@ -1,0 +1,319 @@
+//! A job in progress: which system call is next, and what its result means.
+//!
+//! Called by both ports, so that both continue, retry, clamp and fall back in the same way.
+
+use super::FileId;
+use super::extents::Extent;
+use super::job::{Done, Job, JobOp};
+use crate::disk::{Disk, DiskKind};
+use crate::memory::Memory;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::{Payload, RawMemory, Slices};
+use libc::iovec;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::sync::LazyLock;
+
+/// Elements of one vectored call (`UIO_MAXIOV`).
+pub(super) const IOVECS_MAX: usize = 1024;
+/// Times a call is tried again without a pause.
+const RETRIES_MAX: u16 = 100;
+/// Zeros to write where nothing cheaper zeroes a file; never written to.
+static ZEROS: LazyLock<Memory> = LazyLock::new(|| {
+    let zeros = Memory::alloc(256);
+    zeros.zero(0, zeros.len_bytes());
+    zeros
+});
+
+/// A job in progress. Owns the buffers that its calls point to.
+pub(super) struct Task {
+    pub(super) token: u64,
+    pub(super) file: FileId,
+    way: Way,
+    /// Where the rest starts, and how long it is.
+    at: u64,
+    left: u64,
+    /// The rest of the buffers. More than one element is always on the heap, so that the address
+    /// stays when the task moves.
+    iovecs: SmallVec<[iovec; 1]>,
+    /// Elements of `iovecs` that are finished.
+    used: usize,
+    retries: u16,
+    pages: Vec<MetaPage>,
+    /// Never looked at: it keeps the memory alive that `iovecs` points to.
+    _data: Slices<Memory>,
+    pub(super) extents: Vec<Extent>,
+}
+
+// SAFETY: the raw pointers are into memory that the task owns (`pages`, `_data`) or that lives
+// forever (`ZEROS`).
+unsafe impl Send for Task {}
+
+/// How a job is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Read,
+    Write {
+        fua: bool,
+    },
+    Flush,
+    /// Deallocate (files): for a trim, or for zeroing.
+    Punch {
+        zeroing: bool,
+    },
+    /// Zero without deallocating (files).
+    ZeroRange,
+    /// Zero by writing zeros (files).
+    WriteZeros,
+    /// Requests to a block device, and questions about extents.
+    Slow(Slow),
+}
+
+/// What only a thread can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slow {
+    Discard,
+    ZeroOut,
+    Extents,
+}
+
+/// The next system call.
+#[derive(Debug)]
+pub(super) enum Step<'a> {
+    Read { offset: u64, iovecs: &'a [iovec] },
+    Write { offset: u64, iovecs: &'a [iovec], dsync: bool },
+    Sync,
+    Allocate { mode: FallocateFlags, span: ByteSpan },
+    Slow { what: Slow, span: ByteSpan },
+}
+
+/// What to do after a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Do [`Task::step`].
+    More,
+    /// Do it on a thread that may wait: the call was refused too often.
+    Patiently,
+    /// All done, or failed.
+    End(Result<(), Errno>),
+}
+
+impl Task {
+    /// Takes a job apart. It may be at its end already (past the end of the disk, nothing to do).
+    pub(super) fn new(job: Job, disk: &Disk) -> (Self, Progress) {
+        let mut task = Self {
+            token: job.token,
+            file: job.file,
+            way: Way::Flush,
+            at: 0,
+            left: 0,
+            iovecs: SmallVec::new(),
+            used: 0,
+            retries: 0,
+            pages: Vec::new(),
+            _data: Slices::new(),
+            extents: Vec::new(),
+        };
+        let progress = match job.op {
+            JobOp::Read { offset, pages, data } => {
+                task.take(Way::Read, offset, pages, data);
+                task.clamp_read(disk)
+            }
+            JobOp::Write { offset, pages, data, fua } => {
+                task.take(Way::Write { fua }, offset, pages, data);
+                task.check_end(disk)
+            }
+            JobOp::Flush => Progress::More,
+            JobOp::Trim { span } => task.range(
+                span,
+                disk,
+                match disk.kind() {
+                    DiskKind::File => Way::Punch { zeroing: false },
+                    DiskKind::Block => Way::Slow(Slow::Discard),
+                },
+            ),
+            JobOp::WriteZeroes { span, may_punch } => task.range(
+                span,
+                disk,
+                match disk.kind() {
+                    DiskKind::File if may_punch => Way::Punch { zeroing: true },
+                    DiskKind::File => Way::ZeroRange,
+                    DiskKind::Block => Way::Slow(Slow::ZeroOut),
+                },
+            ),
+            JobOp::Extents { span } => task.range(span, disk, Way::Slow(Slow::Extents)),
+        };
+        (task, progress)
+    }
+
+    fn take(&mut self, way: Way, offset: u64, mut pages: Vec<MetaPage>, data: Slices<Memory>) {
+        self.way = way;
+        self.at = offset;
+        if !pages.is_empty() {
+            self.add(pages.as_mut_ptr().cast(), size_of_val(pages.as_slice()));
+        }
+        for slice in &data {
+            self.add(slice.data.address(slice.at, slice.len), slice.len as usize);
+        }
+        self.pages = pages;
+        self._data = data;
+    }
+
+    /// Appends a buffer, joined with the one before where memory goes on.
+    fn add(&mut self, start: *mut u8, len: usize) {
+        if len == 0 {
+            return;
+        }
+        self.left += len as u64;
+        if let Some(last) = self.iovecs.last_mut()
+            && last.iov_base.wrapping_byte_add(last.iov_len) == start.cast()
+        {
+            last.iov_len += len;
+        } else {
+            self.iovecs.push(iovec { iov_base: start.cast(), iov_len: len });
+        }
+    }
+
+    /// Cuts a read off at the end of the disk and zeroes what lies behind.
+    fn clamp_read(&mut self, disk: &Disk) -> Progress {
+        let keep = disk.size_bytes().saturating_sub(self.at).min(self.left);
+        let mut past = self.left - keep;
+        self.left = keep;
+        while past > 0 {
+            let last = self.iovecs.last_mut().expect("there are as many bytes as counted");
+            let cut = past.min(last.iov_len as u64) as usize;
+            last.iov_len -= cut;
+            // SAFETY: the last `cut` bytes of a buffer that the task owns.
+            unsafe { last.iov_base.byte_add(last.iov_len).write_bytes(0, cut) };
+            past -= cut as u64;
+            if last.iov_len == 0 {
+                self.iovecs.pop();
+            }
+        }
+        if self.left == 0 { Progress::End(Ok(())) } else { Progress::More }
+    }
+
+    /// Refuses to reach past the end of the disk: a write would make a file longer.
+    fn check_end(&self, disk: &Disk) -> Progress {
+        let size = disk.size_bytes();
+        if self.at > size || self.left > size - self.at {
+            Progress::End(Err(Errno::INVAL))
+        } else if self.left == 0 && self.way != (Way::Write { fua: true }) {
+            Progress::End(Ok(()))
+        } else {
+            Progress::More
+        }
+    }
+
+    fn range(&mut self, span: ByteSpan, disk: &Disk, way: Way) -> Progress {
+        (self.way, self.at, self.left) = (way, span.offset, span.len);
+        self.check_end(disk)
+    }
+
+    /// The next call.
+    pub(super) fn step(&self) -> Step<'_> {
+        let span = ByteSpan::new(self.at, self.left);
+        let keep = FallocateFlags::KEEP_SIZE;
+        match self.way {
+            Way::Read => Step::Read { offset: self.at, iovecs: self.rest() },
+            // Nothing to write, but durably: that is a flush.
+            Way::Write { .. } if self.left == 0 => Step::Sync,
+            Way::Write { fua } => Step::Write { offset: self.at, iovecs: self.rest(), dsync: fua },
+            Way::WriteZeros => Step::Write { offset: self.at, iovecs: self.rest(), dsync: false },
+            Way::Flush => Step::Sync,
+            Way::Punch { .. } => Step::Allocate { mode: keep | FallocateFlags::PUNCH_HOLE, span },
+            Way::ZeroRange => Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span },
+            Way::Slow(what) => Step::Slow { what, span },
+        }
+    }
+
+    fn rest(&self) -> &[iovec] {
+        let rest = &self.iovecs[self.used..];
+        &rest[..rest.len().min(IOVECS_MAX)]
+    }
+
+    /// Whether the next call is one that only a thread can do.
+    pub(super) fn is_slow(&self) -> bool {
+        matches!(self.way, Way::Slow(_))
+    }
+
+    /// Takes the result of the call that [`step`](Self::step) named: bytes for a transfer.
+    pub(super) fn advance(&mut self, result: Result<usize, Errno>) -> Progress {
+        match (result, self.way) {
+            (Ok(count), Way::Read | Way::Write { .. } | Way::WriteZeros) => self.moved(count),
+            (Ok(_), _) => Progress::End(Ok(())),
+            (Err(Errno::INTR | Errno::AGAIN), _) => {
+                self.retries = self.retries.saturating_add(1);
+                if self.retries > RETRIES_MAX { Progress::Patiently } else { Progress::More }
+            }
+            (Err(Errno::OPNOTSUPP | Errno::NOSYS), way) => self.fall_back(way),
+            (Err(errno), _) => Progress::End(Err(errno)),
+        }
+    }
+
+    fn moved(&mut self, count: usize) -> Progress {
+        if self.left == 0 {
+            return Progress::End(Ok(()));
+        }
+        if count == 0 {
+            // Somebody cut the file off below its size, or the medium takes no more.
+            let errno = if self.way == Way::Read { Errno::NODATA } else { Errno::IO };
+            return Progress::End(Err(errno));
+        }
+        assert!(count as u64 <= self.left, "the kernel moved more than it was given");
+        self.retries = 0;
+        self.at += count as u64;
+        self.left -= count as u64;
+        let mut count = count;
+        while count > 0 {
+            let first = &mut self.iovecs[self.used];
+            let part = count.min(first.iov_len);
+            first.iov_base = first.iov_base.wrapping_byte_add(part);
+            first.iov_len -= part;
+            count -= part;
+            if first.iov_len == 0 {
+                self.used += 1;
+            }
+        }
+        if self.left == 0 {
+            return Progress::End(Ok(()));
+        }
+        if self.way == Way::WriteZeros && self.used == self.iovecs.len() {
+            self.lay_out_zeros();
+        }
+        Progress::More
+    }
+
+    /// The next cheaper-to-have, dearer-to-do way of the same thing.
+    fn fall_back(&mut self, way: Way) -> Progress {
+        match way {
+            // A hint that isn't taken.
+            Way::Punch { zeroing: false } | Way::Slow(Slow::Discard) => Progress::End(Ok(())),
+            Way::Punch { zeroing: true } => {
+                self.way = Way::ZeroRange;
+                Progress::More
+            }
+            Way::ZeroRange => {
+                self.way = Way::WriteZeros;
+                self.lay_out_zeros();
+                Progress::More
+            }
+            _ => Progress::End(Err(Errno::OPNOTSUPP)),
+        }
+    }
+
+    /// Points the buffers at zeros for the next stretch.
+    fn lay_out_zeros(&mut self) {
+        self.iovecs.clear();
+        self.used = 0;
+        let len = self.left.min(ZEROS.len_bytes());
+        self.iovecs.push(iovec { iov_base: ZEROS.as_ptr().cast(), iov_len: len as usize });
+    }
+
+    /// Gives the buffers back.
+    pub(super) fn finish(self, result: Result<(), Errno>) -> Done {
+        Done { token: self.token, result, pages: self.pages, extents: self.extents }
+    }
+}

@@ -1,0 +1,320 @@
+//! The port over io_uring: one system call a loop turn starts what is queued, waits, and collects.
+//!
+//! Called by the data thread wherever io_uring works.
+//!
+//! The ring belongs to one thread (`SINGLE_ISSUER`), and completions are processed only when that
+//! thread asks for them (`DEFER_TASKRUN`), so nothing interrupts it in between. Older kernels get
+//! the next best. A read that the kernel can answer at once (page cache, tmpfs) completes inside
+//! the call that starts it.
+
+mod ring;
+mod watches;
+
+use super::job::{Done, Job};
+use super::task::{Progress, Step, Task};
+use super::waker::Waker;
+use super::workers::Workers;
+use super::{FileId, Interest, Port, PortError, PortEvent};
+use crate::disk::Disk;
+use io_uring::{opcode, squeue, types};
+use ring::Ring;
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
+use slab::Slab;
+use std::marker::PhantomData;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use watches::Watches;
+
+/// What a completion belongs to: the two upper bits of its `user_data`.
+const KIND_SHIFT: u32 = 62;
+const KIND_TASK: u64 = 0;
+const KIND_POLL: u64 = 1;
+const KIND_WAKE: u64 = 2;
+/// Cancellations, whose outcome doesn't matter.
+const KIND_NONE: u64 = 3;
+
+/// See the module. Dropped in the order of its fields, after `drop` has waited for everything.
+pub(super) struct Uring {
+    ring: Ring,
+    files: Slab<File>,
+    /// In flight, by the lower bits of `user_data`.
+    tasks: Slab<Task>,
+    /// Tasks for the helper thread carry their place in `helped` as token.
+    helped: Slab<(FileId, u64)>,
+    helper: Option<Workers>,
+    /// Ended without a call, or by the helper.
+    done: Vec<Done>,
+    watches: Watches,
+    waker: Waker,
+    /// The kernel reads the waker's eventfd to here.
+    wake_count: Box<u64>,
+    wake_armed: bool,
+    /// Completions being handled; kept for its memory.
+    completions: Vec<(u64, i32)>,
+    /// The kernel refuses this ring to any other thread.
+    not_send: PhantomData<*mut ()>,
+}
+
+struct File {
+    disk: Arc<Disk>,
+    in_flight: usize,
+}
+
+impl Uring {
+    pub(super) fn new() -> Result<Self, PortError> {
+        let ring = Ring::new()?;
+        let waker = Waker::new(false).map_err(|errno| PortError { during: "eventfd", errno })?;
+        Ok(Self {
+            ring,
+            files: Slab::new(),
+            tasks: Slab::new(),
+            helped: Slab::new(),
+            helper: None,
+            done: Vec::new(),
+            watches: Watches::default(),
+            waker,
+            wake_count: Box::new(0),
+            wake_armed: false,
+            completions: Vec::new(),
+            not_send: PhantomData,
+        })
+    }
+
+    /// Hands the next call of a task to the kernel.
+    fn start(&mut self, index: usize) {
+        let entry = entry_for(&self.tasks[index]).user_data(KIND_TASK << KIND_SHIFT | index as u64);
+        self.ring.push(entry);
+    }
+
+    /// Hands a task to the helper thread.
+    fn help(&mut self, mut task: Task) {
+        let disk = Arc::clone(&self.files[task.file.0 as usize].disk);
+        if self.helper.is_none() {
+            match Workers::start(1, self.waker.clone()) {
+                Ok(workers) => self.helper = Some(workers),
+                Err(error) => {
+                    tracing::error!(%error, "no helper thread");
+                    self.files[task.file.0 as usize].in_flight -= 1;
+                    self.done.push(task.finish(Err(Errno::AGAIN)));
+                    return;
+                }
+            }
+        }
+        task.token = self.helped.insert((task.file, task.token)) as u64;
+        if let Some(helper) = &self.helper {
+            helper.push(task, disk);
+        }
+    }
+
+    fn progress(&mut self, index: usize, progress: Progress, events: &mut Vec<PortEvent>) {
+        match progress {
+            Progress::More => self.start(index),
+            Progress::Patiently => {
+                let task = self.tasks.remove(index);
+                self.help(task);
+            }
+            Progress::End(result) => {
+                let task = self.tasks.remove(index);
+                self.files[task.file.0 as usize].in_flight -= 1;
+                events.push(PortEvent::Done(task.finish(result)));
+            }
+        }
+    }
+
+    /// Tells what ended elsewhere than in the ring.
+    fn collect(&mut self, events: &mut Vec<PortEvent>) {
+        events.extend(self.done.drain(..).map(PortEvent::Done));
+        if self.helped.is_empty() {
+            return;
+        }
+        if let Some(helper) = &self.helper {
+            helper.collect(&mut self.done);
+        }
+        for mut done in self.done.drain(..) {
+            let (file, token) = self.helped.remove(done.token as usize);
+            self.files[file.0 as usize].in_flight -= 1;
+            done.token = token;
+            events.push(PortEvent::Done(done));
+        }
+    }
+
+    /// Takes all completions that are there.
+    fn reap(&mut self, events: &mut Vec<PortEvent>) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.ring.completions(&mut completions);
+        for (user_data, result) in completions.drain(..) {
+            let rest = user_data & !(u64::MAX << KIND_SHIFT);
+            match user_data >> KIND_SHIFT {
+                KIND_TASK => {
+                    let index = rest as usize;
+                    let progress = self.tasks[index].advance(counted(result));
+                    self.progress(index, progress, events);
+                }
+                KIND_POLL => self.watches.completed(rest, result, events),
+                KIND_WAKE => {
+                    self.wake_armed = false;
+                    if self.waker.take() {
+                        events.push(PortEvent::Woken);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.completions = completions;
+    }
+
+    fn arm_waker(&mut self) {
+        if !self.wake_armed {
+            let fd = types::Fd(self.waker.fd().as_raw_fd());
+            let to = std::ptr::from_mut(&mut *self.wake_count).cast::<u8>();
+            let entry = opcode::Read::new(fd, to, size_of::<u64>() as u32).build();
+            self.ring.push(entry.user_data(KIND_WAKE << KIND_SHIFT));
+            self.wake_armed = true;
+        }
+    }
+}
+
+/// The submission for a task's next call.
+fn entry_for(task: &Task) -> squeue::Entry {
+    let fd = types::Fixed(task.file.0);
+    match task.step() {
+        Step::Read { offset, iovecs: [only] } => {
+            opcode::Read::new(fd, only.iov_base.cast(), call_len(only.iov_len))
+                .offset(offset)
+                .build()
+        }
+        Step::Read { offset, iovecs } => {
+            opcode::Readv::new(fd, iovecs.as_ptr(), iovecs.len() as u32).offset(offset).build()
+        }
+        Step::Write { offset, iovecs: [only], dsync } => {
+            opcode::Write::new(fd, only.iov_base.cast(), call_len(only.iov_len))
+                .offset(offset)
+                .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
+                .build()
+        }
+        Step::Write { offset, iovecs, dsync } => {
+            opcode::Writev::new(fd, iovecs.as_ptr(), iovecs.len() as u32)
+                .offset(offset)
+                .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
+                .build()
+        }
+        Step::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        Step::Allocate { mode, span } => opcode::Fallocate::new(fd, span.len)
+            .offset(span.offset)
+            .mode(mode.bits().cast_signed())
+            .build(),
+        Step::Slow { .. } => unreachable!("slow tasks go to the helper"),
+    }
+}
+
+/// Bytes of one call; the rest of a longer buffer is continued, as after any short transfer.
+fn call_len(len: usize) -> u32 {
+    len.min(1 << 30) as u32
+}
+
+fn counted(result: i32) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
+}
+
+impl Port for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn register(&mut self, disk: Arc<Disk>) -> rustix::io::Result<FileId> {
+        let entry = self.files.vacant_entry();
+        let file = FileId(entry.key() as u32);
+        self.ring.set_file(file.0, disk.as_fd().as_raw_fd())?;
+        entry.insert(File { disk, in_flight: 0 });
+        Ok(file)
+    }
+
+    fn unregister(&mut self, file: FileId) {
+        let in_flight = self.files[file.0 as usize].in_flight;
+        assert!(in_flight == 0, "{in_flight} jobs are in flight on a disk that is to go");
+        if let Err(errno) = self.ring.set_file(file.0, -1) {
+            tracing::warn!(%errno, "the ring did not let go of a file");
+        }
+        self.files.remove(file.0 as usize);
+    }
+
+    fn submit(&mut self, job: Job) {
+        let file = &mut self.files[job.file.0 as usize];
+        let (task, progress) = Task::new(job, &file.disk);
+        if let Progress::End(result) = progress {
+            self.done.push(task.finish(result));
+            return;
+        }
+        file.in_flight += 1;
+        if task.is_slow() {
+            self.help(task);
+        } else {
+            let index = self.tasks.insert(task);
+            self.start(index);
+        }
+    }
+
+    fn watch(&mut self, fd: RawFd, token: u64, interest: Interest) {
+        self.watches.watch(fd, token, interest, &mut self.ring);
+    }
+
+    fn unwatch(&mut self, token: u64) {
+        self.watches.unwatch(token, &mut self.ring);
+    }
+
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<PortEvent>,
+    ) -> rustix::io::Result<()> {
+        let deadline = timeout.filter(|timeout| !timeout.is_zero());
+        let deadline = deadline.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut left = timeout;
+        let before = events.len();
+        loop {
+            self.collect(events);
+            self.arm_waker();
+            self.watches.arm(&mut self.ring);
+            let ready = events.len() > before;
+            self.ring.enter(if ready { Some(Duration::ZERO) } else { left })?;
+            self.reap(events);
+            self.collect(events);
+            if events.len() > before || left.is_some_and(|left| left.is_zero()) {
+                return Ok(());
+            }
+            // A continuation, a cancellation or a signal: on with what is left of the time.
+            left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.tasks.len() + self.helped.len() + self.done.len()
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Buffers and files may only go when the kernel is done with them.
+        let mut events = Vec::new();
+        while !self.tasks.is_empty() {
+            if let Err(errno) = self.ring.enter(None) {
+                // Then the memory must outlive us: better lost than written to after it is reused.
+                tracing::error!(%errno, "the ring failed with I/O in flight");
+                std::mem::forget(std::mem::take(&mut self.tasks));
+                break;
+            }
+            self.reap(&mut events);
+        }
+        self.ring.cancel_all();
+        if self.wake_armed {
+            // The cancelled read may be the last to write here; the ring is only closed later.
+            std::mem::forget(std::mem::take(&mut self.wake_count));
+        }
+    }
+}

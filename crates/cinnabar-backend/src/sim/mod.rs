@@ -1,0 +1,15 @@
+//! A model of a slow device, to stand in front of a real file: when would this operation complete,
+//! and would it fail? Pure and seeded: the same calls give the same verdicts.
+//!
+//! Called by the data plane, which carries an operation out at once and delivers its completion
+//! when the model says, and by benchmarks.
+
+mod latency;
+mod model;
+mod preset;
+mod random;
+mod settings;
+
+pub use latency::Latency;
+pub use model::{OpKind, SimModel, Verdict};
+pub use settings::{Seek, SettingError, SimSpec};
