@@ -3,13 +3,26 @@
 //! Called by two drivers: the daemon's io_uring loop (crate `cinnabar`) and the virtual driver
 //! (crate `cinnabar-sim`). Start with [`seam`], the only way in and out.
 
+#![deny(unsafe_code)]
+
+mod address_map;
+mod buffers;
 pub mod config;
 pub mod counters;
+mod descriptors;
 pub mod engine;
+mod ghost;
+mod inflight;
 pub mod limits;
+mod log;
 pub mod metadata;
+mod outbox;
 pub mod plan;
+mod prefetch;
+mod probation;
 pub mod seam;
+mod sequential;
+mod store;
 pub mod units;
 pub mod volume;
 

@@ -11,7 +11,7 @@ pub const DATA_BLOCKS_MAX: u64 = DATA_BYTES_MAX / BLOCK_BYTES + 1;
 /// Largest volume, in blocks (256 TiB): what a block descriptor's 36 bits can name.
 pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
 /// Volumes known at a time, detached ones with cached blocks included.
-pub const VOLUMES_MAX: u16 = 4096;
+pub const VOLUMES_MAX: u16 = 4095;
 /// Bytes of a volume's name.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Requests in flight in one engine, waiting ones included; one more is refused with

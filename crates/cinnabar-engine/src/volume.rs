@@ -1,8 +1,13 @@
-//! Volumes: what the engine is told about them, and what it counts for each.
+//! Volumes: what the engine is told about them, and what it keeps of each.
 //!
 //! Called by drivers (attach, statistics) and by every part of the engine that serves requests.
 
+use crate::counters::VolumeCounters;
+use crate::inflight::Holds;
 use crate::plan::Mode;
+use crate::seam::RequestId;
+use crate::sequential::Detector;
+use crate::units::ByteSpan;
 
 /// Proof, in the backend's own words, that nobody wrote a volume since it was recorded: identity,
 /// size and change time for a file. Compared for equality only.
@@ -14,7 +19,7 @@ pub struct Epoch(pub [u8; 48]);
 pub struct VolumeSpec {
     /// The volume's name, at most [`limits::NAME_BYTES_MAX`](crate::limits::NAME_BYTES_MAX) bytes.
     pub name: String,
-    /// Size in bytes, a multiple of 512.
+    /// Size in bytes, a multiple of 512 and of `align_bytes`.
     pub size_bytes: u64,
     /// Alignment the backend needs for offset, length and memory: 512 or 4096.
     pub align_bytes: u32,
@@ -33,7 +38,8 @@ pub struct VolumeSpec {
     /// The backend's proof as it stands now; blocks kept from an earlier run are believed only if
     /// it equals the one recorded then. `None`: this backend can't prove anything.
     pub epoch: Option<Epoch>,
-    /// The operator's word that nobody else writes this volume: believe a clean detach without proof.
+    /// The operator's word that nobody else writes this volume: believe a clean detach without
+    /// proof. A proof that says otherwise wins.
     pub exclusive: bool,
 }
 
@@ -63,4 +69,72 @@ pub enum DropReason {
     EpochChanged,
     /// The backend can't prove that it was not changed, and `exclusive` is not set.
     NoProof,
+}
+
+/// Where a volume is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VolumeState {
+    /// Serves requests.
+    Attached,
+    /// Refuses new requests and waits for those under way.
+    Detaching(RequestId),
+    /// Its backend has been flushed; waits for the proof.
+    Detached,
+    /// Only its blocks are left, with the proof that tells whether to believe them.
+    Sealed,
+}
+
+/// A volume.
+pub(crate) struct Volume {
+    pub(crate) spec: VolumeSpec,
+    pub(crate) incarnation: u32,
+    pub(crate) state: VolumeState,
+    pub(crate) counters: VolumeCounters,
+    pub(crate) holds: Holds,
+    pub(crate) detector: Detector,
+    /// Requests under way, flushes included.
+    pub(crate) requests: u32,
+    /// Group that it is a member of, if it is one.
+    pub(crate) group: Option<u16>,
+}
+
+/// Why a request doesn't enter the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bypass {
+    Sequential,
+    Large,
+    PassThrough,
+}
+
+impl Volume {
+    pub(crate) fn new(spec: VolumeSpec, incarnation: u32, state: VolumeState) -> Self {
+        Self {
+            spec,
+            incarnation,
+            state,
+            counters: VolumeCounters::default(),
+            holds: Holds::default(),
+            detector: Detector::default(),
+            requests: 0,
+            group: None,
+        }
+    }
+
+    /// Whether, and why, an access bypasses the cache; counts its blocks.
+    pub(crate) fn bypass(&mut self, span: ByteSpan) -> Option<Bypass> {
+        let run = self.detector.note(span);
+        let over = |bytes: u64, limit: u64| limit > 0 && bytes >= limit;
+        let counts = &mut self.counters.bypassed;
+        let (reason, count) = if self.spec.mode == Mode::PassThrough {
+            (Bypass::PassThrough, &mut counts.pass_through)
+        } else if over(span.len, self.spec.bypass_large_bytes) {
+            (Bypass::Large, &mut counts.large)
+        } else if over(run, self.spec.bypass_sequential_bytes) {
+            (Bypass::Sequential, &mut counts.sequential)
+        } else {
+            return None;
+        };
+        *count += span.blocks();
+        Some(reason)
+    }
 }

@@ -3,6 +3,11 @@
 //! Called by the engine (chunk headers, checkpoints), by drivers (superblock) and by offline tools.
 //! The layout is in `docs/design/on-disk-format.md`.
 
+pub mod checkpoint;
+pub mod chunk;
+mod codec;
+pub mod superblock;
+
 /// A page of metadata, aligned for direct I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C, align(4096))]
@@ -14,5 +19,3 @@ impl MetaPage {
         Self([0; 4096])
     }
 }
-
-pub mod superblock;

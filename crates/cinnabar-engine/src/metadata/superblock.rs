@@ -1,11 +1,18 @@
 //! The superblock: what a cache device is and whether its last life ended cleanly.
 //!
 //! Called by drivers before an engine exists (format, open), and by the engine (state changes).
+//! Two copies in the first two pages are written in turn, so that a torn write leaves the other.
 
 use super::MetaPage;
+use super::codec::{Reader, Writer};
+use super::{checkpoint, chunk};
 
 /// Bytes at the start of a device that decide whose it is; a driver reads them to open or format.
 pub const SUPERBLOCK_BYTES: u64 = 8192;
+/// First bytes of a superblock behind its checksum.
+pub const MAGIC: [u8; 8] = *b"CINNABAR";
+/// Version of everything on the device.
+pub const FORMAT_VERSION: u32 = 1;
 
 /// Whether the checkpoint may be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +21,7 @@ pub enum DeviceState {
     InUse,
     /// Stopped clean: the checkpoint of this sequence number is the whole truth.
     Clean {
-        /// Sequence number of the checkpoint.
+        /// Sequence number of the checkpoint; its slot is this number modulo 2.
         checkpoint: u64,
     },
 }
@@ -22,14 +29,16 @@ pub enum DeviceState {
 /// Identity, geometry and state of a cache device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Raised with each write; the newer of the two copies counts.
+    /// Raised with each write; the newer of the two copies counts, and lies in page `sequence % 2`.
     pub sequence: u64,
-    /// Random identity given at format.
+    /// Random identity given at format; also the secret seed of the key hash.
     pub uuid: [u8; 16],
     /// Where everything lies.
     pub geometry: Geometry,
     /// State.
     pub state: DeviceState,
+    /// Incarnations below this have been used by some life of the device.
+    pub next_incarnation: u32,
 }
 
 /// Where everything lies on a cache device, in 4 KiB blocks. Chosen at format, fixed since.
@@ -88,12 +97,242 @@ pub enum GeometryError {
     },
 }
 
+impl Geometry {
+    /// Smallest device: 16 segments of 1 MiB and their metadata.
+    pub const BYTES_MIN: u64 = 20 << 20;
+    /// Largest device: what 28-bit slot numbers index, less room for RAM slots (just under 1 TiB).
+    pub const BYTES_MAX: u64 = ((1 << 28) - (1 << 20)) * 4096;
+    /// Largest number of chunks in a segment (8 MiB).
+    pub const SEGMENT_CHUNKS_MAX: u32 = 8;
+    const SEGMENTS_MIN: u32 = 4;
+    /// Marks take 1/512 of the log, at least 64 KiB: room for the records of 0.5 % of the blocks.
+    const MARKS_SHARE: u64 = 512;
+
+    /// The geometry for a device of `bytes`.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if the size is out of range.
+    pub fn for_device(bytes: u64) -> Result<Self, GeometryError> {
+        if bytes < Self::BYTES_MIN {
+            return Err(GeometryError::TooSmall { got: bytes, min: Self::BYTES_MIN });
+        }
+        if bytes > Self::BYTES_MAX {
+            return Err(GeometryError::TooLarge { got: bytes, max: Self::BYTES_MAX });
+        }
+        // At least some hundred segments, so that eviction and shares are finely grained.
+        let segment_chunks = (bytes >> 20 >> 8).clamp(1, 4) as u32;
+        let device_blocks = bytes / 4096;
+        let segment_blocks = u64::from(segment_chunks) * u64::from(chunk::CHUNK_BLOCKS);
+        let mut segments = (device_blocks / segment_blocks) as u32;
+        loop {
+            let geometry = Self::with(segments, segment_chunks);
+            if geometry.device_blocks <= device_blocks {
+                return Ok(geometry);
+            }
+            segments -= 1;
+        }
+    }
+
+    /// A geometry whose log holds exactly `capacity_blocks` blocks, or the next multiple of what a
+    /// segment holds; for simulation.
+    pub fn for_capacity(capacity_blocks: u32, segment_chunks: u32) -> Self {
+        let segment = segment_chunks * chunk::DATA_BLOCKS_MAX;
+        let segments = capacity_blocks.div_ceil(segment).max(Self::SEGMENTS_MIN);
+        Self::with(segments, segment_chunks)
+    }
+
+    fn with(segments: u32, segment_chunks: u32) -> Self {
+        let slots = u64::from(segments) * u64::from(segment_chunks * chunk::CHUNK_BLOCKS);
+        let marks = (slots / Self::MARKS_SHARE).max(16);
+        let checkpoint = checkpoint::pages_max(slots as u32, segments);
+        let first = 2 + marks;
+        // The log starts on a 1 MiB boundary, so that chunks match the SSD's own units.
+        let log = (first + 2 * checkpoint).next_multiple_of(256);
+        Self {
+            device_blocks: log + slots,
+            shards: 1,
+            shard_span_log2: 8,
+            segment_chunks,
+            segments,
+            marks: (2, marks),
+            checkpoints: ([first, first + checkpoint], checkpoint),
+            log,
+        }
+    }
+
+    /// Slots in a segment, headers included.
+    pub const fn segment_slots(&self) -> u32 {
+        self.segment_chunks * chunk::CHUNK_BLOCKS
+    }
+
+    /// Slots of the log, headers included.
+    pub const fn slots(&self) -> u32 {
+        self.segments * self.segment_slots()
+    }
+
+    /// Blocks of data that fit on flash.
+    pub const fn capacity_blocks(&self) -> u64 {
+        self.segments as u64 * self.segment_chunks as u64 * chunk::DATA_BLOCKS_MAX as u64
+    }
+
+    /// The shard that owns a block: a fixed function of its key, so that a device can be served by
+    /// any number of threads.
+    pub const fn shard_of(&self, incarnation: u32, block: u64) -> u32 {
+        let span = (incarnation as u64) << 40 ^ (block >> self.shard_span_log2);
+        (crate::descriptors::mix(span, 0) % self.shards as u64) as u32
+    }
+
+    /// Bytes of the device that are used.
+    pub const fn device_bytes(&self) -> u64 {
+        self.device_blocks * 4096
+    }
+
+    fn is_sound(&self) -> bool {
+        (1..=Self::SEGMENT_CHUNKS_MAX).contains(&self.segment_chunks)
+            && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
+            && *self == Self::with(self.segments, self.segment_chunks)
+            && self.device_bytes() <= Self::BYTES_MAX + (1 << 30)
+    }
+}
+
 impl Superblock {
+    /// A new device's superblock. `uuid` must be random.
+    pub fn format(uuid: [u8; 16], geometry: Geometry) -> Self {
+        Self { sequence: 1, uuid, geometry, state: DeviceState::InUse, next_incarnation: 1 }
+    }
+
+    /// The page to write, and its byte offset.
+    pub fn encode(&self) -> (u64, MetaPage) {
+        let mut page = MetaPage::zeroed();
+        let mut w = Writer::new(&mut page);
+        w.bytes(&MAGIC);
+        w.u32(FORMAT_VERSION);
+        w.u64(self.sequence);
+        w.bytes(&self.uuid);
+        let (state, checkpoint) = match self.state {
+            DeviceState::InUse => (0, 0),
+            DeviceState::Clean { checkpoint } => (1, checkpoint),
+        };
+        w.u32(state);
+        w.u64(checkpoint);
+        w.u32(self.next_incarnation);
+        let g = &self.geometry;
+        w.u64(g.device_blocks);
+        w.u32(g.shards);
+        w.u32(g.shard_span_log2);
+        w.u32(g.segment_chunks);
+        w.u32(g.segments);
+        for value in
+            [g.marks.0, g.marks.1, g.checkpoints.0[0], g.checkpoints.0[1], g.checkpoints.1, g.log]
+        {
+            w.u64(value);
+        }
+        w.seal();
+        (self.sequence % 2 * 4096, page)
+    }
+
     /// Reads the newer valid one of the two copies at the start of a device.
     ///
     /// # Errors
     /// [`SuperblockError`] if neither copy can be used.
-    pub fn decode(_pages: &[MetaPage; 2]) -> Result<Self, SuperblockError> {
+    pub fn decode(pages: &[MetaPage; 2]) -> Result<Self, SuperblockError> {
+        let copies = [Self::decode_page(&pages[0]), Self::decode_page(&pages[1])];
+        let newest = copies.iter().filter_map(|c| c.as_ref().ok()).max_by_key(|s| s.sequence);
+        if let Some(superblock) = newest {
+            return Ok(superblock.clone());
+        }
+        let errors = copies.map(|c| c.expect_err("no copy is valid"));
+        for wanted in [SuperblockError::Version(0), SuperblockError::Damaged] {
+            let same = |e: &&SuperblockError| {
+                std::mem::discriminant(*e) == std::mem::discriminant(&wanted)
+            };
+            if let Some(error) = errors.iter().find(same) {
+                return Err(*error);
+            }
+        }
         Err(SuperblockError::Foreign)
+    }
+
+    fn decode_page(page: &MetaPage) -> Result<Self, SuperblockError> {
+        if page.0[4..12] != MAGIC {
+            return Err(SuperblockError::Foreign);
+        }
+        let mut r = Reader::verified(page).ok_or(SuperblockError::Damaged)?;
+        let _magic: [u8; 8] = r.array();
+        let version = r.u32();
+        if version != FORMAT_VERSION {
+            return Err(SuperblockError::Version(version));
+        }
+        let (sequence, uuid) = (r.u64(), r.array());
+        let (state, checkpoint) = (r.u32(), r.u64());
+        let next_incarnation = r.u32();
+        let geometry = Geometry {
+            device_blocks: r.u64(),
+            shards: r.u32(),
+            shard_span_log2: r.u32(),
+            segment_chunks: r.u32(),
+            segments: r.u32(),
+            marks: (r.u64(), r.u64()),
+            checkpoints: ([r.u64(), r.u64()], r.u64()),
+            log: r.u64(),
+        };
+        let state = match state {
+            0 => DeviceState::InUse,
+            1 => DeviceState::Clean { checkpoint },
+            _ => return Err(SuperblockError::Damaged),
+        };
+        if !geometry.is_sound() {
+            return Err(SuperblockError::Damaged);
+        }
+        Ok(Self { sequence, uuid, geometry, state, next_incarnation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Superblock {
+        let geometry = Geometry::for_device(64 << 20).expect("a good size");
+        let mut superblock = Superblock::format([7; 16], geometry);
+        superblock.state = DeviceState::Clean { checkpoint: 3 };
+        superblock
+    }
+
+    #[test]
+    fn the_newer_copy_counts_and_a_torn_one_leaves_the_older() {
+        let old = example();
+        let new = Superblock { sequence: 2, state: DeviceState::InUse, ..old.clone() };
+        let mut pages = [new.encode().1, old.encode().1];
+        assert_eq!((new.encode().0, old.encode().0), (0, 4096));
+        assert_eq!(Superblock::decode(&pages), Ok(new));
+        pages[0].0[100] ^= 1;
+        assert_eq!(Superblock::decode(&pages), Ok(old));
+        pages[1].0[100] ^= 1;
+        assert_eq!(Superblock::decode(&pages), Err(SuperblockError::Damaged));
+    }
+
+    #[test]
+    fn foreign_bytes_and_newer_versions_are_told_apart() {
+        let empty = [MetaPage::zeroed(), MetaPage::zeroed()];
+        assert_eq!(Superblock::decode(&empty), Err(SuperblockError::Foreign));
+        let mut page = example().encode().1;
+        page.0[12] = 9;
+        let crc = crc32c::crc32c(&page.0[4..]);
+        page.0[..4].copy_from_slice(&crc.to_le_bytes());
+        let pages = [page, MetaPage::zeroed()];
+        assert_eq!(Superblock::decode(&pages), Err(SuperblockError::Version(9)));
+    }
+
+    #[test]
+    fn a_geometry_fits_its_device_and_wastes_little() {
+        for bytes in [Geometry::BYTES_MIN, 64 << 20, 1 << 30, 100 << 30, Geometry::BYTES_MAX] {
+            let geometry = Geometry::for_device(bytes).expect("a good size");
+            assert!(geometry.device_bytes() <= bytes && geometry.is_sound());
+            let used = geometry.capacity_blocks() * 4096;
+            assert!(used * 100 >= bytes * 80, "{used} of {bytes}");
+        }
+        assert!(Geometry::for_device(1 << 20).is_err());
+        assert!(Geometry::for_device(u64::MAX).is_err());
     }
 }

@@ -1,0 +1,199 @@
+//! Requests under way: admission, holds, completion. What each kind does is in its own file.
+//!
+//! Called by the engine's router.
+
+use super::Engine;
+use super::write::WriteState;
+use super::zero::ZeroState;
+use crate::limits::{DATA_BYTES_MAX, REQUESTS_MAX};
+use crate::outbox::Pending;
+use crate::seam::{Answer, Failure, IoError, IoOp, Op, Payload, Request, RequestId, Target};
+use crate::units::{ByteSpan, SECTOR_BYTES, VolumeId};
+use crate::volume::{Volume, VolumeState};
+
+/// A request under way.
+pub(super) struct Active<P> {
+    pub(super) id: RequestId,
+    pub(super) volume: u16,
+    /// I/Os that it waits for.
+    pub(super) outstanding: u32,
+    pub(super) failure: Option<IoError>,
+    pub(super) kind: Kind<P>,
+}
+
+/// A read under way.
+pub(super) struct ReadState<P> {
+    pub(super) span: ByteSpan,
+    pub(super) data: P,
+    /// Missed blocks are cached.
+    pub(super) keep: bool,
+}
+
+/// What a request is and how far it has got.
+pub(super) enum Kind<P> {
+    Read(ReadState<P>),
+    Write(WriteState<P>),
+    Zero(ZeroState<P>),
+    Flush,
+}
+
+impl<P: Payload> Engine<P> {
+    /// A guest's request arrives: refused, started, or waiting for its blocks.
+    pub(super) fn submit(&mut self, request: Request<P>) {
+        let Request { id, volume, op } = request;
+        let index = usize::from(volume.0);
+        let Some(Some(state)) = self.volumes.get_mut(index) else {
+            return self.outbox.reply(id, Err(Failure::NoVolume));
+        };
+        if let Err(failure) = check(state, &op, self.requests.len()) {
+            state.counters.refused += 1;
+            return self.outbox.reply(id, Err(failure));
+        }
+        state.requests += 1;
+        let hold = match &op {
+            Op::Read { span, .. } => Some((*span, false)),
+            Op::Write { span, .. } | Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => {
+                Some((*span, true))
+            }
+            Op::Flush => None,
+        };
+        let kind = match op {
+            Op::Read { span, data } => Kind::Read(ReadState { span, data, keep: false }),
+            Op::Write { span, data, fua } => Kind::Write(WriteState::new(span, data, fua)),
+            Op::Flush => Kind::Flush,
+            Op::Trim { span, fua } => Kind::Zero(ZeroState::new(span, fua, true, true)),
+            Op::WriteZeroes { span, fua, may_punch } => {
+                Kind::Zero(ZeroState::new(span, fua, false, may_punch))
+            }
+        };
+        let active = Active { id, volume: volume.0, outstanding: 0, failure: None, kind };
+        let request = self.requests.insert(active);
+        let granted = hold.is_none_or(|(span, exclusive)| {
+            state.holds.enter(request, span.first_block(), span.end_block(), exclusive)
+        });
+        if granted {
+            self.start(request);
+        }
+    }
+
+    /// Starts a request that has its blocks, or goes on with one that paused.
+    pub(super) fn start(&mut self, request: usize) {
+        match &self.requests[request].kind {
+            Kind::Read(_) => self.start_read(request),
+            Kind::Write(_) => self.start_write(request),
+            Kind::Zero(_) => self.advance_zero(request),
+            Kind::Flush => self.start_flush(request),
+        }
+    }
+
+    /// A flush covers every write replied to before: those have reached the backend, so flushing
+    /// that is all there is to do.
+    fn start_flush(&mut self, request: usize) {
+        let index = self.requests[request].volume;
+        let volume = self.volume(index);
+        volume.counters.flushes += 1;
+        if volume.spec.read_only {
+            return self.finish(request);
+        }
+        self.backend_flush(request);
+    }
+
+    pub(super) fn backend_flush(&mut self, request: usize) {
+        let volume = self.requests[request].volume;
+        self.volume(volume).counters.backend_flushes += 1;
+        self.backend_io(request, IoOp::Flush);
+    }
+
+    /// Starts a backend operation of a request; [`backend_done`](Self::backend_done) goes on.
+    pub(super) fn backend_io(&mut self, request: usize, op: IoOp<P>) {
+        let active = &mut self.requests[request];
+        active.outstanding += 1;
+        let target = Target::Backend(VolumeId(active.volume));
+        self.outbox.io(target, op, Pending::Backend { request });
+    }
+
+    /// A backend write, trim, zero or flush has ended.
+    pub(super) fn backend_done(&mut self, request: usize, result: Result<(), IoError>) {
+        let active = &mut self.requests[request];
+        active.outstanding -= 1;
+        if let Kind::Zero(_) = active.kind {
+            return self.zero_step_done(request, result);
+        }
+        self.note_backend_result(request, result);
+        self.finish_if_done(request);
+    }
+
+    /// Remembers the first failure of a request.
+    pub(super) fn note_backend_result(&mut self, request: usize, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            let active = &mut self.requests[request];
+            active.failure.get_or_insert(error);
+            let volume = active.volume;
+            self.volume(volume).counters.backend_errors += 1;
+        }
+    }
+
+    pub(super) fn finish_if_done(&mut self, request: usize) {
+        let active = &self.requests[request];
+        if active.outstanding > 0 {
+            return;
+        }
+        if let Kind::Write(_) = active.kind {
+            self.write_io_done(request);
+        } else {
+            self.finish(request);
+        }
+    }
+
+    /// Answers a request, lets go of its blocks and of the request.
+    pub(super) fn finish(&mut self, request: usize) {
+        let active = self.requests.remove(request);
+        assert_eq!(active.outstanding, 0, "a reply must not be early");
+        let has_hold = !matches!(active.kind, Kind::Flush);
+        let answer = match active.kind {
+            Kind::Read(ReadState { data, .. }) | Kind::Write(WriteState { data, .. }) => {
+                Answer::Data(data)
+            }
+            Kind::Zero(_) | Kind::Flush => Answer::Done,
+        };
+        let result = active.failure.map_or(Ok(answer), |error| Err(Failure::Io(error)));
+        self.outbox.reply(active.id, result);
+        let ready = &mut self.ready;
+        let volume = self.volumes[usize::from(active.volume)].as_mut().expect("has requests");
+        if has_hold {
+            volume.holds.leave(request, |granted| ready.push_back(granted));
+        }
+        volume.requests -= 1;
+        self.detach_if_quiet(active.volume);
+    }
+
+    /// A volume that is known to exist because it has a request or command under way.
+    pub(super) fn volume(&mut self, index: u16) -> &mut Volume {
+        self.volumes[usize::from(index)].as_mut().expect("a volume in use")
+    }
+}
+
+/// Whether a request can be served.
+fn check<P>(volume: &Volume, op: &Op<P>, in_flight: usize) -> Result<(), Failure> {
+    if volume.state != VolumeState::Attached {
+        return Err(Failure::NoVolume);
+    }
+    if in_flight >= REQUESTS_MAX {
+        return Err(Failure::Limit);
+    }
+    let (span, writes, data) = match op {
+        Op::Flush => return Ok(()),
+        Op::Read { span, .. } => (span, false, true),
+        Op::Write { span, .. } => (span, true, true),
+        Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => (span, true, false),
+    };
+    let aligned = span.offset.is_multiple_of(SECTOR_BYTES) && span.len.is_multiple_of(SECTOR_BYTES);
+    let inside = span.offset.checked_add(span.len).is_some_and(|end| end <= volume.spec.size_bytes);
+    if !aligned || span.len == 0 || !inside || (data && span.len > DATA_BYTES_MAX) {
+        return Err(Failure::Invalid);
+    }
+    if writes && volume.spec.read_only {
+        return Err(Failure::ReadOnly);
+    }
+    Ok(())
+}

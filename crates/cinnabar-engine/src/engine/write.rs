@@ -1,0 +1,286 @@
+//! Writes: the old copies go, the backend gets the data, then the new copies may come.
+//!
+//! Called by the engine's router. The request holds its blocks alone. A block that is written in
+//! part keeps its place in the cache only if its old content is at hand, verified; on a backend that
+//! takes whole 4 KiB blocks only, the rest of an edge block is read first.
+
+use super::Engine;
+use super::request::Kind;
+use crate::descriptors::Key;
+use crate::outbox::Pending;
+use crate::plan::Mode;
+use crate::seam::{IoError, IoOp, Payload, Slice, Target};
+use crate::store::{Origin, Place};
+use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use smallvec::{SmallVec, smallvec};
+
+/// A write under way.
+pub(super) struct WriteState<P> {
+    pub(super) span: ByteSpan,
+    pub(super) data: P,
+    fua: bool,
+    keep: bool,
+    /// The backend write has been issued.
+    issued: bool,
+    /// Bit i: block i was cached.
+    hits: SmallVec<[u64; 1]>,
+    /// First and last block, if they are written in part.
+    edges: SmallVec<[Edge<P>; 2]>,
+}
+
+/// A block that is written in part.
+struct Edge<P> {
+    index: u32,
+    /// The request's buffer holds the whole block.
+    whole: bool,
+    /// Its old content, while it is being read.
+    old: Option<P>,
+}
+
+impl<P: Payload> WriteState<P> {
+    pub(super) fn new(span: ByteSpan, data: P, fua: bool) -> Self {
+        let words = span.blocks().div_ceil(64) as usize;
+        let hits = smallvec![0; words];
+        Self { span, data, fua, keep: false, issued: false, hits, edges: SmallVec::new() }
+    }
+
+    fn was_cached(&self, i: u32) -> bool {
+        self.hits[i as usize / 64] >> (i % 64) & 1 == 1
+    }
+
+    /// Copies what the write doesn't cover of block `index` from its old content.
+    fn merge(&self, index: u32, old: &P, old_at: u64) {
+        let base = u64::from(index) * BLOCK_BYTES;
+        let start = self.span.head_bytes().max(base);
+        let end = (self.span.head_bytes() + self.span.len).min(base + BLOCK_BYTES);
+        if start > base {
+            self.data.copy_from(base, old, old_at, start - base);
+        }
+        if end < base + BLOCK_BYTES {
+            let rest = base + BLOCK_BYTES - end;
+            self.data.copy_from(end, old, old_at + (end - base), rest);
+        }
+    }
+}
+
+impl<P: Payload> Engine<P> {
+    pub(super) fn start_write(&mut self, request: usize) {
+        let index = self.requests[request].volume;
+        let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
+        let span = state.span;
+        let volume = self.volume(index);
+        let bypass = volume.bypass(span);
+        volume.counters.writes += 1;
+        volume.counters.blocks_written += span.blocks();
+        let whole_blocks_only = u64::from(volume.spec.align_bytes) == BLOCK_BYTES;
+        let keep = bypass.is_none() && volume.spec.mode == Mode::WriteThrough;
+        if bypass.is_none() && volume.spec.mode == Mode::WriteAround {
+            volume.counters.bypassed.write_around += span.blocks();
+        }
+        let size = volume.spec.size_bytes;
+        self.sample(index, span, true);
+        self.requests[request].outstanding = 1;
+        let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        state.keep = keep;
+        state.edges = edges(span, size);
+        if span.end() == size && !size.is_multiple_of(BLOCK_BYTES) {
+            let (from, to) = (span.head_bytes() + span.len, span.blocks() * BLOCK_BYTES);
+            state.data.zero(from, to - from);
+        }
+        for edge in 0..state.edges.len() {
+            self.begin_edge(request, edge, keep, whole_blocks_only);
+        }
+        self.take_out(request);
+        self.requests[request].outstanding -= 1;
+        if !whole_blocks_only || self.requests[request].outstanding == 0 {
+            self.issue_write(request);
+        }
+    }
+
+    /// Gets the old content of a partly written block: at once from RAM, by a read from flash, or,
+    /// if the backend needs whole blocks, from there.
+    fn begin_edge(&mut self, request: usize, edge: usize, keep: bool, needed: bool) {
+        if !keep && !needed {
+            return;
+        }
+        let volume = self.requests[request].volume;
+        let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        let index = state.edges[edge].index;
+        let block = state.span.first_block() + u64::from(index);
+        let slot = self.store.find(Key { volume, block });
+        let (target, offset, slot) = match slot.map(|slot| (slot, self.store.place(slot))) {
+            Some((_, Place::Ram(buffer))) => {
+                state.merge(index, self.store.buffers.data(), buffer.at());
+                state.edges[edge].whole = true;
+                return;
+            }
+            Some((slot, Place::Flash)) => {
+                self.store.pin(slot);
+                (Target::Cache, self.store.log.offset_of(slot), Some(slot))
+            }
+            None if needed => (Target::Backend(VolumeId(volume)), block * BLOCK_BYTES, None),
+            None => return,
+        };
+        let old = P::alloc(1);
+        state.edges[edge].old = Some(old.clone());
+        self.requests[request].outstanding += 1;
+        self.read_edge(request, edge, target, offset, slot, old);
+    }
+
+    fn read_edge(
+        &mut self,
+        request: usize,
+        edge: usize,
+        target: Target,
+        offset: u64,
+        slot: Option<u32>,
+        old: P,
+    ) {
+        let op =
+            IoOp::Read { offset, data: smallvec![Slice { data: old, at: 0, len: BLOCK_BYTES }] };
+        self.outbox.io(target, op, Pending::Edge { request, edge, slot });
+        if let Target::Backend(volume) = target {
+            let counters = &mut self.volume(volume.0).counters;
+            counters.backend_reads += 1;
+            counters.backend_read_bytes += BLOCK_BYTES;
+        }
+    }
+
+    /// The old content of an edge block has come, or not.
+    pub(super) fn edge_done(
+        &mut self,
+        request: usize,
+        edge: usize,
+        slot: Option<u32>,
+        result: Result<(), IoError>,
+    ) {
+        let volume = self.requests[request].volume;
+        let whole_blocks_only = u64::from(self.volume(volume).spec.align_bytes) == BLOCK_BYTES;
+        let active = &mut self.requests[request];
+        let Kind::Write(state) = &mut active.kind else { unreachable!("a write") };
+        let index = state.edges[edge].index;
+        let block = state.span.first_block() + u64::from(index);
+        let old = state.edges[edge].old.take().expect("was being read");
+        let mut good = result.is_ok();
+        if let Some(slot) = slot {
+            self.store.unpin(slot);
+            if good {
+                let seed = self.store.checksum_seed(Key { volume, block });
+                good = old.checksum(0, seed) == self.store.descriptors.checksum(slot);
+                if !good {
+                    self.store.count_checksum_failure();
+                }
+            } else {
+                self.store.count_device_error();
+            }
+        }
+        if good {
+            state.merge(index, &old, 0);
+            state.edges[edge].whole = true;
+        } else if whole_blocks_only && slot.is_some() {
+            // The cached copy is no good: the backend has the block.
+            state.edges[edge].old = Some(old.clone());
+            let target = Target::Backend(VolumeId(volume));
+            return self.read_edge(request, edge, target, block * BLOCK_BYTES, None, old);
+        } else if slot.is_none() {
+            self.note_backend_result(request, result);
+        }
+        let active = &mut self.requests[request];
+        active.outstanding -= 1;
+        if active.outstanding > 0 {
+            return;
+        }
+        let Kind::Write(state) = &active.kind else { unreachable!("a write") };
+        if state.issued || active.failure.is_some() {
+            self.write_io_done(request);
+        } else {
+            self.issue_write(request);
+        }
+    }
+
+    /// Takes every old copy out of the cache: until the backend has the new data nobody knows what
+    /// a block contains, and if the write fails nobody will.
+    fn take_out(&mut self, request: usize) {
+        let volume = self.requests[request].volume;
+        let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        if self.store.holdings[usize::from(volume)].cached_blocks == 0 {
+            return;
+        }
+        let mut hits = 0;
+        for i in 0..state.span.blocks() {
+            let key = Key { volume, block: state.span.first_block() + i };
+            if self.store.remove(key) {
+                state.hits[i as usize / 64] |= 1 << (i % 64);
+                hits += 1;
+            }
+        }
+        self.volume(volume).counters.write_hits += hits;
+    }
+
+    fn issue_write(&mut self, request: usize) {
+        let volume = self.requests[request].volume;
+        let align = u64::from(self.volume(volume).spec.align_bytes);
+        let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        state.issued = true;
+        let (data, fua, span) = (state.data.clone(), state.fua, state.span);
+        let (offset, at, len) = if align == BLOCK_BYTES {
+            (span.first_block() * BLOCK_BYTES, 0, span.blocks() * BLOCK_BYTES)
+        } else {
+            (span.offset, span.head_bytes(), span.len)
+        };
+        let counters = &mut self.volume(volume).counters;
+        counters.backend_writes += 1;
+        counters.backend_write_bytes += len;
+        let data = smallvec![Slice { data, at, len }];
+        self.backend_io(request, IoOp::Write { offset, data, fua });
+    }
+
+    /// The backend has answered and no edge is being read any more.
+    pub(super) fn write_io_done(&mut self, request: usize) {
+        let active = &self.requests[request];
+        let volume = active.volume;
+        let Kind::Write(state) = &active.kind else { unreachable!("a write") };
+        let mode = self.volumes[usize::from(volume)].as_ref().map(|v| v.spec.mode);
+        if active.failure.is_some() || !state.keep || mode != Some(Mode::WriteThrough) {
+            return self.finish(request);
+        }
+        let (mut not_reused, mut refused) = (0, 0);
+        for i in 0..state.span.blocks() as u32 {
+            if state.edges.iter().any(|edge| edge.index == i && !edge.whole) {
+                continue;
+            }
+            let key = Key { volume, block: state.span.first_block() + u64::from(i) };
+            if !self.store.write_pays(key) {
+                not_reused += 1;
+                continue;
+            }
+            let origin = if state.was_cached(i) { Origin::Rewrite } else { Origin::Write };
+            let from = (&state.data, u64::from(i) * BLOCK_BYTES);
+            let filled = self.store.fill(key, origin, from, self.now, &mut self.outbox);
+            refused += u64::from(!filled);
+        }
+        let bypassed = &mut self.volume(volume).counters.bypassed;
+        bypassed.write_not_reused += not_reused;
+        bypassed.no_space += refused;
+        self.finish(request);
+    }
+}
+
+/// The blocks that a write covers in part. The volume's last block counts as covered when the write
+/// reaches the volume's end.
+fn edges<P>(span: ByteSpan, size: u64) -> SmallVec<[Edge<P>; 2]> {
+    let mut edges = SmallVec::new();
+    let mut add = |index: u64| {
+        edges.push(Edge { index: index as u32, whole: false, old: None });
+    };
+    let last = span.blocks() - 1;
+    let head = span.head_bytes() > 0;
+    let tail = !span.end().is_multiple_of(BLOCK_BYTES) && span.end() != size;
+    if head {
+        add(0);
+    }
+    if tail && !(head && last == 0) {
+        add(last);
+    }
+    edges
+}

@@ -1,0 +1,237 @@
+//! Trims and write-zeroes, of any length: the old copies go step by step, then the backend is told.
+//!
+//! Called by the engine's router. The request holds its blocks alone, so the steps may take as many
+//! events as they like.
+
+use super::Engine;
+use super::request::Kind;
+use crate::descriptors::Key;
+use crate::seam::{IoError, IoOp, Payload, Slice};
+use crate::units::{BLOCK_BYTES, ByteSpan};
+use smallvec::{SmallVec, smallvec};
+
+/// Blocks taken out of the cache an event.
+const BLOCKS_A_STEP: u64 = 4096;
+/// Blocks of zeros written at a time where the backend can't zero by itself.
+const FALLBACK_BLOCKS: u32 = 256;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Taking cached blocks out, from this one on.
+    TakeOut(u64),
+    /// Reading an edge block of a backend that takes whole blocks only.
+    ReadEdge(usize),
+    /// Writing it back.
+    WriteEdge(usize),
+    /// The operation itself.
+    Main,
+    /// Writing zeros from this byte on, because the backend can't zero by itself.
+    Fallback(u64),
+    /// Making it durable.
+    Flush,
+}
+
+/// A trim or write-zeroes under way.
+pub(super) struct ZeroState<P> {
+    span: ByteSpan,
+    fua: bool,
+    trim: bool,
+    may_punch: bool,
+    stage: Stage,
+    started: bool,
+    /// The part that the backend is told of.
+    inner: ByteSpan,
+    /// Partly zeroed blocks {block, first byte, end} on a backend that takes whole blocks only.
+    edges: SmallVec<[(u64, u64, u64); 2]>,
+    buffer: Option<P>,
+}
+
+impl<P: Payload> ZeroState<P> {
+    pub(super) fn new(span: ByteSpan, fua: bool, trim: bool, may_punch: bool) -> Self {
+        Self {
+            span,
+            fua,
+            trim,
+            may_punch,
+            stage: Stage::TakeOut(span.first_block()),
+            started: false,
+            inner: span,
+            edges: SmallVec::new(),
+            buffer: None,
+        }
+    }
+
+    /// Splits off what a backend of whole blocks can't do: a trim shrinks, a zero gets edges.
+    fn align_to_blocks(&mut self) {
+        let (start, end) = (self.span.offset, self.span.end());
+        let inner = start.next_multiple_of(BLOCK_BYTES);
+        let inner_end = end / BLOCK_BYTES * BLOCK_BYTES;
+        if !self.trim {
+            let head = start / BLOCK_BYTES * BLOCK_BYTES;
+            if start < inner {
+                self.edges.push((head, start - head, (end - head).min(BLOCK_BYTES)));
+            }
+            if inner_end < end && (inner_end > head || start == inner) {
+                self.edges.push((inner_end, 0, end - inner_end));
+            }
+        }
+        self.inner = ByteSpan::new(inner, inner_end.saturating_sub(inner));
+    }
+
+    fn slice(&self, len: u64) -> Slice<P> {
+        Slice { data: self.buffer.clone().expect("allocated before"), at: 0, len }
+    }
+}
+
+impl<P: Payload> Engine<P> {
+    /// Does the step that `stage` names.
+    pub(super) fn advance_zero(&mut self, request: usize) {
+        let index = self.requests[request].volume;
+        let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
+        let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
+        if !state.started {
+            state.started = true;
+            let counter =
+                if state.trim { &mut volume.counters.trims } else { &mut volume.counters.zeroes };
+            *counter += 1;
+            if u64::from(volume.spec.align_bytes) == BLOCK_BYTES {
+                state.align_to_blocks();
+            }
+        }
+        match state.stage {
+            Stage::TakeOut(next) => self.take_out_some(request, next),
+            Stage::ReadEdge(edge) => {
+                let Some(&(block, ..)) = state.edges.get(edge) else {
+                    return self.go_on(request, Stage::Main);
+                };
+                state.buffer = Some(P::alloc(1));
+                volume.counters.backend_reads += 1;
+                volume.counters.backend_read_bytes += BLOCK_BYTES;
+                let data = smallvec![state.slice(BLOCK_BYTES)];
+                self.backend_io(request, IoOp::Read { offset: block, data });
+            }
+            Stage::WriteEdge(edge) => {
+                let (block, from, to) = state.edges[edge];
+                let slice = state.slice(BLOCK_BYTES);
+                slice.data.zero(from, to - from);
+                volume.counters.backend_writes += 1;
+                volume.counters.backend_write_bytes += BLOCK_BYTES;
+                let op = IoOp::Write { offset: block, data: smallvec![slice], fua: false };
+                self.backend_io(request, op);
+            }
+            Stage::Main if state.inner.len == 0 => self.go_on(request, Stage::Flush),
+            Stage::Main => {
+                let (span, may_punch) = (state.inner, state.may_punch);
+                volume.counters.backend_writes += 1;
+                let op = if state.trim {
+                    IoOp::Trim { span }
+                } else {
+                    IoOp::WriteZeroes { span, may_punch }
+                };
+                self.backend_io(request, op);
+            }
+            Stage::Fallback(offset) => self.write_zeros(request, offset),
+            Stage::Flush if state.fua => self.backend_flush(request),
+            Stage::Flush => self.finish(request),
+        }
+    }
+
+    fn take_out_some(&mut self, request: usize, next: u64) {
+        let volume = self.requests[request].volume;
+        let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
+        let end = state.span.end_block();
+        let empty = self.store.holdings[usize::from(volume)].cached_blocks == 0;
+        let stop = if empty { end } else { end.min(next + BLOCKS_A_STEP) };
+        if !empty {
+            for block in next..stop {
+                self.store.remove(Key { volume, block });
+            }
+        }
+        if stop < end {
+            state.stage = Stage::TakeOut(stop);
+            self.paused.push_back(request);
+        } else {
+            self.go_on(request, Stage::ReadEdge(0));
+        }
+    }
+
+    fn write_zeros(&mut self, request: usize, offset: u64) {
+        let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
+        let len = (state.inner.end() - offset).min(u64::from(FALLBACK_BLOCKS) * BLOCK_BYTES);
+        if offset == state.inner.offset {
+            let zeros = P::alloc(FALLBACK_BLOCKS);
+            zeros.zero(0, u64::from(FALLBACK_BLOCKS) * BLOCK_BYTES);
+            state.buffer = Some(zeros);
+        }
+        let data = smallvec![state.slice(len)];
+        let volume = self.requests[request].volume;
+        let counters = &mut self.volume(volume).counters;
+        counters.backend_writes += 1;
+        counters.backend_write_bytes += len;
+        self.backend_io(request, IoOp::Write { offset, data, fua: false });
+    }
+
+    fn go_on(&mut self, request: usize, stage: Stage) {
+        let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
+        state.stage = stage;
+        self.advance_zero(request);
+    }
+
+    /// A backend operation of this request has ended: the next step, or the end.
+    pub(super) fn zero_step_done(&mut self, request: usize, result: Result<(), IoError>) {
+        let Kind::Zero(state) = &self.requests[request].kind else { unreachable!("a zero") };
+        let next = match (state.stage, result) {
+            (Stage::Main, Err(IoError::Unsupported)) if state.trim => Stage::Flush,
+            (Stage::Main, Err(IoError::Unsupported)) => Stage::Fallback(state.inner.offset),
+            (_, Err(error)) => {
+                self.note_backend_result(request, Err(error));
+                return self.finish(request);
+            }
+            (Stage::Flush, Ok(())) => return self.finish(request),
+            (Stage::ReadEdge(edge), Ok(())) => Stage::WriteEdge(edge),
+            (Stage::WriteEdge(edge), Ok(())) => Stage::ReadEdge(edge + 1),
+            (Stage::Fallback(offset), Ok(())) => {
+                let next = offset + u64::from(FALLBACK_BLOCKS) * BLOCK_BYTES;
+                if next < state.inner.end() { Stage::Fallback(next) } else { Stage::Flush }
+            }
+            (Stage::Main, Ok(())) => Stage::Flush,
+            (Stage::TakeOut(_), Ok(())) => unreachable!("no backend operation in this stage"),
+        };
+        self.go_on(request, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Nothing;
+    impl Payload for Nothing {
+        fn alloc(_: u32) -> Self {
+            Self
+        }
+        fn copy_from(&self, _: u64, _: &Self, _: u64, _: u64) {}
+        fn zero(&self, _: u64, _: u64) {}
+        fn checksum(&self, _: u64, _: u64) -> u32 {
+            0
+        }
+    }
+
+    fn split(offset: u64, len: u64) -> (Vec<(u64, u64, u64)>, u64, u64) {
+        let mut state = ZeroState::<Nothing>::new(ByteSpan::new(offset, len), false, false, false);
+        state.align_to_blocks();
+        (state.edges.to_vec(), state.inner.offset, state.inner.len)
+    }
+
+    #[test]
+    fn the_edges_and_the_inner_part_cover_the_span_exactly() {
+        assert_eq!(split(4096, 8192), (vec![], 4096, 8192));
+        assert_eq!(split(512, 1024), (vec![(0, 512, 1536)], 4096, 0));
+        assert_eq!(split(512, 4096), (vec![(0, 512, 4096), (4096, 0, 512)], 4096, 0));
+        assert_eq!(split(0, 512), (vec![(0, 0, 512)], 0, 0));
+        assert_eq!(split(512, 8192), (vec![(0, 512, 4096), (8192, 0, 512)], 4096, 4096));
+        assert_eq!(split(4096, 4608), (vec![(8192, 0, 512)], 4096, 4096));
+    }
+}

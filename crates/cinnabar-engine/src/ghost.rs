@@ -1,0 +1,90 @@
+//! The ghost: fingerprints of blocks that left not long ago, at two bytes an entry.
+//!
+//! Called by the store: a miss found here was evicted or rejected too early and earns flash at
+//! once. Buckets of one cache line are small FIFOs of 32 fingerprints; together they approximate
+//! one FIFO as long as the cache. A fingerprint lies with probability 32/65536 in a bucket by
+//! accident, which admits one block in two thousand too many.
+
+use crate::prefetch::{align_offset, prefetch};
+
+const WAYS: usize = 32;
+
+/// Set of recently departed keys.
+pub(crate) struct Ghost {
+    prints: Vec<u16>,
+    offset: usize,
+    buckets: u64,
+}
+
+impl Ghost {
+    /// A ghost of about `entries` entries; memory is allocated zeroed and not touched.
+    pub(crate) fn new(entries: u32) -> Self {
+        let buckets = u64::from(entries).div_ceil(WAYS as u64).max(1);
+        let prints = vec![0u16; (buckets as usize + 1) * WAYS];
+        let offset = align_offset(&prints);
+        Self { prints, offset, buckets }
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        self.prints.len() as u64 * 2
+    }
+
+    /// The table, for a driver that wants to back it with huge pages.
+    pub(crate) fn table(&self) -> &[u16] {
+        &self.prints
+    }
+
+    fn start(&self, hash: u64) -> usize {
+        // The low half decides the bucket, so that it is independent of the address map's choice.
+        let bucket = ((hash & 0xFFFF_FFFF) * self.buckets) >> 32;
+        self.offset + bucket as usize * WAYS
+    }
+
+    fn print(hash: u64) -> u16 {
+        ((hash >> 40) as u16).max(1)
+    }
+
+    /// Starts loading the bucket of `hash`.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.prints, self.start(hash));
+    }
+
+    /// Remembers `hash`; the oldest entry of its bucket falls out.
+    pub(crate) fn insert(&mut self, hash: u64) {
+        let start = self.start(hash);
+        let bucket = &mut self.prints[start..start + WAYS];
+        bucket.copy_within(0..WAYS - 1, 1);
+        bucket[0] = Self::print(hash);
+    }
+
+    /// Forgets `hash` and says whether it was remembered.
+    pub(crate) fn take(&mut self, hash: u64) -> bool {
+        let start = self.start(hash);
+        let bucket = &mut self.prints[start..start + WAYS];
+        let print = Self::print(hash);
+        let Some(way) = bucket.iter().position(|&p| p == print) else { return false };
+        bucket.copy_within(way + 1..WAYS, way);
+        bucket[WAYS - 1] = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::mix;
+
+    #[test]
+    fn it_remembers_about_as_many_as_it_has_room_for_and_forgets_the_oldest() {
+        let mut ghost = Ghost::new(32_000);
+        for i in 0..64_000u64 {
+            ghost.insert(mix(i, 9));
+        }
+        let old = (0..16_000).filter(|&i| ghost.take(mix(i, 9))).count();
+        let new = (48_000..64_000).filter(|&i| ghost.take(mix(i, 9))).count();
+        assert!(old < 800, "{old} of the oldest quarter are still there");
+        assert!(new > 15_200, "{new} of the newest quarter are there");
+        assert!(!ghost.take(mix(63_999, 9)), "taken once");
+    }
+}

@@ -1,0 +1,225 @@
+//! The log: segments written once, in chunks, by share groups.
+//!
+//! Called by the store and the cleaner. It knows slots, buffers and segments, not keys.
+
+pub(crate) mod shares;
+
+use crate::buffers::Buffer;
+use crate::metadata::chunk::DATA_BLOCKS_MAX;
+use crate::metadata::superblock::Geometry;
+use crate::units::Instant;
+use shares::Group;
+use slab::Slab;
+use std::collections::VecDeque;
+
+/// What a segment is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    /// Holds nothing.
+    Free,
+    /// Is being filled.
+    Open,
+    /// Is full.
+    Sealed,
+    /// Is being emptied.
+    Cleaning,
+}
+
+/// A segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) state: SegmentState,
+    pub(crate) group: u16,
+    /// Chunks in RAM or being written.
+    pub(crate) pending_chunks: u16,
+    /// Reads under way; the segment is not reused before they end.
+    pub(crate) pins: u32,
+    /// Slots used, headers included.
+    pub(crate) used: u32,
+    /// Order of opening.
+    pub(crate) sequence: u64,
+}
+
+/// A chunk in RAM: being filled, or being written.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) segment: u32,
+    /// Slot of the header; data follow.
+    pub(crate) first: u32,
+    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) opened: Instant,
+}
+
+impl Chunk {
+    fn buffer_of(&self, slot: u32) -> Option<Buffer> {
+        let index = slot.checked_sub(self.first + 1)?;
+        self.buffers.get(index as usize).copied()
+    }
+}
+
+/// Segments, their groups and what is being written.
+pub(crate) struct Log {
+    pub(crate) geometry: Geometry,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) free: VecDeque<u32>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) writing: Slab<Chunk>,
+    /// Sequence number of the next segment or chunk.
+    pub(crate) sequence: u64,
+}
+
+impl Log {
+    /// An empty log.
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let free = Segment {
+            state: SegmentState::Free,
+            group: 0,
+            pending_chunks: 0,
+            pins: 0,
+            used: 0,
+            sequence: 0,
+        };
+        let mut log = Self {
+            geometry,
+            segments: vec![free; geometry.segments as usize],
+            free: (0..geometry.segments).collect(),
+            groups: vec![Group::common()],
+            writing: Slab::new(),
+            sequence: 1,
+        };
+        log.share_out();
+        log
+    }
+
+    /// The segment of a slot.
+    pub(crate) fn segment_of(&self, slot: u32) -> u32 {
+        slot / self.geometry.segment_slots()
+    }
+
+    /// Byte offset of a slot on the cache device.
+    pub(crate) fn offset_of(&self, slot: u32) -> u64 {
+        (self.geometry.log + u64::from(slot)) * crate::units::BLOCK_BYTES
+    }
+
+    /// Where the data of `slot` are in RAM, if its chunk has not been written yet.
+    pub(crate) fn buffer_of(&self, slot: u32) -> Option<Buffer> {
+        let index = self.segment_of(slot);
+        let segment = &self.segments[index as usize];
+        if segment.pending_chunks == 0 {
+            return None;
+        }
+        let open = self.groups[usize::from(segment.group)].chunk.as_ref();
+        let writing = self.writing.iter().map(|(_, chunk)| chunk);
+        open.into_iter()
+            .chain(writing)
+            .filter(|chunk| chunk.segment == index)
+            .find_map(|chunk| chunk.buffer_of(slot))
+    }
+
+    /// Slots that an append to `group` could use without a new segment.
+    fn room(&self, group: u16) -> u32 {
+        let open = self.groups[usize::from(group)].open;
+        open.map_or(0, |s| self.geometry.segment_slots() - self.segments[s as usize].used)
+    }
+
+    /// Makes sure that `group` has a chunk with room. `last_resort`: a carried block may take the
+    /// last free segment, for cleaning gives it back.
+    pub(crate) fn open_chunk(&mut self, group: u16, last_resort: bool, now: Instant) -> bool {
+        if self.groups[usize::from(group)].chunk.is_some() {
+            return true;
+        }
+        if self.room(group) < 2 {
+            self.seal(group);
+            if !self.open_segment(group, last_resort) {
+                return false;
+            }
+        }
+        let segment = self.groups[usize::from(group)].open.expect("just opened");
+        let state = &mut self.segments[segment as usize];
+        state.pending_chunks += 1;
+        let first = segment * self.geometry.segment_slots() + state.used;
+        let chunk = Chunk { segment, first, buffers: Vec::with_capacity(16), opened: now };
+        self.groups[usize::from(group)].chunk = Some(chunk);
+        true
+    }
+
+    fn open_segment(&mut self, group: u16, last_resort: bool) -> bool {
+        let reserve = usize::from(!last_resort);
+        let state = &self.groups[usize::from(group)];
+        let over = state.segments > state.segments_max && !last_resort;
+        if self.free.len() <= reserve || over {
+            return false;
+        }
+        let segment = self.free.pop_front().expect("just counted");
+        self.groups[usize::from(group)].open = Some(segment);
+        self.groups[usize::from(group)].segments += 1;
+        let sequence = self.next_sequence();
+        self.segments[segment as usize] = Segment {
+            state: SegmentState::Open,
+            group,
+            pending_chunks: 0,
+            pins: 0,
+            used: 0,
+            sequence,
+        };
+        true
+    }
+
+    /// The next sequence number.
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// Adds a buffer to the open chunk; gives its slot and whether the chunk is now full.
+    pub(crate) fn push(&mut self, group: u16, buffer: Buffer) -> (u32, bool) {
+        let room = self.room(group);
+        let chunk = self.groups[usize::from(group)].chunk.as_mut().expect("open_chunk first");
+        chunk.buffers.push(buffer);
+        let count = chunk.buffers.len() as u32;
+        (chunk.first + count, count >= DATA_BLOCKS_MAX.min(room - 1))
+    }
+
+    /// Takes the open chunk of `group` for writing, if it holds anything.
+    pub(crate) fn take_chunk(&mut self, group: u16) -> Option<usize> {
+        let state = &mut self.groups[usize::from(group)];
+        let chunk = state.chunk.take_if(|chunk| !chunk.buffers.is_empty())?;
+        self.segments[chunk.segment as usize].used += 1 + chunk.buffers.len() as u32;
+        Some(self.writing.insert(chunk))
+    }
+
+    /// A chunk's write has ended.
+    pub(crate) fn written(&mut self, chunk: usize) -> Chunk {
+        let chunk = self.writing.remove(chunk);
+        self.segments[chunk.segment as usize].pending_chunks -= 1;
+        chunk
+    }
+
+    /// Closes the open segment of `group`; its chunk must have been taken.
+    pub(crate) fn seal(&mut self, group: u16) {
+        let state = &mut self.groups[usize::from(group)];
+        assert!(state.chunk.is_none(), "a chunk is still being filled");
+        if let Some(segment) = state.open.take() {
+            self.segments[segment as usize].state = SegmentState::Sealed;
+            state.queue.push_back(segment);
+        }
+    }
+
+    /// Gives an emptied segment back.
+    pub(crate) fn release(&mut self, segment: u32) {
+        let state = &mut self.segments[segment as usize];
+        assert!(state.pins == 0 && state.pending_chunks == 0, "still in use");
+        state.state = SegmentState::Free;
+        state.used = 0;
+        let group = usize::from(state.group);
+        self.groups[group].segments -= 1;
+        self.free.push_back(segment);
+    }
+
+    /// The group whose open chunk is the fullest, for relief when buffers run out.
+    pub(crate) fn fullest_chunk(&self) -> Option<u16> {
+        let filled = |g: &Group| g.chunk.as_ref().map_or(0, |chunk| chunk.buffers.len());
+        let (index, group) = self.groups.iter().enumerate().max_by_key(|(_, g)| filled(g))?;
+        (filled(group) > 0).then_some(index as u16)
+    }
+}

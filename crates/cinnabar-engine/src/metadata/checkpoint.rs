@@ -1,0 +1,232 @@
+//! Checkpoints: the whole index, so that a start reads metadata and not the cache.
+//!
+//! Called by the engine at a clean stop (encode) and at a start (decode). A checkpoint is a run of
+//! pages in one of two slots: a head, then volumes, then segments, then descriptors. Every page has
+//! its own checksum, the checkpoint's sequence number and its position, so that a stale or
+//! misplaced page is noticed.
+
+use super::MetaPage;
+use super::codec::{Reader, Writer};
+use crate::descriptors::DESCRIPTOR_BYTES;
+use crate::limits::{NAME_BYTES_MAX, VOLUMES_MAX};
+use crate::volume::Epoch;
+
+const MAGIC: u32 = 0x504B_4843;
+const PAGE_HEADER_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1 + 2;
+const ROOM: usize = 4096 - PAGE_HEADER_BYTES;
+const VOLUME_BYTES: usize = 2 + 4 + 8 + 1 + 1 + NAME_BYTES_MAX + 48;
+const SEGMENT_BYTES: usize = 4 + 8 + 4 + 4;
+
+/// Volumes in a page.
+pub const VOLUMES_A_PAGE: usize = ROOM / VOLUME_BYTES;
+/// Segments in a page.
+pub const SEGMENTS_A_PAGE: usize = ROOM / SEGMENT_BYTES;
+/// Descriptors in a page.
+pub const DESCRIPTORS_A_PAGE: usize = ROOM / DESCRIPTOR_BYTES;
+
+/// Pages a checkpoint of `slots` slots in `segments` segments can take.
+pub const fn pages_max(slots: u32, segments: u32) -> u64 {
+    1 + (VOLUMES_MAX as u64).div_ceil(VOLUMES_A_PAGE as u64)
+        + (segments as u64).div_ceil(SEGMENTS_A_PAGE as u64)
+        + (slots as u64).div_ceil(DESCRIPTORS_A_PAGE as u64)
+}
+
+/// First page: how many of everything follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Number of volumes.
+    pub volumes: u32,
+    /// Number of segments that hold data.
+    pub segments: u32,
+    /// Number of descriptors: the slots of the log.
+    pub slots: u32,
+    /// The newest chunk's sequence number.
+    pub chunk_sequence: u64,
+}
+
+impl Head {
+    /// Pages behind the head.
+    pub const fn pages(&self) -> u64 {
+        (self.volumes as u64).div_ceil(VOLUMES_A_PAGE as u64)
+            + (self.segments as u64).div_ceil(SEGMENTS_A_PAGE as u64)
+            + (self.slots as u64).div_ceil(DESCRIPTORS_A_PAGE as u64)
+    }
+}
+
+/// A volume whose blocks are cached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeRecord {
+    /// Index in the descriptors.
+    pub index: u16,
+    /// Life.
+    pub incarnation: u32,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Name.
+    pub name: String,
+    /// Proof at clean detach; `None`: none could be had.
+    pub epoch: Option<Epoch>,
+}
+
+/// A segment that holds data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRecord {
+    /// Which.
+    pub segment: u32,
+    /// Order of filling.
+    pub sequence: u64,
+    /// Slots used.
+    pub used: u32,
+    /// Volume index that owns its share group; `u32::MAX`: the common group.
+    pub owner: u32,
+}
+
+/// A decoded page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// The head.
+    Head(Head),
+    /// Volumes.
+    Volumes(Vec<VolumeRecord>),
+    /// Segments.
+    Segments(Vec<SegmentRecord>),
+    /// Raw descriptors, 11 bytes each.
+    Descriptors(Vec<u8>),
+}
+
+impl Page {
+    fn kind_and_count(&self) -> (u8, usize) {
+        match self {
+            Self::Head(_) => (0, 1),
+            Self::Volumes(records) => (1, records.len()),
+            Self::Segments(records) => (2, records.len()),
+            Self::Descriptors(raw) => (3, raw.len() / DESCRIPTOR_BYTES),
+        }
+    }
+
+    /// Page `position` of checkpoint `sequence`.
+    pub fn encode(&self, sequence: u64, position: u32) -> MetaPage {
+        let mut page = MetaPage::zeroed();
+        let mut w = Writer::new(&mut page);
+        let (kind, count) = self.kind_and_count();
+        w.u32(MAGIC);
+        w.u64(sequence);
+        w.u32(position);
+        w.u8(kind);
+        w.u8(0);
+        w.u16(count as u16);
+        match self {
+            Self::Head(head) => {
+                w.u32(head.volumes);
+                w.u32(head.segments);
+                w.u32(head.slots);
+                w.u64(head.chunk_sequence);
+            }
+            Self::Volumes(records) => records.iter().for_each(|record| record.encode(&mut w)),
+            Self::Segments(records) => {
+                for record in records {
+                    w.u32(record.segment);
+                    w.u64(record.sequence);
+                    w.u32(record.used);
+                    w.u32(record.owner);
+                }
+            }
+            Self::Descriptors(raw) => w.bytes(raw),
+        }
+        w.seal();
+        page
+    }
+
+    /// The content of `page`, if it is page `position` of checkpoint `sequence`.
+    pub fn decode(page: &MetaPage, sequence: u64, position: u32) -> Option<Self> {
+        let mut r = Reader::verified(page)?;
+        if r.u32() != MAGIC || r.u64() != sequence || r.u32() != position {
+            return None;
+        }
+        let kind = r.u8();
+        let _reserved = r.u8();
+        let count = usize::from(r.u16());
+        match kind {
+            0 => Some(Self::Head(Head {
+                volumes: r.u32(),
+                segments: r.u32(),
+                slots: r.u32(),
+                chunk_sequence: r.u64(),
+            })),
+            1 if count <= VOLUMES_A_PAGE => (0..count)
+                .map(|_| VolumeRecord::decode(&mut r))
+                .collect::<Option<_>>()
+                .map(Self::Volumes),
+            2 if count <= SEGMENTS_A_PAGE => Some(Self::Segments(
+                (0..count)
+                    .map(|_| SegmentRecord {
+                        segment: r.u32(),
+                        sequence: r.u64(),
+                        used: r.u32(),
+                        owner: r.u32(),
+                    })
+                    .collect(),
+            )),
+            3 if count <= DESCRIPTORS_A_PAGE => {
+                let at = PAGE_HEADER_BYTES;
+                Some(Self::Descriptors(page.0[at..at + count * DESCRIPTOR_BYTES].to_vec()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl VolumeRecord {
+    fn encode(&self, w: &mut Writer<'_>) {
+        let mut name = [0; NAME_BYTES_MAX];
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        w.u16(self.index);
+        w.u32(self.incarnation);
+        w.u64(self.size_bytes);
+        w.u8(self.name.len() as u8);
+        w.u8(u8::from(self.epoch.is_some()));
+        w.bytes(&name);
+        w.bytes(&self.epoch.as_ref().map_or([0; 48], |epoch| epoch.0));
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        let (index, incarnation, size_bytes) = (r.u16(), r.u32(), r.u64());
+        let (len, proven) = (usize::from(r.u8()), r.u8());
+        let name: [u8; NAME_BYTES_MAX] = r.array();
+        let epoch = r.array();
+        let name = String::from_utf8(name.get(..len)?.to_vec()).ok()?;
+        let epoch = (proven == 1).then_some(Epoch(epoch));
+        (index < VOLUMES_MAX).then_some(Self { index, incarnation, size_bytes, name, epoch })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_page_comes_back_only_at_its_place() {
+        let volume = VolumeRecord {
+            index: 5,
+            incarnation: 6,
+            size_bytes: 1 << 40,
+            name: "n".repeat(NAME_BYTES_MAX),
+            epoch: Some(Epoch([4; 48])),
+        };
+        let segment = SegmentRecord { segment: 1, sequence: 2, used: 3, owner: u32::MAX };
+        let pages = [
+            Page::Head(Head { volumes: 1, segments: 2, slots: 3, chunk_sequence: 4 }),
+            Page::Volumes(vec![volume; VOLUMES_A_PAGE]),
+            Page::Segments(vec![segment; SEGMENTS_A_PAGE]),
+            Page::Descriptors(vec![7; DESCRIPTORS_A_PAGE * DESCRIPTOR_BYTES]),
+        ];
+        for page in pages {
+            let mut bytes = page.encode(8, 2);
+            assert_eq!(Page::decode(&bytes, 8, 2), Some(page));
+            assert_eq!(Page::decode(&bytes, 7, 2), None);
+            assert_eq!(Page::decode(&bytes, 8, 3), None);
+            bytes.0[50] ^= 1;
+            assert_eq!(Page::decode(&bytes, 8, 2), None);
+        }
+    }
+}

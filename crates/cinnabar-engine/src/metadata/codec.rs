@@ -1,0 +1,87 @@
+//! Little-endian fields in a page, and the checksum that covers it.
+//!
+//! Called by the structures of this module only.
+
+use super::MetaPage;
+
+/// Where a page's own CRC-32C lies: its first four bytes; it covers the other 4092.
+pub(crate) const CRC_BYTES: usize = 4;
+
+/// Writes fields one behind the other.
+pub(crate) struct Writer<'a> {
+    page: &'a mut MetaPage,
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts behind the checksum.
+    pub(crate) fn new(page: &'a mut MetaPage) -> Self {
+        Self { page, at: CRC_BYTES }
+    }
+
+    /// Appends bytes; more than fit is a bug of the caller.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.page.0[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.bytes(&[value]);
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// Computes the checksum. Nothing may be written afterwards.
+    pub(crate) fn seal(self) {
+        let crc = crc32c::crc32c(&self.page.0[CRC_BYTES..]);
+        self.page.0[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Reads fields one behind the other; never past the page, whatever it says.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Starts behind the checksum, or says that it is wrong.
+    pub(crate) fn verified(page: &'a MetaPage) -> Option<Self> {
+        let (crc, rest) = page.0.split_at(CRC_BYTES);
+        (crc32c::crc32c(rest).to_le_bytes() == crc).then_some(Self { rest })
+    }
+
+    /// The next `N` bytes, zeros past the end.
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        let have = N.min(self.rest.len());
+        out[..have].copy_from_slice(&self.rest[..have]);
+        self.rest = &self.rest[have..];
+        out
+    }
+
+    pub(crate) fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    pub(crate) fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+}

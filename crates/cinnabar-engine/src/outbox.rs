@@ -1,0 +1,75 @@
+//! Actions on their way out, and what is remembered of every I/O until it completes.
+//!
+//! Called by every part of the engine that starts an I/O or answers a request.
+
+use crate::buffers::Buffer;
+use crate::seam::{Action, Answer, Failure, IoId, IoOp, IoRequest, Reply, RequestId, Target};
+use crate::units::{BLOCK_BYTES, Instant};
+use slab::Slab;
+
+/// What an I/O was for.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// Blocks of a read that lie on flash, from `slot` on, to block `index` of the request.
+    CacheRead { request: usize, index: u32, slot: u32, count: u32 },
+    /// Blocks of a read that have to come from the backend.
+    BackendRead { request: usize, index: u32, count: u32 },
+    /// The old content of a partly written block; `slot` if it comes from flash.
+    Edge { request: usize, edge: usize, slot: Option<u32> },
+    /// A backend write, trim, zero or flush of a request, in order.
+    Backend { request: usize },
+    /// A chunk of the log; an index into the chunks being written.
+    Chunk { chunk: usize },
+    /// Referenced blocks of the segment being cleaned, from `slot` on.
+    Carry { slot: u32, buffers: Vec<Buffer> },
+    /// Pages of a checkpoint.
+    Checkpoint,
+    /// A step of opening or closing.
+    Control,
+    /// The backend flush of a volume being detached.
+    Detach { volume: u16 },
+}
+
+/// Actions of the current batch and all I/Os under way.
+pub(crate) struct Outbox<P> {
+    pub(crate) actions: Vec<Action<P>>,
+    pub(crate) pending: Slab<Pending>,
+    pub(crate) flash_written_bytes: u64,
+}
+
+impl<P> Outbox<P> {
+    pub(crate) fn new() -> Self {
+        Self { actions: Vec::new(), pending: Slab::new(), flash_written_bytes: 0 }
+    }
+
+    /// Starts an I/O.
+    pub(crate) fn io(&mut self, target: Target, op: IoOp<P>, pending: Pending) {
+        if target == Target::Cache {
+            self.flash_written_bytes += match &op {
+                IoOp::Write { data, .. } => data.iter().map(|slice| slice.len).sum(),
+                IoOp::WriteMeta { pages, data, .. } => {
+                    pages.len() as u64 * BLOCK_BYTES + data.iter().map(|s| s.len).sum::<u64>()
+                }
+                _ => 0,
+            };
+        }
+        let id = IoId(self.pending.insert(pending) as u64);
+        self.actions.push(Action::Io(IoRequest { id, target, op }));
+    }
+
+    /// Answers a request or command.
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<Answer<P>, Failure>) {
+        self.actions.push(Action::Reply(Reply { id, result }));
+    }
+
+    /// Asks to be woken.
+    pub(crate) fn wake_at(&mut self, at: Instant) {
+        self.actions.push(Action::WakeAt(at));
+    }
+
+    /// What the completed I/O was for. A token that is not under way is a bug of the driver.
+    pub(crate) fn complete(&mut self, id: IoId) -> Pending {
+        let index = usize::try_from(id.0).expect("a token of ours");
+        self.pending.try_remove(index).expect("the driver completed an I/O twice")
+    }
+}

@@ -1,0 +1,236 @@
+//! The cleaner: frees whole segments, carrying referenced blocks forward.
+//!
+//! Called by the engine at the end of each batch (`clean`) and when its reads complete. Work is
+//! paid for by appends, some slots of scanning for each, so that no event waits for a whole segment.
+
+use super::fill::Reason;
+use super::{Key, Outbox, Pending, Store};
+use crate::buffers::Buffer;
+use crate::descriptors::Flags;
+use crate::log::SegmentState;
+use crate::seam::{IoError, IoOp, Payload, Slices, Target};
+use crate::units::Instant;
+
+/// Slots scanned for each block appended. Above the inverse of the share of slots that a scan
+/// frees, or free segments run out; 4 suffices while at most three of four blocks are carried.
+const SLOTS_AN_APPEND: u32 = 4;
+/// Slots scanned a batch at least, so that a slow trickle of appends gets there too.
+const SLOTS_A_BATCH: u32 = 64;
+/// Slots scanned a batch at most.
+const SLOTS_A_BATCH_MAX: u32 = 4096;
+
+/// The segment being emptied.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaner {
+    victim: Option<Victim>,
+    owed: u32,
+}
+
+#[derive(Debug)]
+struct Victim {
+    segment: u32,
+    /// Next slot to scan, within the segment.
+    cursor: u32,
+    /// Reads of blocks to be carried under way.
+    reads: u32,
+}
+
+impl Cleaner {
+    /// A block was appended.
+    pub(super) fn owe(&mut self) {
+        self.owed += SLOTS_AN_APPEND;
+    }
+}
+
+impl<P: Payload> Store<P> {
+    /// Goes on emptying segments while free ones are short. True if there is more to do now.
+    pub(crate) fn clean(&mut self, outbox: &mut Outbox<P>) -> bool {
+        let mut budget = (self.cleaner.owed + SLOTS_A_BATCH).min(SLOTS_A_BATCH_MAX);
+        self.cleaner.owed = 0;
+        while budget > 0 {
+            if self.cleaner.victim.is_none() && !self.choose_victim() {
+                return false;
+            }
+            let victim = self.cleaner.victim.as_ref().expect("just chosen");
+            let (segment, cursor, reads) = (victim.segment, victim.cursor, victim.reads);
+            let used = self.log.segments[segment as usize].used;
+            if cursor < used {
+                let count = budget.min(used - cursor);
+                budget -= self.scan(segment, cursor, count, outbox).max(1);
+            } else if reads > 0 || self.log.segments[segment as usize].pins > 0 {
+                return false;
+            } else {
+                self.cleaner.victim = None;
+                self.counters.segments_freed += 1;
+                self.log.release(segment);
+            }
+        }
+        true
+    }
+
+    fn choose_victim(&mut self) -> bool {
+        let victim = match self.log.group_at_maximum() {
+            Some(group) => self.log.victim(Some(group)),
+            None if self.log.free.len() < self.log.low_water() => self.log.victim(None),
+            None => None,
+        };
+        let written = |s: &u32| self.log.segments[*s as usize].pending_chunks == 0;
+        let Some(segment) = victim.filter(written) else { return false };
+        let group = usize::from(self.log.segments[segment as usize].group);
+        self.log.groups[group].queue.pop_front();
+        self.log.segments[segment as usize].state = SegmentState::Cleaning;
+        self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0 });
+        true
+    }
+
+    /// Scans up to `count` slots: evicts what was not used, starts reading what was. Gives the
+    /// number of slots scanned: it ends early when buffers run out.
+    fn scan(&mut self, segment: u32, cursor: u32, count: u32, outbox: &mut Outbox<P>) -> u32 {
+        let base = segment * self.log.geometry.segment_slots() + cursor;
+        let ahead = 16.min(count);
+        (base..base + ahead).for_each(|slot| self.prefetch_victim(slot));
+        let mut run: Option<(u32, Vec<Buffer>)> = None;
+        let mut scanned = 0;
+        for slot in base..base + count {
+            if slot + ahead < base + count {
+                self.prefetch_victim(slot + ahead);
+            }
+            let buffer = match self.judge(slot) {
+                Judgement::Carry => self.buffers.take(),
+                Judgement::Drop => None,
+                Judgement::Evict(key) => {
+                    self.evict(slot, key);
+                    None
+                }
+            };
+            scanned += 1;
+            if let Some(buffer) = buffer {
+                let (_, buffers) = run.get_or_insert_with(|| (slot, Vec::new()));
+                buffers.push(buffer);
+            } else if let Some((first, buffers)) = run.take() {
+                self.read_victims(first, buffers, outbox);
+            }
+        }
+        if let Some((first, buffers)) = run {
+            self.read_victims(first, buffers, outbox);
+        }
+        self.cleaner.victim.as_mut().expect("being scanned").cursor += scanned;
+        scanned
+    }
+
+    fn prefetch_victim(&self, slot: u32) {
+        if let Some(key) = self.descriptors.key(slot) {
+            self.prefetch_buckets(key);
+        }
+    }
+
+    fn judge(&self, slot: u32) -> Judgement {
+        match self.descriptors.key(slot) {
+            None => Judgement::Drop,
+            Some(key) => {
+                let alive = self.holdings[usize::from(key.volume)].alive;
+                if alive && self.descriptors.flags(slot).refs() > 0 && self.buffers.available() > 0
+                {
+                    Judgement::Carry
+                } else {
+                    Judgement::Evict(key)
+                }
+            }
+        }
+    }
+
+    fn evict(&mut self, slot: u32, key: Key) {
+        if self.holdings[usize::from(key.volume)].alive {
+            self.ghost.insert(self.hash(key));
+        }
+        self.counters.evicted_blocks += 1;
+        self.forget(slot, key);
+    }
+
+    fn read_victims(&mut self, slot: u32, buffers: Vec<Buffer>, outbox: &mut Outbox<P>) {
+        let data: Slices<P> = buffers.iter().map(|buffer| self.buffers.slice(*buffer)).collect();
+        let op = IoOp::Read { offset: self.log.offset_of(slot), data };
+        self.cleaner.victim.as_mut().expect("being scanned").reads += 1;
+        outbox.io(Target::Cache, op, Pending::Carry { slot, buffers });
+    }
+
+    /// Blocks to be carried have been read. Each is appended only if the map still points at its
+    /// source: a newer copy, or a write under way, has taken it out meanwhile.
+    pub(crate) fn carry(
+        &mut self,
+        slot: u32,
+        buffers: &[Buffer],
+        result: Result<(), IoError>,
+        now: Instant,
+        outbox: &mut Outbox<P>,
+    ) {
+        self.cleaner.victim.as_mut().expect("reads keep the victim").reads -= 1;
+        if result.is_err() {
+            self.counters.device_errors += 1;
+        }
+        for (source, buffer) in (slot..).zip(buffers) {
+            let Some(key) = self.descriptors.key(source) else {
+                self.buffers.give(*buffer);
+                continue;
+            };
+            if !self.carry_block(source, key, *buffer, result.is_ok(), now, outbox) {
+                self.buffers.give(*buffer);
+                self.evict(source, key);
+            }
+        }
+    }
+
+    fn carry_block(
+        &mut self,
+        source: u32,
+        key: Key,
+        buffer: Buffer,
+        read: bool,
+        now: Instant,
+        outbox: &mut Outbox<P>,
+    ) -> bool {
+        if !read || !self.holdings[usize::from(key.volume)].alive {
+            return false;
+        }
+        let checksum = self.descriptors.checksum(source);
+        if self.buffers.data().checksum(buffer.at(), self.checksum_seed(key)) != checksum {
+            self.counters.checksum_failures += 1;
+            return false;
+        }
+        let written = self.descriptors.flags(source).written();
+        let flags = Flags::default().with_written(written);
+        let Some((to, full)) = self.append(key, flags, buffer, Reason::Carried, now) else {
+            return false;
+        };
+        self.descriptors.set_checksum(to, checksum);
+        self.descriptors.clear(source);
+        let moved = self.map.replace(self.hash(key), source, to);
+        assert!(moved, "a descriptor without an entry in the address map");
+        if full {
+            self.submit_chunk(self.group_of(key), outbox);
+        }
+        true
+    }
+
+    /// A clean stop: the segment being emptied goes back to the head of its queue, with what is
+    /// left in it. Only when no read of it is under way; says whether that is so.
+    pub(crate) fn abandon_cleaning(&mut self) -> bool {
+        let Some(victim) = &self.cleaner.victim else { return true };
+        if victim.reads > 0 {
+            return false;
+        }
+        let segment = victim.segment;
+        self.cleaner.victim = None;
+        let state = &mut self.log.segments[segment as usize];
+        state.state = SegmentState::Sealed;
+        let group = usize::from(state.group);
+        self.log.groups[group].queue.push_front(segment);
+        true
+    }
+}
+
+enum Judgement {
+    Carry,
+    Drop,
+    Evict(Key),
+}

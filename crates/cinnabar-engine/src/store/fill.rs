@@ -1,0 +1,251 @@
+//! How a block gets in: probation, ghost, admission to flash.
+//!
+//! Called by the read path (fills) and the write path (new copies), with the block held by its
+//! request. Policy after `docs/design/eviction.md`: a missed block lives in RAM first; leaving it, a
+//! block that was used again goes to flash, another one's key to the ghost; a miss found in the
+//! ghost goes to flash at once; while there is free flash everything is admitted.
+
+use super::{Flags, Key, Outbox, Store};
+use crate::buffers::Buffer;
+use crate::config::Eviction;
+use crate::seam::Payload;
+use crate::units::{BLOCK_BYTES, Instant};
+
+/// Where a new copy comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A read miss.
+    Read,
+    /// A write of a block that was not cached.
+    Write,
+    /// A write of a block that was cached.
+    Rewrite,
+}
+
+/// What earned a block its place on flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Filling,
+    Referenced,
+    Ghost,
+    All,
+    CleanStop,
+    Carried,
+}
+
+/// How often the written blocks of a volume are read before they are written or dropped again: the
+/// useful reuse that tells whether writes should be cached.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WriteReuse {
+    useful: u32,
+    useless: u32,
+}
+
+impl WriteReuse {
+    const MEMORY: u32 = 4096;
+    /// Blocks of which one in this many is always kept, to go on measuring.
+    const SAMPLE: u64 = 16;
+
+    pub(crate) fn useful(&mut self) {
+        self.useful += 1;
+        self.fade();
+    }
+
+    pub(crate) fn useless(&mut self) {
+        self.useless += 1;
+        self.fade();
+    }
+
+    fn fade(&mut self) {
+        if self.useful + self.useless >= Self::MEMORY {
+            self.useful /= 2;
+            self.useless /= 2;
+        }
+    }
+
+    /// Whether writes to this volume are worth keeping.
+    pub(crate) fn pays(self) -> bool {
+        self.useful * 4 >= self.useless
+    }
+}
+
+impl<P: Payload> Store<P> {
+    /// Whether a written block should be kept, by its volume's history. Some are kept in any case,
+    /// chosen by their key, so that the history goes on.
+    pub(crate) fn write_pays(&self, key: Key) -> bool {
+        self.holdings[usize::from(key.volume)].reuse.pays()
+            || self.hash(key) >> 56 < 256 / WriteReuse::SAMPLE
+    }
+
+    /// Takes in the block at byte `at` of `from`. Does nothing if it is cached already, or if there
+    /// is no room just now; says whether it is cached afterwards.
+    pub(crate) fn fill(
+        &mut self,
+        key: Key,
+        origin: Origin,
+        from: (&P, u64),
+        now: Instant,
+        outbox: &mut Outbox<P>,
+    ) -> bool {
+        if let Some(slot) = self.find(key) {
+            // Another reader was quicker; a write's block was taken out before.
+            debug_assert_eq!(origin, Origin::Read, "a written block is still cached at {slot}");
+            return true;
+        }
+        let written = origin != Origin::Read;
+        let flags = Flags::default().with_written(written);
+        let hash = self.hash(key);
+        let straight = match self.eviction {
+            Eviction::Clock => Some(Reason::All),
+            Eviction::Probation => self.ghost.take(hash).then_some(Reason::Ghost),
+        };
+        if straight.is_none() {
+            self.vacate_oldest(now, outbox);
+        }
+        let Some(buffer) = self.take_buffer(outbox) else { return false };
+        self.buffers.data().copy_from(buffer.at(), from.0, from.1, BLOCK_BYTES);
+        if let Some(reason) = straight {
+            if !self.admit(key, flags, buffer, reason, now, outbox) {
+                self.buffers.give(buffer);
+                return false;
+            }
+        } else {
+            let flags = if origin == Origin::Rewrite { flags.with_refs(1) } else { flags };
+            let slot = self.probation.push(buffer);
+            self.descriptors.set(slot, key, flags);
+            self.counters.ram_blocks += 1;
+            self.enter(key, slot);
+        }
+        self.counters.fills += 1;
+        true
+    }
+
+    /// Registers a block that has just been put into `slot`.
+    pub(super) fn enter(&mut self, key: Key, slot: u32) {
+        self.holdings[usize::from(key.volume)].cached_blocks += 1;
+        self.counters.cached_blocks += 1;
+        if let Some(pushed_out) = self.map.insert(self.hash(key), slot) {
+            let key = self.descriptors.key(pushed_out).expect("a mapped slot holds a key");
+            self.vacate(pushed_out, key);
+        }
+    }
+
+    /// A buffer; if there is none, the fullest chunk is written early so that there will be.
+    fn take_buffer(&mut self, outbox: &mut Outbox<P>) -> Option<Buffer> {
+        if self.buffers.available() < self.buffers.total() / 8
+            && self.log.writing.is_empty()
+            && let Some(group) = self.log.fullest_chunk()
+        {
+            self.submit_chunk(group, outbox);
+        }
+        self.buffers.take()
+    }
+
+    /// Makes the oldest RAM slot free: its block earns flash, or its key goes to the ghost.
+    fn vacate_oldest(&mut self, now: Instant, outbox: &mut Outbox<P>) {
+        let slot = self.probation.oldest();
+        let Some(key) = self.descriptors.key(slot) else { return };
+        let flags = self.descriptors.flags(slot);
+        let reason = if flags.refs() > 0 {
+            Some(Reason::Referenced)
+        } else {
+            self.is_filling(key).then_some(Reason::Filling)
+        };
+        if let Some(reason) = reason
+            && self.promote(slot, key, reason, now, outbox)
+        {
+            return;
+        }
+        self.ghost.insert(self.hash(key));
+        self.counters.rejected_blocks += 1;
+        self.forget(slot, key);
+    }
+
+    /// Moves a block from RAM to flash; false if there is no room or its volume is gone.
+    pub(super) fn promote(
+        &mut self,
+        slot: u32,
+        key: Key,
+        reason: Reason,
+        now: Instant,
+        outbox: &mut Outbox<P>,
+    ) -> bool {
+        if !self.holdings[usize::from(key.volume)].alive {
+            return false;
+        }
+        let buffer = self.probation.buffer(slot).expect("an occupied RAM slot has a buffer");
+        let flags = self.descriptors.flags(slot).with_refs(0);
+        let Some((to, full)) = self.append(key, flags, buffer, reason, now) else { return false };
+        self.probation.take(slot);
+        self.counters.ram_blocks -= 1;
+        self.descriptors.clear(slot);
+        let moved = self.map.replace(self.hash(key), slot, to);
+        assert!(moved, "a descriptor without an entry in the address map");
+        if full {
+            self.submit_chunk(self.group_of(key), outbox);
+        }
+        true
+    }
+
+    /// Puts a block straight onto flash.
+    fn admit(
+        &mut self,
+        key: Key,
+        flags: Flags,
+        buffer: Buffer,
+        reason: Reason,
+        now: Instant,
+        outbox: &mut Outbox<P>,
+    ) -> bool {
+        let Some((slot, full)) = self.append(key, flags, buffer, reason, now) else { return false };
+        self.enter(key, slot);
+        if full {
+            self.submit_chunk(self.group_of(key), outbox);
+        }
+        true
+    }
+
+    /// Appends to the open chunk of the volume's group: descriptor and checksum, not the map.
+    /// Gives the slot and whether the chunk is now full, or nothing if there is no room.
+    pub(super) fn append(
+        &mut self,
+        key: Key,
+        flags: Flags,
+        buffer: Buffer,
+        reason: Reason,
+        now: Instant,
+    ) -> Option<(u32, bool)> {
+        let group = self.group_of(key);
+        let last_resort = matches!(reason, Reason::Carried | Reason::CleanStop);
+        if !self.log.open_chunk(group, last_resort, now) {
+            return None;
+        }
+        let (slot, full) = self.log.push(group, buffer);
+        self.descriptors.set(slot, key, flags);
+        if reason != Reason::Carried {
+            let checksum = self.buffers.data().checksum(buffer.at(), self.checksum_seed(key));
+            self.descriptors.set_checksum(slot, checksum);
+        }
+        self.cleaner.owe();
+        *match reason {
+            Reason::Filling => &mut self.counters.admitted.filling,
+            Reason::Referenced => &mut self.counters.admitted.referenced,
+            Reason::Ghost => &mut self.counters.admitted.ghost,
+            Reason::All => &mut self.counters.admitted.all,
+            Reason::CleanStop => &mut self.counters.admitted.clean_stop,
+            Reason::Carried => &mut self.counters.carried_blocks,
+        } += 1;
+        Some((slot, full))
+    }
+
+    pub(super) fn group_of(&self, key: Key) -> u16 {
+        self.holdings[usize::from(key.volume)].group
+    }
+
+    /// Whether the share of the block's group still has room that nobody has to give up.
+    fn is_filling(&self, key: Key) -> bool {
+        let group = &self.log.groups[usize::from(self.group_of(key))];
+        group.segments < group.segments_min
+            || (self.log.free.len() > self.log.low_water() && group.segments < group.segments_max)
+    }
+}

@@ -1,0 +1,53 @@
+//! What must hold of the store between any two events.
+//!
+//! Called by the engine's `check_invariants`.
+
+use super::Store;
+use crate::log::SegmentState;
+use crate::seam::Payload;
+
+impl<P: Payload> Store<P> {
+    pub(crate) fn check_invariants(&self) {
+        let flash = self.log.geometry.slots();
+        let slots = flash + self.probation.len();
+        let mut cached = vec![0u64; self.holdings.len()];
+        let mut in_ram = 0;
+        for slot in 0..slots {
+            let Some(key) = self.descriptors.key(slot) else { continue };
+            assert_eq!(self.find(key), Some(slot), "slot {slot} is what its key maps to");
+            cached[usize::from(key.volume)] += 1;
+            if self.probation.holds(slot) {
+                in_ram += 1;
+                assert!(self.probation.buffer(slot).is_some(), "RAM slot {slot} has a buffer");
+            } else {
+                let segment = &self.log.segments[self.log.segment_of(slot) as usize];
+                assert_ne!(segment.state, SegmentState::Free, "slot {slot} in a free segment");
+            }
+        }
+        let counted: Vec<u64> = self.holdings.iter().map(|h| h.cached_blocks).collect();
+        assert_eq!(cached, counted, "cached blocks by volume");
+        assert_eq!(cached.iter().sum::<u64>(), self.counters.cached_blocks, "cached blocks");
+        assert_eq!(in_ram, self.counters.ram_blocks, "blocks in probation");
+        self.check_segments();
+    }
+
+    fn check_segments(&self) {
+        let state = |wanted| self.log.segments.iter().filter(|s| s.state == wanted).count();
+        assert_eq!(state(SegmentState::Free), self.log.free.len(), "free segments are listed");
+        let queued: usize = self.log.groups.iter().map(|g| g.queue.len()).sum();
+        assert_eq!(state(SegmentState::Sealed), queued, "sealed segments are queued");
+        for (index, group) in self.log.groups.iter().enumerate() {
+            let of = |s: &&crate::log::Segment| {
+                usize::from(s.group) == index && s.state != SegmentState::Free
+            };
+            let held = self.log.segments.iter().filter(of).count();
+            assert_eq!(held, group.segments as usize, "segments of group {index}");
+        }
+        let writing = self.log.writing.iter().map(|(_, chunk)| chunk.buffers.len());
+        let filling =
+            self.log.groups.iter().filter_map(|g| g.chunk.as_ref()).map(|c| c.buffers.len());
+        let held: usize = writing.chain(filling).sum();
+        let used = self.buffers.total() - self.buffers.available();
+        assert!(held as u64 + self.counters.ram_blocks <= u64::from(used), "buffers in use");
+    }
+}

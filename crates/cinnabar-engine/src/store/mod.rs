@@ -1,0 +1,308 @@
+//! The store: which blocks are cached, where, and how they come and go.
+//!
+//! Called by the engine's request paths. It joins the address map, the descriptors, probation, the
+//! ghost and the log; it knows keys and data, not requests. Who may touch a block at a time is
+//! settled before (see `inflight`).
+
+mod clean_stop;
+mod cleaner;
+mod fill;
+mod invariants;
+mod load;
+
+use crate::address_map::AddressMap;
+use crate::buffers::{Buffer, Buffers};
+use crate::config::{Config, Eviction};
+use crate::counters::{CacheCounters, RamBytes};
+use crate::descriptors::{Descriptors, Flags, Key, mix};
+use crate::ghost::Ghost;
+use crate::log::Log;
+use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind};
+use crate::metadata::superblock::Superblock;
+use crate::outbox::{Outbox, Pending};
+use crate::probation::Probation;
+use crate::seam::{IoError, IoOp, Payload, Slices, Target};
+use crate::units::Instant;
+pub(crate) use clean_stop::CheckpointWriter;
+pub(crate) use cleaner::Cleaner;
+pub(crate) use fill::Origin;
+pub(crate) use load::Loader;
+
+/// Bytes of RAM that probation takes at most by default.
+const PROBATION_BYTES_MAX: u64 = 256 << 20;
+/// Buffers for chunks being filled and written, and for carried blocks, at most and at least.
+const STAGING_BLOCKS: (u32, u32) = (1024, 8192);
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In RAM.
+    Ram(Buffer),
+    /// On flash only.
+    Flash,
+}
+
+/// What the store keeps of a volume.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holding {
+    pub(crate) incarnation: u32,
+    pub(crate) group: u16,
+    /// The incarnation lives; blocks of a dead one are dropped when they are come across.
+    pub(crate) alive: bool,
+    pub(crate) cached_blocks: u64,
+    pub(crate) reuse: fill::WriteReuse,
+}
+
+/// All that is cached by one shard.
+pub(crate) struct Store<P> {
+    seed: u64,
+    uuid: [u8; 16],
+    eviction: Eviction,
+    map: AddressMap,
+    pub(crate) descriptors: Descriptors,
+    ghost: Ghost,
+    probation: Probation,
+    pub(crate) buffers: Buffers<P>,
+    pub(crate) log: Log,
+    cleaner: Cleaner,
+    pub(crate) holdings: Vec<Holding>,
+    counters: CacheCounters,
+    chunk_age_ns_max: u64,
+}
+
+impl<P: Payload> Store<P> {
+    /// An empty store over a device with this superblock.
+    pub(crate) fn new(config: &Config, superblock: &Superblock) -> Self {
+        let geometry = superblock.geometry;
+        let capacity = geometry.capacity_blocks();
+        let default = (capacity / 100).min(PROBATION_BYTES_MAX / crate::units::BLOCK_BYTES);
+        let probation = config.probation_blocks.unwrap_or(default as u32).clamp(1, 1 << 20);
+        let staging = (capacity / 16).clamp(STAGING_BLOCKS.0.into(), STAGING_BLOCKS.1.into());
+        let slots = geometry.slots() + probation;
+        let (low, high) = superblock.uuid.split_at(8);
+        let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Self {
+            seed: mix(half(low), half(high)),
+            uuid: superblock.uuid,
+            eviction: config.eviction,
+            map: AddressMap::new(slots),
+            descriptors: Descriptors::new(slots),
+            ghost: Ghost::new(capacity as u32),
+            probation: Probation::new(geometry.slots(), probation),
+            buffers: Buffers::new(probation + staging as u32),
+            log: Log::new(geometry),
+            cleaner: Cleaner::default(),
+            holdings: Vec::new(),
+            counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
+            chunk_age_ns_max: config.chunk_age_ns_max,
+        }
+    }
+
+    /// Hash of a key.
+    pub(crate) fn hash(&self, key: Key) -> u64 {
+        key.hash(self.seed)
+    }
+
+    /// Seed of a block's checksum: key and incarnation, not the place, so that a carried block
+    /// keeps its sum and another block's data never passes.
+    pub(crate) fn checksum_seed(&self, key: Key) -> u64 {
+        let incarnation = self.holdings[usize::from(key.volume)].incarnation;
+        mix(key.block, u64::from(incarnation) << 36 ^ self.seed)
+    }
+
+    /// First stage of a batched lookup: the buckets.
+    pub(crate) fn prefetch_buckets(&self, key: Key) {
+        let hash = self.hash(key);
+        self.map.prefetch(hash);
+        self.ghost.prefetch(hash);
+    }
+
+    /// Second stage: the descriptors of the candidates.
+    pub(crate) fn prefetch_descriptors(&self, key: Key) {
+        let _ = self.map.find(self.hash(key), |slot| {
+            self.descriptors.prefetch(slot);
+            false
+        });
+    }
+
+    /// The slot of a block.
+    #[inline]
+    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+        self.map.find(self.hash(key), |slot| self.descriptors.is(slot, key))
+    }
+
+    /// Where the data of an occupied slot are.
+    pub(crate) fn place(&self, slot: u32) -> Place {
+        let buffer = if self.probation.holds(slot) {
+            Some(self.probation.buffer(slot).expect("an occupied RAM slot has a buffer"))
+        } else {
+            self.log.buffer_of(slot)
+        };
+        buffer.map_or(Place::Flash, Place::Ram)
+    }
+
+    /// A read has used the block in `slot`.
+    pub(crate) fn touch(&mut self, slot: u32, key: Key) {
+        let flags = self.descriptors.flags(slot);
+        if flags.written() {
+            self.holdings[usize::from(key.volume)].reuse.useful();
+        }
+        let touched = flags.with_refs(1).with_written(false);
+        if touched != flags {
+            self.descriptors.set_flags(slot, touched);
+        }
+    }
+
+    /// Forgets the block in `slot`, and gives its buffer back if it was in probation.
+    pub(crate) fn forget(&mut self, slot: u32, key: Key) {
+        let removed = self.map.remove(self.hash(key), slot);
+        assert!(removed, "a descriptor without an entry in the address map");
+        self.vacate(slot, key);
+    }
+
+    /// Clears the descriptor of a slot whose map entry is gone.
+    fn vacate(&mut self, slot: u32, key: Key) {
+        if self.descriptors.flags(slot).written() {
+            self.holdings[usize::from(key.volume)].reuse.useless();
+        }
+        self.descriptors.clear(slot);
+        self.holdings[usize::from(key.volume)].cached_blocks -= 1;
+        self.counters.cached_blocks -= 1;
+        if self.probation.holds(slot)
+            && let Some(buffer) = self.probation.take(slot)
+        {
+            self.buffers.give(buffer);
+            self.counters.ram_blocks -= 1;
+        }
+    }
+
+    /// Forgets a block wherever it is; says whether it was cached.
+    pub(crate) fn remove(&mut self, key: Key) -> bool {
+        let slot = self.find(key);
+        if let Some(slot) = slot {
+            self.forget(slot, key);
+        }
+        slot.is_some()
+    }
+
+    /// Writes the chunk that `group` is filling, if there is one.
+    pub(crate) fn submit_chunk(&mut self, group: u16, outbox: &mut Outbox<P>) {
+        let Some(index) = self.log.take_chunk(group) else { return };
+        let owner = self.log.groups[usize::from(group)].owner;
+        let sequence = self.log.next_sequence();
+        let chunk = &self.log.writing[index];
+        let mut header = ChunkHeader {
+            uuid: self.uuid,
+            sequence,
+            slot: chunk.first,
+            group: owner.map_or(0, |volume| self.holdings[usize::from(volume)].incarnation),
+            entries: Vec::with_capacity(chunk.buffers.len()),
+        };
+        let mut data: Slices<P> = Slices::with_capacity(chunk.buffers.len());
+        for (buffer, slot) in chunk.buffers.iter().zip(chunk.first + 1..) {
+            header.entries.push(self.entry(slot));
+            let slice = self.buffers.slice(*buffer);
+            match data.last_mut() {
+                Some(last) if last.at + last.len == slice.at => last.len += slice.len,
+                _ => data.push(slice),
+            }
+        }
+        let offset = self.log.offset_of(chunk.first);
+        let op = IoOp::WriteMeta { offset, pages: vec![header.encode()], data, fua: false };
+        outbox.io(Target::Cache, op, Pending::Chunk { chunk: index });
+    }
+
+    fn entry(&self, slot: u32) -> Entry {
+        match self.descriptors.key(slot) {
+            Some(key) => Entry {
+                incarnation: self.holdings[usize::from(key.volume)].incarnation,
+                block: key.block,
+                // Kinds matter to crash recovery, which does not believe the log yet.
+                kind: RecordKind::Written,
+                checksum: self.descriptors.checksum(slot),
+            },
+            None => Entry { incarnation: 0, block: 0, kind: RecordKind::Hole, checksum: 0 },
+        }
+    }
+
+    /// A chunk's write has ended: its blocks are on flash, or lost to the cache.
+    pub(crate) fn chunk_written(&mut self, chunk: usize, result: Result<(), IoError>) {
+        let chunk = self.log.written(chunk);
+        for (buffer, slot) in chunk.buffers.iter().zip(chunk.first + 1..) {
+            self.buffers.give(*buffer);
+            if let Some(key) = self.descriptors.key(slot)
+                && result.is_err()
+            {
+                self.forget(slot, key);
+            }
+        }
+        if result.is_err() {
+            self.counters.device_errors += 1;
+        }
+    }
+
+    /// Writes every chunk that has waited long enough; gives the next instant to look again.
+    pub(crate) fn submit_aged(&mut self, now: Instant, outbox: &mut Outbox<P>) -> Option<Instant> {
+        let mut next = None;
+        for group in 0..self.log.groups.len() {
+            let filled = self.log.groups[group].chunk.as_ref().filter(|c| !c.buffers.is_empty());
+            let Some(opened) = filled.map(|chunk| chunk.opened) else { continue };
+            let due = opened.plus_ns(self.chunk_age_ns_max);
+            if due <= now {
+                self.submit_chunk(group as u16, outbox);
+            } else {
+                next = Some(next.map_or(due, |n: Instant| n.min(due)));
+            }
+        }
+        next
+    }
+
+    /// A read of a block on flash begins or ends: its segment stays as it is meanwhile.
+    pub(crate) fn pin(&mut self, slot: u32) {
+        let segment = self.log.segment_of(slot);
+        self.log.segments[segment as usize].pins += 1;
+    }
+
+    /// See [`pin`](Self::pin).
+    pub(crate) fn unpin(&mut self, slot: u32) {
+        let segment = self.log.segment_of(slot);
+        self.log.segments[segment as usize].pins -= 1;
+    }
+
+    /// Counters; what others count is added by the engine.
+    pub(crate) fn counters(&self) -> CacheCounters {
+        self.counters
+    }
+
+    pub(crate) fn count_checksum_failure(&mut self) {
+        self.counters.checksum_failures += 1;
+    }
+
+    pub(crate) fn count_device_error(&mut self) {
+        self.counters.device_errors += 1;
+    }
+
+    /// RAM held, by part.
+    pub(crate) fn ram_bytes(&self) -> RamBytes {
+        let segments = self.log.segments.len() * size_of::<crate::log::Segment>();
+        RamBytes {
+            address_map: self.map.ram_bytes(),
+            descriptors: self.descriptors.ram_bytes(),
+            ghost: self.ghost.ram_bytes(),
+            buffers: u64::from(self.buffers.total()) * crate::units::BLOCK_BYTES,
+            other: (segments + self.holdings.len() * size_of::<Holding>()) as u64
+                + u64::from(self.probation.len()) * 4,
+        }
+    }
+
+    /// The large tables, for a driver that wants to back them with huge pages before first use.
+    pub(crate) fn tables(&self) -> [(*const u8, usize); 3] {
+        let (map, descriptors, ghost) =
+            (self.map.table(), self.descriptors.table(), self.ghost.table());
+        [
+            (map.as_ptr().cast(), size_of_val(map)),
+            (descriptors.as_ptr(), size_of_val(descriptors)),
+            (ghost.as_ptr().cast(), size_of_val(ghost)),
+        ]
+    }
+}
