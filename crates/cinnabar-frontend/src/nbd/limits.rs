@@ -3,7 +3,8 @@
 //! Called by the daemon, which may change them, and by every part of the server.
 
 use super::proto;
-use cinnabar_engine::limits::{DATA_BYTES_MAX, REQUESTS_MAX};
+use cinnabar_engine::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
+use cinnabar_engine::units::BLOCK_BYTES;
 
 /// One second, in nanoseconds.
 pub const SECOND_NS: u64 = 1_000_000_000;
@@ -15,6 +16,10 @@ pub struct Limits {
     pub exports_max: usize,
     /// Connections of the server, those in the handshake included; one more is closed at once.
     pub connections_max: usize,
+    /// Connections of one writable export.
+    pub export_connections_max: usize,
+    /// Connections of one listener that are still in the handshake; one more is closed at once.
+    pub handshakes_max: usize,
     /// Options in one handshake.
     pub options_max: u32,
     /// A handshake must be over after this long, in nanoseconds.
@@ -38,6 +43,8 @@ impl Default for Limits {
         Self {
             exports_max: 4096,
             connections_max: 1024,
+            export_connections_max: 64,
+            handshakes_max: 128,
             options_max: 4096,
             handshake_ns_max: 10 * SECOND_NS,
             request_ns_max: 60 * SECOND_NS,
@@ -47,6 +54,29 @@ impl Default for Limits {
             requests_max: 8192,
             bytes_max: 1 << 30,
         }
+    }
+}
+
+impl Limits {
+    /// The same, but large enough for one longest request: a connection may hold half of what is
+    /// free.
+    #[must_use]
+    pub(super) fn raised(self) -> Self {
+        let request_bytes = DATA_BLOCKS_MAX * BLOCK_BYTES;
+        Self {
+            options_max: self.options_max.max(1),
+            connection_requests_max: self.connection_requests_max.max(1),
+            connection_bytes_max: self.connection_bytes_max.max(request_bytes),
+            requests_max: self.requests_max.max(2),
+            bytes_max: self.bytes_max.max(2 * request_bytes),
+            ..self
+        }
+    }
+
+    /// How often connections are looked at whose time is running, in nanoseconds.
+    pub(super) fn tick_ns(&self) -> u64 {
+        let shortest = self.handshake_ns_max.min(self.request_ns_max).min(self.stall_ns_max);
+        (shortest / 4).clamp(SECOND_NS / 100, SECOND_NS)
     }
 }
 

@@ -28,20 +28,32 @@
 //! counted.
 
 mod address;
+mod connection;
 mod export;
+mod exports;
+pub mod handshake;
 mod interest;
-mod limits;
+pub mod limits;
+mod listener;
+mod memory;
+mod output;
+mod peer;
 pub mod proto;
 mod reason;
+mod reply;
 mod request;
 mod server;
+mod shared;
 mod stats;
+mod table;
+pub mod transmission;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use export::{Export, ExportError, ExportId};
 pub use interest::{Interest, Ready, Token, Want};
 pub use limits::Limits;
+pub use listener::ListenError;
 pub use reason::DisconnectReason;
 pub use request::{Body, Buffers, Command, Extent, ExtentKind, Incoming, Ticket};
-pub use server::{ListenError, Server};
+pub use server::Server;
 pub use stats::Stats;

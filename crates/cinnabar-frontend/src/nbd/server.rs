@@ -1,60 +1,69 @@
-//! (being laid out)
+//! The server: owns listeners, exports and connections, and hands requests out and replies back.
+//!
+//! Called by the daemon's data thread, see the [module](super) for one turn of its loop.
 
-use super::address::{Address, AddressError};
+mod accept;
+mod lifecycle;
+
+use super::address::Address;
+use super::connection::{Connection, Outcome, Turn};
 use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
 use super::limits::Limits;
+use super::listener::{ListenError, Listener};
+use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
+use super::shared::Shared;
 use super::stats::Stats;
+use super::table::Table;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, RawMemory};
-use std::io;
-use std::marker::PhantomData;
-use std::path::PathBuf;
+use std::collections::{BTreeSet, VecDeque};
 
-/// Why a server can't listen.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// The address itself is impossible.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// Somebody listens there.
-    #[error("address in use: {0}")]
-    InUse(Address),
-    /// A file that is no socket is in the way.
-    #[error("{0} exists and is not a socket")]
-    NotASocket(PathBuf),
-    /// An export that was not added.
-    #[error("no export has the id {0}")]
-    NoExport(u32),
-    /// Anything else.
-    #[error("can't listen at {address}")]
-    Io {
-        /// Where.
-        address: Address,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
+/// Set in the tokens of listeners; keys leave this bit free.
+const LISTENER: u64 = 1 << 63;
 
 /// The NBD server: all listeners, exports and connections of a daemon.
 pub struct Server<M> {
-    limits: Limits,
+    shared: Shared,
+    listeners: Table<Listener>,
+    connections: Table<Connection<M>>,
     interests: Vec<Interest>,
-    stats: Stats,
-    memory: PhantomData<M>,
+    /// Connections with output to be sent.
+    dirty: Vec<u64>,
+    /// Tokens with unread data.
+    backlog: VecDeque<u64>,
+    /// Connections without room for their next request.
+    paused: Vec<u64>,
+    /// When `tick` has to look at all connections.
+    next_tick: Option<Instant>,
+    draining: bool,
 }
 
 impl<M: RawMemory> Server<M> {
-    /// A server without exports and listeners.
+    /// A server without exports and listeners. Limits too small for one longest request are raised.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, interests: Vec::new(), stats: Stats::default(), memory: PhantomData }
+        Self {
+            shared: Shared::new(limits.raised()),
+            listeners: Table::new(),
+            connections: Table::new(),
+            interests: Vec::new(),
+            dirty: Vec::new(),
+            backlog: VecDeque::new(),
+            paused: Vec::new(),
+            next_tick: None,
+            draining: false,
+        }
     }
 
     /// Its limits.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.shared.limits
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
     }
 
     /// Makes an export known; it can be reached once a listener serves it.
@@ -62,13 +71,25 @@ impl<M: RawMemory> Server<M> {
     /// # Errors
     /// Impossible values, an id or name in use.
     pub fn add_export(&mut self, export: Export) -> Result<(), ExportError> {
-        export.check()
+        let max = self.shared.limits.exports_max;
+        self.shared.exports.add(export, max)
     }
 
     /// Closes the export's connections and forgets it; requests in flight are still to be answered.
-    /// A listener without exports is closed. False if there is no such export.
-    pub fn remove_export(&mut self, _export: ExportId, _buffers: &mut impl Buffers<M>) -> bool {
-        false
+    /// A listener left without exports is closed. False if there is no such export.
+    pub fn remove_export(&mut self, export: ExportId, buffers: &mut impl Buffers<M>) -> bool {
+        let Some(served) = self.shared.exports.remove(export) else { return false };
+        for key in served.connections {
+            self.disconnect(key, DisconnectReason::ExportRemoved, buffers);
+        }
+        let keys: Vec<u64> = self.listeners.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(listener) = self.listeners.get_mut(key) else { continue };
+            if listener.exports.remove(&export) && listener.exports.is_empty() {
+                self.close_listener(key);
+            }
+        }
+        true
     }
 
     /// Serves `exports` at `address`, in addition to those served there already. Returns the
@@ -81,9 +102,9 @@ impl<M: RawMemory> Server<M> {
     pub fn listen(
         &mut self,
         address: &Address,
-        _exports: &[ExportId],
+        exports: &[ExportId],
     ) -> Result<Address, ListenError> {
-        Ok(address.clone())
+        self.open_listener(address, exports)
     }
 
     /// Changes in what is to be watched, oldest first. To be applied before the loop waits.
@@ -94,62 +115,147 @@ impl<M: RawMemory> Server<M> {
     /// A descriptor is ready: accepts, receives, appends requests to `incoming`.
     pub fn on_ready(
         &mut self,
-        _token: Token,
-        _ready: Ready,
-        _now: Instant,
-        _buffers: &mut impl Buffers<M>,
-        _incoming: &mut Vec<Incoming<M>>,
+        token: Token,
+        ready: Ready,
+        now: Instant,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
     ) {
+        self.shared.now = now;
+        if token.0 & LISTENER != 0 {
+            self.accept(token.0 & !LISTENER);
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(token.0) else { return };
+        connection.readable |= ready.read || ready.hangup;
+        if ready.write || ready.hangup {
+            connection.blocked = false;
+        }
+        // What was not read yet is of no use: the replies have nowhere to go. Level-triggered polls
+        // would report the hang-up for ever.
+        if ready.hangup && (connection.closing.is_some() || connection.paused) {
+            let reason = connection.closing.unwrap_or(DisconnectReason::Broken);
+            self.disconnect(token.0, reason, buffers);
+            return;
+        }
+        self.pump(token.0, buffers, incoming);
     }
 
     /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
     pub fn has_backlog(&self) -> bool {
-        false
+        !self.backlog.is_empty() || (self.shared.released && !self.paused.is_empty())
     }
 
     /// Goes on with connections that were left with unread data.
     pub fn resume(
         &mut self,
-        _now: Instant,
-        _buffers: &mut impl Buffers<M>,
-        _incoming: &mut Vec<Incoming<M>>,
+        now: Instant,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
     ) {
+        self.shared.now = now;
+        for _ in 0..self.backlog.len() {
+            let Some(token) = self.backlog.pop_front() else { break };
+            if token & LISTENER != 0 {
+                self.accept(token & !LISTENER);
+            } else if let Some(connection) = self.connections.get_mut(token) {
+                connection.in_backlog = false;
+                self.pump(token, buffers, incoming);
+            }
+        }
+        if std::mem::take(&mut self.shared.released) {
+            for key in std::mem::take(&mut self.paused) {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.in_paused = false;
+                    self.pump(key, buffers, incoming);
+                }
+            }
+        }
+    }
+
+    /// Receives on one connection and sees to what follows from it.
+    fn pump(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
+        let nothing = BTreeSet::new();
+        loop {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let was_paused = connection.paused;
+            let listener = self.listeners.get(connection.listener);
+            let mut turn = Turn {
+                shared: &mut self.shared,
+                served: listener.map_or(&nothing, |listener| &listener.exports),
+                buffers: &mut *buffers,
+                incoming: &mut *incoming,
+            };
+            match connection.pump(key, &mut turn) {
+                Outcome::Idle => break,
+                Outcome::Backlog => {
+                    if !std::mem::replace(&mut connection.in_backlog, true) {
+                        self.backlog.push_back(key);
+                    }
+                    break;
+                }
+                Outcome::Paused => {
+                    self.shared.stats.pauses += u64::from(!was_paused);
+                    if !std::mem::replace(&mut connection.in_paused, true) {
+                        self.paused.push(key);
+                    }
+                    break;
+                }
+                Outcome::Enter(export) => self.enter(key, export, buffers),
+                Outcome::Close(reason) => {
+                    self.disconnect(key, reason, buffers);
+                    return;
+                }
+            }
+        }
+        self.settle(key, buffers);
     }
 
     /// Answers a request. What is answered twice, or never was asked, is ignored.
     pub fn reply(
         &mut self,
-        _ticket: Ticket,
-        _result: Result<Body<M>, Failure>,
-        _buffers: &mut impl Buffers<M>,
+        ticket: Ticket,
+        result: Result<Body<M>, Failure>,
+        buffers: &mut impl Buffers<M>,
     ) {
+        let Some(slot) = self.shared.slots.remove(ticket.0) else {
+            debug_assert!(false, "{ticket:?} is answered twice");
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(slot.connection) else {
+            // The client left: nobody waits for this.
+            if let Ok(Body::Data(buffer)) = result {
+                buffers.give(buffer);
+            }
+            self.shared.release(slot.pending.load());
+            return;
+        };
+        if let Some(buffer) = connection.reply(&slot.pending, result) {
+            buffers.give(buffer);
+        }
+        if !std::mem::replace(&mut connection.in_dirty, true) {
+            self.dirty.push(slot.connection);
+        }
     }
 
     /// Sends what is queued; buffers that were sent go back to `buffers`.
-    pub fn flush(&mut self, _now: Instant, _buffers: &mut impl Buffers<M>) {}
-
-    /// When [`Self::tick`] has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Ends connections that took too long.
-    pub fn tick(&mut self, _now: Instant, _buffers: &mut impl Buffers<M>) {}
-
-    /// Closes the listeners, removing unix sockets; connections go on.
-    pub fn stop_accepting(&mut self) {}
-
-    /// Stops in an orderly way: no new connections or requests, those in flight are answered, then
-    /// each connection is closed.
-    pub fn drain(&mut self, _buffers: &mut impl Buffers<M>) {}
-
-    /// After [`Self::drain`]: every request is answered and every connection closed.
-    pub fn is_drained(&self) -> bool {
-        true
-    }
-
-    /// Counters.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn flush(&mut self, now: Instant, buffers: &mut impl Buffers<M>) {
+        self.shared.now = now;
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.in_dirty = false;
+            if connection.blocked {
+                continue;
+            }
+            match connection.send(&mut self.shared, buffers) {
+                Ok(()) => self.settle(key, buffers),
+                Err(reason) => self.disconnect(key, reason, buffers),
+            }
+        }
+        // Nothing was added meanwhile: keep the list's memory.
+        if self.dirty.is_empty() {
+            self.dirty = dirty;
+        }
     }
 }

@@ -1,0 +1,213 @@
+//! One handler for each option.
+//!
+//! Called by [`Handshake::step`].
+
+use super::{Directory, Entering, Handshake, Step, export_flags, reply};
+use crate::nbd::export::{Export, ExportId};
+use crate::nbd::proto::{Fields, allocation, info, option, option_reply};
+use crate::nbd::reason::DisconnectReason;
+use cinnabar_engine::limits::DATA_BYTES_MAX;
+use cinnabar_engine::units::BLOCK_BYTES;
+
+/// A parsed list of metadata context queries: the export, and which contexts match.
+struct MetaQuery {
+    export: ExportId,
+    matches: bool,
+}
+
+/// Why an option is answered with an error.
+enum Refusal {
+    Malformed,
+    UnknownExport,
+    NeedsStructured,
+}
+
+impl Handshake {
+    pub(super) fn option(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        directory: &impl Directory,
+        output: &mut Vec<u8>,
+    ) -> Step {
+        match option {
+            option::EXPORT_NAME => self.export_name(data, directory),
+            option::ABORT => {
+                reply(output, option, option_reply::ACK, &[]);
+                Step::Close(DisconnectReason::Requested)
+            }
+            option::LIST => list(data, directory, output),
+            option::INFO | option::GO => self.info(option, data, directory, output),
+            option::STRUCTURED_REPLY => {
+                if data.is_empty() {
+                    self.structured = true;
+                    reply(output, option, option_reply::ACK, &[]);
+                } else {
+                    refuse(output, option, &Refusal::Malformed);
+                }
+                Step::Continue
+            }
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.meta_context(option, data, directory, output);
+                Step::Continue
+            }
+            _ => {
+                reply(output, option, option_reply::ERR_UNSUP, &[]);
+                Step::Continue
+            }
+        }
+    }
+
+    fn export_name(&mut self, name: &[u8], directory: &impl Directory) -> Step {
+        match directory.find(name) {
+            Some(export) => {
+                self.entering = Entering { by_name: true, ..Entering::default() };
+                Step::Enter(export.id)
+            }
+            None => Step::Close(DisconnectReason::UnknownExport),
+        }
+    }
+
+    fn info(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        directory: &impl Directory,
+        output: &mut Vec<u8>,
+    ) -> Step {
+        let Some((name, wants)) = parse_info(data) else {
+            refuse(output, option, &Refusal::Malformed);
+            return Step::Continue;
+        };
+        let Some(export) = directory.find(name) else {
+            refuse(output, option, &Refusal::UnknownExport);
+            return Step::Continue;
+        };
+        if option == option::GO {
+            self.entering = wants;
+            return Step::Enter(export.id);
+        }
+        self.describe(option, export, wants, output);
+        Step::Continue
+    }
+
+    /// Appends everything about an export that was asked for, and the final ACK.
+    pub(super) fn describe(
+        &self,
+        option: u32,
+        export: &Export,
+        wants: Entering,
+        output: &mut Vec<u8>,
+    ) {
+        let mut tell = |kind: u16, parts: [&[u8]; 3]| {
+            let kind = kind.to_be_bytes();
+            reply(output, option, option_reply::INFO, &[&kind, parts[0], parts[1], parts[2]]);
+        };
+        let flags = export_flags(export, self.structured).to_be_bytes();
+        tell(info::EXPORT, [&export.size_bytes.to_be_bytes(), &flags, &[]]);
+        if wants.wants_name {
+            tell(info::NAME, [export.name.as_bytes(), &[], &[]]);
+        }
+        if wants.wants_description && !export.description.is_empty() {
+            tell(info::DESCRIPTION, [export.description.as_bytes(), &[], &[]]);
+        }
+        // Told without being asked: it costs a client nothing and saves it from EINVAL.
+        let best = u32::try_from(BLOCK_BYTES).expect("a block is small").to_be_bytes();
+        let longest = u32::try_from(DATA_BYTES_MAX).expect("checked in limits.rs").to_be_bytes();
+        tell(info::BLOCK_SIZE, [&export.min_block_bytes.to_be_bytes(), &best, &longest]);
+        reply(output, option, option_reply::ACK, &[]);
+    }
+
+    fn meta_context(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        directory: &impl Directory,
+        output: &mut Vec<u8>,
+    ) {
+        let set = option == option::SET_META_CONTEXT;
+        // Only a successful choice counts, and it replaces the one before.
+        if set {
+            self.allocation_of = None;
+        }
+        let query = match parse_meta_query(data, set, self.structured, directory) {
+            Ok(query) => query,
+            Err(refusal) => return refuse(output, option, &refusal),
+        };
+        if query.matches {
+            // A list has no use for the number, and the protocol wants it to be 0.
+            let id = if set { allocation::ID } else { 0 }.to_be_bytes();
+            reply(output, option, option_reply::META_CONTEXT, &[&id, allocation::NAME]);
+            if set {
+                self.allocation_of = Some(query.export);
+            }
+        }
+        reply(output, option, option_reply::ACK, &[]);
+    }
+}
+
+fn list(data: &[u8], directory: &impl Directory, output: &mut Vec<u8>) -> Step {
+    if !data.is_empty() {
+        refuse(output, option::LIST, &Refusal::Malformed);
+        return Step::Continue;
+    }
+    for export in directory.all() {
+        let name = export.name.as_bytes();
+        let len = u32::try_from(name.len()).expect("names are short").to_be_bytes();
+        let text = export.description.as_bytes();
+        reply(output, option::LIST, option_reply::SERVER, &[&len, name, text]);
+    }
+    reply(output, option::LIST, option_reply::ACK, &[]);
+    Step::Continue
+}
+
+fn parse_info(data: &[u8]) -> Option<(&[u8], Entering)> {
+    let mut fields = Fields(data);
+    let name = fields.string()?;
+    let count = fields.u16()?;
+    let mut wants = Entering::default();
+    for _ in 0..count {
+        match fields.u16()? {
+            info::NAME => wants.wants_name = true,
+            info::DESCRIPTION => wants.wants_description = true,
+            _ => {}
+        }
+    }
+    fields.is_empty().then_some((name, wants))
+}
+
+fn parse_meta_query(
+    data: &[u8],
+    set: bool,
+    structured: bool,
+    directory: &impl Directory,
+) -> Result<MetaQuery, Refusal> {
+    let mut fields = Fields(data);
+    let name = fields.string().ok_or(Refusal::Malformed)?;
+    let count = fields.u32().ok_or(Refusal::Malformed)?;
+    // No query at all lists everything, but sets nothing.
+    let mut matches = count == 0 && !set;
+    for _ in 0..count {
+        let query = fields.string().ok_or(Refusal::Malformed)?;
+        matches |= query == allocation::NAME || (!set && query == allocation::NAMESPACE);
+    }
+    if !fields.is_empty() {
+        return Err(Refusal::Malformed);
+    }
+    if !structured {
+        return Err(Refusal::NeedsStructured);
+    }
+    let export = directory.find(name).ok_or(Refusal::UnknownExport)?.id;
+    Ok(MetaQuery { export, matches })
+}
+
+fn refuse(output: &mut Vec<u8>, option: u32, refusal: &Refusal) {
+    let (kind, message) = match refusal {
+        Refusal::Malformed => (option_reply::ERR_INVALID, "malformed option"),
+        Refusal::UnknownExport => (option_reply::ERR_UNKNOWN, "no such export"),
+        Refusal::NeedsStructured => {
+            (option_reply::ERR_INVALID, "negotiate structured replies first")
+        }
+    };
+    reply(output, option, kind, &[message.as_bytes()]);
+}

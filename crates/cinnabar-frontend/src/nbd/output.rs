@@ -1,0 +1,223 @@
+//! Replies on their way out: a queue that is sent gathered, read data straight from their buffers.
+//!
+//! Called by the connection. The queue is bounded by the requests a connection may have in flight.
+
+use super::limits::GATHER_MAX;
+use super::memory;
+use super::request::Buffers;
+use cinnabar_engine::RawMemory;
+use cinnabar_engine::units::Instant;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Longest head: a structured chunk with an offset.
+const HEAD_BYTES: usize = 28;
+
+/// What follows a head.
+#[derive(Debug)]
+pub(super) enum Tail<M> {
+    /// Nothing.
+    Nothing,
+    /// `len` bytes of a buffer, from `at` on.
+    Buffer { buffer: M, at: u64, len: u64 },
+    /// Bytes made for this.
+    Bytes(Vec<u8>),
+}
+
+/// A reply, or output of the handshake.
+#[derive(Debug)]
+pub(super) struct Entry<M> {
+    head: [u8; HEAD_BYTES],
+    head_len: u8,
+    pub(super) tail: Tail<M>,
+    /// What leaves the connection's load with it.
+    load: Load,
+}
+
+/// Requests and bytes of buffers, held or let go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+}
+
+impl std::ops::AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
+}
+
+impl std::ops::SubAssign for Load {
+    fn sub_assign(&mut self, other: Self) {
+        self.requests -= other.requests;
+        self.bytes -= other.bytes;
+    }
+}
+
+impl<M> Entry<M> {
+    /// An empty reply to a request whose buffer had `bytes` bytes.
+    pub(super) const fn new(bytes: u64) -> Self {
+        Self {
+            head: [0; HEAD_BYTES],
+            head_len: 0,
+            tail: Tail::Nothing,
+            load: Load { requests: 1, bytes },
+        }
+    }
+
+    /// Output of the handshake, no reply to a request.
+    pub(super) fn handshake(bytes: Vec<u8>) -> Self {
+        let mut entry = Self::new(0);
+        entry.tail = Tail::Bytes(bytes);
+        entry.load = Load { requests: 0, bytes: 0 };
+        entry
+    }
+
+    /// Appends to the head.
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        let at = usize::from(self.head_len);
+        self.head[at..at + bytes.len()].copy_from_slice(bytes);
+        self.head_len += bytes.len() as u8;
+    }
+}
+
+impl<M: RawMemory> Entry<M> {
+    fn pieces(&self) -> [&[u8]; 2] {
+        let tail = match &self.tail {
+            Tail::Nothing => &[][..],
+            Tail::Buffer { buffer, at, len } => {
+                memory::bytes(buffer, *at, *len).expect("checked when the reply was made")
+            }
+            Tail::Bytes(bytes) => bytes,
+        };
+        [&self.head[..usize::from(self.head_len)], tail]
+    }
+
+    fn len(&self) -> usize {
+        let [head, tail] = self.pieces();
+        head.len() + tail.len()
+    }
+}
+
+/// What became of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Bytes that left.
+    pub(super) bytes: u64,
+    /// Nothing is left.
+    pub(super) all: bool,
+}
+
+/// The queue of one connection.
+#[derive(Debug)]
+pub(super) struct Output<M> {
+    queue: VecDeque<Entry<M>>,
+    /// Bytes of the first entry that have left.
+    sent: usize,
+    /// Since when the first entry is the first.
+    front_since: Option<Instant>,
+}
+
+impl<M: RawMemory> Output<M> {
+    pub(super) const fn new() -> Self {
+        Self { queue: VecDeque::new(), sent: 0, front_since: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn push(&mut self, entry: Entry<M>) {
+        self.queue.push_back(entry);
+    }
+
+    /// Since when the first entry has been waiting to leave, as far as [`Self::send`] noticed.
+    pub(super) const fn waiting_since(&self) -> Option<Instant> {
+        self.front_since
+    }
+
+    /// Hands what is queued to `send`, as much as it takes, and adds what was let go to `released`.
+    /// `send` returns how many bytes it took, 0 if none for now.
+    pub(super) fn send<E>(
+        &mut self,
+        now: Instant,
+        released: &mut Load,
+        buffers: &mut impl Buffers<M>,
+        mut send: impl FnMut(&[IoSlice<'_>]) -> Result<usize, E>,
+    ) -> Result<Sent, E> {
+        let mut sent = Sent { bytes: 0, all: true };
+        while !self.queue.is_empty() {
+            let (pieces, offered) = self.gather();
+            let taken = send(&pieces)?;
+            drop(pieces);
+            sent.bytes += taken as u64;
+            if self.advance(taken, released, buffers) || self.front_since.is_none() {
+                self.front_since = Some(now);
+            }
+            if taken < offered {
+                sent.all = false;
+                return Ok(sent);
+            }
+        }
+        self.front_since = None;
+        Ok(sent)
+    }
+
+    /// The first pieces of the queue, and their bytes.
+    fn gather(&self) -> (SmallVec<[IoSlice<'_>; GATHER_MAX]>, usize) {
+        let mut pieces = SmallVec::new();
+        let mut offered = 0;
+        let mut skip = self.sent;
+        for entry in &self.queue {
+            if pieces.len() + 2 > GATHER_MAX {
+                break;
+            }
+            for piece in entry.pieces() {
+                let rest = &piece[skip.min(piece.len())..];
+                skip = skip.saturating_sub(piece.len());
+                if !rest.is_empty() {
+                    offered += rest.len();
+                    pieces.push(IoSlice::new(rest));
+                }
+            }
+        }
+        (pieces, offered)
+    }
+
+    /// `taken` bytes have left; returns whether an entry left whole.
+    fn advance(
+        &mut self,
+        taken: usize,
+        released: &mut Load,
+        buffers: &mut impl Buffers<M>,
+    ) -> bool {
+        let mut moved = false;
+        self.sent += taken;
+        while let Some(front) = self.queue.front() {
+            let len = front.len();
+            if self.sent < len {
+                break;
+            }
+            self.sent -= len;
+            moved = true;
+            *released += front.load;
+            if let Some(Entry { tail: Tail::Buffer { buffer, .. }, .. }) = self.queue.pop_front() {
+                buffers.give(buffer);
+            }
+        }
+        moved
+    }
+
+    /// Gives all buffers back, for a connection that is closed.
+    pub(super) fn clear(&mut self, buffers: &mut impl Buffers<M>) {
+        for entry in self.queue.drain(..) {
+            if let Tail::Buffer { buffer, .. } = entry.tail {
+                buffers.give(buffer);
+            }
+        }
+        self.sent = 0;
+        self.front_since = None;
+    }
+}

@@ -1,0 +1,191 @@
+//! Replies as they go onto the wire.
+//!
+//! Called by the server when a request is done or refused; pure.
+
+use super::handshake::Agreed;
+use super::limits::EXTENTS_MAX;
+use super::memory;
+use super::output::{Entry, Tail};
+use super::proto::{self, Errno, allocation, chunk};
+use super::request::{Body, Extent, ExtentKind};
+use super::transmission::{Expect, Pending};
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::{Failure, IoError, RawMemory};
+
+/// The protocol's error for a failure.
+pub(super) const fn errno(failure: Failure) -> Errno {
+    match failure {
+        Failure::Io(IoError::Io | IoError::TimedOut) => Errno::Io,
+        Failure::Io(IoError::NoSpace) => Errno::NoSpace,
+        Failure::Io(IoError::ReadOnly) | Failure::ReadOnly => Errno::NotPermitted,
+        Failure::Io(IoError::Unsupported) => Errno::Unsupported,
+        Failure::Invalid => Errno::Invalid,
+        Failure::NoVolume => Errno::Shutdown,
+        Failure::Limit => Errno::NoMemory,
+    }
+}
+
+/// The reply to `pending`, and the buffer that is not part of it, if there is one.
+pub(super) fn encode<M: RawMemory>(
+    agreed: Agreed,
+    pending: &Pending,
+    result: Result<Body<M>, Errno>,
+) -> (Entry<M>, Option<M>) {
+    let body = match result {
+        Ok(body) => body,
+        Err(error) => return (failed(agreed, pending, error), None),
+    };
+    match (pending.expect, body) {
+        (Expect::Data(span), Body::Data(buffer)) => data(agreed, pending, span, buffer),
+        // The engine always returns a read's buffer; without it there is nothing to send.
+        (Expect::Data(_), _) => (failed(agreed, pending, Errno::Io), None),
+        (Expect::Extents { span, only_first }, body) => {
+            let (extents, spare) = match body {
+                Body::Extents(extents) => (extents, None),
+                Body::Data(buffer) => (Vec::new(), Some(buffer)),
+                Body::Done => (Vec::new(), None),
+            };
+            (block_status(pending, span, only_first, &extents), spare)
+        }
+        (Expect::Done, Body::Data(buffer)) => (simple(pending, 0), Some(buffer)),
+        (Expect::Done, _) => (simple(pending, 0), None),
+    }
+}
+
+fn data<M: RawMemory>(
+    agreed: Agreed,
+    pending: &Pending,
+    span: ByteSpan,
+    buffer: M,
+) -> (Entry<M>, Option<M>) {
+    let at = span.head_bytes();
+    if memory::bytes(&buffer, at, span.len).is_none() {
+        return (failed(agreed, pending, Errno::Io), Some(buffer));
+    }
+    let mut entry = if agreed.structured {
+        let mut entry = chunk_head(pending, chunk::OFFSET_DATA, 8 + span.len);
+        entry.put(&span.offset.to_be_bytes());
+        entry
+    } else {
+        simple(pending, 0)
+    };
+    entry.tail = Tail::Buffer { buffer, at, len: span.len };
+    (entry, None)
+}
+
+fn failed<M>(agreed: Agreed, pending: &Pending, error: Errno) -> Entry<M> {
+    // Only reads and block status must be answered in the structured way; the simple one is
+    // shorter.
+    if !agreed.structured || pending.expect == Expect::Done {
+        return simple(pending, error as u32);
+    }
+    let mut entry = chunk_head(pending, chunk::ERROR, 6);
+    entry.put(&(error as u32).to_be_bytes());
+    entry.put(&0_u16.to_be_bytes());
+    entry
+}
+
+fn simple<M>(pending: &Pending, error: u32) -> Entry<M> {
+    let mut entry = Entry::new(pending.bytes);
+    entry.put(&proto::SIMPLE_REPLY_MAGIC.to_be_bytes());
+    entry.put(&error.to_be_bytes());
+    entry.put(&pending.cookie.to_be_bytes());
+    entry
+}
+
+/// The head of a reply of one chunk.
+fn chunk_head<M>(pending: &Pending, kind: u16, len: u64) -> Entry<M> {
+    let len = u32::try_from(len).expect("a chunk is at most 32 MiB and a bit");
+    let mut entry = Entry::new(pending.bytes);
+    entry.put(&proto::STRUCTURED_REPLY_MAGIC.to_be_bytes());
+    entry.put(&chunk::DONE.to_be_bytes());
+    entry.put(&kind.to_be_bytes());
+    entry.put(&pending.cookie.to_be_bytes());
+    entry.put(&len.to_be_bytes());
+    entry
+}
+
+fn block_status<M>(
+    pending: &Pending,
+    span: ByteSpan,
+    only_first: bool,
+    extents: &[Extent],
+) -> Entry<M> {
+    let extents = clip(span, only_first, extents);
+    let mut entry = chunk_head(pending, chunk::BLOCK_STATUS, 4 + 8 * extents.len() as u64);
+    entry.put(&allocation::ID.to_be_bytes());
+    let mut tail = Vec::with_capacity(8 * extents.len());
+    for (len, flags) in extents {
+        tail.extend_from_slice(&len.to_be_bytes());
+        tail.extend_from_slice(&flags.to_be_bytes());
+    }
+    entry.tail = Tail::Bytes(tail);
+    entry
+}
+
+/// Extents as the protocol wants them: at least one, none empty, neighbours different, none beyond
+/// the span. A client asks again for what is missing at the end.
+fn clip(span: ByteSpan, only_first: bool, extents: &[Extent]) -> Vec<(u32, u32)> {
+    let mut clipped: Vec<(u64, u32)> = Vec::new();
+    let mut left = span.len;
+    for extent in extents {
+        let len = extent.len.min(left);
+        if len == 0 {
+            continue;
+        }
+        let flags = match extent.kind {
+            ExtentKind::Data => 0,
+            ExtentKind::Zero => allocation::ZERO,
+            ExtentKind::Hole => allocation::HOLE | allocation::ZERO,
+        };
+        let full = clipped.len() == if only_first { 1 } else { EXTENTS_MAX };
+        match clipped.last_mut() {
+            Some((last, same)) if *same == flags => *last += len,
+            _ if full => break,
+            _ => clipped.push((len, flags)),
+        }
+        left -= len;
+    }
+    if clipped.is_empty() {
+        clipped.push((span.len, 0));
+    }
+    // A span asked about is at most 4 GiB less one byte, so every length fits.
+    clipped.into_iter().map(|(len, flags)| (len as u32, flags)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn extent(len: u64, kind: ExtentKind) -> Extent {
+        Extent { len, kind }
+    }
+
+    #[test]
+    fn extents_are_merged_and_cut_to_the_span() {
+        let span = ByteSpan::new(4096, 4096);
+        let given = [
+            extent(0, ExtentKind::Zero),
+            extent(512, ExtentKind::Data),
+            extent(512, ExtentKind::Data),
+            extent(1024, ExtentKind::Hole),
+            extent(1 << 40, ExtentKind::Zero),
+        ];
+        assert_eq!(clip(span, false, &given), [(1024, 0), (1024, 3), (2048, 2)]);
+        assert_eq!(clip(span, true, &given), [(1024, 0)]);
+    }
+
+    #[test]
+    fn nothing_known_is_data() {
+        let span = ByteSpan::new(0, 1 << 31);
+        assert_eq!(clip(span, false, &[]), [(1 << 31, 0)]);
+    }
+
+    #[test]
+    fn extents_are_bounded() {
+        let given: Vec<Extent> = (0..5000)
+            .map(|at| extent(512, if at % 2 == 0 { ExtentKind::Data } else { ExtentKind::Hole }))
+            .collect();
+        assert_eq!(clip(ByteSpan::new(0, 5000 * 512), false, &given).len(), EXTENTS_MAX);
+    }
+}

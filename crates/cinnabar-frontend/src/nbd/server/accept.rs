@@ -1,0 +1,122 @@
+//! Listeners, and connections as they come.
+//!
+//! Called by the server.
+
+use super::{LISTENER, Server};
+use crate::nbd::address::Address;
+use crate::nbd::connection::Connection;
+use crate::nbd::export::ExportId;
+use crate::nbd::interest::{Interest, Token, Want};
+use crate::nbd::limits::ACCEPTS_PER_TURN;
+use crate::nbd::listener::{ListenError, Listener};
+use crate::nbd::reason::DisconnectReason;
+use cinnabar_engine::RawMemory;
+use rustix::io::Errno;
+use std::os::fd::AsRawFd;
+
+impl<M: RawMemory> Server<M> {
+    pub(super) fn open_listener(
+        &mut self,
+        address: &Address,
+        exports: &[ExportId],
+    ) -> Result<Address, ListenError> {
+        if let Some(id) = exports.iter().find(|id| self.shared.exports.get(**id).is_none()) {
+            return Err(ListenError::NoExport(id.0));
+        }
+        let known = self.listeners.iter().find(|(_, known)| known.address == *address);
+        let key = match known.map(|(key, _)| key) {
+            Some(key) => key,
+            None => {
+                let key = self.listeners.insert(Listener::new(address)?);
+                self.watch_listener(key, true);
+                key
+            }
+        };
+        let listener = self.listeners.get_mut(key).expect("it was just found or made");
+        listener.exports.extend(exports);
+        Ok(listener.address.clone())
+    }
+
+    fn watch_listener(&mut self, key: u64, read: bool) {
+        if let Some(listener) = self.listeners.get(key) {
+            let fd = listener.fd.as_raw_fd();
+            let want = Want::Watch { read, write: false };
+            self.interests.push(Interest { token: Token(key | LISTENER), fd, want });
+        }
+    }
+
+    pub(super) fn close_listener(&mut self, key: u64) {
+        if let Some(listener) = self.listeners.remove(key) {
+            let fd = listener.fd.as_raw_fd();
+            self.interests.push(Interest { token: Token(key | LISTENER), fd, want: Want::Gone });
+        }
+    }
+
+    /// Accepts what waits, up to a turn's budget.
+    pub(super) fn accept(&mut self, key: u64) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = self.listeners.get_mut(key) else { return };
+            match listener.accept() {
+                Ok((fd, peer)) => {
+                    self.shared.stats.accepted += 1;
+                    if self.connections.len() >= self.shared.limits.connections_max
+                        || listener.handshakes >= self.shared.limits.handshakes_max
+                    {
+                        let reason = DisconnectReason::TooManyConnections;
+                        self.shared.stats.count_disconnect(reason);
+                        if self.shared.warnings.allow(self.shared.now) {
+                            tracing::warn!(%peer, %reason, "NBD client turned away");
+                        }
+                        continue;
+                    }
+                    listener.handshakes += 1;
+                    let now = self.shared.now;
+                    let new = Connection::new(fd, peer, key, now, &self.shared.limits);
+                    let key = self.connections.insert(new);
+                    self.shared.stats.connections += 1;
+                    self.begin(key);
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    // Trying again at once would only burn the processor.
+                    listener.resting = true;
+                    self.watch_listener(key, false);
+                    self.arm_tick();
+                    if self.shared.warnings.allow(self.shared.now) {
+                        tracing::warn!("out of descriptors or memory: NBD clients have to wait");
+                    }
+                    return;
+                }
+                // The client was gone before we came, or a signal came.
+                Err(_) => {}
+            }
+        }
+        self.backlog.push_back(key | LISTENER);
+    }
+
+    /// Tries again with listeners that were out of descriptors.
+    pub(super) fn wake_listeners(&mut self) {
+        let resting: Vec<u64> = self
+            .listeners
+            .iter()
+            .filter_map(|(key, listener)| listener.resting.then_some(key))
+            .collect();
+        for key in resting {
+            if let Some(listener) = self.listeners.get_mut(key) {
+                listener.resting = false;
+            }
+            self.watch_listener(key, true);
+            // Edge-triggered polls won't tell about those that came meanwhile.
+            self.backlog.push_back(key | LISTENER);
+        }
+    }
+
+    /// Closes the listeners, removing unix sockets; connections go on, those in their handshake
+    /// excepted.
+    pub fn stop_accepting(&mut self) {
+        let keys: Vec<u64> = self.listeners.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.close_listener(key);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Connections from entering an export to their end: admission, interest, time-outs, drain.
+//!
+//! Called by the server.
+
+use super::Server;
+use crate::nbd::connection::Connection;
+use crate::nbd::export::ExportId;
+use crate::nbd::interest::{Interest, Token, Want};
+use crate::nbd::reason::DisconnectReason;
+use crate::nbd::request::Buffers;
+use cinnabar_engine::RawMemory;
+use cinnabar_engine::units::Instant;
+use std::os::fd::AsRawFd;
+
+/// Why a client may not enter an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Gone,
+    TooManyConnections,
+    InUse,
+}
+
+impl Refusal {
+    const fn message(self) -> &'static str {
+        match self {
+            Self::Gone => "the export was removed",
+            Self::TooManyConnections => "too many connections to this export",
+            Self::InUse => "the export is in use by another client, and not shared",
+        }
+    }
+}
+
+impl<M: RawMemory> Server<M> {
+    /// A client wants to enter an export.
+    pub(super) fn enter(&mut self, key: u64, id: ExportId, buffers: &mut impl Buffers<M>) {
+        let refusal = self.admit(key, id, buffers).err();
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(refusal) = refusal else {
+            let Some(served) = self.shared.exports.get_mut(id) else { return };
+            served.connections.push(key);
+            connection.grant(&served.export);
+            let (peer, export) = (connection.peer, &served.export.name);
+            tracing::debug!(%peer, export, "NBD client connected");
+            let listener = connection.listener;
+            self.leave_handshake(listener);
+            return;
+        };
+        self.shared.stats.refused_clients += 1;
+        let told = connection.refuse(refusal.message());
+        if self.shared.warnings.allow(self.shared.now) {
+            let export = self.shared.exports.get(id).map(|served| served.export.name.as_str());
+            let (peer, reason) = (connection.peer, refusal.message());
+            tracing::warn!(%peer, export, reason, "NBD client refused");
+        }
+        if !told {
+            self.disconnect(key, DisconnectReason::Policy, buffers);
+        }
+    }
+
+    fn admit(
+        &mut self,
+        key: u64,
+        id: ExportId,
+        buffers: &mut impl Buffers<M>,
+    ) -> Result<(), Refusal> {
+        let served = self.shared.exports.get(id).ok_or(Refusal::Gone)?;
+        let peer = self.connections.get(key).ok_or(Refusal::Gone)?.peer;
+        if served.export.read_only {
+            return Ok(());
+        }
+        let shared = served.export.shared;
+        let others: Vec<u64> = served
+            .connections
+            .iter()
+            .copied()
+            .filter(|other| {
+                let is_other = |other: &Connection<M>| {
+                    other.closing.is_none() && !other.peer.is_same_client(&peer)
+                };
+                !shared && self.connections.get(*other).is_some_and(is_other)
+            })
+            .collect();
+        for other in others {
+            // A client that died may have left requests in its socket. They must not come after
+            // those of its successor.
+            if !self.connections.get(other).is_some_and(Connection::is_deserted) {
+                return Err(Refusal::InUse);
+            }
+            self.disconnect(other, DisconnectReason::PeerClosed, buffers);
+        }
+        let count = self.shared.exports.get(id).map_or(0, |served| served.connections.len());
+        if count >= self.shared.limits.export_connections_max {
+            return Err(Refusal::TooManyConnections);
+        }
+        Ok(())
+    }
+
+    fn leave_handshake(&mut self, listener: u64) {
+        if let Some(listener) = self.listeners.get_mut(listener) {
+            listener.handshakes -= 1;
+        }
+    }
+
+    /// A connection was accepted: watch it, and send the greeting with the next flush.
+    pub(super) fn begin(&mut self, key: u64) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.in_dirty = true;
+            self.dirty.push(key);
+            self.update_interest(key);
+            self.arm_tick();
+        }
+    }
+
+    /// After anything happened to a connection: queue its output, end it if it is done, tell the
+    /// loop what to watch it for, start the clock.
+    pub(super) fn settle(&mut self, key: u64, buffers: &mut impl Buffers<M>) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(reason) = connection.is_finished() {
+            self.disconnect(key, reason, buffers);
+            return;
+        }
+        if connection.has_output()
+            && !connection.blocked
+            && !std::mem::replace(&mut connection.in_dirty, true)
+        {
+            self.dirty.push(key);
+        }
+        if connection.has_timer() {
+            self.arm_tick();
+        }
+        self.update_interest(key);
+    }
+
+    fn update_interest(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let read = !connection.paused && connection.closing.is_none();
+        let write = connection.blocked;
+        if connection.watched != (read, write) {
+            connection.watched = (read, write);
+            let fd = connection.fd.as_raw_fd();
+            let want = Want::Watch { read, write };
+            self.interests.push(Interest { token: Token(key), fd, want });
+        }
+    }
+
+    /// Ends a connection at once. Its requests in flight go on; their replies will be dropped.
+    pub(super) fn disconnect(
+        &mut self,
+        key: u64,
+        reason: DisconnectReason,
+        buffers: &mut impl Buffers<M>,
+    ) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        connection.abandon(buffers);
+        let mut held = connection.load;
+        held -= connection.in_engine;
+        self.shared.release(held);
+        self.shared.stats.connections -= 1;
+        self.shared.stats.count_disconnect(reason);
+        let export = connection.export.and_then(|id| self.shared.exports.get_mut(id));
+        if let Some(served) = export {
+            served.connections.retain(|other| *other != key);
+        }
+        if connection.in_handshake() {
+            self.leave_handshake(connection.listener);
+        }
+        let export = connection.export.and_then(|id| self.shared.exports.get(id));
+        let export = export.map(|served| served.export.name.as_str());
+        let peer = connection.peer;
+        if reason.is_ordinary() {
+            tracing::debug!(%peer, export, %reason, "NBD connection ended");
+        } else if self.shared.warnings.allow(self.shared.now) {
+            tracing::warn!(%peer, export, %reason, "NBD client disconnected");
+        }
+        let fd = connection.fd.as_raw_fd();
+        self.interests.push(Interest { token: Token(key), fd, want: Want::Gone });
+    }
+
+    pub(super) fn arm_tick(&mut self) {
+        let tick_ns = self.shared.limits.tick_ns();
+        self.next_tick.get_or_insert(self.shared.now.plus_ns(tick_ns));
+    }
+
+    /// When [`Self::tick`] has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.next_tick
+    }
+
+    /// Ends connections that took too long.
+    pub fn tick(&mut self, now: Instant, buffers: &mut impl Buffers<M>) {
+        self.shared.now = now;
+        if self.next_tick.is_none_or(|at| now < at) {
+            return;
+        }
+        self.next_tick = None;
+        self.wake_listeners();
+        let limits = &self.shared.limits;
+        let overdue: Vec<(u64, DisconnectReason)> = self
+            .connections
+            .iter()
+            .filter_map(|(key, connection)| Some((key, connection.overdue(now, limits)?)))
+            .collect();
+        for (key, reason) in overdue {
+            self.disconnect(key, reason, buffers);
+        }
+        if self.connections.iter().any(|(_, connection)| connection.has_timer()) {
+            self.arm_tick();
+        }
+    }
+
+    /// Stops in an orderly way: no new connections or requests, those in flight are answered, then
+    /// each connection is closed.
+    pub fn drain(&mut self, buffers: &mut impl Buffers<M>) {
+        self.draining = true;
+        self.stop_accepting();
+        let keys: Vec<u64> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.closing.get_or_insert(DisconnectReason::Stopping);
+            if connection.in_handshake() {
+                self.disconnect(key, DisconnectReason::Stopping, buffers);
+            } else {
+                self.settle(key, buffers);
+            }
+        }
+    }
+
+    /// After [`Self::drain`]: every request is answered and every connection closed.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.connections.len() == 0 && self.shared.slots.len() == 0
+    }
+}

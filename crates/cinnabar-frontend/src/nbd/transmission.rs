@@ -1,0 +1,336 @@
+//! The transmission phase as a state machine: bytes in, requests out.
+//!
+//! Called by the connection, by fuzzing and by tests. Requests are checked here once and for all:
+//! what comes out is aligned, not empty and within the export.
+//!
+//! A request that can't be served is answered with an error and the stream goes on, its payload
+//! skipped. Only two things end the connection: a wrong magic, after which nothing can be trusted,
+//! and a write longer than the maximum, whose payload would be up to 4 GiB to skip.
+
+use super::export::Export;
+use super::handshake::Agreed;
+use super::memory;
+use super::output::Load;
+use super::proto::{self, Errno, Request, command, command_flag};
+use super::reason::DisconnectReason;
+use super::request::{Buffers, Command};
+use cinnabar_engine::limits::DATA_BYTES_MAX;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::{Op, RawMemory};
+
+/// What a reply is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// No data.
+    Done,
+    /// The data of a read.
+    Data(ByteSpan),
+    /// Extents.
+    Extents {
+        /// Bytes asked about.
+        span: ByteSpan,
+        /// Only the first extent.
+        only_first: bool,
+    },
+}
+
+/// A request that has to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The client's name for it.
+    pub cookie: u64,
+    /// What to answer.
+    pub expect: Expect,
+    /// Bytes of its buffer, as asked of [`Room`].
+    pub bytes: u64,
+}
+
+impl Pending {
+    /// What it holds until its reply has left.
+    pub(super) const fn load(&self) -> Load {
+        Load { requests: 1, bytes: self.bytes }
+    }
+}
+
+/// What became of a step.
+#[derive(Clone, Debug)]
+pub enum Step<M> {
+    /// More bytes are needed to go on.
+    NeedMore,
+    /// There is no room for the next request; nothing was taken.
+    Wait,
+    /// A whole request.
+    Request(Pending, Command<M>),
+    /// A request to be answered with an error.
+    Refuse(Pending, Errno),
+    /// The connection is to be closed, after the replies that are due.
+    Close(DisconnectReason),
+}
+
+/// Grants room for one more request and `bytes` bytes of buffer, or not now.
+pub trait Room {
+    /// Called once for each request when its fixed part has come, and again later after a refusal.
+    fn reserve(&mut self, bytes: u64) -> bool;
+}
+
+/// Where the stream stands.
+#[derive(Debug)]
+enum Phase<M> {
+    Between,
+    Payload { pending: Pending, span: ByteSpan, fua: bool, data: M, filled: u64 },
+    Skip { pending: Pending, error: Errno, left: u64 },
+}
+
+/// What a request's fixed part leads to.
+enum Verdict {
+    Serve(Need),
+    Refuse(Errno),
+    Close(DisconnectReason),
+}
+
+/// What a request that can be served needs.
+enum Need {
+    /// A buffer and, for a write, its payload.
+    Buffer,
+    Nothing,
+}
+
+/// The transmission phase of one connection.
+#[derive(Debug)]
+pub struct Transmission<M> {
+    size_bytes: u64,
+    read_only: bool,
+    agreed: Agreed,
+    phase: Phase<M>,
+}
+
+impl<M: RawMemory> Transmission<M> {
+    /// The phase's beginning.
+    #[must_use]
+    pub fn new(export: &Export, agreed: Agreed) -> Self {
+        Self {
+            size_bytes: export.size_bytes,
+            read_only: export.read_only,
+            agreed,
+            phase: Phase::Between,
+        }
+    }
+
+    /// What the handshake agreed on.
+    #[must_use]
+    pub fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// Whether a payload is under way.
+    #[must_use]
+    pub fn in_payload(&self) -> bool {
+        !matches!(self.phase, Phase::Between)
+    }
+
+    /// Takes bytes off the front of `input` until a request is whole; returns how many.
+    pub fn step(
+        &mut self,
+        input: &[u8],
+        room: &mut impl Room,
+        buffers: &mut impl Buffers<M>,
+    ) -> (usize, Step<M>) {
+        let mut taken = 0;
+        if let Phase::Between = self.phase {
+            let Some(header) = input.first_chunk::<{ proto::REQUEST_BYTES }>() else {
+                return (0, Step::NeedMore);
+            };
+            if let Some(step) = self.begin(header, room, buffers) {
+                let whole = matches!(step, Step::Request(..) | Step::Refuse(..));
+                return (if whole { proto::REQUEST_BYTES } else { 0 }, step);
+            }
+            taken = proto::REQUEST_BYTES;
+        }
+        let copied = self.absorb(&input[taken..]);
+        (taken + copied, self.finish())
+    }
+
+    /// The part of a write's buffer that is still to be filled, for receiving straight into it.
+    pub fn payload_room(&mut self) -> Option<&mut [u8]> {
+        match &mut self.phase {
+            Phase::Payload { span, data, filled, .. } => {
+                memory::bytes_mut(data, span.head_bytes() + *filled, span.len - *filled)
+            }
+            Phase::Between | Phase::Skip { .. } => None,
+        }
+    }
+
+    /// `len` bytes were received into [`Self::payload_room`]; to be followed by [`Self::step`].
+    pub fn payload_received(&mut self, len: usize) {
+        if let Phase::Payload { span, filled, .. } = &mut self.phase {
+            *filled += len as u64;
+            assert!(*filled <= span.len, "more was received than there was room for");
+        }
+    }
+
+    /// Takes the buffer of a write that will never be whole.
+    pub fn abandon(&mut self) -> Option<M> {
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Payload { data, .. } => Some(data),
+            Phase::Between | Phase::Skip { .. } => None,
+        }
+    }
+
+    /// Judges a request's fixed part. `None`: a payload follows.
+    fn begin(
+        &mut self,
+        header: &[u8; proto::REQUEST_BYTES],
+        room: &mut impl Room,
+        buffers: &mut impl Buffers<M>,
+    ) -> Option<Step<M>> {
+        let Some(request) = Request::decode(header) else {
+            return Some(Step::Close(DisconnectReason::RequestMagic));
+        };
+        let span = ByteSpan::new(request.offset, u64::from(request.len));
+        let verdict = self.judge(&request, span);
+        let bytes = match verdict {
+            Verdict::Close(reason) => return Some(Step::Close(reason)),
+            Verdict::Serve(Need::Buffer) => span.blocks() * BLOCK_BYTES,
+            Verdict::Serve(Need::Nothing) | Verdict::Refuse(_) => 0,
+        };
+        if !room.reserve(bytes) {
+            return Some(Step::Wait);
+        }
+        let pending = Pending { cookie: request.cookie, expect: expect(&request, span), bytes };
+        match verdict {
+            Verdict::Refuse(error) if request.command == command::WRITE && request.len > 0 => {
+                self.phase = Phase::Skip { pending, error, left: u64::from(request.len) };
+                None
+            }
+            Verdict::Refuse(error) => Some(Step::Refuse(pending, error)),
+            _ if request.command == command::WRITE => {
+                let data = take(buffers, span);
+                let fua = request.flags & command_flag::FUA != 0;
+                self.phase = Phase::Payload { pending, span, fua, data, filled: 0 };
+                None
+            }
+            _ => Some(Step::Request(pending, command(&request, span, buffers))),
+        }
+    }
+
+    /// Whether and how a request can be served.
+    fn judge(&self, request: &Request, span: ByteSpan) -> Verdict {
+        let data_bytes_max = DATA_BYTES_MAX;
+        let (allowed_flags, past_end, changes) = match request.command {
+            command::READ => (command_flag::FUA | command_flag::DF, Errno::Invalid, false),
+            command::WRITE if span.len > data_bytes_max => {
+                return Verdict::Close(DisconnectReason::WriteTooLong);
+            }
+            command::WRITE => (command_flag::FUA, Errno::NoSpace, true),
+            command::DISC => return Verdict::Close(DisconnectReason::Requested),
+            // Offset and length mean nothing here, whatever a client puts there.
+            command::FLUSH if request.flags & !command_flag::FUA == 0 => {
+                return Verdict::Serve(Need::Nothing);
+            }
+            command::TRIM => (command_flag::FUA, Errno::Invalid, true),
+            command::CACHE => (command_flag::FUA, Errno::Invalid, false),
+            command::WRITE_ZEROES => {
+                (command_flag::FUA | command_flag::NO_HOLE, Errno::NoSpace, true)
+            }
+            command::BLOCK_STATUS if self.agreed.block_status => {
+                (command_flag::FUA | command_flag::REQ_ONE, Errno::Invalid, false)
+            }
+            _ => return Verdict::Refuse(Errno::Invalid),
+        };
+        let df = request.flags & command_flag::DF != 0;
+        if request.flags & !allowed_flags != 0 || (df && !self.agreed.structured) {
+            return Verdict::Refuse(Errno::Invalid);
+        }
+        if changes && self.read_only {
+            return Verdict::Refuse(Errno::NotPermitted);
+        }
+        if !(span.offset | span.len).is_multiple_of(SECTOR_BYTES) || span.len == 0 {
+            return Verdict::Refuse(Errno::Invalid);
+        }
+        if span.offset.checked_add(span.len).is_none_or(|end| end > self.size_bytes) {
+            return Verdict::Refuse(past_end);
+        }
+        let moves_data = [command::READ, command::WRITE, command::CACHE];
+        if !moves_data.contains(&request.command) {
+            Verdict::Serve(Need::Nothing)
+        } else if span.len <= data_bytes_max {
+            Verdict::Serve(Need::Buffer)
+        } else {
+            Verdict::Refuse(Errno::Invalid)
+        }
+    }
+
+    /// Takes payload bytes; returns how many.
+    fn absorb(&mut self, input: &[u8]) -> usize {
+        match &mut self.phase {
+            Phase::Between => 0,
+            Phase::Payload { .. } => {
+                let room = self.payload_room().expect("a buffer covers its span, checked by take");
+                let len = room.len().min(input.len());
+                room[..len].copy_from_slice(&input[..len]);
+                self.payload_received(len);
+                len
+            }
+            Phase::Skip { left, .. } => {
+                let len = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+                *left -= len as u64;
+                len
+            }
+        }
+    }
+
+    /// The request, if its payload is whole.
+    fn finish(&mut self) -> Step<M> {
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Payload { pending, span, fua, data, filled } if filled == span.len => {
+                Step::Request(pending, Command::Engine(Op::Write { span, data, fua }))
+            }
+            Phase::Skip { pending, error, left: 0 } => Step::Refuse(pending, error),
+            unfinished => {
+                self.phase = unfinished;
+                Step::NeedMore
+            }
+        }
+    }
+}
+
+/// A buffer for `span`.
+fn take<M: RawMemory>(buffers: &mut impl Buffers<M>, span: ByteSpan) -> M {
+    let blocks = u32::try_from(span.blocks()).expect("requests with data are at most 32 MiB");
+    let data = buffers.take(blocks);
+    assert!(data.len_bytes() >= span.blocks() * BLOCK_BYTES, "the pool gave a short buffer");
+    data
+}
+
+fn expect(request: &Request, span: ByteSpan) -> Expect {
+    match request.command {
+        command::READ => Expect::Data(span),
+        command::BLOCK_STATUS => {
+            Expect::Extents { span, only_first: request.flags & command_flag::REQ_ONE != 0 }
+        }
+        _ => Expect::Done,
+    }
+}
+
+/// The command of a request that was judged fit, writes excepted.
+fn command<M: RawMemory>(
+    request: &Request,
+    span: ByteSpan,
+    buffers: &mut impl Buffers<M>,
+) -> Command<M> {
+    let fua = request.flags & command_flag::FUA != 0;
+    match request.command {
+        command::READ => Command::Engine(Op::Read { span, data: take(buffers, span) }),
+        command::CACHE => Command::Prefetch { span, data: take(buffers, span) },
+        command::TRIM => Command::Engine(Op::Trim { span, fua }),
+        command::WRITE_ZEROES => {
+            let may_punch = request.flags & command_flag::NO_HOLE == 0;
+            Command::Engine(Op::WriteZeroes { span, fua, may_punch })
+        }
+        command::BLOCK_STATUS => {
+            let only_first = request.flags & command_flag::REQ_ONE != 0;
+            Command::BlockStatus { span, only_first }
+        }
+        _ => Command::Engine(Op::Flush),
+    }
+}
