@@ -34,7 +34,7 @@ impl Case {
         if let Some(Tool { command, package, .. }) = missing {
             eprintln!("skipped: {name} needs {command} (package {package})");
         }
-        Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:?}"))))
+        Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:#}"))))
             .with_ignored_flag(missing.is_some())
     }
 }
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     if !arguments.list
         && let Err(error) = e2e::binary::cinnabar()
     {
-        eprintln!("{error:?}");
+        eprintln!("{error:#}");
         return ExitCode::FAILURE;
     }
     let trials = verify::CASES

@@ -3,7 +3,7 @@
 //! Called by `main`.
 
 use crate::Case;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use e2e::tools::FIO;
 use e2e::{Config, Fio, MIB, Site, Status, Volume, daemon::noise, nbd::Client};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) const CASES: [Case; 6] = [
     Case::new("restart_amid_fio_verify", &[FIO], amid_fio_verify),
@@ -24,6 +24,8 @@ pub(crate) const CASES: [Case; 6] = [
 
 const DISK: u64 = 32 * MIB;
 const BLOCKS: u64 = DISK / 4096;
+/// By when a daemon that was ended must be gone.
+const GONE_LIMIT: Duration = Duration::from_mins(1);
 /// Everything fits.
 const CACHE: u64 = 96 * MIB;
 
@@ -151,7 +153,7 @@ fn write_until_gone(site: &Site, end: impl FnOnce() -> Result<()>) -> Result<Vec
         end()?;
         writers
             .into_iter()
-            .map(|writer| Ok(writer.join().expect("the writer does not panic")))
+            .map(|writer| writer.join().expect("the writer does not panic"))
             .collect()
     })
 }
@@ -166,20 +168,22 @@ struct Books {
 
 /// Writes blocks `writer`, `writer + writers`, ... in a scattered order, round after round, reading
 /// some back so that they are cached.
-fn write_range(mut client: Client, writer: u64, writers: u64) -> Books {
+fn write_range(mut client: Client, writer: u64, writers: u64) -> Result<Books> {
+    let start = Instant::now();
     let mut acknowledged = BTreeMap::new();
     let mut stamp = 0;
-    loop {
+    while start.elapsed() < GONE_LIMIT {
         stamp += 1;
         let block = (stamp * 7919 % 500) * writers + writer;
         if client.write(block * 4096, &noise(4096, stamp * writers + writer)).is_err() {
-            return Books { acknowledged, under_way: (block, stamp) };
+            return Ok(Books { acknowledged, under_way: (block, stamp) });
         }
         acknowledged.insert(block, stamp);
         if stamp.is_multiple_of(3) && client.read(block * 4096, 4096).is_err() {
-            return Books { acknowledged, under_way: (block, stamp) };
+            return Ok(Books { acknowledged, under_way: (block, stamp) });
         }
     }
+    bail!("still being served {GONE_LIMIT:?} later")
 }
 
 fn check_books(site: &Site, all: &[Books]) -> Result<()> {

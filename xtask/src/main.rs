@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:?}");
+            eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -58,7 +58,7 @@ fn run_one(stage: &Stage) -> Row {
     let row = Row { name: stage.name, time: start.elapsed(), done };
     println!("=== {}: {} ({:.1} s)", row.name, verdict(&row.done), row.time.as_secs_f64());
     if let Err(error) = &row.done {
-        eprintln!("{error:?}");
+        eprintln!("{error:#}");
     }
     row
 }
