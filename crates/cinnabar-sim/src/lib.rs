@@ -5,10 +5,19 @@
 //! the fault simulation moves version stamps instead of data, completes I/O in any order from a
 //! seed, and an oracle judges every read.
 
+pub mod dice;
+pub mod driver;
 pub mod instant;
 pub mod machine;
+pub mod medium;
+pub mod oracle;
 pub mod stamp;
+pub mod violation;
+pub mod workload;
 
+pub use driver::{Failed, Options, Report, run};
 pub use instant::{InstantCache, Length};
 pub use machine::{CacheSetup, Factory, Machine};
 pub use stamp::{Stamp, Stamped};
+pub use violation::{Kind, Violation};
+pub use workload::Features;

@@ -4,7 +4,7 @@
 
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::metadata::MetaPage;
-use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::{Action, Config, Engine, Event, Payload};
 
@@ -77,8 +77,13 @@ pub struct EngineFactory;
 impl<P: Payload> Factory<P> for EngineFactory {
     type Machine = Engine<P>;
 
-    fn format(&mut self, _setup: &CacheSetup) -> Format {
-        Format { device_blocks: 0, superblocks: [MetaPage::zeroed(), MetaPage::zeroed()] }
+    fn format(&mut self, setup: &CacheSetup) -> Format {
+        let capacity = u32::try_from(setup.capacity_blocks).expect("a shard's size");
+        let geometry = Geometry::for_capacity(capacity, setup.segment_chunks);
+        let (offset, page) = Superblock::format([0xC1; 16], geometry).encode();
+        let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
+        superblocks[(offset / 4096) as usize] = page;
+        Format { device_blocks: geometry.device_blocks, superblocks }
     }
 
     fn start(

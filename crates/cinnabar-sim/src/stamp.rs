@@ -38,6 +38,11 @@ impl Stamp {
         Self((volume as u64 + 1) << VOLUME_SHIFT | sector << SECTOR_SHIFT | version)
     }
 
+    /// Was this written to that sector of that volume?
+    pub fn is_of(self, volume: usize, sector: u64) -> bool {
+        self.0 | SECTOR_MASK == Self::new(volume, sector, SECTOR_MASK).0
+    }
+
     /// Its bits.
     pub const fn bits(self) -> u64 {
         self.0
@@ -83,6 +88,14 @@ impl Stamped {
     /// If they reach beyond the end.
     pub fn get(&self, first: usize, count: usize) -> Vec<Stamp> {
         self.0.borrow()[first..first + count].to_vec()
+    }
+
+    /// Appends `count` sectors from number `first` on to `stamps`.
+    ///
+    /// # Panics
+    /// If they reach beyond the end.
+    pub fn append_to(&self, first: usize, count: usize, stamps: &mut Vec<Stamp>) {
+        stamps.extend_from_slice(&self.0.borrow()[first..first + count]);
     }
 
     /// Overwrites the sectors from number `first` on.

@@ -66,7 +66,7 @@ fn damaged_compression_is_an_error_after_a_line() {
         let input = Box::new(BufReader::new(std::io::Cursor::new(bytes)));
         Reader::new(source::decompress(input).expect("it begins as zstd"))
     };
-    assert_eq!(open(packed.clone()).filter(Result::is_ok).count(), 50_000);
+    assert_eq!(open(packed.clone()).flatten().count(), 50_000);
     let error = open(packed[..packed.len() - 20].to_vec()).find_map(Result::err);
     assert!(matches!(error, Some(TraceError::Io { .. })), "{error:?}");
 }

@@ -1,0 +1,59 @@
+//! The event heap: what is to happen, by virtual time, then by order of entry.
+//!
+//! Called by the world.
+
+use cinnabar_engine::IoId;
+use cinnabar_engine::units::Instant;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+/// Something that will happen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Item {
+    /// A part of an I/O happens on its medium.
+    Effect(IoId, usize, usize),
+    /// An I/O completes.
+    Finish(IoId),
+    /// The engine is woken, if it was not since.
+    Wake(u64),
+    /// A guest may use one of its request slots.
+    Arrive(usize),
+    /// A reply's buffer is no longer needed.
+    Sent(u64),
+    /// A volume comes back.
+    Return(usize),
+}
+
+impl Item {
+    pub(super) fn effect(id: IoId, units: &Range<usize>) -> Self {
+        Self::Effect(id, units.start, units.end)
+    }
+}
+
+/// The heap.
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    heap: BinaryHeap<Reverse<(Instant, u64, Item)>>,
+    entered: u64,
+}
+
+impl Agenda {
+    pub(super) fn enter(&mut self, at: Instant, item: Item) {
+        self.entered += 1;
+        self.heap.push(Reverse((at, self.entered, item)));
+    }
+
+    /// When the next item is due.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Instant, Item)> {
+        self.heap.pop().map(|Reverse((at, _, item))| (at, item))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.heap.clear();
+    }
+}

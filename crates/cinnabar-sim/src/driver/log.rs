@@ -1,0 +1,159 @@
+//! What happened, in words, for the report of a failed run; and the digest of it all.
+//!
+//! Called by the world. Words are kept only in the second run of a failed seed.
+
+use crate::stamp::{Stamped, mix};
+use crate::violation::Violation;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::units::{Instant, SECTOR_BYTES};
+use cinnabar_engine::{Action, Answer, IoOp, Target};
+use std::fmt::Write;
+use std::ops::Range;
+
+/// Lines shown about the place of the violation, and of any kind.
+const LINES_ABOUT: usize = 60;
+const LINES_LAST: usize = 60;
+
+/// A backend and a range of its sectors.
+pub(super) type Place = Option<(usize, Range<u64>)>;
+
+/// Keeps lines and a digest.
+#[derive(Debug)]
+pub(super) struct Log {
+    lines: Option<Vec<(Place, String)>>,
+    digest: u64,
+}
+
+impl Log {
+    pub(super) fn new(words: bool) -> Self {
+        Self { lines: words.then(Vec::new), digest: 0 }
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Notes a line about a place, or about the whole.
+    pub(super) fn note(&mut self, now: Instant, place: Place, words: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.lines {
+            lines.push((place, format!("{:>12} ns  {}", now.0, words())));
+        }
+    }
+
+    /// The lines that matter for this violation.
+    pub(super) fn excerpt(&self, violation: &Violation) -> String {
+        let lines = self.lines.as_deref().unwrap_or_default();
+        let mut text = String::new();
+        if let Some((backend, sector)) = violation.place {
+            let block = sector / 8 * 8..sector / 8 * 8 + 8;
+            let about: Vec<_> = lines
+                .iter()
+                .filter(|(place, _)| match place {
+                    None => false,
+                    Some((b, range)) => {
+                        *b == backend && range.start < block.end && block.start < range.end
+                    }
+                })
+                .collect();
+            let _ = writeln!(text, "about backend {backend}, block {}:", sector / 8);
+            for (_, line) in about.iter().skip(about.len().saturating_sub(LINES_ABOUT)) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        let _ = writeln!(text, "last of all:");
+        for (_, line) in &lines[lines.len().saturating_sub(LINES_LAST)..] {
+            let _ = writeln!(text, "  {line}");
+        }
+        text
+    }
+
+    pub(super) fn word(&mut self, word: u64) {
+        self.digest = mix(self.digest ^ word);
+    }
+
+    /// Adds an action of the engine to the digest.
+    pub(super) fn digest_action(&mut self, now: Instant, action: &Action<Stamped>) {
+        self.word(now.0);
+        match action {
+            Action::Io(io) => {
+                let target = match io.target {
+                    Target::Cache => u64::MAX,
+                    Target::Backend(volume) => u64::from(volume.0),
+                };
+                self.word(1 << 8 | u64::from(op_code(&io.op)));
+                self.word(target);
+                self.word(io.id.0);
+                self.digest_op(&io.op);
+            }
+            Action::Reply(reply) => {
+                self.word(2 << 8 | u64::from(reply.result.is_ok()));
+                self.word(reply.id.0);
+                if let Ok(Answer::Data(data)) = &reply.result {
+                    self.word(data.sectors() as u64);
+                }
+            }
+            Action::WakeAt(at) => {
+                self.word(3 << 8);
+                self.word(at.0);
+            }
+            Action::Sample(access) => {
+                self.word(4 << 8 | u64::from(access.write));
+                self.word(access.block.0);
+            }
+        }
+    }
+
+    fn digest_op(&mut self, op: &IoOp<Stamped>) {
+        match op {
+            IoOp::Read { offset, data } => {
+                self.word(*offset);
+                self.word(data.iter().map(|slice| slice.len).sum());
+            }
+            IoOp::Write { offset, data, fua } => {
+                self.word(*offset);
+                self.word(u64::from(*fua));
+                self.word(data.iter().map(|slice| slice.len).sum());
+            }
+            IoOp::ReadMeta { offset, pages } => {
+                self.word(*offset);
+                self.word(pages.len() as u64);
+            }
+            IoOp::WriteMeta { offset, pages, data, fua } => {
+                self.word(*offset);
+                self.word(u64::from(*fua));
+                for page in pages {
+                    self.digest_page(page);
+                }
+                self.word(data.iter().map(|slice| slice.len).sum());
+            }
+            IoOp::Flush => {}
+            IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
+                self.word(span.offset);
+                self.word(span.len);
+            }
+        }
+    }
+
+    fn digest_page(&mut self, page: &MetaPage) {
+        for bytes in page.0.chunks_exact(8) {
+            self.word(u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+        }
+    }
+}
+
+fn op_code(op: &IoOp<Stamped>) -> u8 {
+    match op {
+        IoOp::Read { .. } => 0,
+        IoOp::Write { .. } => 1,
+        IoOp::ReadMeta { .. } => 2,
+        IoOp::WriteMeta { .. } => 3,
+        IoOp::Flush => 4,
+        IoOp::Trim { .. } => 5,
+        IoOp::WriteZeroes { .. } => 6,
+    }
+}
+
+/// The sectors of a span; none if the span is nonsense.
+pub(super) fn sectors_of(span: cinnabar_engine::units::ByteSpan) -> Range<u64> {
+    span.offset / SECTOR_BYTES..span.offset.saturating_add(span.len) / SECTOR_BYTES
+}

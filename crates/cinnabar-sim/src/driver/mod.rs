@@ -1,0 +1,64 @@
+//! The fault-simulation driver: the engine under a virtual clock, judged by the oracle.
+//!
+//! Called by tests, with a seed. [`run`] draws a [`Profile`](crate::workload::Profile), then leads
+//! the cache through several lives: format, open, attach, guests at work, volumes going and coming,
+//! plans changing, blocks rotting, I/O failing, clean stops and crashes; at the end every sector is
+//! read back. The same seed gives the same digest of all actions.
+
+mod agenda;
+mod commands;
+mod guests;
+mod io;
+mod lives;
+mod log;
+mod report;
+mod world;
+
+pub use report::{Failed, Report};
+
+use crate::machine::Factory;
+use crate::stamp::Stamped;
+use crate::workload::Features;
+use world::World;
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Requests of guests, all lives together.
+    pub requests: u64,
+    /// What may happen.
+    pub features: Features,
+    /// Crashes must be answered by a cold start, not only by one that is never stale.
+    pub cold_after_crash: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { requests: 2000, features: Features::ALL, cold_after_crash: true }
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`Failed`] with the seed, what went wrong and the last events, if a promise was broken. The
+/// events come from a second run of the seed, which must go wrong in the same way.
+pub fn run<F: Factory<Stamped>>(
+    seed: u64,
+    options: &Options,
+    factory: &mut F,
+) -> Result<Report, Box<Failed>> {
+    let mut world = World::new(seed, *options, factory, false);
+    let Err(violation) = world.run() else { return Ok(world.report()) };
+    let digest = world.digest();
+    drop(world);
+    let mut again = World::new(seed, *options, factory, true);
+    let second = again.run().err();
+    Err(Box::new(Failed::new(
+        seed,
+        violation,
+        second.as_ref(),
+        digest == again.digest(),
+        again.log(),
+    )))
+}

@@ -1,0 +1,133 @@
+//! What a run counted, and how a failed one is reported.
+//!
+//! Called by the driver; read by tests.
+
+use crate::driver::log::Log;
+use crate::violation::{Kind, Violation};
+use std::fmt;
+
+/// What a successful run counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Digest of all actions of all engines.
+    pub digest: u64,
+    /// Requests of guests.
+    pub requests: u64,
+    /// Of those, refused as they should be.
+    pub refused: u64,
+    /// Of those, failed because of an injected error.
+    pub failed: u64,
+    /// Events the engines took.
+    pub events: u64,
+    /// Virtual time, in ns.
+    pub virtual_ns: u64,
+    /// Sectors whose value the oracle judged.
+    pub sectors_judged: u64,
+    /// Blocks read that were cached.
+    pub read_hits: u64,
+    /// Blocks read that were not.
+    pub misses: u64,
+    /// Read requests with both.
+    pub partial_hits: u64,
+    /// Blocks that earned flash by a ghost hit.
+    pub ghost_hits: u64,
+    /// Blocks evicted from flash.
+    pub evicted_blocks: u64,
+    /// Blocks carried forward.
+    pub carried_blocks: u64,
+    /// Blocks let rot on the cache device.
+    pub rotted: u64,
+    /// Rotten blocks the engines were given to read.
+    pub rotten_reads: u64,
+    /// Checksum failures they counted.
+    pub checksum_failures: u64,
+    /// Errors injected on backends.
+    pub backend_errors: u64,
+    /// Errors injected on the cache device.
+    pub cache_errors: u64,
+    /// Plans adopted.
+    pub plans: u64,
+    /// Volumes detached while others worked on.
+    pub detaches: u64,
+    /// Clean stops.
+    pub stops: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Writes by somebody else.
+    pub foreign_writes: u64,
+    /// Blocks believed at attach.
+    pub warm_blocks: u64,
+    /// Blocks dropped at attach.
+    pub dropped_blocks: u64,
+}
+
+impl Report {
+    /// Adds up the counters of two runs; the digest is the second's.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            digest: other.digest,
+            requests: self.requests + other.requests,
+            refused: self.refused + other.refused,
+            failed: self.failed + other.failed,
+            events: self.events + other.events,
+            virtual_ns: self.virtual_ns + other.virtual_ns,
+            sectors_judged: self.sectors_judged + other.sectors_judged,
+            read_hits: self.read_hits + other.read_hits,
+            misses: self.misses + other.misses,
+            partial_hits: self.partial_hits + other.partial_hits,
+            ghost_hits: self.ghost_hits + other.ghost_hits,
+            evicted_blocks: self.evicted_blocks + other.evicted_blocks,
+            carried_blocks: self.carried_blocks + other.carried_blocks,
+            rotted: self.rotted + other.rotted,
+            rotten_reads: self.rotten_reads + other.rotten_reads,
+            checksum_failures: self.checksum_failures + other.checksum_failures,
+            backend_errors: self.backend_errors + other.backend_errors,
+            cache_errors: self.cache_errors + other.cache_errors,
+            plans: self.plans + other.plans,
+            detaches: self.detaches + other.detaches,
+            stops: self.stops + other.stops,
+            crashes: self.crashes + other.crashes,
+            foreign_writes: self.foreign_writes + other.foreign_writes,
+            warm_blocks: self.warm_blocks + other.warm_blocks,
+            dropped_blocks: self.dropped_blocks + other.dropped_blocks,
+        }
+    }
+}
+
+/// A run that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// Its seed.
+    pub seed: u64,
+    /// What it broke.
+    pub violation: Violation,
+    /// The last events, in words.
+    pub events: String,
+}
+
+impl Failed {
+    pub(super) fn new(
+        seed: u64,
+        violation: Violation,
+        second: Option<&Violation>,
+        same_digest: bool,
+        log: &Log,
+    ) -> Self {
+        let events = log.excerpt(second.unwrap_or(&violation));
+        if same_digest && second == Some(&violation) {
+            return Self { seed, violation, events };
+        }
+        let what = format!("the first run found {violation}; the second {second:?}");
+        Self { seed, violation: Violation::new(Kind::Nondeterminism, what), events }
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} failed: {}", self.seed, self.violation)?;
+        f.write_str(&self.events)
+    }
+}
+
+impl std::error::Error for Failed {}

@@ -1,0 +1,251 @@
+//! The world of one run: machine, media, guests, oracle, clock.
+//!
+//! Called by [`run`](super::run). [`World::pump`] is the loop: gather what is due into a batch, let
+//! the machine take it, carry out its actions.
+
+use crate::dice::Dice;
+use crate::driver::agenda::{Agenda, Item};
+use crate::driver::commands::Control;
+use crate::driver::guests::{Pending, Sent, Volume};
+use crate::driver::io::Flight;
+use crate::driver::log::Log;
+use crate::driver::{Options, Report};
+use crate::machine::{Factory, Machine};
+use crate::medium::{Backend, CacheDevice, Media};
+use crate::oracle::Oracle;
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
+use crate::workload::{Features, Profile};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Action, Event, IoId, RequestId};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A machine that has not replied after so much virtual time never will: ten times the slowest
+/// straggler of the slowest medium, a few times over.
+const PATIENCE_NS: u64 = 600_000_000_000;
+/// More events than any phase of a run needs.
+const STEPS_MAX: u64 = 5_000_000;
+
+/// Why the loop ended early.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// A promise was broken.
+    Broken(Violation),
+    /// The engine is to vanish here.
+    Crash,
+}
+
+impl From<Violation> for Halt {
+    fn from(violation: Violation) -> Self {
+        Self::Broken(violation)
+    }
+}
+
+pub(super) struct World<'f, F: Factory<Stamped>> {
+    pub(super) factory: &'f mut F,
+    pub(super) machine: Option<F::Machine>,
+    pub(super) options: Options,
+    pub(super) profile: Profile,
+    pub(super) dice: Dice,
+    pub(super) now: Instant,
+    pub(super) agenda: Agenda,
+    pub(super) media: Media,
+    pub(super) oracle: Oracle,
+    pub(super) volumes: Vec<Volume>,
+    /// Requests under way.
+    pub(super) pending: BTreeMap<RequestId, Pending>,
+    /// Commands under way.
+    pub(super) controls: BTreeMap<RequestId, Control>,
+    /// I/O under way.
+    pub(super) flights: BTreeMap<IoId, Flight>,
+    /// Buffers of replies that their frontends still use.
+    pub(super) sent: BTreeMap<u64, Sent>,
+    /// What the machine will see next.
+    pub(super) batch: Vec<Event<Stamped>>,
+    /// Where in time the machine asked to be woken, and the number of that wish.
+    pub(super) wake: Option<(Instant, u64)>,
+    pub(super) numbers: u64,
+    /// Steps until the machine vanishes.
+    pub(super) fuse: Option<u64>,
+    /// Requests that guests may still make in this life.
+    pub(super) quota: u64,
+    /// Media may fail.
+    pub(super) faults_on: bool,
+    pub(super) log: Log,
+    pub(super) count: Report,
+}
+
+impl<'f, F: Factory<Stamped>> World<'f, F> {
+    pub(super) fn new(seed: u64, options: Options, factory: &'f mut F, words: bool) -> Self {
+        let mut dice = Dice::new(seed);
+        let profile = Profile::draw(&mut dice, &options.features);
+        let format = factory.format(&profile.setup);
+        let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
+            let align = u64::from(volume.align_bytes);
+            Backend::new(index, volume.sectors, align, volume.read_only)
+        });
+        let cache = CacheDevice::new(format.device_blocks, &format.superblocks);
+        let media = Media::new(cache, backends.collect());
+        let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
+        let volumes = profile.volumes.iter().map(|v| Volume::new(&mut dice, v)).collect();
+        Self {
+            factory,
+            machine: None,
+            options,
+            profile,
+            dice,
+            now: Instant(0),
+            agenda: Agenda::default(),
+            media,
+            oracle: Oracle::new(&sectors),
+            volumes,
+            pending: BTreeMap::new(),
+            controls: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            batch: Vec::new(),
+            wake: None,
+            numbers: 0,
+            fuse: None,
+            quota: 0,
+            faults_on: false,
+            log: Log::new(words),
+            count: Report::default(),
+        }
+    }
+
+    pub(super) fn features(&self) -> Features {
+        self.profile.features
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.log.digest()
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let rotten_reads = self.media.cache.rotten_reads();
+        Report { digest: self.digest(), virtual_ns: self.now.0, rotten_reads, ..self.count }
+    }
+
+    /// A number never given before: a token of any kind.
+    pub(super) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Enters an item some time between now and `ns_max` later.
+    pub(super) fn soon(&mut self, ns_max: u64, item: Item) {
+        let at = self.now.plus_ns(self.dice.below(ns_max + 1));
+        self.agenda.enter(at, item);
+    }
+
+    /// Lets things happen until `done`.
+    pub(super) fn pump(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Halt> {
+        let began = self.now;
+        for _ in 0..STEPS_MAX {
+            if done(self) && self.batch.is_empty() {
+                return Ok(());
+            }
+            self.gather()?;
+            if self.batch.is_empty() && self.agenda.next_at().is_none() && !done(self) {
+                return Err(self.stuck("nothing is left to happen").into());
+            }
+            if self.now.since_ns(began) > PATIENCE_NS {
+                return Err(self.stuck("it takes for ever").into());
+            }
+            self.step()?;
+        }
+        Err(self.stuck("it takes too many steps").into())
+    }
+
+    fn stuck(&self, why: &str) -> Violation {
+        let what = format!(
+            "{why}; requests {:?}, commands {:?}, I/O {:?}",
+            self.pending.keys(),
+            self.controls,
+            self.flights.values().map(Flight::request).collect::<Vec<_>>()
+        );
+        Violation::new(Kind::NoReply, what)
+    }
+
+    /// Moves the clock to what is due next, and takes a batch of it.
+    fn gather(&mut self) -> Result<(), Halt> {
+        let (events_max, window_ns) = self.profile.batch;
+        let Some(first) = self.agenda.next_at() else { return Ok(()) };
+        let last = first.max(self.now).plus_ns(window_ns);
+        let size = 1 + self.dice.below(events_max as u64) as usize;
+        while self.batch.len() < size && self.agenda.next_at().is_some_and(|at| at <= last) {
+            let (at, item) = self.agenda.pop().expect("there is a next one");
+            self.now = self.now.max(at);
+            self.happen(&item)?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, item: &Item) -> Result<(), Violation> {
+        match *item {
+            Item::Effect(id, start, end) => self.effect(id, start..end),
+            Item::Finish(id) => self.finish(id)?,
+            Item::Wake(number) => {
+                if self.wake.is_some_and(|(_, wanted)| wanted == number) {
+                    self.wake = None;
+                    self.batch.push(Event::Wake);
+                }
+            }
+            Item::Arrive(volume) => self.arrive(volume),
+            Item::Sent(number) => self.check_sent(number)?,
+            Item::Return(volume) => self.come_back(volume),
+        }
+        Ok(())
+    }
+
+    /// The machine takes the batch.
+    fn step(&mut self) -> Result<(), Halt> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        if let Some(fuse) = &mut self.fuse {
+            if *fuse == 0 {
+                return Err(Halt::Crash);
+            }
+            *fuse -= 1;
+        }
+        self.count.events += self.batch.len() as u64;
+        let mut actions = Vec::new();
+        let machine = self.machine.as_mut().expect("a machine is alive");
+        let (now, batch) = (self.now, &mut self.batch);
+        catch_unwind(AssertUnwindSafe(|| machine.apply(now, batch, &mut actions)))
+            .map_err(|panic| Violation::new(Kind::Panic, panic_text(&*panic)))?;
+        self.batch.clear();
+        for action in actions {
+            self.log.digest_action(self.now, &action);
+            match action {
+                Action::Io(request) => self.take_off(request)?,
+                Action::Reply(reply) => self.replied(reply)?,
+                Action::WakeAt(at) => self.wake_at(at),
+                Action::Sample(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the earliest wish only, as a driver may.
+    fn wake_at(&mut self, at: Instant) {
+        if self.wake.is_none_or(|(earlier, _)| at < earlier) {
+            let number = self.number();
+            self.wake = Some((at, number));
+            let late = self.dice.pick(&[0, 0, 1_000, 1_000_000]);
+            self.agenda.enter(at.max(self.now).plus_ns(late), Item::Wake(number));
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}

@@ -1,0 +1,161 @@
+//! Simulated media: the cache device and the backends, holding stamps and metadata pages.
+//!
+//! Called by the fault-simulation and scripted drivers. An I/O goes through three steps: [`Media::start`]
+//! checks it against the seam's rules, [`Media::effect`] lets a part of it happen on the medium (the
+//! driver chooses when, in which order and in how many parts), [`Media::finish`] moves what was read
+//! into the engine's memory and makes the completion.
+//!
+//! Crash faults (a volatile write cache that loses or reorders what no flush covered) belong here,
+//! beside [`Backend::not_durable`], which already knows what could be lost.
+
+mod backend;
+mod cache_device;
+mod rules;
+mod transfer;
+
+pub use backend::Backend;
+pub use cache_device::CacheDevice;
+pub use transfer::Transfer;
+
+use crate::stamp::{Stamp, Stamped};
+use crate::violation::{Kind, Violation};
+use cinnabar_engine::units::VolumeId;
+use cinnabar_engine::{IoDone, IoError, IoId, IoOp, IoRequest, Target};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The cache device, the backends, and which volume is on which backend.
+#[derive(Debug)]
+pub struct Media {
+    /// The cache device.
+    pub cache: CacheDevice,
+    /// The backends.
+    pub backends: Vec<Backend>,
+    attached: BTreeMap<VolumeId, usize>,
+    /// Cache I/O under way: range of blocks, and whether it writes.
+    busy: BTreeMap<IoId, (Range<u64>, bool)>,
+}
+
+impl Media {
+    /// Media with nothing attached.
+    pub fn new(cache: CacheDevice, backends: Vec<Backend>) -> Self {
+        Self { cache, backends, attached: BTreeMap::new(), busy: BTreeMap::new() }
+    }
+
+    /// From now on I/O to the volume goes to that backend.
+    pub fn attach(&mut self, volume: VolumeId, backend: usize) {
+        self.attached.insert(volume, backend);
+    }
+
+    /// From now on I/O to the volume breaks the rules.
+    pub fn detach(&mut self, volume: VolumeId) {
+        self.attached.remove(&volume);
+    }
+
+    /// The engine is gone: nothing is attached, nothing under way.
+    pub fn crash(&mut self) {
+        self.attached.clear();
+        self.busy.clear();
+    }
+
+    /// The backend an I/O goes to, if it goes to one.
+    pub fn backend_of(&self, target: Target) -> Option<usize> {
+        match target {
+            Target::Cache => None,
+            Target::Backend(volume) => self.attached.get(&volume).copied(),
+        }
+    }
+
+    /// Takes an I/O that the engine asks for at this tick.
+    ///
+    /// # Errors
+    /// [`Kind::BadIo`] or [`Kind::Overlap`] if the engine must not ask for it.
+    pub fn start(&mut self, request: IoRequest<Stamped>, tick: u64) -> Result<Transfer, Violation> {
+        let backend = self.backend_of(request.target);
+        match (request.target, backend) {
+            (Target::Cache, _) => {
+                rules::check_cache(&request, self.cache.blocks())?;
+                self.claim(&request)?;
+            }
+            (Target::Backend(_), Some(backend)) => {
+                rules::check_backend(&request, &self.backends[backend])?;
+            }
+            (Target::Backend(volume), None) => {
+                let what = format!("I/O to {volume:?}, which is not attached: {request:?}");
+                return Err(Violation::new(Kind::BadIo, what));
+            }
+        }
+        Ok(Transfer::new(request, backend, tick))
+    }
+
+    /// A write must not meet any other I/O on the cache device: their order would be undefined, and
+    /// a slot would be reused under a read.
+    fn claim(&mut self, request: &IoRequest<Stamped>) -> Result<(), Violation> {
+        let Some((range, writes)) = rules::cache_blocks(&request.op) else { return Ok(()) };
+        for (other, (taken, taken_writes)) in &self.busy {
+            let overlaps = taken.start < range.end && range.start < taken.end;
+            if overlaps && (writes || *taken_writes) {
+                let what = format!(
+                    "{:?} uses cache blocks {range:?} while {other:?} is using {taken:?}",
+                    request.id
+                );
+                return Err(Violation::new(Kind::Overlap, what));
+            }
+        }
+        self.busy.insert(request.id, (range, writes));
+        Ok(())
+    }
+
+    /// Lets a part of a transfer happen: `units` are sectors on a backend, blocks on the cache
+    /// device. A flush has no units.
+    pub fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
+        match transfer.backend {
+            None => self.cache.effect(transfer, units),
+            Some(backend) => self.backends[backend].effect(transfer, units),
+        }
+    }
+
+    /// Ends a transfer at this tick.
+    ///
+    /// # Errors
+    /// [`Kind::TouchedBuffer`] if its memory changed while it was under way.
+    pub fn finish(
+        &mut self,
+        mut transfer: Transfer,
+        result: Result<(), IoError>,
+        tick: u64,
+    ) -> Result<IoDone, Violation> {
+        self.busy.remove(&transfer.request.id);
+        transfer.check_memory()?;
+        match transfer.backend {
+            Some(backend) => self.backends[backend].finish(&transfer, result, tick),
+            None => self.cache.finish(&transfer),
+        }
+        transfer.deliver();
+        let pages = match transfer.request.op {
+            IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
+            _ => Vec::new(),
+        };
+        Ok(IoDone { id: transfer.request.id, result, pages })
+    }
+
+    /// The whole life of a transfer at once.
+    ///
+    /// # Errors
+    /// As [`Media::start`] and [`Media::finish`].
+    pub fn carry_out(
+        &mut self,
+        request: IoRequest<Stamped>,
+        tick: u64,
+    ) -> Result<IoDone, Violation> {
+        let mut transfer = self.start(request, tick)?;
+        let units = 0..transfer.units();
+        self.effect(&mut transfer, units);
+        self.finish(transfer, Ok(()), tick)
+    }
+}
+
+/// What a sector of a fresh backend holds.
+fn initial(backend: usize, sectors: u64) -> Vec<Stamp> {
+    (0..sectors).map(|sector| Stamp::new(backend, sector, 0)).collect()
+}

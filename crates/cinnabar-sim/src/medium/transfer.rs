@@ -1,0 +1,96 @@
+//! One I/O under way: the engine's request and what has become of it so far.
+//!
+//! Called by the media and by the drivers that move it along.
+
+use crate::medium::rules;
+use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped};
+use crate::violation::{Kind, Violation};
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
+use cinnabar_engine::{IoOp, IoRequest, Slices};
+
+/// An I/O under way.
+#[derive(Debug)]
+pub struct Transfer {
+    /// What the engine asked for.
+    pub request: IoRequest<Stamped>,
+    /// The backend it goes to; `None` for the cache device.
+    pub(super) backend: Option<usize>,
+    /// When it began.
+    pub(super) started: u64,
+    /// Data of a write as they were at the start; data of a read as far as they were read.
+    pub(super) data: Vec<Stamp>,
+    /// Pages of a metadata read as far as they were read.
+    pub(super) pages: Vec<MetaPage>,
+}
+
+impl Transfer {
+    pub(super) fn new(request: IoRequest<Stamped>, backend: Option<usize>, started: u64) -> Self {
+        let (data, pages) = match &request.op {
+            // What a read has not reached yet is garbage, in the memory as on a real machine.
+            IoOp::Read { data, .. } => {
+                let garbage = vec![Stamp::POISON; rules::sectors_of(data)];
+                scatter(data, &garbage);
+                (garbage, Vec::new())
+            }
+            IoOp::Write { data, .. } | IoOp::WriteMeta { data, .. } => (gather(data), Vec::new()),
+            IoOp::ReadMeta { pages, .. } => (Vec::new(), pages.clone()),
+            _ => (Vec::new(), Vec::new()),
+        };
+        Self { request, backend, started, data, pages }
+    }
+
+    /// Parts it can happen in: sectors on a backend, blocks on the cache device, none for a flush.
+    pub fn units(&self) -> usize {
+        let unit_bytes = if self.backend.is_some() { SECTOR_BYTES } else { BLOCK_BYTES };
+        (rules::len_bytes(&self.request.op) / unit_bytes) as usize
+    }
+
+    /// Neither side may touch memory that is under I/O.
+    pub(super) fn check_memory(&self) -> Result<(), Violation> {
+        let unchanged = match &self.request.op {
+            IoOp::Read { data, .. } => gather(data).iter().all(|&stamp| stamp == Stamp::POISON),
+            IoOp::Write { data, .. } | IoOp::WriteMeta { data, .. } => gather(data) == self.data,
+            _ => true,
+        };
+        if unchanged {
+            return Ok(());
+        }
+        let what = format!("the memory of {:?} changed while it was under way", self.request);
+        Err(Violation::new(Kind::TouchedBuffer, what))
+    }
+
+    /// Moves what was read into the engine's memory.
+    pub(super) fn deliver(&mut self) {
+        match &mut self.request.op {
+            IoOp::Read { data, .. } => scatter(data, &self.data),
+            IoOp::ReadMeta { pages, .. } => pages.clone_from(&self.pages),
+            _ => {}
+        }
+    }
+}
+
+/// Sectors of a list, in order.
+fn gather(slices: &Slices<Stamped>) -> Vec<Stamp> {
+    let mut stamps = Vec::with_capacity(rules::sectors_of(slices));
+    for slice in slices {
+        let (first, count) = (slice.at / SECTOR_BYTES, slice.len / SECTOR_BYTES);
+        slice.data.append_to(first as usize, count as usize, &mut stamps);
+    }
+    stamps
+}
+
+fn scatter(slices: &Slices<Stamped>, stamps: &[Stamp]) {
+    let mut rest = stamps;
+    for slice in slices {
+        let (part, behind) = rest.split_at((slice.len / SECTOR_BYTES) as usize);
+        slice.data.set((slice.at / SECTOR_BYTES) as usize, part);
+        rest = behind;
+    }
+}
+
+/// The sectors of one block of a transfer's data.
+pub(super) fn block_of(stamps: &[Stamp], block: usize) -> [Stamp; BLOCK_SECTORS] {
+    let first = block * BLOCK_SECTORS;
+    stamps[first..first + BLOCK_SECTORS].try_into().expect("whole blocks")
+}

@@ -1,0 +1,56 @@
+//! What a successful FLUSH promises: every write answered before it arrived is durable.
+//!
+//! Called by the oracle. Zeros are left out: they have many writers, so that a sector of zeros that
+//! the backend could lose need not be those that were answered for.
+
+use crate::stamp::Stamp;
+use crate::violation::{Kind, Violation};
+use std::collections::VecDeque;
+
+/// Answered writes of one backend that no flush has covered, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Durability {
+    owed: VecDeque<Owed>,
+}
+
+#[derive(Debug)]
+struct Owed {
+    first: u64,
+    values: Vec<Stamp>,
+    answered: u64,
+}
+
+impl Durability {
+    pub(super) fn acknowledged(&mut self, first: u64, values: &[Stamp], answered: u64) {
+        self.owed.push_back(Owed { first, values: values.to_vec(), answered });
+    }
+
+    pub(super) fn flushed(
+        &mut self,
+        backend: usize,
+        submitted: u64,
+        not_durable: impl Fn(u64) -> Option<Stamp>,
+    ) -> Result<(), Violation> {
+        while self.owed.front().is_some_and(|owed| owed.answered < submitted) {
+            let owed = self.owed.pop_front().expect("there is a first");
+            check_durable(backend, owed.first, &owed.values, &not_durable)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fails if the backend could still lose one of these values.
+pub(super) fn check_durable(
+    backend: usize,
+    first: u64,
+    values: &[Stamp],
+    not_durable: impl Fn(u64) -> Option<Stamp>,
+) -> Result<(), Violation> {
+    for (sector, &value) in (first..).zip(values) {
+        if value != Stamp::ZERO && not_durable(sector) == Some(value) {
+            let what = format!("{value:?} was answered for as durable, but can still be lost");
+            return Err(Violation::at(Kind::NotDurable, backend, sector, what));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! The oracle: knows every write and every read, and judges what a read may return.
+//!
+//! Called by the drivers at each submission and reply. Time is a *tick*, raised by one with each
+//! of these, so that no two fall together; an operation happens at some tick from its submission to
+//! its reply. Each sector is a register of its own, and must be linearizable:
+//!
+//! - a read returns a value that was written, never one that a completed write or an earlier read
+//!   proves to be gone (promises 1 and 2);
+//! - a failed write, and one in flight at a crash, has happened or has not; the first read decides;
+//! - a trim may zero a sector or not; the first read decides.
+
+mod durability;
+mod sector;
+
+use crate::stamp::Stamp;
+use crate::violation::Violation;
+use durability::Durability;
+use sector::Sector;
+use std::collections::BTreeSet;
+
+/// How a write ended, as far as the contents of its sectors go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Acknowledged: the sectors hold its values.
+    Done,
+    /// Failed, or a trim: each sector holds its value or what it held before.
+    Perhaps,
+    /// Refused: it never began.
+    Refused,
+}
+
+/// A write as the oracle remembers it until its reply.
+#[derive(Clone, Debug)]
+pub struct WriteTicket {
+    backend: usize,
+    first: u64,
+    values: Vec<Stamp>,
+    submitted: u64,
+}
+
+/// A read as the oracle remembers it until its reply.
+#[derive(Clone, Debug)]
+pub struct ReadTicket {
+    backend: usize,
+    first: u64,
+    count: u64,
+    submitted: u64,
+}
+
+impl ReadTicket {
+    /// Sectors wanted.
+    pub fn sectors(&self) -> u64 {
+        self.count
+    }
+}
+
+/// Judges reads and flushes.
+#[derive(Debug)]
+pub struct Oracle {
+    backends: Vec<Vec<Option<Box<Sector>>>>,
+    durability: Vec<Durability>,
+    tick: u64,
+    /// Submission ticks of reads in flight: what they may still return must be remembered.
+    reading: BTreeSet<u64>,
+}
+
+impl Oracle {
+    /// An oracle over backends of so many sectors, each holding its stamp of version 0.
+    pub fn new(sectors: &[u64]) -> Self {
+        let backends = sectors
+            .iter()
+            .map(|&count| std::iter::repeat_with(|| None).take(count as usize).collect())
+            .collect();
+        let durability = sectors.iter().map(|_| Durability::default()).collect();
+        Self { backends, durability, tick: 0, reading: BTreeSet::new() }
+    }
+
+    /// The next tick.
+    pub fn tick(&mut self) -> u64 {
+        self.tick += 1;
+        self.tick
+    }
+
+    /// A write (zeroes, trim) was submitted.
+    pub fn write_submitted(
+        &mut self,
+        backend: usize,
+        first: u64,
+        values: Vec<Stamp>,
+    ) -> WriteTicket {
+        let submitted = self.tick();
+        for (sector, &value) in (first..).zip(&values) {
+            self.sector(backend, sector).begin(value, submitted);
+        }
+        WriteTicket { backend, first, values, submitted }
+    }
+
+    /// It was answered, or will never be.
+    pub fn write_ended(&mut self, ticket: &WriteTicket, outcome: Outcome) {
+        let now = self.tick();
+        let horizon = self.horizon();
+        for (sector, &value) in (ticket.first..).zip(&ticket.values) {
+            let sector = self.sector(ticket.backend, sector);
+            sector.end(value, ticket.submitted, now, outcome);
+            sector.forget(horizon);
+        }
+        if outcome == Outcome::Done {
+            self.durability[ticket.backend].acknowledged(ticket.first, &ticket.values, now);
+        }
+    }
+
+    /// A write with FUA succeeded; see [`Oracle::flush_done`].
+    ///
+    /// # Errors
+    /// [`Violation`] if it could be lost.
+    pub fn fua_done(
+        &self,
+        ticket: &WriteTicket,
+        not_durable: impl Fn(u64) -> Option<Stamp>,
+    ) -> Result<(), Violation> {
+        durability::check_durable(ticket.backend, ticket.first, &ticket.values, not_durable)
+    }
+
+    /// A read was submitted.
+    pub fn read_submitted(&mut self, backend: usize, first: u64, count: u64) -> ReadTicket {
+        let submitted = self.tick();
+        self.reading.insert(submitted);
+        ReadTicket { backend, first, count, submitted }
+    }
+
+    /// It returned these values.
+    ///
+    /// # Errors
+    /// [`Violation`] if it should not have.
+    ///
+    /// # Panics
+    /// If the number of values is not what was asked for.
+    pub fn read_done(&mut self, ticket: &ReadTicket, values: &[Stamp]) -> Result<(), Violation> {
+        assert_eq!(values.len() as u64, ticket.count, "the caller cuts out the span");
+        let now = self.tick();
+        self.reading.remove(&ticket.submitted);
+        let horizon = self.horizon();
+        for (number, &value) in (ticket.first..).zip(values) {
+            let sector = self.sector(ticket.backend, number);
+            if !sector.observe(value, ticket.submitted, now) {
+                let what = format!(
+                    "a read submitted at tick {} and answered at {now} returned {value:?}; {sector:?}",
+                    ticket.submitted
+                );
+                return Err(Violation::wrong_value(ticket.backend, number, value, what));
+            }
+            sector.forget(horizon);
+        }
+        Ok(())
+    }
+
+    /// It failed, or will never be answered.
+    pub fn read_dropped(&mut self, ticket: &ReadTicket) {
+        self.reading.remove(&ticket.submitted);
+    }
+
+    /// A flush was submitted: the tick that [`Oracle::flush_done`] wants.
+    pub fn flush_submitted(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// A flush submitted at that tick succeeded. `not_durable(sector)` tells the newest value the
+    /// backend has completed there but could still lose.
+    ///
+    /// # Errors
+    /// [`Violation`] if a write answered before that tick could be lost.
+    pub fn flush_done(
+        &mut self,
+        backend: usize,
+        submitted: u64,
+        not_durable: impl Fn(u64) -> Option<Stamp>,
+    ) -> Result<(), Violation> {
+        self.durability[backend].flushed(backend, submitted, not_durable)
+    }
+
+    /// Somebody else wrote these values to a backend that no engine had.
+    pub fn written_behind(&mut self, backend: usize, first: u64, values: Vec<Stamp>) {
+        let ticket = self.write_submitted(backend, first, values);
+        self.write_ended(&ticket, Outcome::Done);
+        self.durability[backend] = Durability::default();
+    }
+
+    fn horizon(&self) -> u64 {
+        self.reading.first().copied().unwrap_or(self.tick + 1)
+    }
+
+    fn sector(&mut self, backend: usize, sector: u64) -> &mut Sector {
+        self.backends[backend][sector as usize]
+            .get_or_insert_with(|| Box::new(Sector::holding(Stamp::new(backend, sector, 0))))
+    }
+}

@@ -1,0 +1,183 @@
+//! A guest: what it asks of its volume.
+//!
+//! Called by the driver whenever one of the guest's request slots is free.
+
+use crate::dice::Dice;
+use crate::workload::Features;
+use cinnabar_engine::limits;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+
+const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
+
+/// A guest's habits.
+#[derive(Clone, Debug)]
+pub struct GuestProfile {
+    /// Requests it keeps under way.
+    pub depth: u64,
+    /// Longest pause between a reply and the next request in its slot, in ns.
+    pub think_ns_max: u64,
+    /// Weights of read, write, flush, trim, zeroes.
+    weights: [u64; 5],
+    fua: f64,
+    partial: f64,
+    sectors_max: u64,
+    hot_blocks: u64,
+    hot: f64,
+    sequential: f64,
+    refusals: f64,
+}
+
+impl GuestProfile {
+    /// Habits that suit a cache of that size.
+    pub fn draw(dice: &mut Dice, features: &Features, capacity_blocks: u64) -> Self {
+        let weight = |dice: &mut Dice, on: bool, weights: &[u64]| {
+            if on { dice.pick(weights) } else { 0 }
+        };
+        Self {
+            depth: dice.pick(&[1, 2, 8, 32]),
+            think_ns_max: dice.pick(&[0, 10_000, 3_000_000]),
+            weights: [
+                dice.pick(&[20, 50, 90]),
+                dice.pick(&[5, 30, 60]),
+                weight(dice, features.flushes, &[1, 5]),
+                weight(dice, features.trims, &[1, 8]),
+                weight(dice, features.zeroes, &[1, 8]),
+            ],
+            fua: if features.flushes { 0.1 } else { 0.0 },
+            partial: if features.partial { dice.pick(&[0.05, 0.3, 0.9]) } else { 0.0 },
+            sectors_max: dice.pick(&[8, 64, 256]),
+            hot_blocks: dice.within(32..capacity_blocks * 2 / 3),
+            hot: dice.pick(&[0.5, 0.8, 0.95]),
+            sequential: dice.pick(&[0.0, 0.1, 0.5]),
+            refusals: if features.refusals { 0.02 } else { 0.0 },
+        }
+    }
+}
+
+/// What a guest asks, without the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plea {
+    /// A read.
+    Read(ByteSpan),
+    /// A write; durable?
+    Write(ByteSpan, bool),
+    /// A flush.
+    Flush,
+    /// A trim; durable?
+    Trim(ByteSpan, bool),
+    /// Zeroes; durable, and may they be deallocated?
+    Zeroes(ByteSpan, bool, bool),
+}
+
+/// A request that must be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The span no volume has.
+    pub span: ByteSpan,
+    /// A trim instead of a read.
+    pub trim: bool,
+}
+
+/// One guest.
+#[derive(Debug)]
+pub struct Guest {
+    profile: GuestProfile,
+    sectors: u64,
+    read_only: bool,
+    hot_from: u64,
+    next_sequential: u64,
+}
+
+impl Guest {
+    /// A guest of a volume of so many sectors.
+    pub fn new(dice: &mut Dice, profile: GuestProfile, sectors: u64, read_only: bool) -> Self {
+        let hot_from = dice.below(sectors);
+        Self { profile, sectors, read_only, hot_from, next_sequential: 0 }
+    }
+
+    /// Its habits.
+    pub fn profile(&self) -> &GuestProfile {
+        &self.profile
+    }
+
+    /// Its next request.
+    ///
+    /// # Panics
+    /// Never: a read is always possible.
+    pub fn next(&mut self, dice: &mut Dice) -> Plea {
+        let mut weights = self.profile.weights;
+        if self.read_only {
+            weights[1] = 0;
+            weights[3] = 0;
+            weights[4] = 0;
+        }
+        let mut drawn = dice.below(weights.iter().sum());
+        let kind = weights.iter().position(|&weight| {
+            let here = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
+            here
+        });
+        let fua = dice.chance(self.profile.fua);
+        match kind.expect("the number drawn is below the sum") {
+            0 => Plea::Read(self.span(dice)),
+            1 => Plea::Write(self.span(dice), fua),
+            2 => Plea::Flush,
+            3 => Plea::Trim(self.long_span(dice), fua),
+            _ => Plea::Zeroes(self.long_span(dice), fua, dice.chance(0.5)),
+        }
+    }
+
+    /// Once in a while, something no volume can do.
+    pub fn refusal(&self, dice: &mut Dice) -> Option<Refusal> {
+        if !dice.chance(self.profile.refusals) {
+            return None;
+        }
+        let end = self.sectors * SECTOR_BYTES;
+        let last_sector = u64::MAX / SECTOR_BYTES * SECTOR_BYTES;
+        let span = dice.pick(&[
+            ByteSpan::new(end, SECTOR_BYTES),
+            ByteSpan::new(end - SECTOR_BYTES, 2 * SECTOR_BYTES),
+            ByteSpan::new(1, SECTOR_BYTES),
+            ByteSpan::new(0, SECTOR_BYTES - 1),
+            ByteSpan::new(0, 0),
+            ByteSpan::new(last_sector, 2 * SECTOR_BYTES),
+            ByteSpan::new(SECTOR_BYTES, last_sector),
+            ByteSpan::new(0, limits::DATA_BYTES_MAX + SECTOR_BYTES),
+        ]);
+        Some(Refusal { span, trim: dice.chance(0.3) })
+    }
+
+    /// Where a read or write goes.
+    fn span(&mut self, dice: &mut Dice) -> ByteSpan {
+        let whole = !dice.chance(self.profile.partial);
+        let mut count = dice.within(1..self.profile.sectors_max + 1);
+        let mut first = if dice.chance(self.profile.sequential) {
+            self.next_sequential
+        } else if dice.chance(self.profile.hot) {
+            self.hot_from + dice.below(self.profile.hot_blocks * BLOCK_SECTORS)
+        } else {
+            dice.below(self.sectors)
+        };
+        if whole {
+            count = count.next_multiple_of(BLOCK_SECTORS);
+            first -= first % BLOCK_SECTORS;
+        }
+        first %= self.sectors;
+        if whole {
+            first -= first % BLOCK_SECTORS;
+        }
+        count = count.min(self.sectors - first);
+        self.next_sequential = (first + count) % self.sectors;
+        ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES)
+    }
+
+    /// Where a trim goes: mostly like a write, now and then over much of the volume.
+    fn long_span(&mut self, dice: &mut Dice) -> ByteSpan {
+        if dice.chance(0.95) {
+            return self.span(dice);
+        }
+        let first = dice.below(self.sectors);
+        let count = dice.within(1..self.sectors - first + 1);
+        ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES)
+    }
+}

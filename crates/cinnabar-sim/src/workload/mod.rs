@@ -1,0 +1,230 @@
+//! What a fault-simulation run is made of: cache, volumes, guests, media and their moods.
+//!
+//! Called by the driver, once a seed. Swarm style: each seed turns some kinds of things off
+//! altogether, because what always happens together hides what happens alone.
+
+mod guest;
+mod latency;
+
+pub use guest::{Guest, GuestProfile, Plea, Refusal};
+pub use latency::{Faults, Latency};
+
+use crate::dice::Dice;
+use crate::machine::CacheSetup;
+use cinnabar_engine::plan::Mode;
+use cinnabar_engine::{Config, Eviction};
+
+/// Kinds of things a run may contain; a seed turns some of the allowed ones off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// More than one volume.
+    pub several_volumes: bool,
+    /// Requests that are no whole blocks.
+    pub partial: bool,
+    /// A volume whose backend wants 4 KiB alignment.
+    pub aligned: bool,
+    /// Trims.
+    pub trims: bool,
+    /// Zeroes.
+    pub zeroes: bool,
+    /// Flushes and FUA.
+    pub flushes: bool,
+    /// Requests that must be refused.
+    pub refusals: bool,
+    /// Backends that fail.
+    pub backend_faults: bool,
+    /// A cache device that fails.
+    pub cache_faults: bool,
+    /// Cached blocks that rot on the cache device.
+    pub rot: bool,
+    /// New plans at run time.
+    pub plans: bool,
+    /// Volumes that go and come back while others work on.
+    pub detaches: bool,
+    /// Clean stops in the middle.
+    pub stops: bool,
+    /// Crashes in the middle.
+    pub crashes: bool,
+    /// Backends changed by somebody else while no engine has them.
+    pub foreign_writes: bool,
+    /// Plain CLOCK instead of probation.
+    pub clock: bool,
+    /// Bypasses of sequential and large requests.
+    pub bypass: bool,
+}
+
+impl Features {
+    /// Everything.
+    pub const ALL: Self = Self {
+        several_volumes: true,
+        partial: true,
+        aligned: true,
+        trims: true,
+        zeroes: true,
+        flushes: true,
+        refusals: true,
+        backend_faults: true,
+        cache_faults: true,
+        rot: true,
+        plans: true,
+        detaches: true,
+        stops: true,
+        crashes: true,
+        foreign_writes: true,
+        clock: true,
+        bypass: true,
+    };
+
+    /// A selection of these.
+    fn draw(&self, dice: &mut Dice) -> Self {
+        let mut keep = |allowed: bool, probability: f64| dice.chance(probability) && allowed;
+        Self {
+            several_volumes: keep(self.several_volumes, 0.8),
+            partial: keep(self.partial, 0.7),
+            aligned: keep(self.aligned, 0.6),
+            trims: keep(self.trims, 0.6),
+            zeroes: keep(self.zeroes, 0.6),
+            flushes: keep(self.flushes, 0.6),
+            refusals: keep(self.refusals, 0.5),
+            backend_faults: keep(self.backend_faults, 0.4),
+            cache_faults: keep(self.cache_faults, 0.4),
+            rot: keep(self.rot, 0.5),
+            plans: keep(self.plans, 0.5),
+            detaches: keep(self.detaches, 0.5),
+            stops: keep(self.stops, 0.6),
+            crashes: keep(self.crashes, 0.4),
+            foreign_writes: keep(self.foreign_writes, 0.5),
+            clock: keep(self.clock, 0.25),
+            bypass: keep(self.bypass, 0.3),
+        }
+    }
+}
+
+/// How one life of the cache ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Clean: everything detached, sealed and closed.
+    Stop,
+    /// The engine is gone at an arbitrary point between two events.
+    Crash,
+    /// It is gone while it is being started.
+    CrashInStart,
+    /// It is gone while it is being stopped.
+    CrashInStop,
+}
+
+/// A volume.
+#[derive(Clone, Debug)]
+pub struct VolumeProfile {
+    /// Size.
+    pub sectors: u64,
+    /// Alignment of its backend, in bytes.
+    pub align_bytes: u32,
+    /// Refuses writes.
+    pub read_only: bool,
+    /// Its backend can prove that nobody wrote.
+    pub proof: bool,
+    /// The operator's word that nobody else writes.
+    pub exclusive: bool,
+    /// Mode it is first attached with.
+    pub mode: Mode,
+    /// See [`cinnabar_engine::volume::VolumeSpec`].
+    pub bypass_sequential_bytes: u64,
+    /// See [`cinnabar_engine::volume::VolumeSpec`].
+    pub bypass_large_bytes: u64,
+    /// What its guest does.
+    pub guest: GuestProfile,
+}
+
+/// Everything about a run that the seed decides beforehand.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// What may happen in it.
+    pub features: Features,
+    /// The cache.
+    pub setup: CacheSetup,
+    /// The volumes.
+    pub volumes: Vec<VolumeProfile>,
+    /// The lives of the cache.
+    pub lives: Vec<Ending>,
+    /// Speed of the cache device.
+    pub cache_latency: Latency,
+    /// Speed of the backends.
+    pub backend_latency: Latency,
+    /// Errors of the media.
+    pub faults: Faults,
+    /// Most events in a batch, and the time in ns that it may gather.
+    pub batch: (usize, u64),
+}
+
+impl Profile {
+    /// The profile of a seed.
+    pub fn draw(dice: &mut Dice, allowed: &Features) -> Self {
+        let features = allowed.draw(dice);
+        let capacity_blocks = dice.within(1024..3000);
+        let setup = CacheSetup {
+            capacity_blocks,
+            segment_chunks: if dice.chance(0.8) { 1 } else { 2 },
+            config: Config {
+                eviction: if features.clock { Eviction::Clock } else { Eviction::Probation },
+                probation_blocks: dice.chance(0.7).then(|| dice.within(16..256) as u32),
+                chunk_age_ns_max: dice.pick(&[1_000_000, 20_000_000, 1_000_000_000]),
+                sample: dice.chance(0.1),
+            },
+        };
+        Self {
+            features,
+            setup,
+            volumes: draw_volumes(dice, &features, capacity_blocks),
+            lives: draw_lives(dice, &features),
+            cache_latency: Latency::draw(dice, 5_000..200_000),
+            backend_latency: Latency::draw(dice, 20_000..10_000_000),
+            faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
+            batch: (dice.pick(&[1, 4, 32]), dice.pick(&[1_000, 100_000, 2_000_000])),
+        }
+    }
+}
+
+fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<VolumeProfile> {
+    let count = if features.several_volumes { dice.within(2..5) } else { 1 };
+    let mut volumes = Vec::new();
+    // One plain, one of odd size, one with an aligned backend, one read-only.
+    for index in 0..count {
+        let blocks = dice.within(capacity / 3..capacity * 2);
+        let odd_size = if index == 1 { dice.below(8) } else { 0 };
+        let aligned = features.aligned && index == (count - 1).min(2);
+        let bypass = |dice: &mut Dice, bytes| {
+            if features.bypass && dice.chance(0.5) { bytes } else { 0 }
+        };
+        volumes.push(VolumeProfile {
+            sectors: blocks * 8 + if aligned { 0 } else { odd_size },
+            align_bytes: if aligned { 4096 } else { 512 },
+            read_only: index == 3,
+            proof: dice.chance(0.9),
+            exclusive: dice.chance(0.15),
+            mode: if dice.chance(0.8) {
+                Mode::WriteThrough
+            } else {
+                dice.pick(&[Mode::WriteAround, Mode::PassThrough])
+            },
+            bypass_sequential_bytes: bypass(dice, 256 << 10),
+            bypass_large_bytes: bypass(dice, 128 << 10),
+            guest: GuestProfile::draw(dice, features, capacity),
+        });
+    }
+    volumes
+}
+
+fn draw_lives(dice: &mut Dice, features: &Features) -> Vec<Ending> {
+    let mut endings = Vec::new();
+    if features.stops {
+        endings.push(Ending::Stop);
+    }
+    if features.crashes {
+        endings.extend([Ending::Crash, Ending::Crash, Ending::CrashInStart, Ending::CrashInStop]);
+    }
+    let lives = if endings.is_empty() { 0 } else { dice.within(1..4) };
+    let mut lives: Vec<Ending> = (0..lives).map(|_| dice.pick(&endings)).collect();
+    lives.push(Ending::Stop);
+    lives
+}

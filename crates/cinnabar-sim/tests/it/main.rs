@@ -1,0 +1,4 @@
+//! Tests of the drivers and the oracle with doubles, and of the engine with the drivers.
+
+mod double;
+mod oracle;

@@ -1,0 +1,70 @@
+//! The oracle can fail: broken doubles are caught, the sound ones are not.
+
+use crate::double::{Bug, Doubles};
+use cinnabar_sim::{Failed, Features, Kind, Options, Report, run};
+
+/// What the doubles can do: they have no cache device and remember nothing over a restart.
+fn options() -> Options {
+    let features =
+        Features { rot: false, cache_faults: false, stops: false, clock: false, ..Features::ALL };
+    Options { requests: 1000, features, ..Options::default() }
+}
+
+fn run_seeds(bug: Bug, seeds: std::ops::Range<u64>) -> Result<Report, Box<Failed>> {
+    seeds
+        .map(|seed| run(seed, &options(), &mut Doubles(bug)))
+        .try_fold(Report::default(), |sum, report| Ok(sum.plus(report?)))
+}
+
+#[test]
+fn sound_doubles_pass() {
+    for bug in [Bug::PassThrough, Bug::None] {
+        let sum = run_seeds(bug, 0..60).unwrap_or_else(|failed| panic!("{bug:?}: {failed}"));
+        assert!(sum.requests > 30_000 && sum.sectors_judged > 1_000_000, "{sum:#?}");
+        assert!(sum.failed > 100 && sum.backend_errors > 100, "{sum:#?}");
+        assert!(sum.crashes > 10 && sum.detaches > 10 && sum.plans > 100, "{sum:#?}");
+        assert!(sum.refused > 100 && sum.foreign_writes > 10, "{sum:#?}");
+        assert_eq!(sum.read_hits > 1000, bug == Bug::None, "{sum:#?}");
+    }
+}
+
+#[test]
+fn broken_doubles_are_caught() {
+    let cases: &[(Bug, &[Kind])] = &[
+        (Bug::StaleRead, &[Kind::Stale]),
+        (Bug::TornPartialWrite, &[Kind::Garbage]),
+        (Bug::FillOverNewerWrite, &[Kind::Stale]),
+        (Bug::EarlyPartialHit, &[Kind::Garbage, Kind::TouchedBuffer]),
+        (Bug::LostZeroes, &[Kind::Stale]),
+        (Bug::NoFlush, &[Kind::NotDurable]),
+        (Bug::NoFua, &[Kind::NotDurable]),
+        (Bug::KeepsFailedWrite, &[Kind::Stale, Kind::Garbage]),
+        (Bug::IgnoresReadError, &[Kind::Garbage]),
+        (Bug::BelievesAnything, &[Kind::Stale]),
+        (Bug::ForgetsRequests, &[Kind::BadIo, Kind::NoReply, Kind::WrongReply]),
+        (Bug::ReusesBuffer, &[Kind::TouchedBuffer, Kind::Stale, Kind::Garbage]),
+        (Bug::Misaligned, &[Kind::BadIo]),
+        (Bug::Unbounded, &[Kind::BadIo]),
+    ];
+    for &(bug, kinds) in cases {
+        let failed = run_seeds(bug, 0..200).expect_err(&format!("{bug:?} was not caught"));
+        assert!(kinds.contains(&failed.violation.kind), "{bug:?} was caught as {failed}");
+        println!("{bug:?}: seed {}, {}", failed.seed, failed.violation);
+    }
+}
+
+#[test]
+fn a_failed_run_tells_its_seed_and_its_events() {
+    let failed = run_seeds(Bug::StaleRead, 0..200).expect_err("it is caught");
+    let text = failed.to_string();
+    assert!(text.contains(&format!("seed {}", failed.seed)), "{text}");
+    assert!(text.contains("submit") && text.contains("last of all"), "{text}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_actions() {
+    let digest =
+        |seed| run(seed, &options(), &mut Doubles(Bug::None)).expect("a sound double").digest;
+    assert_eq!(digest(7), digest(7));
+    assert_ne!(digest(7), digest(8));
+}
