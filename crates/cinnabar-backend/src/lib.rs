@@ -4,7 +4,7 @@
 //! Called by the daemon's data plane (crate `cinnabar`), by benchmarks and by tests.
 //!
 //! * [`memory`]: [`Memory`], the payload of the daemon.
-//! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over io_uring
+//! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over `io_uring`
 //!   or over threads.
 //! * [`disk`]: [`Disk`], an open and locked file or block device; cache device set-up; epochs.
 //! * [`sim`]: [`SimModel`], latency, bandwidth and errors of a slow device, seeded.

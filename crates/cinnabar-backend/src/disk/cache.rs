@@ -20,7 +20,7 @@ pub struct CacheOptions {
     pub size_bytes: Option<u64>,
     /// Take the device whatever is on it.
     pub force: bool,
-    /// The rest. `read_only` must be false.
+    /// The rest; `read_only` is ignored.
     pub open: OpenOptions,
 }
 
@@ -47,7 +47,9 @@ pub struct CacheDisk {
 /// # Errors
 /// [`DiskError`]; above all [`DiskErrorKind::Foreign`] for somebody else's data.
 pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
-    assert!(!options.open.read_only, "a cache device is written");
+    // A cache device is always written.
+    let options =
+        &CacheOptions { open: OpenOptions { read_only: false, ..options.open }, ..*options };
     let mut disk = match Disk::open_any_size(path, &options.open) {
         Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => {
             let disk = create(path, options)?;

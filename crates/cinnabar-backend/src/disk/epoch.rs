@@ -186,5 +186,5 @@ impl Drop for Clock {
 /// Whether the file is on a file system of this host, whose clock is the kernel's.
 fn is_local(disk: &Disk) -> bool {
     const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
-    fstatfs(&disk.fd).is_ok_and(|stat| LOCAL.contains(&(stat.f_type as u64 & 0xffff_ffff)))
+    fstatfs(&disk.fd).is_ok_and(|stat| LOCAL.contains(&(stat.f_type.cast_unsigned() & 0xffff_ffff)))
 }

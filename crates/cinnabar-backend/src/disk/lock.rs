@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const TRY_EVERY: Duration = Duration::from_millis(20);
 /// How often the log says what is waited for.
 const TELL_EVERY: Duration = Duration::from_secs(5);
+/// Times the kernel's list is searched for the holder.
+const LOOKS: u32 = 10;
 
 /// A wait with a bound, shared by all that one opening waits for.
 pub(super) struct Patience {
@@ -79,8 +81,11 @@ pub(super) fn lock(
 /// Who holds a lock on this file, as far as the kernel's list tells (not for network file systems).
 fn holder(fd: BorrowedFd<'_>) -> Option<String> {
     let stat = fstat(fd).ok()?;
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let pid = locks.lines().find_map(|line| holder_in(line, &stat))?;
+    // The list is read in pieces, and one that others change meanwhile may lack a line.
+    let pid = (0..LOOKS).find_map(|_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        locks.lines().find_map(|line| holder_in(line, &stat))
+    })?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!(" by process {pid} ({})", name.trim()))
 }

@@ -186,7 +186,6 @@ fn direct_alignment(fd: BorrowedFd<'_>) -> Option<u32> {
     {
         let bytes = answer.stx_dio_mem_align.max(answer.stx_dio_offset_align);
         return match bytes {
-            0 => None,
             1..=512 => Some(512),
             513..=4096 => Some(4096),
             _ => None,

@@ -2,7 +2,7 @@
 //! (files, sockets, wake-ups from other threads, time-outs).
 //!
 //! Called by the data plane's loop and by benchmarks. Two implementations, the same behaviour and
-//! the same tests: `uring` over io_uring, `threads` where that is refused.
+//! the same tests: `uring` over `io_uring`, `threads` where that is refused.
 //!
 //! # Rules
 //! * Every [`Job`] comes back as exactly one [`PortEvent::Done`], its buffers with it.
@@ -123,10 +123,10 @@ pub trait Port {
 /// Which implementation to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
-    /// io_uring where it works, threads otherwise.
+    /// `io_uring` where it works, threads otherwise.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// `io_uring` or nothing.
     Uring,
     /// Threads.
     Threads,

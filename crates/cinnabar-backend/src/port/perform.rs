@@ -6,6 +6,7 @@ use super::extents;
 use super::job::Done;
 use super::task::{Progress, Slow, Step, Task};
 use crate::disk::{self, Disk};
+use libc::iovec;
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use std::time::Duration;
@@ -39,7 +40,7 @@ fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
             // SAFETY: each element is memory that the task owns, and the list is a live slice no
             // longer than the kernel's bound.
             let count = unsafe {
-                libc::preadv(fd, iovecs.as_ptr(), iovecs.len() as i32, offset.cast_signed())
+                libc::preadv(fd, iovecs.as_ptr(), count_of(iovecs), offset.cast_signed())
             };
             counted(count)
         }
@@ -47,7 +48,7 @@ fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
             let flags = if dsync { libc::RWF_DSYNC } else { 0 };
             // SAFETY: as above.
             let count = unsafe {
-                let len = iovecs.len() as i32;
+                let len = count_of(iovecs);
                 libc::pwritev2(fd, iovecs.as_ptr(), len, offset.cast_signed(), flags)
             };
             counted(count)
@@ -65,6 +66,10 @@ fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
             Ok(0)
         }
     }
+}
+
+fn count_of(iovecs: &[iovec]) -> i32 {
+    i32::try_from(iovecs.len()).expect("at most IOVECS_MAX")
 }
 
 fn counted(count: isize) -> Result<usize, Errno> {

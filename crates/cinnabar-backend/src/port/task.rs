@@ -42,12 +42,12 @@ pub(super) struct Task {
     used: usize,
     retries: u16,
     pages: Vec<MetaPage>,
-    /// Never looked at: it keeps the memory alive that `iovecs` points to.
-    _data: Slices<Memory>,
+    /// Keeps the memory alive that `iovecs` points to.
+    data: Slices<Memory>,
     pub(super) extents: Vec<Extent>,
 }
 
-// SAFETY: the raw pointers are into memory that the task owns (`pages`, `_data`) or that lives
+// SAFETY: the raw pointers are into memory that the task owns (`pages`, `data`) or that lives
 // forever (`ZEROS`).
 unsafe impl Send for Task {}
 
@@ -113,7 +113,7 @@ impl Task {
             used: 0,
             retries: 0,
             pages: Vec::new(),
-            _data: Slices::new(),
+            data: Slices::new(),
             extents: Vec::new(),
         };
         let progress = match job.op {
@@ -158,7 +158,7 @@ impl Task {
             self.add(slice.data.address(slice.at, slice.len), slice.len as usize);
         }
         self.pages = pages;
-        self._data = data;
+        self.data = data;
     }
 
     /// Appends a buffer, joined with the one before where memory goes on.
@@ -314,6 +314,7 @@ impl Task {
 
     /// Gives the buffers back.
     pub(super) fn finish(self, result: Result<(), Errno>) -> Done {
+        drop(self.data);
         Done { token: self.token, result, pages: self.pages, extents: self.extents }
     }
 }

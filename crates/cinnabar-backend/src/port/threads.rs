@@ -1,6 +1,6 @@
 //! The port over a few threads and `poll`: works everywhere, at more CPU an I/O.
 //!
-//! Called where io_uring is refused (containers, old kernels) or not wanted.
+//! Called where `io_uring` is refused (containers, old kernels) or not wanted.
 
 use super::job::{Done, Job};
 use super::task::{Progress, Task};
@@ -155,12 +155,11 @@ impl Port for Threads {
         // A negative descriptor is skipped by the kernel: kept, but silent.
         let fd = if interest == Interest::default() { -1 } else { fd };
         let poll = libc::pollfd { fd, events: poll_mask(interest), revents: 0 };
-        match self.tokens.iter().position(|&known| known == token) {
-            Some(index) => self.polls[index + 1] = poll,
-            None => {
-                self.polls.push(poll);
-                self.tokens.push(token);
-            }
+        if let Some(index) = self.tokens.iter().position(|&known| known == token) {
+            self.polls[index + 1] = poll;
+        } else {
+            self.polls.push(poll);
+            self.tokens.push(token);
         }
     }
 
@@ -176,7 +175,7 @@ impl Port for Threads {
         timeout: Option<Duration>,
         events: &mut Vec<PortEvent>,
     ) -> rustix::io::Result<()> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let before = events.len();
         self.collect(events);
         loop {

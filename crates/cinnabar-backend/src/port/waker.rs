@@ -20,7 +20,7 @@ struct Bell {
 }
 
 impl Waker {
-    /// With `nonblocking` unset, io_uring can wait in a read of it.
+    /// With `nonblocking` unset, `io_uring` can wait in a read of it.
     pub(super) fn new(nonblocking: bool) -> rustix::io::Result<Self> {
         let flags = if nonblocking { EventfdFlags::NONBLOCK } else { EventfdFlags::empty() };
         let eventfd = eventfd(0, flags | EventfdFlags::CLOEXEC)?;

@@ -1,6 +1,6 @@
 //! Threads that do tasks with blocking calls.
 //!
-//! Called by the threads port for everything, by the uring port for what io_uring lacks.
+//! Called by the threads port for everything, by the uring port for what `io_uring` lacks.
 
 use super::job::Done;
 use super::perform::perform;

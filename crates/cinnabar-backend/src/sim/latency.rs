@@ -70,11 +70,11 @@ impl Latency {
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         match *self {
             Self::Constant(ns) => ns,
-            Self::Uniform(from, to) => from + (random.unit() * (to - from) as f64) as u64,
+            Self::Uniform(from, to) => from + whole_ns(random.unit() * (to - from) as f64),
             Self::Lognormal { median_ns, sigma } => {
                 let ns = median_ns as f64 * (sigma * random.normal()).exp();
-                // A cast saturates, and the bound keeps a freak draw from stopping the model.
-                (ns as u64).min(NS_MAX)
+                // The bound keeps a freak draw from stopping the model.
+                whole_ns(ns).min(NS_MAX)
             }
             Self::Mix { fast_ns, slow_ns, fast_share } => {
                 if random.unit() < fast_share {
@@ -120,7 +120,13 @@ pub(super) fn parse_ns(text: &str) -> Option<u64> {
         _ => return None,
     };
     let ns = number.parse::<f64>().ok()? * factor;
-    (0.0..=NS_MAX as f64).contains(&ns).then_some(ns.round() as u64)
+    (0.0..=NS_MAX as f64).contains(&ns).then_some(whole_ns(ns.round()))
+}
+
+/// Rounds down to whole ns; anything below 0 is 0, anything too large the largest.
+#[expect(clippy::cast_sign_loss, reason = "the cast saturates, which is what is wanted")]
+pub(super) fn whole_ns(ns: f64) -> u64 {
+    ns as u64
 }
 
 /// A probability, 0 to 1.
@@ -155,7 +161,7 @@ fn interpolate(points: &[(f64, u64)], percent: f64) -> u64 {
     let Some(&(from, from_ns)) = above.checked_sub(1).and_then(|below| points.get(below)) else {
         return to_ns;
     };
-    from_ns + ((percent - from) / (to - from) * (to_ns - from_ns) as f64) as u64
+    from_ns + whole_ns((percent - from) / (to - from) * (to_ns - from_ns) as f64)
 }
 
 #[cfg(test)]

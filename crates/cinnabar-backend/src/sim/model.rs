@@ -2,6 +2,7 @@
 //!
 //! Called by the data plane, once for each operation, with times that don't go backwards.
 
+use super::latency::whole_ns;
 use super::random::Random;
 use super::settings::SimSpec;
 use cinnabar_engine::IoError;
@@ -108,7 +109,7 @@ impl SimModel {
             service += self.position(offset, len);
         }
         if kind == OpKind::Read && start < self.writes_end_ns {
-            service += (service as f64 * self.spec.interference) as u64;
+            service += whole_ns(service as f64 * self.spec.interference);
         }
         let on_medium = self.medium.pass(start, moved);
         let transfer = if moved > 0 { self.medium.ns_for(further_bytes) } else { 0 };
@@ -133,7 +134,7 @@ impl SimModel {
         let distance = (from.abs_diff(offset) as f64 / self.size_bytes as f64).min(1.0);
         let reach = seek.max_ns.saturating_sub(seek.min_ns) as f64;
         let turn = self.random.unit() * seek.rotation_ns as f64;
-        seek.min_ns + (reach * distance.sqrt() + turn) as u64
+        seek.min_ns + whole_ns(reach * distance.sqrt() + turn)
     }
 
     fn judge(&mut self, kind: OpKind, complete_at_ns: u64) -> Verdict {

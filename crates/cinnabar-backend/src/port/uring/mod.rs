@@ -1,6 +1,6 @@
-//! The port over io_uring: one system call a loop turn starts what is queued, waits, and collects.
+//! The port over `io_uring`: one system call a loop turn starts what is queued, waits, and collects.
 //!
-//! Called by the data thread wherever io_uring works.
+//! Called by the data thread wherever `io_uring` works.
 //!
 //! The ring belongs to one thread (`SINGLE_ISSUER`), and completions are processed only when that
 //! thread asks for them (`DEFER_TASKRUN`), so nothing interrupts it in between. Older kernels get

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// See the module.
 pub(super) struct Ring {
-    ring: IoUring,
+    inner: IoUring,
     /// What the submission queue had no room for, in order.
     waiting: VecDeque<squeue::Entry>,
     files_max: u32,
@@ -38,7 +38,7 @@ impl Ring {
         }
         check_opcodes(&ring)?;
         let files_max = register_files(&ring)?;
-        Ok(Self { ring, waiting: VecDeque::new(), files_max })
+        Ok(Self { inner: ring, waiting: VecDeque::new(), files_max })
     }
 
     /// Puts an open file in a slot of the table, or with -1 empties it.
@@ -46,7 +46,11 @@ impl Ring {
         if slot >= self.files_max {
             return Err(Errno::NFILE);
         }
-        self.ring.submitter().register_files_update(slot, &[fd]).map(drop).map_err(errno_of)
+        self.inner
+            .submitter()
+            .register_files_update(slot, &[fd])
+            .map(drop)
+            .map_err(|error| errno_of(&error))
     }
 
     /// Queues a submission; it starts with the next [`enter`](Self::enter).
@@ -60,7 +64,7 @@ impl Ring {
         // SAFETY: buffers named by an entry belong to a task, which is kept until the completion,
         // or to the port, which outlives the ring's work; lists of buffers don't move until the
         // submission, for they are on the heap.
-        unsafe { self.ring.submission().push(entry) }.is_ok()
+        unsafe { self.inner.submission().push(entry) }.is_ok()
     }
 
     fn refill(&mut self) {
@@ -79,7 +83,7 @@ impl Ring {
             self.refill();
             // More is to be started: not yet the time to wait.
             let more = !self.waiting.is_empty();
-            let ready = more || !self.ring.completion().is_empty();
+            let ready = more || !self.inner.completion().is_empty();
             let result = match timeout {
                 _ if ready => self.start(),
                 Some(Duration::ZERO) => self.start(),
@@ -87,15 +91,18 @@ impl Ring {
                     let time =
                         types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
                     let args = types::SubmitArgs::new().timespec(&time);
-                    self.ring.submitter().submit_with_args(1, &args).map_err(errno_of)
+                    self.inner
+                        .submitter()
+                        .submit_with_args(1, &args)
+                        .map_err(|error| errno_of(&error))
                 }
-                None => self.ring.submitter().submit_and_wait(1).map_err(errno_of),
+                None => self.inner.submitter().submit_and_wait(1).map_err(|error| errno_of(&error)),
             };
             match result {
                 Ok(_) if more => {}
                 Ok(_) | Err(Errno::TIME | Errno::INTR) => return Ok(()),
                 // Completions must be taken before more can be started.
-                Err(Errno::BUSY) if !self.ring.completion().is_empty() => return Ok(()),
+                Err(Errno::BUSY) if !self.inner.completion().is_empty() => return Ok(()),
                 Err(Errno::BUSY | Errno::AGAIN | Errno::NOMEM) => {
                     std::thread::sleep(PAUSE);
                     return Ok(());
@@ -106,36 +113,36 @@ impl Ring {
     }
 
     fn start(&mut self) -> rustix::io::Result<usize> {
-        let queue = self.ring.submission();
+        let queue = self.inner.submission();
         let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
         drop(queue);
         if idle {
             return Ok(0);
         }
-        self.ring.submitter().submit().map_err(errno_of)
+        self.inner.submitter().submit().map_err(|error| errno_of(&error))
     }
 
     /// Takes the completions that are there: `user_data` and result.
     pub(super) fn completions(&mut self, list: &mut Vec<(u64, i32)>) {
-        list.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+        list.extend(self.inner.completion().map(|entry| (entry.user_data(), entry.result())));
     }
 
     /// Ends whatever still waits in the kernel, and lets go of all files now: closing the ring does
     /// so only some time later, and locks would be held until then.
     pub(super) fn cancel_all(&mut self) {
         self.waiting.clear();
-        let submitter = self.ring.submitter();
+        let submitter = self.inner.submitter();
         let _ = submitter.register_sync_cancel(None, types::CancelBuilder::any());
         let _ = submitter.unregister_files();
     }
 }
 
-fn errno_of(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn failed(during: &'static str) -> impl Fn(std::io::Error) -> PortError {
-    move |error| PortError { during, errno: errno_of(error) }
+    move |error| PortError { during, errno: errno_of(&error) }
 }
 
 /// Tries the quickest way first; the flags came with Linux 6.1, 6.0 and 5.19.

@@ -19,7 +19,7 @@ const GENERATION_MASK: u32 = (1 << 30) - 1;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Watches {
-    watches: Slab<Watch>,
+    places: Slab<Watch>,
     by_token: HashMap<u64, usize>,
     /// Places to arm before the next wait.
     to_arm: Vec<usize>,
@@ -38,7 +38,7 @@ struct Watch {
 impl Watches {
     pub(super) fn watch(&mut self, fd: RawFd, token: u64, interest: Interest, ring: &mut Ring) {
         if let Some(&place) = self.by_token.get(&token) {
-            let watch = &mut self.watches[place];
+            let watch = &mut self.places[place];
             if watch.fd == fd && watch.interest == interest {
                 return;
             }
@@ -46,7 +46,7 @@ impl Watches {
             disarm(watch, ring);
             self.to_arm.push(place);
         } else {
-            let place = self.watches.insert(Watch { fd, token, interest, armed: None });
+            let place = self.places.insert(Watch { fd, token, interest, armed: None });
             self.by_token.insert(token, place);
             self.to_arm.push(place);
         }
@@ -54,7 +54,7 @@ impl Watches {
 
     pub(super) fn unwatch(&mut self, token: u64, ring: &mut Ring) {
         if let Some(place) = self.by_token.remove(&token) {
-            let mut watch = self.watches.remove(place);
+            let mut watch = self.places.remove(place);
             disarm(&mut watch, ring);
         }
     }
@@ -62,7 +62,7 @@ impl Watches {
     /// Arms what is not armed. A place may be listed twice, or be someone else's by now.
     pub(super) fn arm(&mut self, ring: &mut Ring) {
         for place in self.to_arm.drain(..) {
-            let Some(watch) = self.watches.get_mut(place) else { continue };
+            let Some(watch) = self.places.get_mut(place) else { continue };
             if watch.armed.is_some() || watch.interest == Interest::default() {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Watches {
     /// Takes the completion of a poll.
     pub(super) fn completed(&mut self, name: u64, result: i32, events: &mut Vec<PortEvent>) {
         let place = (name & u64::from(u32::MAX)) as usize;
-        let Some(watch) = self.watches.get_mut(place) else { return };
+        let Some(watch) = self.places.get_mut(place) else { return };
         if watch.armed != Some(name) {
             // Of an earlier watch, or of one that was changed.
             return;

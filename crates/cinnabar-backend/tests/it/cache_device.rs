@@ -1,0 +1,112 @@
+//! Making, recognising and refusing cache devices.
+
+use crate::rig::{folders, now, pattern};
+use cinnabar_backend::disk::{CacheDisk, CacheOptions, Contents, DiskErrorKind, open_cache};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+fn open(path: &Path, size: Option<u64>, force: bool) -> Result<CacheDisk, DiskErrorKind> {
+    let options = CacheOptions { size_bytes: size, force, open: now() };
+    open_cache(path, &options).map_err(|error| {
+        assert!(!error.hint().is_empty());
+        error.kind
+    })
+}
+
+#[test]
+fn a_new_file_is_made_at_its_size_and_not_sparse() {
+    for folder in folders() {
+        let path = folder.path().join("cache.img");
+        let cache = open(&path, Some(16 * MIB + 100), false).expect("it is made");
+        assert_eq!((cache.disk.size_bytes(), cache.contents), (16 * MIB, Contents::Blank));
+        drop(cache.disk);
+        let metadata = std::fs::metadata(&path).expect("it is there");
+        assert_eq!(metadata.len(), 16 * MIB);
+        assert!(metadata.blocks() * 512 >= 16 * MIB, "{} sectors", metadata.blocks());
+        assert_eq!(metadata.mode() & 0o777, 0o600, "guests' data are nobody else's business");
+        // Nothing was formatted yet: still blank.
+        let again = open(&path, Some(16 * MIB), false).expect("it opens");
+        assert_eq!(again.contents, Contents::Blank);
+    }
+}
+
+#[test]
+fn a_new_file_needs_size_folder_and_room() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    assert_eq!(open(&path, None, false).expect_err("no size"), DiskErrorKind::NoSize);
+    let below = folder.path().join("none/cache.img");
+    let error = open(&below, Some(MIB), false).expect_err("no folder");
+    assert_eq!(error, DiskErrorKind::NoFolder);
+    let huge = 1 << 55;
+    let error = open(&path, Some(huge), false).expect_err("no room");
+    assert_eq!(error, DiskErrorKind::NoSpace(huge));
+    assert!(!path.exists(), "a failed attempt leaves nothing behind");
+    let device = Path::new("/dev/cinnabar-no-such-device");
+    assert_eq!(open(device, Some(MIB), false).expect_err("none"), DiskErrorKind::NotFound);
+}
+
+#[test]
+fn blank_files_take_the_size_that_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    for before in [0, 8 * MIB, 200 * MIB] {
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(before).expect("a size");
+        let cache = open(&path, Some(32 * MIB), false).expect("it opens");
+        assert_eq!((cache.disk.size_bytes(), cache.contents), (32 * MIB, Contents::Blank));
+    }
+}
+
+#[test]
+fn foreign_data_is_never_taken_without_force() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    let size = 200 * MIB;
+    for (offset, bytes, says) in [
+        (0, &b"QFI\xfb"[..], "qcow2"),
+        (510, &[0x55, 0xaa][..], "boot sector"),
+        (0x438, &[0x53, 0xef][..], "ext4"),
+        (MIB - 1, b"x", "data at byte 1044480"),
+        (size - 512, b"EFI PART", "data at byte"),
+        (64 * MIB + 65_600, b"_BHRfS_M", "data at byte"),
+        (128 * MIB + 1080, b"x", "data at byte"),
+    ] {
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(size).expect("a size");
+        file.write_all_at(bytes, offset).expect("it is written");
+        let before = std::fs::metadata(&path).expect("it is there");
+        match open(&path, Some(32 * MIB), false) {
+            Err(DiskErrorKind::Foreign(what)) => assert!(what.contains(says), "{what}"),
+            other => panic!("byte {offset}: {other:?}"),
+        }
+        let after = std::fs::metadata(&path).expect("it is there");
+        assert_eq!((before.len(), before.mtime_nsec()), (after.len(), after.mtime_nsec()));
+        let cache = open(&path, Some(32 * MIB), true).expect("force takes it");
+        assert_eq!(cache.contents, Contents::Blank);
+    }
+}
+
+#[test]
+fn files_of_random_bytes_are_foreign() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    std::fs::write(&path, pattern(MIB as usize, 1)).expect("a file");
+    assert!(matches!(open(&path, None, false), Err(DiskErrorKind::Foreign(_))));
+}
+
+#[test]
+fn metadata_areas_are_written_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    let cache = open(&path, Some(8 * MIB), false).expect("it is made");
+    let page = cinnabar_engine::metadata::MetaPage([7; 4096]);
+    cache.write_pages(MIB, &[page.clone(), page]).expect("it is written");
+    cache.write_zeros(MIB + 4096, 3 * MIB).expect("it is written");
+    let bytes = std::fs::read(&path).expect("it is there");
+    assert!(bytes[MIB as usize..][..4096].iter().all(|&byte| byte == 7));
+    assert!(bytes[MIB as usize + 4096..].iter().all(|&byte| byte == 0));
+    assert_eq!(bytes.len() as u64, 8 * MIB);
+}

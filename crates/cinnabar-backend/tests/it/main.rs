@@ -1,0 +1,15 @@
+//! The crate from outside: ports over real files and devices, disks, locks and epochs.
+//!
+//! Temporary files lie on the disk and, where there is one, on a tmpfs (`/dev/shm`), because the
+//! kernel completes I/O on the two in different ways.
+
+mod block_device;
+mod bounds;
+mod cache_device;
+mod epochs;
+mod locks;
+mod many;
+mod opening;
+mod rig;
+mod transfers;
+mod watching;
