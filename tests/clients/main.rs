@@ -3,6 +3,7 @@
 //! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
 //! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
 
+mod hostile;
 mod libnbd;
 mod qemu;
 mod restart;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         .chain(qemu::CASES)
         .chain(libnbd::CASES)
         .chain(restart::CASES)
+        .chain(hostile::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

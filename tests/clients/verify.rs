@@ -6,14 +6,17 @@ use crate::Case;
 use anyhow::{Result, ensure};
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume, daemon::free_port, tools::FIO};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-pub(crate) const CASES: [Case; 6] = [
+pub(crate) const CASES: [Case; 7] = [
     Case::new("fio_4k", &[FIO], whole_blocks),
     Case::new("fio_mixed_sizes", &[FIO], mixed_sizes),
     Case::new("fio_several_connections", &[FIO], several_connections),
     Case::new("fio_rereads_what_it_wrote", &[FIO], rereads),
     Case::new("fio_tcp_and_two_volumes", &[FIO], tcp_and_two_volumes),
     Case::new("fio_every_mode", &[FIO], every_mode),
+    Case::new("fio_while_modes_and_shares_change", &[FIO], changes),
 ];
 
 const DISK: u64 = 128 * MIB;
@@ -123,7 +126,7 @@ fn tcp_and_two_volumes() -> Result<()> {
     let daemon = site.serve(&Config::new(CACHE).volume(tcp).volume(unix))?;
     let uris = [format!("nbd://127.0.0.1:{port}/over-tcp"), site.uri("over-unix")];
     // Side by side, with different contents: what is mixed up fails the verification.
-    std::thread::scope(|scope| -> Result<()> {
+    thread::scope(|scope| -> Result<()> {
         let jobs = uris.map(|uri| {
             scope.spawn(move || write_and_verify(Fio::nbd(&uri)).arg("size", DISK / 2).run())
         });
@@ -149,4 +152,35 @@ fn every_mode() -> Result<()> {
         daemon.stop()?;
     }
     Ok(())
+}
+
+/// Modes and shares change under a running verification, which must not notice.
+fn changes() -> Result<()> {
+    let (site, daemon) = one_volume()?;
+    let job = write_and_verify(Fio::nbd(&site.uri("vm1")))
+        .arg("bsrange", "512-16k")
+        .arg("size", DISK / 2)
+        .arg("verify_backlog", 256)
+        .arg("loops", 2);
+    let fio = thread::spawn(move || job.run());
+    let settings = [
+        ["--mode", "pass-through"],
+        ["--share-max", "10%"],
+        ["--mode", "write-around"],
+        ["--mode", "write-through"],
+        ["--share-max", "100%"],
+    ];
+    let mut changes = 0;
+    for setting in settings.iter().cycle() {
+        if fio.is_finished() {
+            break;
+        }
+        daemon.command(&["volume", "set", "vm1", setting[0], setting[1]])?;
+        changes += 1;
+        thread::sleep(Duration::from_millis(50));
+    }
+    fio.join().expect("the job does not panic")?;
+    ensure!(changes >= settings.len(), "fio was too quick: {changes} changes");
+    check_traffic(&daemon, DISK / 2 / 4096)?;
+    daemon.stop()
 }

@@ -98,6 +98,13 @@ impl Outcome {
     pub fn iops(&self) -> f64 {
         self.read.iops + self.write.iops
     }
+
+    /// Mean completion latency of reads and writes together, in us.
+    pub fn mean_us(&self) -> f64 {
+        let sum = |direction: &Direction| direction.mean_us * direction.operations as f64;
+        let operations = self.read.operations + self.write.operations;
+        (sum(&self.read) + sum(&self.write)) / operations.max(1) as f64
+    }
 }
 
 fn direction(report: &Value) -> Result<Direction> {

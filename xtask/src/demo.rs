@@ -2,7 +2,12 @@
 //!
 //! Called by people: `cargo xtask demo`.
 
-use anyhow::Result;
+use crate::install;
+use crate::table::Table;
+use anyhow::{Context, Result};
+use e2e::{Config, Daemon, Fio, MIB, Site, Volume, fio::Outcome, tools};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long to measure.
 #[derive(clap::Args, Debug)]
@@ -10,9 +15,122 @@ pub(crate) struct Args {
     /// Seconds for each of the two measurements
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    /// Seconds of the same workload to warm the cache up
+    #[arg(long, default_value_t = 40)]
+    warm_up: u64,
 }
+
+const NAME: &str = "demo";
+const DISK: u64 = 512 * MIB;
+/// A quarter of the disk; the hot part of the workload fits.
+const CACHE: u64 = 128 * MIB;
+/// How often the warm-up shows where it is.
+const STEP: Duration = Duration::from_secs(5);
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    anyhow::bail!("{}", args.seconds)
+    install::debian(&[tools::FIO])?;
+    println!("building the daemon");
+    e2e::binary::cinnabar()?;
+    let site = Site::new()?;
+    site.sparse("disk.raw", DISK)?;
+    let volume = Volume::new(NAME, "sim:filer,seed=1:file:disk.raw").key("mode = \"pass-through\"");
+    let daemon = site.serve(&Config::new(CACHE).volume(volume))?;
+    println!(
+        "cinnabar serves a disk of {} MiB behind a simulated file server, cache {} MiB (process {})",
+        DISK / MIB,
+        CACHE / MIB,
+        daemon.running.pid()
+    );
+    println!("fio: 4 KiB at random (zipf 1.2), 70 % reads, 30 % writes, 16 at a time");
+
+    println!("\nwithout cache (mode pass-through), {} s", args.seconds);
+    let without = measure(&daemon, &site, args.seconds, 0)?;
+    println!("\nwith cache (mode write-through), {} s after a warm-up", args.seconds);
+    daemon.command(&["volume", "set", NAME, "--mode", "write-through"])?;
+    let with = measure(&daemon, &site, args.seconds, args.warm_up)?;
+    daemon.stop()?;
+    println!("\n{}", compare(&without, &with).render());
+    println!("In write-through a write is acknowledged when the disk has it: the cache can't make");
+    println!("it faster than the disk, only keep reads out of its way.");
+    Ok(())
+}
+
+/// One side of the comparison.
+struct Side {
+    load: Outcome,
+    blocks_read: u64,
+    hits: u64,
+    backend_reads: u64,
+}
+
+/// Counters of the daemon at one moment: blocks read, of those from the cache, back-end reads.
+#[derive(Clone, Copy)]
+struct Counters([u64; 3]);
+
+impl Counters {
+    fn now(daemon: &Daemon) -> Result<Self> {
+        let status = daemon.status()?;
+        let count = |key| status.count(NAME, key);
+        Ok(Self([count("blocks_read")?, count("read_hits")?, count("backend_reads")?]))
+    }
+
+    fn since(self, earlier: Self) -> [u64; 3] {
+        std::array::from_fn(|index| self.0[index] - earlier.0[index])
+    }
+}
+
+/// One fio process for warm-up and measurement: its hot blocks stay the same, its requests don't.
+fn measure(daemon: &Daemon, site: &Site, seconds: u64, warm_up: u64) -> Result<Side> {
+    let job = Fio::nbd(&site.uri(NAME))
+        .arg("rw", "randrw")
+        .arg("rwmixread", 70)
+        .arg("random_distribution", "zipf:1.2")
+        .arg("randseed", 1)
+        .arg("size", DISK)
+        .arg("iodepth", 16)
+        .flag("time_based")
+        .arg("ramp_time", warm_up)
+        .arg("runtime", seconds);
+    let fio = thread::spawn(move || job.run());
+    let start = Instant::now();
+    let mut before = Counters::now(daemon)?;
+    while start.elapsed() < Duration::from_secs(warm_up) {
+        thread::sleep(STEP.min(Duration::from_secs(warm_up).saturating_sub(start.elapsed())));
+        let now = Counters::now(daemon)?;
+        let [read, hits, _] = now.since(before);
+        println!("  warming up: {:.1} % hits", percent(hits, read));
+        before = now;
+    }
+    let load = fio.join().ok().context("fio's thread ended early")??;
+    let [blocks_read, hits, backend_reads] = Counters::now(daemon)?.since(before);
+    Ok(Side { load, blocks_read, hits, backend_reads })
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+fn compare(without: &Side, with: &Side) -> Table {
+    let mut table = Table::new(&["", "without cache", "with cache", "change"]);
+    let mut row = |name: &str, digits: usize, value: &dyn Fn(&Side) -> f64| {
+        let (before, after) = (value(without), value(with));
+        let change = match before {
+            0.0 => String::new(),
+            _ => format!("{:+.0} %", (after / before - 1.0) * 100.0),
+        };
+        let cells = [before, after].map(|value| format!("{value:.digits$}"));
+        table.row([vec![name.to_owned()], cells.to_vec(), vec![change]].concat());
+    };
+    row("latency of all, mean (us)", 0, &|side| side.load.mean_us());
+    row("reads, mean (us)", 0, &|side| side.load.read.mean_us);
+    row("reads, p99 (us)", 0, &|side| side.load.read.p99_us);
+    row("writes, mean (us)", 0, &|side| side.load.write.mean_us);
+    row("writes, p99 (us)", 0, &|side| side.load.write.p99_us);
+    row("IOPS", 0, &|side| side.load.iops());
+    row("back-end reads in 100 blocks read", 1, &|side| {
+        percent(side.backend_reads, side.blocks_read)
+    });
+    row("hit ratio of reads (%)", 1, &|side| percent(side.hits, side.blocks_read));
+    table
 }

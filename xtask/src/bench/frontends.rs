@@ -15,7 +15,7 @@ use std::process::Command;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Rounds; the median of each cell counts
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 3)]
