@@ -12,6 +12,26 @@ pub enum Eviction {
     Clock,
 }
 
+impl Eviction {
+    /// Uses of a block on flash that are told apart.
+    pub(crate) const fn refs_max(self) -> u8 {
+        match self {
+            Self::Probation => 3,
+            Self::Clock => 1,
+        }
+    }
+
+    /// Blocks of a segment with `used` slots that are carried forward at most. A bound makes every
+    /// segment cleaned a gain; half costs a point of misses and saves a third of the flash writes
+    /// (`docs/design/eviction.md`).
+    pub(crate) const fn carry_max(self, used: u32) -> u32 {
+        match self {
+            Self::Probation => used / 2,
+            Self::Clock => used,
+        }
+    }
+}
+
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {

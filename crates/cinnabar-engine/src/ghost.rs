@@ -1,13 +1,16 @@
 //! The ghost: fingerprints of blocks that left not long ago, at two bytes an entry.
 //!
 //! Called by the store: a miss found here was evicted or rejected too early and earns flash at
-//! once. Buckets of one cache line are small FIFOs of 32 fingerprints; together they approximate
-//! one FIFO as long as the cache. A fingerprint lies with probability 32/65536 in a bucket by
-//! accident, which admits one block in two thousand too many.
+//! once. One bit of an entry says that the block's last use was a write: it tells useful reuse
+//! (read after write) from useless (write after write) beyond what is cached. Buckets of one cache
+//! line are small FIFOs of 32 entries; together they approximate one FIFO as long as the cache. A
+//! fingerprint lies with probability 32/32768 in a bucket by accident, which admits one block in a
+//! thousand too many.
 
 use crate::prefetch::{align_offset, prefetch};
 
 const WAYS: usize = 32;
+const WRITTEN: u16 = 0x8000;
 
 /// Set of recently departed keys.
 pub(crate) struct Ghost {
@@ -42,7 +45,7 @@ impl Ghost {
     }
 
     fn print(hash: u64) -> u16 {
-        ((hash >> 40) as u16).max(1)
+        ((hash >> 40) as u16 & !WRITTEN).max(1)
     }
 
     /// Starts loading the bucket of `hash`.
@@ -50,23 +53,25 @@ impl Ghost {
         prefetch(&self.prints, self.start(hash));
     }
 
-    /// Remembers `hash`; the oldest entry of its bucket falls out.
-    pub(crate) fn insert(&mut self, hash: u64) {
+    /// Remembers `hash`, and whether its last use was a write; the oldest entry of its bucket falls
+    /// out.
+    pub(crate) fn insert(&mut self, hash: u64, written: bool) {
         let start = self.start(hash);
         let bucket = &mut self.prints[start..start + WAYS];
         bucket.copy_within(0..WAYS - 1, 1);
-        bucket[0] = Self::print(hash);
+        bucket[0] = Self::print(hash) | if written { WRITTEN } else { 0 };
     }
 
-    /// Forgets `hash` and says whether it was remembered.
-    pub(crate) fn take(&mut self, hash: u64) -> bool {
+    /// Forgets `hash`; if it was remembered, says whether its last use was a write.
+    pub(crate) fn take(&mut self, hash: u64) -> Option<bool> {
         let start = self.start(hash);
         let bucket = &mut self.prints[start..start + WAYS];
         let print = Self::print(hash);
-        let Some(way) = bucket.iter().position(|&p| p == print) else { return false };
+        let way = bucket.iter().position(|&entry| entry & !WRITTEN == print)?;
+        let written = bucket[way] & WRITTEN != 0;
         bucket.copy_within(way + 1..WAYS, way);
         bucket[WAYS - 1] = 0;
-        true
+        Some(written)
     }
 }
 
@@ -79,12 +84,12 @@ mod tests {
     fn it_remembers_about_as_many_as_it_has_room_for_and_forgets_the_oldest() {
         let mut ghost = Ghost::new(32_000);
         for i in 0..64_000u64 {
-            ghost.insert(mix(i, 9));
+            ghost.insert(mix(i, 9), i % 2 == 1);
         }
-        let old = (0..16_000).filter(|&i| ghost.take(mix(i, 9))).count();
-        let new = (48_000..64_000).filter(|&i| ghost.take(mix(i, 9))).count();
+        let old = (0..16_000).filter(|&i| ghost.take(mix(i, 9)).is_some()).count();
+        let new = (48_000..64_000).filter(|&i| ghost.take(mix(i, 9)) == Some(i % 2 == 1)).count();
         assert!(old < 800, "{old} of the oldest quarter are still there");
         assert!(new > 15_200, "{new} of the newest quarter are there");
-        assert!(!ghost.take(mix(63_999, 9)), "taken once");
+        assert_eq!(ghost.take(mix(63_999, 9)), None, "taken once");
     }
 }

@@ -251,6 +251,7 @@ impl<P: Payload> Engine<P> {
             }
             let key = Key { volume, block: state.span.first_block() + u64::from(i) };
             if !self.store.write_pays(key) {
+                self.store.note_unkept_write(key);
                 not_reused += 1;
                 continue;
             }

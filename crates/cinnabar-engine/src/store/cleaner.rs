@@ -33,6 +33,9 @@ struct Victim {
     cursor: u32,
     /// Reads of blocks to be carried under way.
     reads: u32,
+    /// Uses since it was written that a block needs to be carried, while the bound lasts.
+    refs_min: u8,
+    carry_left: u32,
 }
 
 impl Cleaner {
@@ -79,8 +82,28 @@ impl<P: Payload> Store<P> {
         let group = usize::from(self.log.segments[segment as usize].group);
         self.log.groups[group].queue.pop_front();
         self.log.segments[segment as usize].state = SegmentState::Cleaning;
-        self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0 });
+        let (refs_min, carry_left) = self.carry_bound(segment);
+        self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0, refs_min, carry_left });
         true
+    }
+
+    /// Which blocks of a segment to carry: the most used first, until the bound is reached.
+    fn carry_bound(&self, segment: u32) -> (u8, u32) {
+        let base = segment * self.log.geometry.segment_slots();
+        let used = self.log.segments[segment as usize].used;
+        let bound = self.eviction.carry_max(used);
+        let mut by_refs = [0u32; 4];
+        for slot in base..base + used {
+            if self.descriptors.key(slot).is_some() {
+                by_refs[usize::from(self.descriptors.flags(slot).refs())] += 1;
+            }
+        }
+        let mut more = 0;
+        let reached = |refs: &u8| {
+            more += by_refs[usize::from(*refs)];
+            more >= bound
+        };
+        ((1..=3).rev().find(reached).unwrap_or(1), bound)
     }
 
     /// Scans up to `count` slots: evicts what was not used, starts reading what was. Gives the
@@ -96,7 +119,10 @@ impl<P: Payload> Store<P> {
                 self.prefetch_victim(slot + ahead);
             }
             let buffer = match self.judge(slot) {
-                Judgement::Carry => self.buffers.take(),
+                Judgement::Carry => {
+                    self.cleaner.victim.as_mut().expect("being scanned").carry_left -= 1;
+                    self.buffers.take()
+                }
                 Judgement::Drop => None,
                 Judgement::Evict(key) => {
                     self.evict(slot, key);
@@ -125,23 +151,21 @@ impl<P: Payload> Store<P> {
     }
 
     fn judge(&self, slot: u32) -> Judgement {
-        match self.descriptors.key(slot) {
-            None => Judgement::Drop,
-            Some(key) => {
-                let alive = self.holdings[usize::from(key.volume)].alive;
-                if alive && self.descriptors.flags(slot).refs() > 0 && self.buffers.available() > 0
-                {
-                    Judgement::Carry
-                } else {
-                    Judgement::Evict(key)
-                }
-            }
+        let Some(key) = self.descriptors.key(slot) else { return Judgement::Drop };
+        let victim = self.cleaner.victim.as_ref().expect("being scanned");
+        let alive = self.holdings[usize::from(key.volume)].alive;
+        let used = self.descriptors.flags(slot).refs() >= victim.refs_min;
+        if alive && used && victim.carry_left > 0 && self.buffers.available() > 0 {
+            Judgement::Carry
+        } else {
+            Judgement::Evict(key)
         }
     }
 
     fn evict(&mut self, slot: u32, key: Key) {
         if self.holdings[usize::from(key.volume)].alive {
-            self.ghost.insert(self.hash(key));
+            let written = self.descriptors.flags(slot).written();
+            self.ghost.insert(self.hash(key), written);
         }
         self.counters.evicted_blocks += 1;
         self.forget(slot, key);

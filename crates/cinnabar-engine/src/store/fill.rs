@@ -33,8 +33,8 @@ pub(crate) enum Reason {
     Carried,
 }
 
-/// How often the written blocks of a volume are read before they are written or dropped again: the
-/// useful reuse that tells whether writes should be cached.
+/// How often the written blocks of a volume are read (useful) or written again (useless) next,
+/// within the reach of cache and ghost: tells whether writes should be cached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteReuse {
     useful: u32,
@@ -42,9 +42,11 @@ pub(crate) struct WriteReuse {
 }
 
 impl WriteReuse {
+    /// Uses remembered; older ones fade.
     const MEMORY: u32 = 4096;
-    /// Blocks of which one in this many is always kept, to go on measuring.
-    const SAMPLE: u64 = 16;
+    /// Useless reuses that one useful one makes up for: a read served saves a backend read, a
+    /// written block not read costs at most a flash write. Measured in `docs/design/eviction.md`.
+    const PATIENCE: u32 = 8;
 
     pub(crate) fn useful(&mut self) {
         self.useful += 1;
@@ -65,16 +67,30 @@ impl WriteReuse {
 
     /// Whether writes to this volume are worth keeping.
     pub(crate) fn pays(self) -> bool {
-        self.useful * 4 >= self.useless
+        self.useful * Self::PATIENCE >= self.useless
     }
 }
 
 impl<P: Payload> Store<P> {
-    /// Whether a written block should be kept, by its volume's history. Some are kept in any case,
-    /// chosen by their key, so that the history goes on.
+    /// Whether a written block should be kept, by its volume's history.
     pub(crate) fn write_pays(&self, key: Key) -> bool {
-        self.holdings[usize::from(key.volume)].reuse.pays()
-            || self.hash(key) >> 56 < 256 / WriteReuse::SAMPLE
+        self.eviction == Eviction::Clock || self.holdings[usize::from(key.volume)].reuse.pays()
+    }
+
+    /// A written block is not kept: only the ghost remembers it, so that the history goes on.
+    pub(crate) fn note_unkept_write(&mut self, key: Key) {
+        self.take_ghost(key, true);
+        self.ghost.insert(self.hash(key), true);
+    }
+
+    /// Whether the ghost remembered a block that is used again; its volume's history learns of it.
+    fn take_ghost(&mut self, key: Key, write: bool) -> bool {
+        let remembered = self.ghost.take(self.hash(key));
+        if remembered == Some(true) {
+            let reuse = &mut self.holdings[usize::from(key.volume)].reuse;
+            if write { reuse.useless() } else { reuse.useful() }
+        }
+        remembered.is_some()
     }
 
     /// Takes in the block at byte `at` of `from`. Does nothing if it is cached already, or if there
@@ -94,10 +110,9 @@ impl<P: Payload> Store<P> {
         }
         let written = origin != Origin::Read;
         let flags = Flags::default().with_written(written);
-        let hash = self.hash(key);
         let straight = match self.eviction {
             Eviction::Clock => Some(Reason::All),
-            Eviction::Probation => self.ghost.take(hash).then_some(Reason::Ghost),
+            Eviction::Probation => self.take_ghost(key, written).then_some(Reason::Ghost),
         };
         if straight.is_none() {
             self.vacate_oldest(now, outbox);
@@ -156,7 +171,7 @@ impl<P: Payload> Store<P> {
         {
             return;
         }
-        self.ghost.insert(self.hash(key));
+        self.ghost.insert(self.hash(key), flags.written());
         self.counters.rejected_blocks += 1;
         self.forget(slot, key);
     }

@@ -147,7 +147,8 @@ impl<P: Payload> Store<P> {
         if flags.written() {
             self.holdings[usize::from(key.volume)].reuse.useful();
         }
-        let touched = flags.with_refs(1).with_written(false);
+        let refs = (flags.refs() + 1).min(self.eviction.refs_max());
+        let touched = flags.with_refs(refs).with_written(false);
         if touched != flags {
             self.descriptors.set_flags(slot, touched);
         }
@@ -162,9 +163,6 @@ impl<P: Payload> Store<P> {
 
     /// Clears the descriptor of a slot whose map entry is gone.
     fn vacate(&mut self, slot: u32, key: Key) {
-        if self.descriptors.flags(slot).written() {
-            self.holdings[usize::from(key.volume)].reuse.useless();
-        }
         self.descriptors.clear(slot);
         self.holdings[usize::from(key.volume)].cached_blocks -= 1;
         self.counters.cached_blocks -= 1;
@@ -176,13 +174,14 @@ impl<P: Payload> Store<P> {
         }
     }
 
-    /// Forgets a block wherever it is; says whether it was cached.
+    /// Forgets a block that is about to be overwritten or trimmed; says whether it was cached.
     pub(crate) fn remove(&mut self, key: Key) -> bool {
-        let slot = self.find(key);
-        if let Some(slot) = slot {
-            self.forget(slot, key);
+        let Some(slot) = self.find(key) else { return false };
+        if self.descriptors.flags(slot).written() {
+            self.holdings[usize::from(key.volume)].reuse.useless();
         }
-        slot.is_some()
+        self.forget(slot, key);
+        true
     }
 
     /// Writes the chunk that `group` is filling, if there is one.
