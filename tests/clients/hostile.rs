@@ -3,7 +3,7 @@
 //! Called by `main`.
 
 use crate::Case;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::{Config, MIB, Site, Volume, daemon::noise, nbd::Client};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -75,7 +75,7 @@ fn harm_nobody() -> Result<()> {
     let socket = site.path("vm1.sock");
     let mut honest = Client::connect(&socket, "vm1")?;
     for (round, bytes) in insults().into_iter().enumerate() {
-        insult(&socket, &bytes)?;
+        insult(&socket, &bytes).with_context(|| format!("insult {round}"))?;
         let offset = round as u64 * MIB;
         ensure!(
             honest.read(offset, MIB as usize)? == disk[offset as usize..][..MIB as usize],
