@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::path::Path;
 
 /// How a cache device is opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CacheOptions {
     /// Size of a file that is made or formatted, in bytes; ignored for block devices.
     pub size_bytes: Option<u64>,
@@ -48,8 +48,9 @@ pub struct CacheDisk {
 /// [`DiskError`]; above all [`DiskErrorKind::Foreign`] for somebody else's data.
 pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
     // A cache device is always written.
-    let options =
-        &CacheOptions { open: OpenOptions { read_only: false, ..options.open }, ..*options };
+    let mut options = options.clone();
+    options.open.read_only = false;
+    let options = &options;
     let mut disk = match Disk::open_any_size(path, &options.open) {
         Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => {
             let disk = create(path, options)?;
@@ -189,7 +190,7 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Disk, DiskError> {
             Err(errno) => return Err(DiskError::from_errno(path, "creating it", errno)),
         }
     };
-    let mut patience = Patience::new(options.open.lock_wait);
+    let mut patience = Patience::new(&options.open);
     let made = Disk::finish(path, fd, direct, &options.open, &mut patience)
         .and_then(|disk| allocate(&disk, size).map(|()| disk));
     match made {

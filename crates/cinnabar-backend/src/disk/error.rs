@@ -60,6 +60,9 @@ pub enum DiskErrorKind {
         /// Who has it, if that is known.
         holder: Option<String>,
     },
+    /// The wait for somebody else was given up.
+    #[error("it is in use, and waiting for it was given up")]
+    Cancelled,
     /// The file system knows no `flock`.
     #[error("it cannot be locked: {0}")]
     Lock(Errno),
@@ -118,7 +121,7 @@ impl DiskError {
             }
             DiskErrorKind::Short { .. } => "restore the file, or format it anew with --force",
             DiskErrorKind::BlockSize(_) => "use a device with logical blocks of 512 or 4096 bytes",
-            DiskErrorKind::InUse { .. } => {
+            DiskErrorKind::InUse { .. } | DiskErrorKind::Cancelled => {
                 "stop whoever uses it (another daemon, a mount); a daemon that was killed lets go \
                  when its last write has landed"
             }

@@ -3,10 +3,13 @@
 //! Called by opening.
 
 use super::error::{DiskError, DiskErrorKind};
+use super::open::OpenOptions;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FlockOperation, Stat, flock, fstat};
 use rustix::io::Errno;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How often the lock is tried.
@@ -20,17 +23,19 @@ const LOOKS: u32 = 10;
 pub(super) struct Patience {
     since: Instant,
     bound: Duration,
+    cancel: Option<Arc<AtomicBool>>,
     told: Option<Instant>,
 }
 
 impl Patience {
-    pub(super) fn new(bound: Duration) -> Self {
-        Self { since: Instant::now(), bound, told: None }
+    pub(super) fn new(options: &OpenOptions) -> Self {
+        let (bound, cancel) = (options.lock_wait, options.cancel.clone());
+        Self { since: Instant::now(), bound, cancel, told: None }
     }
 
     /// Sleeps a little and returns true, or false once the bound is reached.
     pub(super) fn wait(&mut self, path: &Path) -> bool {
-        if self.since.elapsed() >= self.bound {
+        if self.since.elapsed() >= self.bound || self.is_cancelled() {
             return false;
         }
         if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
@@ -45,8 +50,15 @@ impl Patience {
         true
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed))
+    }
+
     /// The error once the bound is reached.
     pub(super) fn in_use(&self, path: &Path, holder: Option<String>) -> DiskError {
+        if self.is_cancelled() {
+            return DiskError::new(path, DiskErrorKind::Cancelled);
+        }
         let waited = if self.told.is_some() { self.since.elapsed() } else { Duration::ZERO };
         DiskError::new(path, DiskErrorKind::InUse { waited, holder })
     }

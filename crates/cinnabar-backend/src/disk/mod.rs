@@ -41,6 +41,7 @@ pub struct Disk {
     align_bytes: u32,
     direct: bool,
     read_only: bool,
+    in_memory: bool,
     device: u64,
     inode: u64,
 }
@@ -74,6 +75,11 @@ impl Disk {
     /// Whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Whether it is a file in memory (tmpfs): its I/O is a copy that waits for nothing.
+    pub fn is_in_memory(&self) -> bool {
+        self.in_memory
     }
 
     /// Device and inode number: equal for two disks that are the same file.

@@ -6,13 +6,15 @@ use super::error::{DiskError, DiskErrorKind};
 use super::lock::{Patience, lock};
 use super::{Disk, DiskKind, blocking, ioctl};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, stat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, StatFs, fcntl_getfl, fcntl_setfl, fstat, stat};
 use rustix::io::Errno;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How a disk is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// For reading only, sharing the lock with other readers.
     pub read_only: bool,
@@ -20,11 +22,13 @@ pub struct OpenOptions {
     pub direct: bool,
     /// How long to wait for somebody else's lock.
     pub lock_wait: Duration,
+    /// Ends that wait early once it is set.
+    pub cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, direct: true, lock_wait: Duration::from_secs(30) }
+        Self { read_only: false, direct: true, lock_wait: Duration::from_secs(30), cancel: None }
     }
 }
 
@@ -49,7 +53,7 @@ impl Disk {
         // Looked at before it is opened: opening a pipe would wait for its other end.
         let before = stat(path).map_err(|errno| DiskError::from_errno(path, "stat", errno))?;
         let kind = disk_kind(path, &before)?;
-        let mut patience = Patience::new(options.lock_wait);
+        let mut patience = Patience::new(options);
         let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
         Self::finish(path, fd, direct, options, &mut patience)
     }
@@ -65,6 +69,7 @@ impl Disk {
         lock(fd.as_fd(), path, options.read_only, patience)?;
         let failed = |errno| DiskError::from_errno(path, "stat", errno);
         let stat = fstat(&fd).map_err(failed)?;
+        let stat_fs = rustix::fs::fstatfs(&fd).map_err(failed)?;
         let kind = disk_kind(path, &stat)?;
         let size_bytes = match kind {
             DiskKind::File => stat.st_size.cast_unsigned(),
@@ -78,6 +83,7 @@ impl Disk {
             align_bytes: 512,
             direct,
             read_only: options.read_only,
+            in_memory: is_in_memory(&stat_fs, kind),
             device: stat.st_dev,
             inode: stat.st_ino,
         };
@@ -163,6 +169,11 @@ pub(super) fn warn_buffered(path: &Path, reason: &str) {
 
 fn readable_only(path: &Path, options: &OpenOptions) -> bool {
     !options.read_only && rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).is_ok()
+}
+
+/// `TMPFS_MAGIC`; a block device's node may lie on such a file system, the device doesn't.
+fn is_in_memory(stat: &StatFs, kind: DiskKind) -> bool {
+    kind == DiskKind::File && stat.f_type == 0x0102_1994
 }
 
 fn disk_kind(path: &Path, stat: &Stat) -> Result<DiskKind, DiskError> {

@@ -45,6 +45,8 @@ pub struct Interest {
 }
 
 impl Interest {
+    /// Hang-ups only.
+    pub const NONE: Self = Self { read: false, write: false };
     /// Reading only.
     pub const READ: Self = Self { read: true, write: false };
     /// Writing only.
@@ -62,10 +64,12 @@ pub enum PortEvent {
     Ready {
         /// The token it is watched under.
         token: u64,
-        /// Reading won't block (also at the end of the stream or after an error).
+        /// There are bytes or connections to take, or the end of the stream.
         readable: bool,
-        /// Writing won't block (also after an error).
+        /// There is room to write.
         writable: bool,
+        /// The peer is gone in both directions, or the socket failed; told whatever is waited for.
+        hangup: bool,
     },
     /// A [`Waker`] was used, once or more often.
     Woken,
@@ -98,7 +102,7 @@ pub trait Port {
     fn submit(&mut self, job: Job);
 
     /// Watches a socket under a token of the caller's, or changes what is waited for. The caller
-    /// unwatches it before closing it. Neither reading nor writing: kept, but silent.
+    /// unwatches it before closing it. With neither reading nor writing only a hang-up is told.
     fn watch(&mut self, fd: RawFd, token: u64, interest: Interest);
 
     /// Stops watching; nothing more is told of this token, not even what had already happened.

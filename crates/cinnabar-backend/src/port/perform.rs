@@ -1,6 +1,6 @@
-//! Doing a task with blocking system calls, from start to end.
+//! Doing a task with blocking system calls.
 //!
-//! Called by the workers.
+//! Called by the workers, and by the `io_uring` port for files in memory.
 
 use super::extents;
 use super::job::Done;
@@ -33,7 +33,8 @@ pub(super) fn perform(mut task: Task, disk: &Disk) -> Done {
     }
 }
 
-fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
+/// Does the next call of a task.
+pub(super) fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
     let fd = disk.as_fd().as_raw_fd();
     match task.step() {
         Step::Read { offset, iovecs } => {

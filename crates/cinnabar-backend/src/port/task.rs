@@ -239,6 +239,11 @@ impl Task {
         matches!(self.way, Way::Slow(_))
     }
 
+    /// Whether it is a copy of at most `bytes` bytes, or less work, on a file in memory.
+    pub(super) fn is_copy(&self, bytes: u64) -> bool {
+        matches!(self.way, Way::Read | Way::Write { .. } | Way::Flush) && self.left <= bytes
+    }
+
     /// Takes the result of the call that [`step`](Self::step) named: bytes for a transfer.
     pub(super) fn advance(&mut self, result: Result<usize, Errno>) -> Progress {
         match (result, self.way) {

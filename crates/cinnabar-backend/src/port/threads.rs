@@ -93,21 +93,19 @@ impl Threads {
             }
         }
         for (poll, &token) in self.polls[1..].iter().zip(&self.tokens) {
-            let (readable, writable) = readiness(poll.revents);
-            if readable || writable {
-                events.push(PortEvent::Ready { token, readable, writable });
-            }
+            events.extend(readiness(token, poll.revents));
         }
     }
 }
 
-/// What of a socket's state is worth telling: an error or hang-up concerns readers and writers.
-pub(super) fn readiness(revents: i16) -> (bool, bool) {
-    let broken = revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    (
-        broken || revents & (libc::POLLIN | libc::POLLRDHUP) != 0,
-        broken || revents & libc::POLLOUT != 0,
-    )
+/// What of a socket's state is worth telling, if anything.
+pub(super) fn readiness(token: u64, revents: i16) -> Option<PortEvent> {
+    (revents != 0).then_some(PortEvent::Ready {
+        token,
+        readable: revents & (libc::POLLIN | libc::POLLRDHUP) != 0,
+        writable: revents & libc::POLLOUT != 0,
+        hangup: revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0,
+    })
 }
 
 /// What to ask the kernel for.
@@ -152,8 +150,6 @@ impl Port for Threads {
     }
 
     fn watch(&mut self, fd: RawFd, token: u64, interest: Interest) {
-        // A negative descriptor is skipped by the kernel: kept, but silent.
-        let fd = if interest == Interest::default() { -1 } else { fd };
         let poll = libc::pollfd { fd, events: poll_mask(interest), revents: 0 };
         if let Some(index) = self.tokens.iter().position(|&known| known == token) {
             self.polls[index + 1] = poll;

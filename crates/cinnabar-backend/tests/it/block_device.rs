@@ -1,6 +1,6 @@
 //! Block devices, by way of loop devices; skipped with a message where there are none.
 
-use crate::rig::{Rig, folders, now, pattern};
+use crate::rig::{Rig, folders, now, pattern, soon};
 use cinnabar_backend::disk::{
     CacheOptions, Disk, DiskErrorKind, DiskKind, OpenOptions, open_cache, read_epoch, take_epoch,
 };
@@ -94,7 +94,7 @@ fn devices_are_zeroed_and_trimmed() {
 #[test]
 fn devices_have_no_epoch_and_one_user() {
     each(|_, _, device| {
-        let disk = Disk::open(device, &now()).expect("it opens");
+        let disk = Disk::open(device, &soon()).expect("it opens");
         assert_eq!((read_epoch(&disk), take_epoch(&disk)), (Ok(None), Ok(None)));
         for read_only in [false, true] {
             let options = OpenOptions { read_only, ..now() };

@@ -69,7 +69,7 @@ fn a_file_that_was_cut_off_is_an_error_not_zeros() {
 fn writes_to_a_read_only_disk_fail() {
     everywhere(|mode, folder| {
         let path = file(folder, &[1; 8192]);
-        let options = cinnabar_backend::disk::OpenOptions { read_only: true, ..crate::rig::now() };
+        let options = cinnabar_backend::disk::OpenOptions { read_only: true, ..crate::rig::soon() };
         let mut rig = Rig::with(mode, &path, &options);
         let data = dirty(4096);
         let data = slices(&data, 4096);

@@ -1,6 +1,6 @@
 //! Making, recognising and refusing cache devices.
 
-use crate::rig::{folders, now, pattern};
+use crate::rig::{folders, pattern, soon};
 use cinnabar_backend::disk::{CacheDisk, CacheOptions, Contents, DiskErrorKind, open_cache};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 
 fn open(path: &Path, size: Option<u64>, force: bool) -> Result<CacheDisk, DiskErrorKind> {
-    let options = CacheOptions { size_bytes: size, force, open: now() };
+    let options = CacheOptions { size_bytes: size, force, open: soon() };
     open_cache(path, &options).map_err(|error| {
         assert!(!error.hint().is_empty());
         error.kind

@@ -1,13 +1,13 @@
 //! The proof that nobody wrote a file meanwhile.
 
-use crate::rig::{Rig, file, folders, now};
+use crate::rig::{Rig, file, folders, soon};
 use cinnabar_backend::disk::{Disk, read_epoch, take_epoch};
 use cinnabar_backend::port::IoMode;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn open(path: &Path) -> Disk {
-    Disk::open(path, &now()).expect("it opens")
+    Disk::open(path, &soon()).expect("it opens")
 }
 
 /// What the next start sees.

@@ -1,6 +1,6 @@
 //! One user at a time, across processes.
 
-use crate::rig::{file, now};
+use crate::rig::{file, now, soon};
 use cinnabar_backend::disk::{Disk, DiskErrorKind, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ const READ_ONLY: &str = "CINNABAR_TEST_LOCK_READ_ONLY";
 fn holder() {
     let path = std::env::var(PATH).expect("run by other tests");
     let read_only = std::env::var(READ_ONLY).is_ok();
-    let disk = Disk::open(Path::new(&path), &OpenOptions { read_only, ..now() });
+    let disk = Disk::open(Path::new(&path), &OpenOptions { read_only, ..soon() });
     println!("\nopened {}", disk.is_ok());
     std::io::stdout().flush().expect("a pipe");
     let _ = std::io::stdin().lines().count();
@@ -65,7 +65,7 @@ fn a_second_process_is_refused_and_told_who() {
     assert!(start.elapsed() >= Duration::from_millis(200));
     assert!(error.to_string().contains("still so after 0."), "{error}");
     holder.stop();
-    Disk::open(&path, &now()).expect("it is free again");
+    Disk::open(&path, &soon()).expect("it is free again");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn readers_share() {
     let path = file(&folder, &[0; 4096]);
     let holder = Holder::start(&path, true);
     let reader =
-        Disk::open(&path, &OpenOptions { read_only: true, ..now() }).expect("it is shared");
+        Disk::open(&path, &OpenOptions { read_only: true, ..soon() }).expect("it is shared");
     let error = Disk::open(&path, &now()).expect_err("readers keep writers out");
     assert!(matches!(error.kind, DiskErrorKind::InUse { .. }), "{error}");
     drop(reader);

@@ -50,7 +50,7 @@ fn dropping_a_port_waits_for_its_jobs() {
         drop(rig.port);
         drop(rig.disk);
         // The lock is free and the bytes are there: nothing is under way any more.
-        let again = Disk::open(&path, &crate::rig::now()).expect("nobody has it locked");
+        let again = Disk::open(&path, &crate::rig::soon()).expect("nobody has it locked");
         drop(again);
         assert!(std::fs::read(&path).expect("the file is there") == data.to_vec(0, 4 << 20));
     });
@@ -62,7 +62,7 @@ fn places_of_disks_are_used_again() {
         let path = file(folder, &pattern(8192, 13));
         let mut port: Box<dyn Port> = port::open(mode).expect("a port");
         for _ in 0..100 {
-            let disk = Disk::open(&path, &crate::rig::now()).expect("the lock went with the disk");
+            let disk = Disk::open(&path, &crate::rig::soon()).expect("the lock went with the disk");
             let disk = Arc::new(disk);
             let file = port.register(Arc::clone(&disk)).expect("there is room");
             assert_eq!(file.0, 0);

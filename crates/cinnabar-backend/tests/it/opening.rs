@@ -1,6 +1,6 @@
 //! What can be a disk and what can't.
 
-use crate::rig::{file, now};
+use crate::rig::{file, now, soon};
 use cinnabar_backend::disk::{Disk, DiskErrorKind, DiskKind, OpenOptions};
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn bad_disks_are_refused_by_name() {
 fn files_are_measured() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = file(&folder, &[0; 5120]);
-    let disk = Disk::open(&path, &now()).expect("it opens");
+    let disk = Disk::open(&path, &soon()).expect("it opens");
     assert_eq!((disk.kind(), disk.size_bytes()), (DiskKind::File, 5120));
     assert!(matches!(disk.align_bytes(), 512 | 4096));
     assert!(!disk.is_read_only());
@@ -58,6 +58,6 @@ fn a_file_system_without_direct_io_gets_the_page_cache() {
 fn a_size_that_direct_io_cannot_reach_gets_the_page_cache() {
     // Whatever the file system's alignment: what is opened can be used to its last sector.
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let disk = Disk::open(&file(&folder, &[0; 4608]), &now()).expect("it opens");
+    let disk = Disk::open(&file(&folder, &[0; 4608]), &soon()).expect("it opens");
     assert!(disk.align_bytes() == 512 || disk.size_bytes().is_multiple_of(4096));
 }

@@ -20,9 +20,15 @@ pub(crate) fn folders() -> Vec<tempfile::TempDir> {
     folders
 }
 
-/// Options that don't wait for locks.
+/// Options that don't wait for locks, for what is to be refused.
 pub(crate) fn now() -> OpenOptions {
     OpenOptions { lock_wait: Duration::ZERO, ..OpenOptions::default() }
+}
+
+/// Options for what is to succeed. Locks are waited for: a child process that another test is just
+/// starting holds copies of all descriptors for a moment.
+pub(crate) fn soon() -> OpenOptions {
+    OpenOptions { lock_wait: PATIENCE, ..OpenOptions::default() }
 }
 
 /// A file with these contents.
@@ -41,7 +47,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(mode: IoMode, path: &Path) -> Self {
-        Self::with(mode, path, &now())
+        Self::with(mode, path, &soon())
     }
 
     pub(crate) fn with(mode: IoMode, path: &Path, options: &OpenOptions) -> Self {

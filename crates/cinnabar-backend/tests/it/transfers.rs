@@ -1,6 +1,6 @@
 //! Reading, writing, flushing, zeroing and trimming.
 
-use crate::rig::{Rig, dirty, everywhere, file, now, pattern, slices};
+use crate::rig::{Rig, dirty, everywhere, file, pattern, slices, soon};
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Extent, JobOp};
@@ -132,7 +132,7 @@ fn trimming_makes_holes_and_extents_show_them() {
 fn the_page_cache_does_where_direct_io_does_not() {
     everywhere(|mode, folder| {
         let path = file(folder, &pattern(65_536, 6));
-        let options = OpenOptions { direct: false, ..now() };
+        let options = OpenOptions { direct: false, ..soon() };
         let mut rig = Rig::with(mode, &path, &options);
         assert!(!rig.disk.is_direct() && rig.disk.align_bytes() == 512);
         rig.write(512, &pattern(1024, 7), true);

@@ -14,17 +14,24 @@ fn both(test: impl Fn(Box<dyn Port>)) {
     }
 }
 
-/// Waits once; what happened, as (token, readable, writable).
-fn ready(port: &mut Box<dyn Port>, timeout: Duration) -> Vec<(u64, bool, bool)> {
+/// Waits once; what happened: the token, and what of read, write and hang-up (`r`, `w`, `h`).
+fn ready(port: &mut Box<dyn Port>, timeout: Duration) -> Vec<(u64, String)> {
     let mut events = Vec::new();
     port.wait(Some(timeout), &mut events).expect("the port works");
     events
         .into_iter()
         .map(|event| match event {
-            PortEvent::Ready { token, readable, writable } => (token, readable, writable),
+            PortEvent::Ready { token, readable, writable, hangup } => {
+                let flags = [(readable, "r"), (writable, "w"), (hangup, "h")];
+                (token, flags.into_iter().filter(|flag| flag.0).map(|flag| flag.1).collect())
+            }
             other => panic!("unexpected: {other:?}"),
         })
         .collect()
+}
+
+fn is(token: u64, flags: &str) -> Vec<(u64, String)> {
+    vec![(token, flags.to_owned())]
 }
 
 const SOON: Duration = Duration::from_millis(30);
@@ -37,14 +44,14 @@ fn readable_sockets_are_told_until_they_are_read() {
         assert_eq!(ready(&mut port, SOON), []);
         theirs.write_all(b"abc").expect("it is sent");
         for _ in 0..3 {
-            assert_eq!(ready(&mut port, PATIENCE), [(5, true, false)], "level-triggered");
+            assert_eq!(ready(&mut port, PATIENCE), is(5, "r"), "level-triggered");
         }
         ours.read_exact(&mut [0; 3]).expect("three bytes");
         // The poll that was armed before the bytes were read may still tell of them once.
         let late = ready(&mut port, SOON);
         assert!(late.is_empty() || ready(&mut port, SOON).is_empty(), "{late:?}");
         drop(theirs);
-        assert_eq!(ready(&mut port, PATIENCE), [(5, true, true)], "hang-up concerns both");
+        assert_eq!(ready(&mut port, PATIENCE), is(5, "rh"), "the end, and a hang-up");
     });
 }
 
@@ -55,12 +62,15 @@ fn interest_changes_and_ends() {
         port.watch(ours.as_raw_fd(), 9, Interest::READ);
         assert_eq!(ready(&mut port, SOON), []);
         port.watch(ours.as_raw_fd(), 9, Interest::BOTH);
-        assert_eq!(ready(&mut port, PATIENCE), [(9, false, true)]);
-        port.watch(ours.as_raw_fd(), 9, Interest::default());
+        assert_eq!(ready(&mut port, PATIENCE), is(9, "w"));
+        port.watch(ours.as_raw_fd(), 9, Interest::NONE);
         theirs.write_all(b"x").expect("it is sent");
-        assert_eq!(ready(&mut port, SOON), [], "kept, but silent");
+        assert_eq!(ready(&mut port, SOON), [], "only hang-ups");
         port.watch(ours.as_raw_fd(), 9, Interest::READ);
-        assert_eq!(ready(&mut port, PATIENCE), [(9, true, false)]);
+        assert_eq!(ready(&mut port, PATIENCE), is(9, "r"));
+        port.watch(ours.as_raw_fd(), 9, Interest::NONE);
+        drop(theirs);
+        assert_eq!(ready(&mut port, PATIENCE), is(9, "h"));
         port.unwatch(9);
         assert_eq!(ready(&mut port, SOON), []);
         port.unwatch(9);
@@ -83,6 +93,30 @@ fn an_unwatched_socket_closes_for_its_peer() {
 }
 
 #[test]
+fn a_half_closed_peer_costs_nothing_while_nobody_reads() {
+    both(|mut port| {
+        for interest in [Interest::NONE, Interest::WRITE] {
+            let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+            ours.set_nonblocking(true).expect("it can be set");
+            while ours.write(&[0; 4096]).is_ok() {}
+            theirs.shutdown(std::net::Shutdown::Write).expect("it is half closed");
+            port.watch(ours.as_raw_fd(), 3, interest);
+            let busy = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            let before = busy();
+            assert_eq!(ready(&mut port, Duration::from_millis(200)), []);
+            let spent = (busy().tv_sec - before.tv_sec) * 1000
+                + (busy().tv_nsec - before.tv_nsec) / 1_000_000;
+            assert!(spent < 50, "{spent} ms of CPU for waiting");
+            drop(theirs);
+            assert!(ready(&mut port, PATIENCE)[0].1.contains('h'), "{interest:?}");
+            port.watch(ours.as_raw_fd(), 3, Interest::READ);
+            assert_eq!(ready(&mut port, PATIENCE), is(3, "rh"));
+            port.unwatch(3);
+        }
+    });
+}
+
+#[test]
 fn many_sockets_are_told_apart() {
     both(|mut port| {
         let pairs: Vec<_> = (0..300).map(|_| UnixStream::pair().expect("a pair")).collect();
@@ -92,7 +126,7 @@ fn many_sockets_are_told_apart() {
         let mut expected = Vec::new();
         for (token, (_, theirs)) in (0..).zip(&pairs).step_by(7) {
             (&*theirs).write_all(b"x").expect("it is sent");
-            expected.push((token, true, false));
+            expected.push((token, "r".to_owned()));
         }
         let mut told = ready(&mut port, PATIENCE);
         told.sort_unstable();

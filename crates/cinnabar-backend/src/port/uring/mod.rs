@@ -11,13 +11,14 @@ mod ring;
 mod watches;
 
 use super::job::{Done, Job};
+use super::perform;
 use super::task::{Progress, Step, Task};
 use super::waker::Waker;
 use super::workers::Workers;
 use super::{FileId, Interest, Port, PortError, PortEvent};
 use crate::disk::Disk;
 use io_uring::{opcode, squeue, types};
-use ring::Ring;
+use ring::{Completion, Ring};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use slab::Slab;
@@ -34,6 +35,11 @@ const KIND_POLL: u64 = 1;
 const KIND_WAKE: u64 = 2;
 /// Cancellations, whose outcome doesn't matter.
 const KIND_NONE: u64 = 3;
+
+/// Longest transfer on a file in memory that the data thread does itself. The kernel has no
+/// non-blocking I/O for tmpfs and would hand even 4 KiB to a thread of its own (measured: 2.8 us of
+/// CPU instead of 1.6, and a wake-up of 50 us when alone); long copies are better off there.
+const COPY_BYTES_MAX: u64 = 128 << 10;
 
 /// See the module. Dropped in the order of its fields, after `drop` has waited for everything.
 pub(super) struct Uring {
@@ -52,7 +58,7 @@ pub(super) struct Uring {
     wake_count: Box<u64>,
     wake_armed: bool,
     /// Completions being handled; kept for its memory.
-    completions: Vec<(u64, i32)>,
+    completions: Vec<Completion>,
     /// The kernel refuses this ring to any other thread.
     not_send: PhantomData<*mut ()>,
 }
@@ -144,7 +150,7 @@ impl Uring {
     fn reap(&mut self, events: &mut Vec<PortEvent>) {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.completions(&mut completions);
-        for (user_data, result) in completions.drain(..) {
+        for Completion { user_data, result, more } in completions.drain(..) {
             let rest = user_data & !(u64::MAX << KIND_SHIFT);
             match user_data >> KIND_SHIFT {
                 KIND_TASK => {
@@ -152,7 +158,7 @@ impl Uring {
                     let progress = self.tasks[index].advance(counted(result));
                     self.progress(index, progress, events);
                 }
-                KIND_POLL => self.watches.completed(rest, result, events),
+                KIND_POLL => self.watches.completed(rest, result, more, events),
                 KIND_WAKE => {
                     self.wake_armed = false;
                     if self.waker.take() {
@@ -174,6 +180,19 @@ impl Uring {
             self.wake_armed = true;
         }
     }
+}
+
+/// Does a task that only copies memory, on the spot.
+fn copy(task: &mut Task, disk: &Disk) -> Progress {
+    // A few rounds: a list of buffers beyond the kernel's bound takes one for each part.
+    for _ in 0..4 {
+        let result = perform::step(task, disk);
+        match task.advance(result) {
+            Progress::More => {}
+            end => return end,
+        }
+    }
+    Progress::More
 }
 
 /// The submission for a task's next call.
@@ -246,10 +265,20 @@ impl Port for Uring {
 
     fn submit(&mut self, job: Job) {
         let file = &mut self.files[job.file.0 as usize];
-        let (task, progress) = Task::new(job, &file.disk);
+        let (mut task, progress) = Task::new(job, &file.disk);
         if let Progress::End(result) = progress {
             self.done.push(task.finish(result));
             return;
+        }
+        if file.disk.is_in_memory() && task.is_copy(COPY_BYTES_MAX) {
+            match copy(&mut task, &file.disk) {
+                Progress::End(result) => {
+                    self.done.push(task.finish(result));
+                    return;
+                }
+                // Whatever is odd about it: the ring will see to the rest.
+                Progress::More | Progress::Patiently => {}
+            }
         }
         file.in_flight += 1;
         if task.is_slow() {

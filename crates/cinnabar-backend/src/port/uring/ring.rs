@@ -3,7 +3,7 @@
 //! Called by the uring port alone.
 
 use super::PortError;
-use io_uring::{IoUring, Probe, opcode, squeue, types};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -22,6 +22,15 @@ pub(super) struct Ring {
     /// What the submission queue had no room for, in order.
     waiting: VecDeque<squeue::Entry>,
     files_max: u32,
+}
+
+/// A completion, copied out of the queue.
+pub(super) struct Completion {
+    pub(super) user_data: u64,
+    /// As a system call's, errors negative.
+    pub(super) result: i32,
+    /// Others of the same submission follow.
+    pub(super) more: bool,
 }
 
 impl Ring {
@@ -122,9 +131,13 @@ impl Ring {
         self.inner.submitter().submit().map_err(|error| errno_of(&error))
     }
 
-    /// Takes the completions that are there: `user_data` and result.
-    pub(super) fn completions(&mut self, list: &mut Vec<(u64, i32)>) {
-        list.extend(self.inner.completion().map(|entry| (entry.user_data(), entry.result())));
+    /// Takes the completions that are there.
+    pub(super) fn completions(&mut self, list: &mut Vec<Completion>) {
+        list.extend(self.inner.completion().map(|entry| Completion {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            more: cqueue::more(entry.flags()),
+        }));
     }
 
     /// Ends whatever still waits in the kernel, and lets go of all files now: closing the ring does

@@ -2,6 +2,10 @@
 //! level-triggered: whoever leaves bytes unread is told again.
 //!
 //! Called by the uring port alone.
+//!
+//! One wrinkle: the kernel always tells that the peer has sent its last byte (`POLLRDHUP`), asked or
+//! not, and would do so again and again. Where nobody wants to read, the poll is then made to tell
+//! changes only.
 
 use super::super::threads::{poll_mask, readiness};
 use super::ring::Ring;
@@ -33,6 +37,10 @@ struct Watch {
     interest: Interest,
     /// The poll that is under way.
     armed: Option<u64>,
+    /// Polling it failed: the descriptor is not what it was.
+    failed: bool,
+    /// Poll for changes only.
+    changes: bool,
 }
 
 impl Watches {
@@ -43,10 +51,18 @@ impl Watches {
                 return;
             }
             (watch.fd, watch.interest) = (fd, interest);
+            (watch.failed, watch.changes) = (false, false);
             disarm(watch, ring);
             self.to_arm.push(place);
         } else {
-            let place = self.places.insert(Watch { fd, token, interest, armed: None });
+            let place = self.places.insert(Watch {
+                fd,
+                token,
+                interest,
+                armed: None,
+                failed: false,
+                changes: false,
+            });
             self.by_token.insert(token, place);
             self.to_arm.push(place);
         }
@@ -63,37 +79,45 @@ impl Watches {
     pub(super) fn arm(&mut self, ring: &mut Ring) {
         for place in self.to_arm.drain(..) {
             let Some(watch) = self.places.get_mut(place) else { continue };
-            if watch.armed.is_some() || watch.interest == Interest::default() {
+            if watch.armed.is_some() || watch.failed {
                 continue;
             }
             self.generation = (self.generation + 1) & GENERATION_MASK;
             let name = u64::from(self.generation) << GENERATION_SHIFT | place as u64;
             let mask = u32::from(poll_mask(watch.interest).cast_unsigned());
-            let entry = opcode::PollAdd::new(types::Fd(watch.fd), mask).build();
+            let poll = opcode::PollAdd::new(types::Fd(watch.fd), mask).multi(watch.changes);
+            let entry = poll.build();
             ring.push(entry.user_data(KIND_POLL << KIND_SHIFT | name));
             watch.armed = Some(name);
         }
     }
 
     /// Takes the completion of a poll.
-    pub(super) fn completed(&mut self, name: u64, result: i32, events: &mut Vec<PortEvent>) {
+    pub(super) fn completed(
+        &mut self,
+        name: u64,
+        result: i32,
+        more: bool,
+        events: &mut Vec<PortEvent>,
+    ) {
         let place = (name & u64::from(u32::MAX)) as usize;
         let Some(watch) = self.places.get_mut(place) else { return };
         if watch.armed != Some(name) {
             // Of an earlier watch, or of one that was changed.
             return;
         }
-        watch.armed = None;
-        self.to_arm.push(place);
-        // A poll that fails (a closed descriptor) is told as an error of the socket, once: the
-        // owner will find out by using it.
-        let revents = i16::try_from(result).unwrap_or(0);
-        let (readable, writable) = if result < 0 { (true, true) } else { readiness(revents) };
-        if result < 0 {
-            watch.interest = Interest::default();
+        if !more {
+            watch.armed = None;
+            self.to_arm.push(place);
         }
-        let token = watch.token;
-        events.push(PortEvent::Ready { token, readable, writable });
+        // A poll that fails (a closed descriptor) is told as an error of the socket, once.
+        watch.failed = result < 0;
+        let mut revents = if result < 0 { libc::POLLNVAL } else { (result & 0x7fff) as i16 };
+        if !watch.interest.read && revents & libc::POLLRDHUP != 0 {
+            revents &= !libc::POLLRDHUP;
+            watch.changes = true;
+        }
+        events.extend(readiness(watch.token, revents));
     }
 }
 
