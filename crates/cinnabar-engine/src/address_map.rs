@@ -59,9 +59,9 @@ impl AddressMap {
         if point >= bucket { point - bucket } else { point + self.buckets - bucket }
     }
 
-    fn bucket(&self, bucket: u64) -> &[u32] {
+    fn bucket(&self, bucket: u64) -> &[u32; WAYS] {
         let at = self.offset + bucket as usize * WAYS;
-        &self.words[at..at + WAYS]
+        self.words[at..at + WAYS].try_into().expect("a whole bucket")
     }
 
     fn bucket_mut(&mut self, bucket: u64) -> &mut [u32] {
@@ -100,15 +100,17 @@ impl AddressMap {
     fn find_in(&self, bucket: u64, tag: u32, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let entries = self.bucket(bucket);
         let mut matches = 0u32;
+        let (want, mask) = (tag << self.slot_bits, u32::MAX << self.slot_bits);
         for (way, &entry) in entries.iter().enumerate() {
-            matches |= u32::from((entry >> self.slot_bits) == tag && entry != 0) << way;
+            matches |= u32::from(entry & mask == want) << way;
         }
         while matches != 0 {
-            let slot = self.slot(entries[matches.trailing_zeros() as usize]);
-            if is_it(slot) {
-                return Some(slot);
-            }
+            let entry = entries[matches.trailing_zeros() as usize];
             matches &= matches - 1;
+            // An empty entry looks like one with tag 0.
+            if entry != 0 && is_it(self.slot(entry)) {
+                return Some(self.slot(entry));
+            }
         }
         None
     }

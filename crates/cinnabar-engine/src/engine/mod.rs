@@ -13,6 +13,7 @@ mod zero;
 use crate::config::Config;
 use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::descriptors::Key;
+use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::superblock::Superblock;
 use crate::outbox::{Outbox, Pending};
 use crate::plan::Plan;
@@ -23,6 +24,7 @@ use crate::volume::Volume;
 use lifecycle::Lifecycle;
 use request::Active;
 use slab::Slab;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Events whose lookups are prefetched together.
@@ -100,19 +102,18 @@ impl<P: Payload> Engine<P> {
 
     /// Starts loading what the lookups of these events will touch.
     fn prefetch(&self, events: &[Event<P>]) {
-        let keys = || {
-            events.iter().filter_map(|event| match event {
-                Event::Submit(Request { volume, op, .. }) => {
-                    let (Op::Read { span, .. } | Op::Write { span, .. }) = op else { return None };
-                    (volume.0 < crate::limits::VOLUMES_MAX
-                        && span.first_block() < crate::limits::VOLUME_BLOCKS_MAX)
-                        .then(|| Key { volume: volume.0, block: span.first_block() })
-                }
-                _ => None,
-            })
-        };
-        keys().for_each(|key| self.store.prefetch_buckets(key));
-        keys().for_each(|key| self.store.prefetch_descriptors(key));
+        let keys = events.iter().filter_map(|event| match event {
+            Event::Submit(Request { volume, op, .. }) => {
+                let (Op::Read { span, .. } | Op::Write { span, .. }) = op else { return None };
+                let block = span.first_block();
+                let sound = volume.0 < VOLUMES_MAX && block < VOLUME_BLOCKS_MAX;
+                sound.then_some(Key { volume: volume.0, block })
+            }
+            _ => None,
+        });
+        let hashes: SmallVec<[u64; BATCH]> = keys.map(|key| self.store.hash(key)).collect();
+        hashes.iter().for_each(|hash| self.store.prefetch_buckets(*hash));
+        hashes.iter().for_each(|hash| self.store.prefetch_candidates(*hash));
     }
 
     fn event(&mut self, event: Event<P>) {

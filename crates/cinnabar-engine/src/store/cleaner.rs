@@ -146,7 +146,9 @@ impl<P: Payload> Store<P> {
 
     fn prefetch_victim(&self, slot: u32) {
         if let Some(key) = self.descriptors.key(slot) {
-            self.prefetch_buckets(key);
+            let hash = self.hash(key);
+            self.map.prefetch(hash);
+            self.ghost.prefetch(hash);
         }
     }
 

@@ -111,18 +111,21 @@ impl<P: Payload> Store<P> {
     }
 
     /// First stage of a batched lookup: the buckets.
-    pub(crate) fn prefetch_buckets(&self, key: Key) {
-        let hash = self.hash(key);
+    pub(crate) fn prefetch_buckets(&self, hash: u64) {
         self.map.prefetch(hash);
-        self.ghost.prefetch(hash);
     }
 
-    /// Second stage: the descriptors of the candidates.
-    pub(crate) fn prefetch_descriptors(&self, key: Key) {
-        let _ = self.map.find(self.hash(key), |slot| {
+    /// Second stage: the descriptors of the candidates, or the ghost if there are none.
+    pub(crate) fn prefetch_candidates(&self, hash: u64) {
+        let mut candidates = false;
+        let _ = self.map.find(hash, |slot| {
+            candidates = true;
             self.descriptors.prefetch(slot);
             false
         });
+        if !candidates {
+            self.ghost.prefetch(hash);
+        }
     }
 
     /// The slot of a block.
