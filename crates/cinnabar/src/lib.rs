@@ -2,4 +2,5 @@
 //!
 //! Called by `main.rs` and by the tests; no other crate may depend on it.
 
+pub mod config;
 pub mod daemon;

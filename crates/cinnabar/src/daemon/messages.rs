@@ -16,6 +16,8 @@ use super::latency::Latencies;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::Warmth;
+/// Where an NBD server listens. Volumes at the same address share its listener.
+pub use cinnabar_frontend::nbd::Address as NbdAddress;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,7 +91,7 @@ pub enum EvictionMode {
 pub struct VolumeConfig {
     /// Its name, also the name of its NBD export; 1 to 64 bytes.
     pub name: String,
-    /// Where it lives, as the backend crate reads it, with an absolute path.
+    /// Where it lives: what [`cinnabar_backend::BackendSpec`] parses, with an absolute path.
     pub backend: String,
     /// What its requests do with the cache.
     pub mode: VolumeMode,
@@ -141,15 +143,6 @@ pub enum Share {
     Bytes(u64),
     /// Percent of the capacity, 0 to 100.
     Percent(f64),
-}
-
-/// Where an NBD server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NbdAddress {
-    /// A unix socket, shorter than 108 bytes.
-    Unix(PathBuf),
-    /// `HOST:PORT`, to be resolved when bound; not encrypted.
-    Tcp(String),
 }
 
 /// New settings of a volume that is served; `None` leaves one as it is.

@@ -1,0 +1,154 @@
+//! Checks that need more than one setting: volumes beside each other, shares of the whole cache.
+//!
+//! Called by the configuration, and by the control API before it adds or changes a volume.
+
+use super::error::SettingError;
+use super::units::{show_share, show_size};
+use super::volume::backend_path;
+use crate::daemon::messages::{NbdAddress, Share, VolumeConfig};
+use cinnabar_engine::units::BLOCK_BYTES;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Percent of the cache that may be promised; the rest is for everyone, so that segments can
+/// always be freed.
+pub const MINIMUMS_PERCENT_MAX: u64 = 80;
+
+/// What a file is, whatever it is called: two names of one file are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileIdentity {
+    /// Device and inode.
+    Inode(u64, u64),
+    /// A file that does not exist, or can't be looked at.
+    Path(PathBuf),
+}
+
+impl FileIdentity {
+    /// The identity of what is at `path` now. (A block device is known by its own number, not by
+    /// the inode of one of its names.)
+    pub fn of(path: &Path) -> Self {
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.rdev() != 0 => Self::Inode(u64::MAX, meta.rdev()),
+            Ok(meta) => Self::Inode(meta.dev(), meta.ino()),
+            Err(_) => Self::Path(path.to_owned()),
+        }
+    }
+}
+
+/// Checks a new volume against those before it and against the cache device.
+///
+/// # Errors
+/// If it has the name of another one, or lives where something else does.
+pub fn check_beside<'v>(
+    new: &VolumeConfig,
+    others: impl IntoIterator<Item = &'v VolumeConfig>,
+    cache_device: &Path,
+) -> Result<(), SettingError> {
+    let Some(path) = backend_path(&new.backend) else { return Ok(()) };
+    let identity = FileIdentity::of(&path);
+    if identity == FileIdentity::of(cache_device) {
+        return Err(SettingError::new(
+            "backend",
+            format!("{} is the cache device itself", path.display()),
+            "the cache overwrites its device; name another file",
+        ));
+    }
+    for other in others {
+        if other.name == new.name {
+            return Err(SettingError::new(
+                "name",
+                format!("there is another volume named {:?}", new.name),
+                "give each volume a name of its own",
+            ));
+        }
+        if backend_path(&other.backend).is_some_and(|path| FileIdentity::of(&path) == identity) {
+            return Err(SettingError::new(
+                "backend",
+                format!("{} is the backend of volume {:?} already", path.display(), other.name),
+                "serve it once, with shared or read_only if several clients need it",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the minimums sum to at most 80 % of the cache. Without `capacity_bytes` only
+/// percentages can be summed.
+///
+/// # Errors
+/// If they are more.
+pub fn check_minimums(
+    minimums: impl IntoIterator<Item = Share>,
+    capacity_bytes: Option<u64>,
+) -> Result<(), SettingError> {
+    let minimums: Vec<Share> = minimums.into_iter().collect();
+    let percent: f64 = minimums
+        .iter()
+        .map(|share| match (share, capacity_bytes) {
+            (Share::Percent(percent), _) => *percent,
+            (Share::Bytes(bytes), Some(all)) if all > 0 => *bytes as f64 * 100.0 / all as f64,
+            (Share::Bytes(_), _) => 0.0,
+        })
+        .sum();
+    // A hair above is rounding: 3 x 26.666666666666668 %.
+    if percent <= MINIMUMS_PERCENT_MAX as f64 + 1e-6 {
+        return Ok(());
+    }
+    let list: Vec<String> = minimums.iter().map(|share| show_share(*share)).collect();
+    Err(SettingError::new(
+        "share_min",
+        format!(
+            "the minimums ({}) sum to {percent:.1} % of the cache, at most {MINIMUMS_PERCENT_MAX} % \
+             can be promised",
+            list.join(", ")
+        ),
+        "lower some share_min",
+    ))
+}
+
+/// Checks minimum and maximum of one volume where the capacity is needed to compare them.
+///
+/// # Errors
+/// If the minimum is more.
+pub fn check_order_in(
+    share_min: Share,
+    share_max: Share,
+    capacity_bytes: u64,
+) -> Result<(), SettingError> {
+    let blocks = |share: Share| share.blocks(capacity_bytes / BLOCK_BYTES);
+    if blocks(share_min) <= blocks(share_max) {
+        return Ok(());
+    }
+    Err(SettingError::new(
+        "share_min",
+        format!(
+            "share_min {} is more than share_max {} of a cache of {}",
+            show_share(share_min),
+            show_share(share_max),
+            show_size(capacity_bytes)
+        ),
+        "raise share_max or lower share_min",
+    ))
+}
+
+/// What to warn about, for a volume that is fine otherwise.
+pub fn warnings(volume: &VolumeConfig) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let NbdAddress::Tcp(address) = &volume.nbd
+        && !address.ip().is_loopback()
+    {
+        warnings.push(format!(
+            "volume {:?}: NBD at tcp:{address} is neither encrypted nor authenticated; anyone who \
+             reaches it reads and writes the disk",
+            volume.name
+        ));
+    }
+    if volume.shared && !volume.read_only {
+        warnings.push(format!(
+            "volume {:?}: shared = true lets several guests write it, which destroys file systems \
+             that are not made for that",
+            volume.name
+        ));
+    }
+    warnings
+}

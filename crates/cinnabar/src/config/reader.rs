@@ -1,0 +1,191 @@
+//! Reads TOML tables key by key, so that each value keeps its line and each unknown key is noticed.
+//!
+//! Called by the configuration only. (Deriving the tables with serde would be shorter, but its
+//! errors can't be worded, and checks made after parsing would have lost the lines.)
+
+use super::error::{ConfigError, suggest};
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A file and its text, to make line numbers of byte offsets.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'s> {
+    pub(super) file: &'s Path,
+    pub(super) text: &'s str,
+}
+
+impl Source<'_> {
+    /// An error at `line`.
+    pub(super) fn error(
+        &self,
+        line: Option<usize>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> ConfigError {
+        ConfigError { file: self.file.to_owned(), line, message: message.into(), hint: hint.into() }
+    }
+
+    /// The line, from 1, of a byte of the text.
+    pub(super) fn line(&self, at: usize) -> usize {
+        1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count()
+    }
+}
+
+/// A value and the line it stands on.
+#[derive(Clone, Debug)]
+pub(super) struct Located<T> {
+    pub(super) value: T,
+    pub(super) line: usize,
+}
+
+/// A table being read.
+pub(super) struct Section<'s> {
+    source: Source<'s>,
+    /// As it is written: `[cache]`.
+    title: &'static str,
+    /// Line of its first key or header.
+    pub(super) line: usize,
+    table: &'s DeTable<'s>,
+    /// The keys asked for so far.
+    known: Vec<&'static str>,
+}
+
+impl<'s> Section<'s> {
+    pub(super) fn new(
+        source: Source<'s>,
+        title: &'static str,
+        at: usize,
+        table: &'s DeTable<'s>,
+    ) -> Self {
+        Self { source, title, line: source.line(at), table, known: Vec::new() }
+    }
+
+    fn get(&mut self, key: &'static str) -> Option<(&'s DeValue<'s>, usize)> {
+        self.known.push(key);
+        self.table.get(key).map(|value| (value.get_ref(), self.source.line(value.span().start)))
+    }
+
+    fn wrong_type(&self, key: &str, line: usize, wanted: &str, got: &DeValue<'_>) -> ConfigError {
+        let kind = got.type_str();
+        let message = format!("{key} in {} must be {wanted}, not {kind}", self.title);
+        self.source.error(Some(line), message, format!("write {key} = {}", example_of(wanted)))
+    }
+
+    /// A string.
+    pub(super) fn string(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<Located<String>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(None) };
+        match value.as_str() {
+            Some(text) => Ok(Some(Located { value: text.to_owned(), line })),
+            None => Err(self.wrong_type(key, line, "a string", value)),
+        }
+    }
+
+    /// A size or share: a string, or a plain number of bytes.
+    pub(super) fn quantity(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<Located<String>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(None) };
+        let text = match value {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
+            _ => return Err(self.wrong_type(key, line, "a size", value)),
+        };
+        Ok(Some(Located { value: text, line }))
+    }
+
+    /// A whole number.
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<Located<u64>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(None) };
+        let number = value.as_integer().and_then(|number| {
+            u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+        });
+        match number {
+            Some(value) => Ok(Some(Located { value, line })),
+            None => Err(self.wrong_type(key, line, "a whole number", value)),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<Located<bool>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(None) };
+        match value.as_bool() {
+            Some(value) => Ok(Some(Located { value, line })),
+            None => Err(self.wrong_type(key, line, "true or false", value)),
+        }
+    }
+
+    /// A table below this one.
+    pub(super) fn table(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+    ) -> Result<Option<Section<'s>>, ConfigError> {
+        self.known.push(key);
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let at = value.span().start;
+        value
+            .get_ref()
+            .as_table()
+            .map(|table| Some(Section::new(self.source, title, at, table)))
+            .ok_or_else(|| self.wrong_type(key, self.source.line(at), "a table", value.get_ref()))
+    }
+
+    /// A list of tables below this one.
+    pub(super) fn tables(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+    ) -> Result<Vec<Section<'s>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(Vec::new()) };
+        let wrong = |section: &Self, line, value: &DeValue<'_>| {
+            let message = format!("{key} must be a list of tables, not {}", value.type_str());
+            section.source.error(Some(line), message, format!("write {title} above each of them"))
+        };
+        let list = value.as_array().ok_or_else(|| wrong(self, line, value))?;
+        let mut sections = Vec::with_capacity(list.len());
+        for item in list {
+            let at = item.span().start;
+            let table = item
+                .get_ref()
+                .as_table()
+                .ok_or_else(|| wrong(self, self.source.line(at), item.get_ref()))?;
+            sections.push(Section::new(self.source, title, at, table));
+        }
+        Ok(sections)
+    }
+
+    /// Complains about a key that nobody asked for.
+    pub(super) fn finish(&self) -> Result<(), ConfigError> {
+        let unknown = |key: &&Spanned<_>| !self.known.contains(&key_text(key));
+        let Some(key) = self.table.keys().filter(unknown).min_by_key(|key| key.span().start) else {
+            return Ok(());
+        };
+        let text = key_text(key);
+        let place = if self.title.is_empty() { "" } else { " in " };
+        let message = format!("unknown key {text:?}{place}{}", self.title);
+        let line = self.source.line(key.span().start);
+        Err(self.source.error(Some(line), message, suggest(text, &self.known)))
+    }
+}
+
+fn key_text<'k>(key: &'k Spanned<std::borrow::Cow<'_, str>>) -> &'k str {
+    key.get_ref()
+}
+
+fn example_of(wanted: &str) -> &'static str {
+    match wanted {
+        "a string" => "\"...\", with quotes",
+        "a size" => "\"8GiB\", with quotes",
+        "a whole number" => "a number without quotes",
+        "a table" => "{ ... }, or a [section]",
+        _ => "true, without quotes",
+    }
+}

@@ -1,0 +1,111 @@
+//! Sizes and shares as people write them: `8GiB`, `10%`.
+//!
+//! Called by the configuration, the command line and the control API.
+
+use crate::daemon::messages::Share;
+use bytesize::ByteSize;
+
+/// What to write instead of something that is no size.
+const SIZE_HINT: &str = "write a number with a unit such as 512MiB, 8GiB or 10GB";
+
+/// Reads a size in bytes: a plain number, or one with a unit (KiB to TiB are powers of 1024,
+/// kB to TB powers of 1000; case doesn't matter).
+///
+/// # Errors
+/// A line that says what is wrong, and one that helps.
+pub fn parse_size(text: &str) -> Result<u64, (String, String)> {
+    let text = text.trim();
+    let wrong = |hint: &str| (format!("{text:?} is not a size"), hint.to_owned());
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim_start();
+    if text.is_empty() || unit.len() == text.len() {
+        return Err(wrong(SIZE_HINT));
+    }
+    // "8G" means 8 GiB to some and 8 GB to others.
+    if !unit.is_empty() && !unit.ends_with(['b', 'B']) {
+        return Err(wrong(SIZE_HINT));
+    }
+    let size: ByteSize = text.parse().map_err(|_| wrong(SIZE_HINT))?;
+    if size.0 > i64::MAX.unsigned_abs() {
+        return Err((format!("{text:?} is more than any device has"), SIZE_HINT.into()));
+    }
+    Ok(size.0)
+}
+
+/// Reads a part of the cache: a size, or a percentage from 0 to 100.
+///
+/// # Errors
+/// A line that says what is wrong, and one that helps.
+pub fn parse_share(text: &str) -> Result<Share, (String, String)> {
+    const HINT: &str = "write bytes such as 512MiB, or a percentage from 0% to 100%";
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return parse_size(text)
+            .map(Share::Bytes)
+            .map_err(|_| (format!("{text:?} is neither a size nor a percentage"), HINT.into()));
+    };
+    match number.trim().parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Share::Percent(percent)),
+        _ => Err((format!("{text:?} is not a percentage from 0 to 100"), HINT.into())),
+    }
+}
+
+/// `8.0 GiB`: for people, to two significant digits or more.
+pub fn show_size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
+}
+
+/// A share as it would be written in a configuration file.
+pub fn show_share(share: Share) -> String {
+    match share {
+        Share::Percent(percent) => format!("{percent}%"),
+        Share::Bytes(bytes) => {
+            let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+            match units.iter().find(|(_, log2)| bytes > 0 && bytes.trailing_zeros() >= *log2) {
+                Some((unit, log2)) => format!("{}{unit}", bytes >> log2),
+                None => bytes.to_string(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("8GiB", 8 << 30),
+            ("8 gib", 8 << 30),
+            ("1.5MiB", 3 << 19),
+            ("10GB", 10_000_000_000),
+            (" 512 MiB ", 512 << 20),
+            ("7B", 7),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "8G", "8X", "-1", "1e3", "8GiBB", "99999999EiB", "1.2.3MiB", "²"] {
+            let (message, hint) = parse_size(text).expect_err(text);
+            assert!(message.contains(text.trim()) && !hint.is_empty(), "{message}");
+        }
+    }
+
+    #[test]
+    fn shares_are_sizes_or_percentages() {
+        assert_eq!(parse_share("10%"), Ok(Share::Percent(10.0)));
+        assert_eq!(parse_share("0.5 %"), Ok(Share::Percent(0.5)));
+        assert_eq!(parse_share("1GiB"), Ok(Share::Bytes(1 << 30)));
+        assert_eq!(parse_share("0"), Ok(Share::Bytes(0)));
+        for text in ["101%", "-1%", "NaN%", "inf%", "%", "ten", "50 percent"] {
+            parse_share(text).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn shares_are_shown_as_they_can_be_read() {
+        for text in ["10%", "0.5%", "1GiB", "1536MiB", "4097", "0", "3TiB"] {
+            assert_eq!(show_share(parse_share(text).expect(text)), text);
+        }
+    }
+}
