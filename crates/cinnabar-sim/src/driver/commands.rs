@@ -13,9 +13,6 @@ use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Event, Failure, RequestId};
 
-/// Fewer blocks than this may all be gone for good reasons when a volume comes back.
-const BLOCKS_SURELY_KEPT: u64 = 64;
-
 /// A command under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Control {
@@ -46,6 +43,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.check_warmth(volume, epoch.as_ref(), warmth)?;
                 self.volumes[volume].id = Some(id);
                 self.volumes[volume].state = State::Attached;
+                self.volumes[volume].left = Left::Lost;
                 let attaches = self.volumes[volume].served.attaches + 1;
                 self.volumes[volume].served = Served { attaches, ..Served::default() };
                 self.media.attach(id, volume);
@@ -55,11 +53,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 let proof = self.proof(volume);
                 self.seal(volume, proof);
             }
-            // The backend could not be flushed: nothing can be proven of it.
+            // The backend could not be flushed: nothing can be proven of it, its blocks are dropped.
             (Control::Detach(volume), Err(Failure::Io(_))) if self.volumes[volume].errors > 0 => {
-                self.seal(volume, None);
+                let id = self.volumes[volume].id.expect("a detaching volume has an index");
+                self.media.detach(id);
+                self.gone(volume, Left::Lost);
             }
-            (Control::Seal(volume, proof), Ok(Answer::Done)) => self.gone(volume, proof),
+            (Control::Seal(volume, proof), Ok(Answer::Done)) => {
+                self.gone(volume, Left::Sealed { proof, blocks: None });
+            }
             (control, result) => {
                 let what = format!("{control:?} was answered with {result:?}");
                 return Err(Violation::new(Kind::WrongReply, what));
@@ -116,14 +118,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.command(Control::Seal(volume, proof), command);
     }
 
-    fn gone(&mut self, volume: usize, proof: Option<Epoch>) {
-        let blocks = match self.volumes[volume].left {
-            Left::Sealed { blocks, .. } => blocks,
-            Left::Never | Left::Lost => 0,
-        };
-        let volume_state = &mut self.volumes[volume];
-        volume_state.left = Left::Sealed { proof, blocks };
-        volume_state.state = State::Away;
+    fn gone(&mut self, volume: usize, left: Left) {
+        self.volumes[volume].left = left;
+        self.volumes[volume].state = State::Away;
         self.soon(50_000_000, Item::Return(volume));
     }
 
@@ -160,7 +157,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         // Its blocks are no longer expected to survive.
         if let Left::Sealed { blocks, .. } = &mut self.volumes[volume].left {
-            *blocks = 0;
+            *blocks = None;
         }
     }
 
@@ -177,8 +174,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let attached = self.volumes[volume].state == State::Attached;
         if features.detaches && attached && self.dice.chance(0.004) {
             self.count.detaches += 1;
-            // Others may push all of its blocks out while it is away.
-            self.volumes[volume].left = Left::Sealed { proof: None, blocks: 0 };
             self.detach(volume);
         }
     }
@@ -219,13 +214,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
     ) -> Result<(), Violation> {
         let exclusive = self.profile.volumes[volume].exclusive;
         let left = &self.volumes[volume].left;
-        let (may_be_warm, must_be_warm) = match left {
-            Left::Never => (false, false),
-            Left::Lost => (!self.options.cold_after_crash, false),
+        let (may_be_warm, blocks_due) = match left {
+            Left::Never => (false, None),
+            Left::Lost => (!self.options.cold_after_crash, None),
             Left::Sealed { proof, blocks } => {
                 let proven = proof.is_some() && proof.as_ref() == epoch;
-                let sound = !self.features().cache_faults && !self.features().rot;
-                (proven || exclusive, proven && sound && *blocks >= BLOCKS_SURELY_KEPT)
+                (proven || exclusive, blocks.filter(|_| proven))
             }
         };
         match warmth {
@@ -233,21 +227,26 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Warmth::Dropped { blocks, .. } => self.count.dropped_blocks += blocks,
             Warmth::New => {}
         }
-        let warm = matches!(warmth, Warmth::Warm { blocks } if blocks > 0);
-        if warm && !may_be_warm || !warm && must_be_warm {
+        let warm_blocks = if let Warmth::Warm { blocks } = warmth { blocks } else { 0 };
+        // A full cache may have gone on evicting as soon as it was open.
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        let evicted = machine.cache_counters().evicted_blocks;
+        let short = |due| warm_blocks > due || warm_blocks + evicted < due;
+        if warm_blocks > 0 && !may_be_warm || blocks_due.is_some_and(short) {
             let what = format!("volume {volume} was left as {left:?}, came back as {warmth:?}");
             return Err(Violation::new(Kind::Warmth, what));
         }
         Ok(())
     }
 
-    /// Before a clean stop: how many blocks of each volume should be there after it.
+    /// After a clean stop: how many blocks of each volume are there, and must be in the next life.
     pub(super) fn remember_blocks(&mut self) {
         let machine = self.machine.as_ref().expect("a machine is alive");
-        for volume in self.volumes.iter_mut().filter(|v| v.state == State::Attached) {
+        for volume in &mut self.volumes {
             let counters = volume.id.and_then(|id| machine.volume_counters(id));
-            let blocks = counters.map_or(0, |counters| counters.cached_blocks);
-            volume.left = Left::Sealed { proof: None, blocks };
+            if let (Left::Sealed { blocks, .. }, Some(counters)) = (&mut volume.left, counters) {
+                *blocks = Some(counters.cached_blocks);
+            }
         }
     }
 }

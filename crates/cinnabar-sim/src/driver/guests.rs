@@ -34,9 +34,9 @@ pub(super) enum State {
 pub(super) enum Left {
     /// No engine ever had it.
     Never,
-    /// Sealed with this proof, with about so many blocks in the cache.
-    Sealed { proof: Option<Epoch>, blocks: u64 },
-    /// Not sealed.
+    /// Sealed with this proof; after a clean stop, with just so many blocks on the cache device.
+    Sealed { proof: Option<Epoch>, blocks: Option<u64> },
+    /// Not sealed, or not yet.
     Lost,
 }
 

@@ -3,7 +3,7 @@
 //! Called by the world.
 
 use crate::driver::agenda::Item;
-use crate::driver::log::{Place, sectors_of};
+use crate::driver::log::{Place, describe, sectors_of};
 use crate::driver::world::World;
 use crate::machine::Factory;
 use crate::medium::Transfer;
@@ -39,7 +39,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let on_cache = request.target == Target::Cache;
         let place = self.place_of(&request);
         let tick = self.oracle.tick();
-        self.log.note(self.now, place, || format!("begin {request:?}"));
+        self.log.note(self.now, place, || format!("begin {}", describe(&request)));
         let transfer = self.media.start(request, tick)?;
         let latency =
             if on_cache { self.profile.cache_latency } else { self.profile.backend_latency };
@@ -98,7 +98,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn finish(&mut self, id: IoId) -> Result<(), Violation> {
         let flight = self.flights.remove(&id).expect("an I/O completes once");
         let place = self.place_of(flight.request());
-        self.log.note(self.now, place, || format!("end {id:?}: {:?}", flight.result));
+        self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
         let done = self.media.finish(flight.transfer, flight.result, tick)?;
         self.batch.push(Event::IoDone(done));

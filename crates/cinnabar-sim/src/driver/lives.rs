@@ -132,7 +132,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     fn stop(&mut self, before: &Before, stage: &mut Stage) -> Result<(), Halt> {
         if self.pending.is_empty() {
-            self.remember_blocks();
             self.check_counters()?;
         }
         for volume in 0..self.volumes.len() {
@@ -154,6 +153,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return Err(Violation::new(Kind::BadIo, what).into());
         }
         self.check_cache_counters(before)?;
+        self.remember_blocks();
         self.tally();
         self.forget_engine();
         Ok(())
@@ -170,7 +170,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             // sealed may be believed, but need not.
             volume.left = match std::mem::replace(&mut volume.left, Left::Lost) {
                 Left::Sealed { proof, .. } if stage != Stage::Running => {
-                    Left::Sealed { proof, blocks: 0 }
+                    Left::Sealed { proof, blocks: None }
                 }
                 Left::Never if stage == Stage::Opening => Left::Never,
                 _ => Left::Lost,

@@ -6,7 +6,7 @@ use crate::stamp::{Stamped, mix};
 use crate::violation::Violation;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
-use cinnabar_engine::{Action, Answer, IoOp, Target};
+use cinnabar_engine::{Action, Answer, IoOp, IoRequest, Target};
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -138,6 +138,21 @@ impl Log {
         for bytes in page.0.chunks_exact(8) {
             self.word(u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
         }
+    }
+}
+
+/// An I/O in few words: pages are left out.
+pub(super) fn describe(request: &IoRequest<Stamped>) -> String {
+    let (id, target) = (request.id.0, request.target);
+    match &request.op {
+        IoOp::ReadMeta { offset, pages } => {
+            format!("I/O {id} {target:?} ReadMeta at {offset}, {} pages", pages.len())
+        }
+        IoOp::WriteMeta { offset, pages, data, fua } => format!(
+            "I/O {id} {target:?} WriteMeta at {offset}, {} pages, {data:?}, fua {fua}",
+            pages.len()
+        ),
+        op => format!("I/O {id} {target:?} {op:?}"),
     }
 }
 

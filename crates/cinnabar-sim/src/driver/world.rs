@@ -8,7 +8,7 @@ use crate::driver::agenda::{Agenda, Item};
 use crate::driver::commands::Control;
 use crate::driver::guests::{Pending, Sent, Volume};
 use crate::driver::io::Flight;
-use crate::driver::log::Log;
+use crate::driver::log::{Log, describe};
 use crate::driver::{Options, Report};
 use crate::machine::{Factory, Machine};
 use crate::medium::{Backend, CacheDevice, Media};
@@ -168,7 +168,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             "{why}; requests {:?}, commands {:?}, I/O {:?}",
             self.pending.keys(),
             self.controls,
-            self.flights.values().map(Flight::request).collect::<Vec<_>>()
+            self.flights.values().map(|flight| describe(flight.request())).collect::<Vec<_>>()
         );
         Violation::new(Kind::NoReply, what)
     }

@@ -6,13 +6,14 @@ use crate::medium::{initial, rules, transfer::Transfer};
 use crate::stamp::{Stamp, mix};
 use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_engine::volume::Epoch;
-use cinnabar_engine::{IoError, IoId, IoOp};
+use cinnabar_engine::{IoError, IoOp};
 use std::ops::Range;
 
 /// A write that a power cut could undo.
 #[derive(Clone, Copy, Debug)]
 struct Dirty {
-    by: IoId,
+    /// The write, named by the tick it began at.
+    by: u64,
     /// Tick of its completion: only a flush begun later covers it.
     completed: u64,
 }
@@ -80,7 +81,7 @@ impl Backend {
 
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
         let first = (rules::offset_bytes(&transfer.request.op) / SECTOR_BYTES) as usize;
-        let id = transfer.request.id;
+        let by = transfer.started;
         for unit in units {
             let sector = first + unit;
             match &transfer.request.op {
@@ -88,11 +89,11 @@ impl Backend {
                 IoOp::Read { .. } => {
                     transfer.data[unit] = *self.contents.get(sector).unwrap_or(&Stamp::ZERO);
                 }
-                IoOp::Write { .. } => self.put(sector, transfer.data[unit], id),
-                IoOp::WriteZeroes { .. } => self.put(sector, Stamp::ZERO, id),
+                IoOp::Write { .. } => self.put(sector, transfer.data[unit], by),
+                IoOp::WriteZeroes { .. } => self.put(sector, Stamp::ZERO, by),
                 // Which parts a trim zeroes is the device's business, in units of its own.
-                IoOp::Trim { .. } if mix(id.0 ^ (sector as u64 / 8) << 32) & 1 == 0 => {
-                    self.put(sector, Stamp::ZERO, id);
+                IoOp::Trim { .. } if mix(by ^ (sector as u64 / 8) << 32) & 1 == 0 => {
+                    self.put(sector, Stamp::ZERO, by);
                 }
                 IoOp::Trim { .. } | IoOp::Flush => {}
                 IoOp::ReadMeta { .. } | IoOp::WriteMeta { .. } => {
@@ -102,7 +103,7 @@ impl Backend {
         }
     }
 
-    fn put(&mut self, sector: usize, value: Stamp, by: IoId) {
+    fn put(&mut self, sector: usize, value: Stamp, by: u64) {
         self.changes += 1;
         // Writing what is there already can't make it less durable.
         if self.contents[sector] != value {
@@ -112,7 +113,7 @@ impl Backend {
     }
 
     pub(super) fn finish(&mut self, transfer: &Transfer, result: Result<(), IoError>, tick: u64) {
-        let (op, id) = (&transfer.request.op, transfer.request.id);
+        let op = &transfer.request.op;
         match op {
             IoOp::Flush if result.is_ok() => {
                 for dirty in &mut self.dirty {
@@ -123,7 +124,8 @@ impl Backend {
                 let durable = matches!(op, IoOp::Write { fua: true, .. }) && result.is_ok();
                 let first = (rules::offset_bytes(op) / SECTOR_BYTES) as usize;
                 for entry in &mut self.dirty[first..first + transfer.units()] {
-                    if let Some(dirty) = entry.as_mut().filter(|dirty| dirty.by == id) {
+                    if let Some(dirty) = entry.as_mut().filter(|dirty| dirty.by == transfer.started)
+                    {
                         dirty.completed = tick;
                         if durable {
                             *entry = None;

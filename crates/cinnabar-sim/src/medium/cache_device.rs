@@ -90,7 +90,7 @@ impl CacheDevice {
     /// another block, as a misdirected write leaves them. False if there is none.
     pub fn rot(&mut self, dice: &mut Dice) -> bool {
         let Some(victim) = self.data_near(dice.below(self.blocks())) else { return false };
-        let Cell::Data { stamps: before, .. } = self.cells[victim] else { return false };
+        let Cell::Data { stamps: before, rotten } = self.cells[victim] else { return false };
         let mut after = before;
         if dice.chance(0.5) {
             after[dice.below(BLOCK_SECTORS as u64) as usize] = Stamp::POISON;
@@ -99,7 +99,7 @@ impl CacheDevice {
         {
             after = *stamps;
         }
-        self.cells[victim] = Cell::Data { stamps: after, rotten: after != before };
+        self.cells[victim] = Cell::Data { stamps: after, rotten: rotten || after != before };
         after != before
     }
 

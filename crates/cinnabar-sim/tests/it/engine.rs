@@ -1,0 +1,74 @@
+//! The engine under the fault simulation: many seeds, and what they must have met together.
+//!
+//! `CINNABAR_SEEDS=first..end` runs others, for instance one that failed.
+
+use cinnabar_sim::machine::EngineFactory;
+use cinnabar_sim::{Options, Report, run};
+use std::ops::Range;
+
+const SEEDS: Range<u64> = 0..300;
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var("CINNABAR_SEEDS") else { return SEEDS };
+    let (first, end) = text.split_once("..").expect("CINNABAR_SEEDS is first..end");
+    first.parse().expect("a number")..end.parse().expect("a number")
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    let mut sum = Report::default();
+    let mut failures = Vec::new();
+    for seed in seeds() {
+        match run(seed, &Options::default(), &mut EngineFactory) {
+            Ok(report) => sum = sum.plus(report),
+            Err(failed) => failures.push(failed),
+        }
+    }
+    for failed in &failures {
+        println!("seed {}: {}", failed.seed, failed.violation);
+    }
+    if let Some(first) = failures.first() {
+        panic!("{} seeds failed, the first: {first}", failures.len());
+    }
+    println!("{sum:#?}");
+    if seeds() == SEEDS {
+        check_coverage(&sum);
+    }
+}
+
+/// What never happened was not tested.
+fn check_coverage(sum: &Report) {
+    let met = [
+        ("read hits", sum.read_hits),
+        ("misses", sum.misses),
+        ("partial hits", sum.partial_hits),
+        ("ghost hits", sum.ghost_hits),
+        ("evictions", sum.evicted_blocks),
+        ("carried blocks", sum.carried_blocks),
+        ("rotten blocks read", sum.rotten_reads),
+        ("checksum failures", sum.checksum_failures),
+        ("backend errors", sum.backend_errors),
+        ("cache errors", sum.cache_errors),
+        ("failed requests", sum.failed),
+        ("refused requests", sum.refused),
+        ("plans", sum.plans),
+        ("detaches", sum.detaches),
+        ("stops", sum.stops),
+        ("crashes", sum.crashes),
+        ("foreign writes", sum.foreign_writes),
+        ("blocks believed", sum.warm_blocks),
+        ("blocks dropped", sum.dropped_blocks),
+    ];
+    for (what, count) in met {
+        assert!(count >= 100, "{what}: only {count}; {sum:#?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_actions() {
+    for seed in 0..5 {
+        let digest = || run(seed, &Options::default(), &mut EngineFactory).map(|r| r.digest);
+        let (one, other) = (digest(), digest());
+        assert_eq!(one.map_err(|failed| failed.seed), other.map_err(|failed| failed.seed));
+    }
+}
