@@ -45,7 +45,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Translates the result bits of `poll(2)`, which io_uring's poll and epoll share.
+    /// Translates the result bits of `poll(2)`, which `io_uring` and epoll share.
     #[must_use]
     pub const fn from_poll_bits(bits: u32) -> Self {
         const IN: u32 = 0x1;

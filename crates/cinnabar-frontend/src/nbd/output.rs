@@ -221,3 +221,94 @@ impl<M: RawMemory> Output<M> {
         self.front_since = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cinnabar_engine::Payload;
+    use proptest::prelude::*;
+    use std::convert::Infallible;
+
+    /// Memory of which there is none: these entries bring their own bytes.
+    #[derive(Clone, Debug)]
+    enum NoMemory {}
+
+    impl Payload for NoMemory {
+        fn alloc(_blocks: u32) -> Self {
+            unreachable!("no test needs it")
+        }
+        fn copy_from(&self, _at: u64, _from: &Self, _from_at: u64, _len: u64) {}
+        fn zero(&self, _at: u64, _len: u64) {}
+        fn checksum(&self, _at: u64, _seed: u64) -> u32 {
+            0
+        }
+    }
+
+    // SAFETY: there is no value of this type.
+    unsafe impl RawMemory for NoMemory {
+        fn as_ptr(&self) -> *mut u8 {
+            match *self {}
+        }
+        fn len_bytes(&self) -> u64 {
+            match *self {}
+        }
+    }
+
+    struct NoBuffers;
+
+    impl Buffers<NoMemory> for NoBuffers {
+        fn take(&mut self, blocks: u32) -> NoMemory {
+            NoMemory::alloc(blocks)
+        }
+        fn give(&mut self, buffer: NoMemory) {
+            match buffer {}
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_leaves_once_and_in_order(
+            entries in prop::collection::vec((0_usize..=HEAD_BYTES, 0_usize..40), 1..700),
+            takes in prop::collection::vec(0_usize..400, 1..50),
+        ) {
+            let mut output = Output::new();
+            let mut expected = Vec::new();
+            let mut byte = 0_u8;
+            let mut bytes = |len| -> Vec<u8> {
+                (0..len).map(|_| { byte = byte.wrapping_add(1); byte }).collect()
+            };
+            for &(head, tail) in &entries {
+                let mut entry = Entry::new(1);
+                let (head, tail) = (bytes(head), bytes(tail));
+                expected.extend([head.as_slice(), &tail].concat());
+                entry.put(&head);
+                entry.tail = Tail::Bytes(tail);
+                output.push(entry);
+            }
+            let mut released = Load::default();
+            let mut seen = Vec::new();
+            let mut takes = takes.into_iter().cycle();
+            for turn in 0..100_000 {
+                // A socket that takes some bytes, and in the end everything.
+                let mut room = if turn < 100 { takes.next().unwrap_or(0) } else { usize::MAX };
+                let sent = output.send(Instant(turn), &mut released, &mut NoBuffers, |pieces| {
+                    assert!(pieces.len() <= GATHER_MAX);
+                    let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+                    let taken = all.len().min(room);
+                    room -= taken;
+                    seen.extend_from_slice(&all[..taken]);
+                    Ok::<_, Infallible>(taken)
+                });
+                let Ok(sent) = sent;
+                prop_assert_eq!(sent.all, output.is_empty());
+                prop_assert_eq!(sent.all, output.waiting_since().is_none());
+                if sent.all {
+                    break;
+                }
+            }
+            prop_assert_eq!(seen, expected);
+            let count = entries.len() as u64;
+            prop_assert_eq!(released, Load { requests: count, bytes: count });
+        }
+    }
+}

@@ -128,16 +128,8 @@ impl<M: RawMemory> Server<M> {
         }
         let Some(connection) = self.connections.get_mut(token.0) else { return };
         connection.readable |= ready.read || ready.hangup;
-        if ready.write || ready.hangup {
-            connection.blocked = false;
-        }
-        // What was not read yet is of no use: the replies have nowhere to go. Level-triggered polls
-        // would report the hang-up for ever.
-        if ready.hangup && (connection.closing.is_some() || connection.paused) {
-            let reason = connection.closing.unwrap_or(DisconnectReason::Broken);
-            self.disconnect(token.0, reason, buffers);
-            return;
-        }
+        connection.hung_up |= ready.hangup;
+        connection.blocked &= !ready.write && !ready.hangup;
         self.pump(token.0, buffers, incoming);
     }
 

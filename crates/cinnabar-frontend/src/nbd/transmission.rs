@@ -161,6 +161,9 @@ impl<M: RawMemory> Transmission<M> {
     }
 
     /// `len` bytes were received into [`Self::payload_room`]; to be followed by [`Self::step`].
+    ///
+    /// # Panics
+    /// If that is more than there was room for.
     pub fn payload_received(&mut self, len: usize) {
         if let Phase::Payload { span, filled, .. } = &mut self.phase {
             *filled += len as u64;

@@ -24,13 +24,12 @@ impl<M: RawMemory> Server<M> {
             return Err(ListenError::NoExport(id.0));
         }
         let known = self.listeners.iter().find(|(_, known)| known.address == *address);
-        let key = match known.map(|(key, _)| key) {
-            Some(key) => key,
-            None => {
-                let key = self.listeners.insert(Listener::new(address)?);
-                self.watch_listener(key, true);
-                key
-            }
+        let key = if let Some((key, _)) = known {
+            key
+        } else {
+            let key = self.listeners.insert(Listener::new(address)?);
+            self.watch_listener(key, true);
+            key
         };
         let listener = self.listeners.get_mut(key).expect("it was just found or made");
         listener.exports.extend(exports);

@@ -1,0 +1,299 @@
+//! Receiving: from the socket to requests.
+//!
+//! Called by the server when a connection is readable, or has room again.
+
+use super::{Connection, Phase};
+use crate::nbd::export::ExportId;
+use crate::nbd::handshake;
+use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
+use crate::nbd::output::{Entry, Load};
+use crate::nbd::reason::DisconnectReason;
+use crate::nbd::reply;
+use crate::nbd::request::{Buffers, Incoming, Ticket};
+use crate::nbd::shared::{Shared, Slot};
+use crate::nbd::transmission::{self, Room};
+use cinnabar_engine::RawMemory;
+use rustix::io::{Errno, retry_on_intr};
+use std::collections::BTreeSet;
+use std::io::IoSliceMut;
+
+/// Replies of the handshake collected before the client has to read them.
+const HANDSHAKE_OUTPUT_BYTES: usize = 64 << 10;
+/// A payload of which more than this is missing is received almost alone, so that the next one can
+/// go straight into its buffer too.
+const LARGE_PAYLOAD_BYTES: usize = 64 << 10;
+/// What is received behind a large payload.
+const BEHIND_PAYLOAD_BYTES: usize = 4 << 10;
+
+/// Capacity for unread bytes that an idle connection keeps.
+const LEFTOVER_BYTES_KEPT: usize = 4 << 10;
+
+/// Why receiving stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nbd) enum Outcome {
+    /// Nothing more to read for now.
+    Idle,
+    /// The turn's budget is used up.
+    Backlog,
+    /// No room: the load must sink, or the output be read, first.
+    Paused,
+    /// The client wants to enter an export; to be answered with `grant` or `refuse`.
+    Enter(ExportId),
+    /// To be closed now.
+    Close(DisconnectReason),
+}
+
+/// What `pump` works with.
+pub(in crate::nbd) struct Turn<'a, M, B> {
+    pub(in crate::nbd) shared: &'a mut Shared,
+    pub(in crate::nbd) served: &'a BTreeSet<ExportId>,
+    pub(in crate::nbd) buffers: &'a mut B,
+    pub(in crate::nbd) incoming: &'a mut Vec<Incoming<M>>,
+}
+
+/// Room for one more request, within the connection's and the server's bounds.
+struct Grant<'a> {
+    own: &'a mut Load,
+    total: &'a mut Load,
+    limits: &'a Limits,
+}
+
+impl Room for Grant<'_> {
+    fn reserve(&mut self, bytes: u64) -> bool {
+        // A connection may have half of what is free at most. So n greedy ones leave 1/(n + 2) of
+        // the server to the next.
+        let limits = self.limits;
+        let requests_free = u64::from(limits.requests_max).saturating_sub(self.total.requests);
+        let bytes_free = limits.bytes_max.saturating_sub(self.total.bytes);
+        let requests_max = u64::from(limits.connection_requests_max).min(requests_free / 2);
+        let bytes_max = limits.connection_bytes_max.min(bytes_free / 2);
+        let fits =
+            self.own.requests < requests_max && (bytes == 0 || self.own.bytes + bytes <= bytes_max);
+        if fits {
+            let more = Load { requests: 1, bytes };
+            *self.own += more;
+            *self.total += more;
+        }
+        fits
+    }
+}
+
+impl<M: RawMemory> Connection<M> {
+    /// Receives and takes requests until nothing is left, or for as long as it may.
+    pub(in crate::nbd) fn pump<B: Buffers<M>>(
+        &mut self,
+        key: u64,
+        turn: &mut Turn<'_, M, B>,
+    ) -> Outcome {
+        let messages = self.messages;
+        let outcome = self.rounds(key, turn);
+        self.paused = outcome == Outcome::Paused;
+        let started = match &self.phase {
+            Phase::Handshake(_) => false,
+            Phase::Transmission(stream) => stream.in_payload() || !self.leftover.is_empty(),
+        };
+        if !started || self.paused {
+            self.message_since = None;
+        } else if self.message_since.is_none() || messages != self.messages {
+            self.message_since = Some(turn.shared.now);
+        }
+        outcome
+    }
+
+    fn rounds<B: Buffers<M>>(&mut self, key: u64, turn: &mut Turn<'_, M, B>) -> Outcome {
+        for _ in 0..RECEIVES_PER_TURN {
+            if self.closing.is_some() {
+                return Outcome::Idle;
+            }
+            if let Some(outcome) = self.take_leftover(key, turn) {
+                return outcome;
+            }
+            if !self.readable {
+                return Outcome::Idle;
+            }
+            if let Some(outcome) = self.receive(key, turn) {
+                return outcome;
+            }
+        }
+        if self.readable { Outcome::Backlog } else { Outcome::Idle }
+    }
+
+    /// Goes on with what was received before.
+    fn take_leftover<B: Buffers<M>>(
+        &mut self,
+        key: u64,
+        turn: &mut Turn<'_, M, B>,
+    ) -> Option<Outcome> {
+        if self.leftover.is_empty() {
+            return None;
+        }
+        let leftover = std::mem::take(&mut self.leftover);
+        let (taken, outcome) = self.consume(key, &leftover[self.leftover_at..], turn);
+        self.leftover = leftover;
+        self.leftover_at += taken;
+        if self.leftover_at == self.leftover.len() {
+            self.forget_leftover();
+        }
+        outcome
+    }
+
+    fn forget_leftover(&mut self) {
+        self.leftover_at = 0;
+        if self.leftover.capacity() > LEFTOVER_BYTES_KEPT {
+            self.leftover = Vec::new();
+        } else {
+            self.leftover.clear();
+        }
+    }
+
+    /// Receives once, and takes what came.
+    fn receive<B: Buffers<M>>(&mut self, key: u64, turn: &mut Turn<'_, M, B>) -> Option<Outcome> {
+        let mut area = std::mem::take(&mut turn.shared.receive_area);
+        // A message's beginning: it goes before what is received now. It is shorter than the area,
+        // see limits.rs.
+        let carried = self.leftover.len() - self.leftover_at;
+        area[..carried].copy_from_slice(&self.leftover[self.leftover_at..]);
+        let outcome = match self.receive_into(&mut area, carried) {
+            Ok((0, _)) => Some(self.end_of_stream(carried)),
+            Ok((received, end)) => {
+                turn.shared.stats.received_bytes += received as u64;
+                self.forget_leftover();
+                let (taken, outcome) = self.consume(key, &area[..end], turn);
+                self.leftover.extend_from_slice(&area[taken..end]);
+                outcome
+            }
+            Err(Errno::AGAIN) => {
+                self.readable = false;
+                Some(Outcome::Idle)
+            }
+            Err(_) => Some(Outcome::Close(DisconnectReason::Broken)),
+        };
+        turn.shared.receive_area = area;
+        outcome
+    }
+
+    /// Returns how many bytes came, and where those in `area` end.
+    fn receive_into(
+        &mut self,
+        area: &mut [u8],
+        carried: usize,
+    ) -> rustix::io::Result<(usize, usize)> {
+        if let Phase::Transmission(stream) = &mut self.phase
+            && let Some(payload) = stream.payload_room()
+        {
+            let missing = payload.len();
+            let behind =
+                if missing > LARGE_PAYLOAD_BYTES { BEHIND_PAYLOAD_BYTES } else { area.len() };
+            let mut pieces = [IoSliceMut::new(payload), IoSliceMut::new(&mut area[..behind])];
+            let received = retry_on_intr(|| rustix::io::readv(&self.fd, &mut pieces))?;
+            self.readable = received == missing + behind;
+            stream.payload_received(received.min(missing));
+            return Ok((received, received.saturating_sub(missing)));
+        }
+        let room = &mut area[carried..];
+        let received = retry_on_intr(|| rustix::io::read(&self.fd, &mut *room))?;
+        // Less than there was room for: the socket is empty, no need to ask again.
+        self.readable = received == room.len();
+        Ok((received, carried + received))
+    }
+
+    fn end_of_stream(&mut self, carried: usize) -> Outcome {
+        self.readable = false;
+        let within = match &self.phase {
+            Phase::Handshake(_) => carried > 0,
+            Phase::Transmission(stream) => carried > 0 || stream.in_payload(),
+        };
+        self.end(if within { DisconnectReason::Truncated } else { DisconnectReason::PeerClosed })
+    }
+
+    /// Ends the connection: in an orderly way if there is nothing to complain of.
+    fn end(&mut self, reason: DisconnectReason) -> Outcome {
+        if !reason.is_ordinary() {
+            return Outcome::Close(reason);
+        }
+        self.closing = Some(reason);
+        Outcome::Idle
+    }
+
+    /// Takes whole messages off `input`; returns how many bytes that were, and why it stopped
+    /// unless only because the rest is incomplete.
+    fn consume<B: Buffers<M>>(
+        &mut self,
+        key: u64,
+        input: &[u8],
+        turn: &mut Turn<'_, M, B>,
+    ) -> (usize, Option<Outcome>) {
+        match self.phase {
+            Phase::Handshake(_) => self.consume_options(input, turn),
+            Phase::Transmission(_) => self.consume_requests(key, input, turn),
+        }
+    }
+
+    fn consume_options<B>(
+        &mut self,
+        input: &[u8],
+        turn: &mut Turn<'_, M, B>,
+    ) -> (usize, Option<Outcome>) {
+        let Phase::Handshake(handshake) = &mut self.phase else { return (0, None) };
+        let directory = turn.shared.exports.view(turn.served);
+        let mut output = Vec::new();
+        let mut taken = 0;
+        let outcome = loop {
+            // Answers are longer than questions: no more of them until these are read.
+            if !self.output.is_empty() || output.len() >= HANDSHAKE_OUTPUT_BYTES {
+                break Some(Outcome::Paused);
+            }
+            let (len, step) = handshake.step(&input[taken..], &directory, &mut output);
+            taken += len;
+            match step {
+                handshake::Step::NeedMore => break None,
+                handshake::Step::Continue => self.messages += 1,
+                handshake::Step::Enter(export) => break Some(Outcome::Enter(export)),
+                handshake::Step::Close(reason) => break Some(self.end(reason)),
+            }
+        };
+        if !output.is_empty() {
+            self.output.push(Entry::handshake(output));
+        }
+        (taken, outcome)
+    }
+
+    fn consume_requests<B: Buffers<M>>(
+        &mut self,
+        key: u64,
+        input: &[u8],
+        turn: &mut Turn<'_, M, B>,
+    ) -> (usize, Option<Outcome>) {
+        let (Phase::Transmission(stream), Some(export)) = (&mut self.phase, self.export) else {
+            return (0, None);
+        };
+        let shared = &mut *turn.shared;
+        let mut taken = 0;
+        let outcome = loop {
+            let mut room =
+                Grant { own: &mut self.load, total: &mut shared.load, limits: &shared.limits };
+            let (len, step) = stream.step(&input[taken..], &mut room, turn.buffers);
+            taken += len;
+            match step {
+                transmission::Step::NeedMore => break None,
+                transmission::Step::Wait => break Some(Outcome::Paused),
+                transmission::Step::Request(pending, command) => {
+                    self.messages += 1;
+                    shared.stats.requests += 1;
+                    self.in_engine += pending.load();
+                    let ticket = Ticket(shared.slots.insert(Slot { connection: key, pending }));
+                    turn.incoming.push(Incoming { ticket, export, command });
+                }
+                transmission::Step::Refuse(pending, error) => {
+                    self.messages += 1;
+                    shared.stats.requests += 1;
+                    shared.stats.refused_requests += 1;
+                    let (entry, _) = reply::encode(stream.agreed(), &pending, Err(error));
+                    self.output.push(entry);
+                }
+                transmission::Step::Close(reason) => break Some(self.end(reason)),
+            }
+        };
+        (taken, outcome)
+    }
+}
