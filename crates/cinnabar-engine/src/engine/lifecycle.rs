@@ -345,7 +345,7 @@ impl<P: Payload> Engine<P> {
     fn join_group_sealed(&mut self, index: u16) {
         let Some(group) = self.volume(index).group else { return };
         if group != 0 {
-            self.store.log.groups[usize::from(group)].segments_min = 0;
+            self.store.log.groups[usize::from(group)].segments_wanted = 0;
             self.store.log.share_out();
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Group {
     pub(crate) queue: VecDeque<u32>,
     /// Segments held in all.
     pub(crate) segments: u32,
+    /// The minimum asked for, and what of it is granted.
+    pub(crate) segments_wanted: u32,
     pub(crate) segments_min: u32,
     pub(crate) segments_max: u32,
     /// What it is entitled to while everybody wants more.
@@ -34,6 +36,7 @@ impl Group {
             chunk: None,
             queue: VecDeque::new(),
             segments: 0,
+            segments_wanted: 0,
             segments_min: 0,
             segments_max: u32::MAX,
             share: 0,
@@ -79,8 +82,9 @@ impl Log {
             let segment = capacity / u64::from(self.geometry.segments);
             let segments = |blocks: u64| (blocks / segment).min(self.geometry.segments.into());
             let state = &mut self.groups[usize::from(index)];
-            state.segments_min = segments(min_blocks.saturating_add(segment - 1)) as u32;
-            state.segments_max = (segments(max_blocks) as u32).max(2);
+            state.segments_wanted = segments(min_blocks.saturating_add(segment - 1)) as u32;
+            // A maximum below the minimum would be a contradiction: the minimum is the promise.
+            state.segments_max = (segments(max_blocks) as u32).max(2).max(state.segments_wanted);
         }
         self.share_out();
         index
@@ -108,7 +112,7 @@ impl Log {
         state.members -= 1;
         if group != 0 && state.members == 0 {
             state.owner = None;
-            state.segments_min = 0;
+            state.segments_wanted = 0;
             state.segments_max = u32::MAX;
         }
         self.share_out();
@@ -118,14 +122,12 @@ impl Log {
     /// equal parts a volume, up to each maximum.
     pub(crate) fn share_out(&mut self) {
         let total = self.geometry.segments;
-        let wanted: u64 = self.groups.iter().map(|g| u64::from(g.segments_min)).sum();
+        let wanted: u64 = self.groups.iter().map(|g| u64::from(g.segments_wanted)).sum();
         let allowed = u64::from(total) * 80 / 100;
-        if wanted > allowed {
-            for group in &mut self.groups {
-                group.segments_min = (u64::from(group.segments_min) * allowed / wanted) as u32;
-            }
-        }
         for group in &mut self.groups {
+            let min = u64::from(group.segments_wanted);
+            let granted = if wanted > allowed { min * allowed / wanted } else { min };
+            group.segments_min = granted as u32;
             group.share = group.segments_min;
         }
         let mut rest = total - self.groups.iter().map(|g| g.share).sum::<u32>().min(total);
@@ -192,6 +194,8 @@ mod tests {
         log.join(2, None, 255 * 80, u64::MAX);
         let mins: Vec<u32> = log.groups.iter().map(|g| g.segments_min).collect();
         assert_eq!(mins, [0, 40, 40]);
+        log.leave(1);
+        assert_eq!(log.groups[2].segments_min, 80, "what is free again is granted");
     }
 
     #[test]
