@@ -1,7 +1,7 @@
 //! Clients of others, as they are installed. A missing one is said to be skipped.
 
 use crate::running::{Running, memory};
-use crate::{SIZE, export};
+use crate::sample::{SIZE, export};
 use cinnabar_frontend::nbd::{Export, Limits};
 use std::path::Path;
 use std::process::{Command, Stdio};

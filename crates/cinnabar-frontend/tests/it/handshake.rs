@@ -1,7 +1,7 @@
 //! The handshake on byte vectors.
 
 use crate::client::{OptionReply, info_data, meta_data, option, string, take_option_reply};
-use crate::{Listed, SIZE, export};
+use crate::sample::{Listed, SIZE, export};
 use cinnabar_frontend::nbd::handshake::{Agreed, Directory, Handshake, Step, greeting};
 use cinnabar_frontend::nbd::proto::{option as opt, option_reply as rep};
 use cinnabar_frontend::nbd::{DisconnectReason, Export, ExportId};

@@ -1,8 +1,8 @@
 //! Clients that break every rule, beside one that keeps them and must not notice.
 
 use crate::client::{Client, info_data, meta_data, option, request};
-use crate::export;
 use crate::running::{Running, memory};
+use crate::sample::export;
 use cinnabar_frontend::nbd::limits::SECOND_NS;
 use cinnabar_frontend::nbd::proto::{command as cmd, option as opt};
 use cinnabar_frontend::nbd::{DisconnectReason as Reason, Export, Limits};

@@ -4,7 +4,7 @@
 use crate::client::{Client, meta_data, option, request};
 use crate::host::{Disk, Host};
 use crate::running::{Running, held, memory};
-use crate::{SIZE, export};
+use crate::sample::{SIZE, export};
 use cinnabar_frontend::nbd::proto::{Fields, Request, command as cmd, option as opt};
 use cinnabar_frontend::nbd::{
     Address, DisconnectReason as Reason, Export, ExportId, Limits, ListenError, Server,

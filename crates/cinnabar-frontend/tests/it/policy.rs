@@ -1,8 +1,8 @@
 //! Who may use a writable export.
 
 use crate::client::{Client, info_data, option};
-use crate::export;
 use crate::running::{Running, memory};
+use crate::sample::export;
 use cinnabar_frontend::nbd::proto::{option as opt, option_reply as rep};
 use cinnabar_frontend::nbd::{Address, DisconnectReason, Export, ExportId, Limits};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};

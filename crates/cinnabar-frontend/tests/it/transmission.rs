@@ -1,7 +1,7 @@
 //! The transmission phase on byte vectors.
 
 use crate::memory::{Heap, Pool};
-use crate::{SIZE, export};
+use crate::sample::{SIZE, export};
 use cinnabar_engine::Op;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_frontend::nbd::handshake::Agreed;
