@@ -11,6 +11,7 @@ pub mod instant;
 pub mod machine;
 pub mod medium;
 pub mod oracle;
+pub mod script;
 pub mod stamp;
 pub mod violation;
 pub mod workload;

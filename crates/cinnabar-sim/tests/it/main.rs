@@ -2,4 +2,8 @@
 
 mod double;
 mod engine;
+mod hit_ratio;
 mod oracle;
+mod pblcache_defects;
+mod shares;
+mod traces;
