@@ -2,5 +2,6 @@
 //!
 //! Called by `main.rs` and by the tests; no other crate may depend on it.
 
+pub mod cli;
 pub mod config;
 pub mod daemon;

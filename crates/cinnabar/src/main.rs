@@ -1,2 +1,7 @@
-//! The one binary.
-fn main() {}
+//! The one binary: everything is in the library, so that tests can reach it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cinnabar::cli::main()
+}

@@ -63,7 +63,17 @@ pub struct CacheConfig {
 }
 
 /// How I/O on files and devices is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum IoMode {
     /// `io_uring` and `O_DIRECT` where they work, else the slower way with a warning.

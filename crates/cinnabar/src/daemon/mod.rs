@@ -2,6 +2,9 @@
 //!
 //! Called by the `serve` command. The two sides share nothing but [`messages`].
 
+pub mod control;
 pub mod dataplane;
 pub mod latency;
 pub mod messages;
+pub mod report;
+pub mod run;

@@ -1,0 +1,138 @@
+//! A client of the control API.
+//!
+//! Called by `status` and `volume`.
+
+use super::failure::Failure;
+use crate::daemon::control::api::ErrorBody;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::handshake;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Write;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::UnixStream;
+
+/// Longest answer: 4096 volumes at 3 KiB each, with room.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Longest wait for an answer: a volume is opened and detached within it.
+const ANSWER_WAIT_MAX: Duration = Duration::from_hours(2);
+
+/// Where the daemon is.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Daemon {
+    /// The daemon's control socket
+    #[arg(long, value_name = "PATH", env = "CINNABAR_SOCKET", default_value = "control.sock")]
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// Fetches something.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.understand(&self.call(Method::GET, path, Vec::new())?)
+    }
+
+    /// Sends something and reads what comes back.
+    pub(super) fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
+        self.understand(&self.call(method, path, body)?)
+    }
+
+    /// Deletes something.
+    pub(super) fn delete(&self, path: &str) -> Result<(), Failure> {
+        self.call(Method::DELETE, path, Vec::new()).map(drop)
+    }
+
+    fn understand<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Failure> {
+        serde_json::from_slice(answer).map_err(|error| {
+            let message = format!("{} answers something else: {error}", self.socket.display());
+            Failure::at_run_time(message, "is it a Cinnabar daemon of this version?")
+        })
+    }
+
+    fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::at_run_time(format!("no runtime: {error}"), ""))?;
+        let exchange = exchange(&self.socket, method, path, body);
+        let (code, answer) = runtime
+            .block_on(async { tokio::time::timeout(ANSWER_WAIT_MAX, exchange).await })
+            .map_err(|_| {
+                Failure::at_run_time("no answer from the daemon", "look at the daemon's log")
+            })??;
+        if code.is_success() { Ok(answer) } else { Err(refusal(code, &answer)) }
+    }
+}
+
+async fn exchange(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<(StatusCode, Bytes), Failure> {
+    let broken = |error: &dyn std::fmt::Display| {
+        let message = format!("lost the daemon at {}: {error}", socket.display());
+        Failure::at_run_time(message, "look at the daemon's log")
+    };
+    let stream = UnixStream::connect(socket).await.map_err(|error| no_daemon(socket, &error))?;
+    let (mut sender, connection) =
+        handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    // Its errors come out of `send_request` as well.
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| broken(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+    let code = response.status();
+    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    Ok((code, answer.map_err(|error| broken(&error))?.to_bytes()))
+}
+
+fn no_daemon(socket: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("no daemon at {}: {error}", socket.display());
+    let hint = match error.kind() {
+        ErrorKind::PermissionDenied => "use the account that the daemon runs under, or root",
+        ErrorKind::ConnectionRefused => "the daemon has ended; start it with cinnabar serve",
+        _ => "name its control socket with --socket or CINNABAR_SOCKET",
+    };
+    Failure::at_run_time(message, hint)
+}
+
+/// What an error answer means: settings that can't be used are usage, the rest is run time.
+fn refusal(code: StatusCode, answer: &[u8]) -> Failure {
+    let body = serde_json::from_slice(answer).unwrap_or_else(|_| ErrorBody {
+        error: format!("the daemon answers {code}"),
+        hint: "is it a Cinnabar daemon of this version?".into(),
+    });
+    let of_usage = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&code);
+    Failure { code: if of_usage { 2 } else { 1 }, message: body.error, hint: body.hint }
+}
+
+/// A name as one segment of a path.
+pub(super) fn escape(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ok = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}

@@ -1,0 +1,120 @@
+//! The command line: what can be asked for, and how errors and exit codes look.
+//!
+//! Called by `main`. stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time,
+//! 2 usage or configuration. The last line of an error is a hint.
+
+mod client;
+mod config_check;
+mod demo;
+mod failure;
+mod logging;
+mod output;
+mod serve;
+mod status;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Persistent SSD cache for virtual-machine disks on shared storage
+#[derive(Debug, Parser)]
+#[command(name = "cinnabar", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 well, 1 failed at run time, 2 usage or configuration.\n\n\
+    Examples:\n  \
+    cinnabar serve --demo\n  \
+    cinnabar serve --config cinnabar.toml\n  \
+    cinnabar status --socket control.sock --watch")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the volumes of a configuration, or a demonstration, until a signal comes
+    Serve(serve::Args),
+    /// Show what the cache and its volumes do
+    Status(status::Args),
+    /// List, add, remove and change volumes of a running daemon
+    Volume(volume::Args),
+    /// Check a configuration file
+    Config(config_check::Args),
+    /// Print the version
+    #[command(after_help = "Examples:\n  cinnabar version\n  cinnabar version --json")]
+    Version {
+        /// Print a JSON object [default: plain text]
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:\n  \
+        cinnabar completions bash > /etc/bash_completion.d/cinnabar\n  \
+        cinnabar completions zsh > ~/.zfunc/_cinnabar")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Volume(args) => volume::run(&args),
+        Command::Config(args) => config_check::run(&args),
+        Command::Version { json } => version(json),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "cinnabar", &mut script);
+            output::bytes(&script)
+        }
+    }
+}
+
+fn version(json: bool) -> Result<(), Failure> {
+    let (version, format) =
+        (env!("CARGO_PKG_VERSION"), cinnabar_engine::metadata::superblock::FORMAT_VERSION);
+    if json {
+        return output::json(&serde_json::json!({ "version": version, "format_version": format }));
+    }
+    output::text(&format!("cinnabar {version} (cache format {format})\n"))
+}
+
+/// Prints what clap has to say: help to stdout, complaints to stderr with a hint as the last line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone away is no reason to complain.
+        let _gone = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render();
+    let text =
+        if output::colour(&std::io::stderr()) { text.ansi().to_string() } else { text.to_string() };
+    let (complaint, more) = match text.find("\nFor more information") {
+        Some(at) => (&text[..at], "cinnabar help lists the commands; --help after one, its flags"),
+        None => (text.as_str(), "choose one of these commands"),
+    };
+    let mut stderr = std::io::stderr().lock();
+    let _gone = writeln!(stderr, "{}\nhint: {more}", complaint.trim_end());
+    ExitCode::from(2)
+}

@@ -1,0 +1,79 @@
+//! `cinnabar serve`: the daemon.
+//!
+//! Called by the command line.
+
+use super::demo::{self, Demo};
+use super::failure::Failure;
+use super::{logging, output};
+use crate::config::{self, Config};
+use crate::daemon::messages::IoMode;
+use crate::daemon::run::{RunError, run as run_daemon};
+use std::path::PathBuf;
+
+/// What to serve.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "SIGTERM or Ctrl-C finishes what is under way and stops clean, so that the \
+    next start is warm; a second one ends at once.\n\
+    Environment: CINNABAR_LOG filters the log on stderr [default: info].\n\n\
+    Examples:\n  \
+    cinnabar serve --config /etc/cinnabar/cinnabar.toml\n  \
+    cinnabar serve --config cinnabar.toml --force\n  \
+    cinnabar serve --demo"
+)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["config", "demo"])))]
+pub(super) struct Args {
+    /// Configuration file (TOML); relative paths in it are relative to its folder
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Serve an empty disk of 1 GiB behind a simulated file server, with a cache of 256 MiB
+    #[arg(long)]
+    demo: bool,
+    /// Folder for the demonstration's files [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR", requires = "demo", conflicts_with = "config")]
+    dir: Option<PathBuf>,
+    /// Format the cache device even if it holds something else, which is lost [default: refuse]
+    #[arg(long)]
+    force: bool,
+    /// How I/O is done [default: what the configuration says, else auto]
+    #[arg(long, value_name = "WAY", value_enum)]
+    io: Option<IoMode>,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    logging::init()?;
+    let demo = args.demo.then(|| Demo::new(args.dir.as_deref())).transpose()?;
+    let mut config = match (&demo, &args.config) {
+        (Some(demo), _) => demo.config()?,
+        (None, Some(file)) => config::load(file)?,
+        // The command line does not let this happen.
+        (None, None) => return Err(Failure::of_usage("nothing to serve", "--config or --demo")),
+    };
+    config.cache.force = args.force;
+    config.cache.io = args.io.unwrap_or(config.cache.io);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let ready = || {
+        if demo.is_some() {
+            // A daemon whose stdout is closed serves all the same.
+            let _nobody_reads = output::text(&demo::welcome(&config, args.dir.is_none()));
+        }
+    };
+    let result = run_daemon(&config, ready).map_err(|error| failure(&config, &error));
+    drop(demo);
+    result
+}
+
+/// Adds file and line to an error, where it has one.
+fn failure(config: &Config, error: &RunError) -> Failure {
+    let line = match error {
+        RunError::Data(error) => config.line_of(&error.subject),
+        RunError::Socket(_) | RunError::Http { .. } => config.lines.control,
+        _ => None,
+    };
+    let place = line.map(|line| format!("{}:{line}: ", config.file.display())).unwrap_or_default();
+    let message = format!("{place}{error}").replace('\n', " ");
+    Failure { code: error.exit_code(), message, hint: error.hint() }
+}

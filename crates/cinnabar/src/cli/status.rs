@@ -1,0 +1,256 @@
+//! `cinnabar status`: what the cache and its volumes do, once or again and again.
+//!
+//! Called by the command line.
+
+use super::client::Daemon;
+use super::failure::Failure;
+use super::output::{self, Table};
+use super::volume::mode_name;
+use crate::config::units::show_size;
+use crate::daemon::messages::State;
+use crate::daemon::report::{
+    CacheReport, OperationLatency, StatusReport, VolumeReport, WarmthReport,
+};
+use cinnabar_engine::units::BLOCK_BYTES;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// What to show.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    cinnabar status --socket /run/cinnabar/control.sock\n  \
+    cinnabar status --watch\n  \
+    cinnabar status --json | jq '.volumes[] | {name, read_hits, misses}'")]
+pub(super) struct Args {
+    /// Print a JSON object, one line each time if not to a terminal [default: a table]
+    #[arg(long)]
+    json: bool,
+    /// Show it again and again, with rates [default: once]
+    #[arg(long)]
+    watch: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
+    interval: f64,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("0.1 to 3600 seconds are possible".to_owned()),
+    }
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let mut before: Option<(Instant, StatusReport)> = None;
+    loop {
+        let object: serde_json::Value = args.daemon.get("/v1/status")?;
+        if args.json {
+            output::json(&object)?;
+        } else {
+            let report: StatusReport = serde_json::from_value(object).map_err(|error| {
+                let hint = "use the version of the daemon: cinnabar version";
+                Failure::at_run_time(format!("the status can't be read: {error}"), hint)
+            })?;
+            let now = Instant::now();
+            let last = before.as_ref().map(|(then, report)| (report, now - *then));
+            let clear = if args.watch && std::io::stdout().is_terminal() {
+                "\x1b[H\x1b[2J\x1b[3J"
+            } else {
+                ""
+            };
+            output::text(&format!("{clear}{}", render(&report, last)))?;
+            before = Some((now, report));
+        }
+        if !args.watch {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_secs_f64(args.interval));
+        if !args.json && !std::io::stdout().is_terminal() {
+            output::text("\n")?;
+        }
+    }
+}
+
+/// The status for people; with an earlier one, rates since then.
+pub(super) fn render(report: &StatusReport, before: Option<(&StatusReport, Duration)>) -> String {
+    let mut text = cache(&report.cache);
+    text.push('\n');
+    text += &volumes(&report.volumes);
+    if let Some((earlier, elapsed)) = before {
+        text.push('\n');
+        text += &rates(report, earlier, elapsed.as_secs_f64());
+    }
+    let notes: Vec<String> = report.volumes.iter().filter_map(note).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+        text += &notes.concat();
+    }
+    text
+}
+
+fn cache(cache: &CacheReport) -> String {
+    let in_bytes = |blocks: u64| show_size(blocks * BLOCK_BYTES);
+    let ram = cache.ram_bytes;
+    let index = ram.address_map + ram.descriptors + ram.ghost;
+    let mut table = Table::new(2, &["cache", &cache.device]);
+    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    let reason = if cache.reason.is_empty() { "" } else { ": " };
+    line("state", format!("{}{reason}{}, I/O by {}", name_of(cache.state), cache.reason, cache.io));
+    line(
+        "used",
+        format!(
+            "{} of {} ({}), {} of it in RAM only",
+            in_bytes(cache.cached_blocks),
+            in_bytes(cache.capacity_blocks),
+            ratio(cache.cached_blocks, cache.capacity_blocks),
+            in_bytes(cache.ram_blocks)
+        ),
+    );
+    line(
+        "flash",
+        format!(
+            "{} written, {} evicted, {} carried forward",
+            show_size(cache.flash_written_bytes),
+            in_bytes(cache.evicted_blocks),
+            in_bytes(cache.carried_blocks)
+        ),
+    );
+    line(
+        "errors",
+        format!("{} of the device, {} checksums", cache.device_errors, cache.checksum_failures),
+    );
+    line(
+        "memory",
+        format!(
+            "{} index ({:.1} B a block), {} buffers",
+            show_size(index),
+            cache.ram_bytes_per_block,
+            show_size(ram.buffers + ram.other + ram.edges)
+        ),
+    );
+    table.render()
+}
+
+fn volumes(volumes: &[VolumeReport]) -> String {
+    if volumes.is_empty() {
+        return "no volumes\n".to_owned();
+    }
+    let header = [
+        "VOLUME",
+        "MODE",
+        "STATE",
+        "CACHED",
+        "SHARE",
+        "HITS",
+        "READS",
+        "WRITES",
+        "READ p50/p99",
+        "WRITE p50/p99",
+        "CLIENTS",
+    ];
+    let mut table = Table::new(3, &header);
+    for volume in volumes {
+        table.row(vec![
+            volume.name.clone(),
+            mode_name(volume.mode),
+            name_of(volume.state).to_owned(),
+            show_size(volume.cached_blocks * BLOCK_BYTES),
+            format!("{}..{}", volume.share_min, volume.share_max),
+            ratio(volume.read_hits, volume.blocks_read),
+            count(volume.reads),
+            count(volume.writes),
+            latency(&volume.latency_us.read),
+            latency(&volume.latency_us.write),
+            volume.connections.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
+    let header = ["PER SECOND", "READS", "WRITES", "HITS", "BACKEND READS", "BACKEND WRITES"];
+    let mut table = Table::new(1, &header);
+    for new in &now.volumes {
+        // One that was added in between counts from zero; so does one that was added anew.
+        let old = before.volumes.iter().find(|old| old.name == new.name && old.reads <= new.reads);
+        let since =
+            |value: fn(&VolumeReport) -> u64| value(new).saturating_sub(old.map_or(0, value));
+        let rate = |value: fn(&VolumeReport) -> u64| {
+            format!("{:.0}", since(value) as f64 / seconds.max(1e-3))
+        };
+        table.row(vec![
+            new.name.clone(),
+            rate(|volume| volume.reads),
+            rate(|volume| volume.writes),
+            ratio(since(|volume| volume.read_hits), since(|volume| volume.blocks_read)),
+            rate(|volume| volume.backend_reads),
+            rate(|volume| volume.backend_writes),
+        ]);
+    }
+    table.render()
+}
+
+/// What deserves a line of its own: what a start kept or dropped, why a volume does not serve.
+fn note(volume: &VolumeReport) -> Option<String> {
+    let name = &volume.name;
+    let warmth = match &volume.warmth {
+        WarmthReport::New => None,
+        WarmthReport::Kept { blocks } => {
+            Some(format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES)))
+        }
+        WarmthReport::Dropped { blocks, reason } => {
+            let size = show_size(blocks * BLOCK_BYTES);
+            Some(format!("{name}: dropped {size} from the last run: {reason}\n"))
+        }
+    };
+    let state = (volume.state != State::Serving && !volume.reason.is_empty())
+        .then(|| format!("{name}: {}: {}\n", name_of(volume.state), volume.reason));
+    match (warmth, state) {
+        (None, None) => None,
+        (warmth, state) => Some(warmth.unwrap_or_default() + &state.unwrap_or_default()),
+    }
+}
+
+const fn name_of(state: State) -> &'static str {
+    match state {
+        State::Starting => "starting",
+        State::Serving => "serving",
+        State::Degraded => "degraded",
+        State::Stopping => "stopping",
+        State::Failed => "failed",
+    }
+}
+
+/// `87.5%`, or `-` of nothing.
+pub(super) fn ratio(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1}%", part as f64 * 100.0 / whole as f64) }
+}
+
+/// `1234`, `56.8k`, `9.1M`.
+fn count(value: u64) -> String {
+    match value {
+        0..10_000 => value.to_string(),
+        10_000..1_000_000 => format!("{:.1}k", value as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1}M", value as f64 / 1e6),
+        _ => format!("{:.1}G", value as f64 / 1e9),
+    }
+}
+
+fn latency(latency: &OperationLatency) -> String {
+    if latency.count == 0 {
+        return "-".to_owned();
+    }
+    format!("{}/{}", time(latency.p50), time(latency.p99))
+}
+
+/// `85us`, `8.1ms`, `1.2s`.
+fn time(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us}us"),
+        1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
+        _ => format!("{:.1}s", us as f64 / 1e6),
+    }
+}

@@ -1,0 +1,227 @@
+//! The command line: its shape, its help, what people see.
+
+use super::Cli;
+use super::client::escape;
+use super::status::render;
+use crate::daemon::latency::{Latencies, LatencyRecorder};
+use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
+use crate::daemon::report::StatusReport;
+use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::volume::{DropReason, Warmth};
+use clap::{CommandFactory, Parser};
+use std::path::Path;
+use std::time::Duration;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split(' '))
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn what_is_promised_is_understood() {
+    for line in [
+        "cinnabar serve --config c.toml",
+        "cinnabar serve --config c.toml --force --io threads",
+        "cinnabar serve --demo --dir d",
+        "cinnabar status --socket a.sock --json",
+        "cinnabar status --watch --interval 0.5",
+        "cinnabar volume list --socket a.sock",
+        "cinnabar volume add v --backend file:x --mode write-around --share-min 10% --read-only",
+        "cinnabar volume set v --mode pass-through --socket a.sock",
+        "cinnabar volume remove v --force",
+        "cinnabar config check c.toml",
+        "cinnabar version --json",
+        "cinnabar completions zsh",
+    ] {
+        parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for line in [
+        "cinnabar",
+        "cinnabar serve",
+        "cinnabar serve --config c.toml --demo",
+        "cinnabar serve --config c.toml --dir d",
+        "cinnabar serve --demo --io fast",
+        "cinnabar status --interval 0",
+        "cinnabar volume add v",
+        "cinnabar volume set v --mode write-back",
+        "cinnabar frobnicate",
+    ] {
+        let error = parse(line).expect_err(line);
+        assert_eq!(error.exit_code(), 2, "{line}");
+    }
+}
+
+/// Every command that does something has examples, and every flag says its default.
+#[test]
+fn help_has_examples_and_defaults() {
+    fn visit(command: &mut clap::Command, path: &str) {
+        let name = format!("{path} {}", command.get_name());
+        let help = command.render_long_help().to_string();
+        let is_group = command.has_subcommands();
+        if !is_group {
+            assert!(help.contains("Examples:"), "{name} has no examples");
+        }
+        for flag in command.get_arguments().filter(|flag| flag.get_long().is_some()) {
+            let id = flag.get_id().as_str();
+            let told = flag.get_help().is_some_and(|help| help.to_string().contains("[default: "));
+            let has = !flag.get_default_values().is_empty() || told;
+            let needs_none = flag.is_required_set() || ["help", "version", "config"].contains(&id);
+            // `serve --demo` and `--config` are a choice without a default.
+            assert!(has || needs_none || id == "demo", "{name} --{id} tells no default");
+        }
+        for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help") {
+            visit(below, &name);
+        }
+    }
+    visit(&mut Cli::command(), "");
+}
+
+#[test]
+fn names_are_one_segment_of_a_path() {
+    assert_eq!(escape("vm-1.a_b~"), "vm-1.a_b~");
+    assert_eq!(escape("a b?c%ü"), "a%20b%3Fc%25%C3%BC");
+}
+
+fn sample(reads: u64) -> DataStatus {
+    let input = crate::config::VolumeInput {
+        name: "vm1".into(),
+        backend: "file:/srv/vm1.raw".into(),
+        ..crate::config::VolumeInput::default()
+    };
+    let mut recorder = LatencyRecorder::new();
+    recorder.record_ns(85_000);
+    recorder.record_ns(8_100_000);
+    let volume = VolumeStatus {
+        config: input.check(Path::new("/base")).expect("valid settings"),
+        state: State::Serving,
+        reason: String::new(),
+        size_bytes: 20 << 30,
+        connections: 1,
+        warmth: Warmth::Dropped { blocks: 512, reason: DropReason::EpochChanged },
+        counters: VolumeCounters {
+            reads,
+            blocks_read: reads,
+            read_hits: reads / 4 * 3,
+            misses: reads - reads / 4 * 3,
+            ..VolumeCounters::default()
+        },
+        latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
+    };
+    let cache = CacheStatus {
+        state: State::Degraded,
+        reason: "the SSD is gone".into(),
+        io: "uring, direct".into(),
+        counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
+        ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
+        edge_ram_bytes: 0,
+    };
+    DataStatus { cache, volumes: vec![volume] }
+}
+
+#[test]
+fn the_status_is_readable() {
+    let report = |reads| StatusReport::new(&sample(reads), Path::new("/ssd/cache.img"));
+    let text = render(&report(40_000), None);
+    for part in [
+        "/ssd/cache.img",
+        "degraded: the SSD is gone",
+        "19.0 B a block",
+        "write-through",
+        "75.0%",
+        "40.0k",
+        "85us/8.1ms",
+        "vm1: dropped 2.0 MiB from the last run: the backend was changed",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing:\n{text}");
+    }
+    assert!(!text.contains("PER SECOND"));
+    let earlier = report(20_000);
+    let text = render(&report(40_000), Some((&earlier, Duration::from_secs(10))));
+    assert!(text.contains("PER SECOND") && text.contains("2000"), "{text}");
+}
+
+/// The contract of `status --json`: these keys exist, whatever else does.
+#[test]
+fn the_json_has_the_promised_keys() {
+    let report = StatusReport::new(&sample(8), Path::new("c"));
+    let object = serde_json::to_value(&report).expect("it is JSON");
+    let keys = |value: &serde_json::Value, keys: &[&str]| {
+        for key in keys {
+            assert!(!value[key].is_null(), "{key} is missing in {value}");
+        }
+    };
+    keys(
+        &object["cache"],
+        &[
+            "capacity_blocks",
+            "cached_blocks",
+            "flash_written_bytes",
+            "fills",
+            "admitted",
+            "evicted_blocks",
+            "carried_blocks",
+            "checksum_failures",
+            "ram_bytes",
+            "ram_bytes_per_block",
+        ],
+    );
+    let volume = &object["volumes"][0];
+    keys(
+        volume,
+        &[
+            "name",
+            "mode",
+            "state",
+            "reads",
+            "writes",
+            "flushes",
+            "blocks_read",
+            "blocks_written",
+            "read_hits",
+            "misses",
+            "partial_hits",
+            "bypassed",
+            "backend_reads",
+            "backend_writes",
+            "backend_read_bytes",
+            "backend_write_bytes",
+            "cached_blocks",
+        ],
+    );
+    for operation in ["read", "write", "flush"] {
+        keys(&volume["latency_us"][operation], &["mean", "p50", "p99", "count"]);
+    }
+    assert_eq!(volume["mode"], "write-through");
+    assert_eq!(volume["state"], "serving");
+    assert_eq!(volume["warmth"]["state"], "dropped");
+    let again: StatusReport = serde_json::from_value(object).expect("it is read back");
+    assert_eq!(again, report);
+}
+
+#[test]
+fn metrics_follow_the_conventions() {
+    let text = crate::daemon::control::metrics::render(sample(8)).expect("it can be written");
+    for line in [
+        "cinnabar_volume_reads_total{volume=\"vm1\"} 8",
+        "cinnabar_volume_read_hit_blocks_total{volume=\"vm1\"} 6",
+        "cinnabar_volume_bypassed_blocks_total{volume=\"vm1\",reason=\"sequential\"} 0",
+        "cinnabar_cache_admitted_blocks_total{reason=\"ghost\"} 0",
+        "cinnabar_cache_capacity_bytes 4096000",
+        "cinnabar_cache_healthy 0",
+        "cinnabar_volume_latency_seconds_count{volume=\"vm1\",operation=\"read\"} 2",
+        "cinnabar_volume_latency_seconds_bucket{le=\"0.0001\",volume=\"vm1\",operation=\"read\"} 1",
+        "cinnabar_volume_latency_seconds_bucket{le=\"+Inf\",volume=\"vm1\",operation=\"read\"} 2",
+        "# TYPE cinnabar_volume_reads counter",
+        "# EOF",
+    ] {
+        assert!(text.contains(line), "{line} is missing:\n{text}");
+    }
+}

@@ -1,0 +1,190 @@
+//! `cinnabar volume`: list, add, remove and change volumes of a running daemon.
+//!
+//! Called by the command line. Changes last until the daemon ends; what is to stay goes into the
+//! configuration file too.
+
+use super::client::{Daemon, escape};
+use super::failure::Failure;
+use super::output::{self, Table};
+use super::status::ratio;
+use crate::config::VolumeInput;
+use crate::config::units::show_size;
+use crate::config::volume::{absolute_backend, check_name, parse_nbd};
+use crate::daemon::control::api::ChangeInput;
+use crate::daemon::messages::VolumeMode;
+use crate::daemon::report::VolumeReport;
+use clap::ValueEnum;
+use hyper::Method;
+
+/// What to do.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the volumes and their settings
+    #[command(after_help = "Examples:\n  \
+        cinnabar volume list\n  cinnabar volume list --json --socket /run/cinnabar/control.sock")]
+    List {
+        /// Print a JSON list [default: a table]
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Add a volume and serve it
+    #[command(after_help = "It is served until the daemon ends; add it to the configuration file \
+        too if it is to stay.\n\nExamples:\n  \
+        cinnabar volume add vm2 --backend file:/srv/nfs/vm2.raw\n  \
+        cinnabar volume add golden --backend file:golden.raw --read-only --nbd unix:golden.sock")]
+    Add(Box<AddArgs>),
+    /// Stop serving a volume
+    #[command(after_help = "Its cached blocks are kept for the time it is added again.\n\n\
+        Examples:\n  cinnabar volume remove vm2\n  cinnabar volume remove vm2 --force")]
+    Remove {
+        /// Its name
+        name: String,
+        /// Disconnect its clients [default: refuse while there are any]
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Change the settings of a volume
+    #[command(after_help = "Examples:\n  \
+        cinnabar volume set vm1 --mode pass-through\n  \
+        cinnabar volume set vm1 --share-min 10% --share-max 50%")]
+    Set {
+        /// Its name
+        name: String,
+        /// What its requests do with the cache [default: as it is]
+        #[arg(long, value_enum)]
+        mode: Option<VolumeMode>,
+        /// What it keeps whatever others do: bytes or percent [default: as it is]
+        #[arg(long, value_name = "SHARE")]
+        share_min: Option<String>,
+        /// What it may hold at most: bytes or percent [default: as it is]
+        #[arg(long, value_name = "SHARE")]
+        share_max: Option<String>,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArgs {
+    /// Its name, also that of its NBD export: 1 to 64 bytes
+    name: String,
+    /// Where it lives
+    #[arg(long, help = "Where it lives: file:PATH or sim:PRESET[,key=value...]:file:PATH")]
+    backend: String,
+    /// What its requests do with the cache
+    #[arg(long, value_enum, default_value = "write-through")]
+    mode: VolumeMode,
+    /// What it keeps whatever others do: bytes or percent
+    #[arg(long, value_name = "SHARE", default_value = "0")]
+    share_min: String,
+    /// What it may hold at most: bytes or percent
+    #[arg(long, value_name = "SHARE", default_value = "100%")]
+    share_max: String,
+    /// Where clients find it: unix:PATH or tcp:IP:PORT [default: NAME.sock in the daemon's folder]
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Option<String>,
+    /// Refuse writes; many clients may attach [default: writable]
+    #[arg(long)]
+    read_only: bool,
+    /// Let several clients write it [default: one client]
+    #[arg(long)]
+    shared: bool,
+    /// Nobody else ever writes its backend [default: believe the backend's proof only]
+    #[arg(long)]
+    exclusive: bool,
+    /// Sequential runs of at least this many bytes bypass the cache; 0 = never
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    bypass_sequential: String,
+    /// Single requests of at least this many bytes bypass the cache; 0 = never
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    bypass_large: String,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::List { json, daemon } => list(*json, daemon),
+        Command::Add(args) => add(args),
+        Command::Remove { name, force, daemon } => {
+            check_name(name)?;
+            let query = if *force { "?force=true" } else { "" };
+            daemon.delete(&format!("/v1/volumes/{}{query}", escape(name)))
+        }
+        Command::Set { name, mode, share_min, share_max, daemon } => {
+            check_name(name)?;
+            let change = ChangeInput {
+                mode: mode.map(mode_name),
+                share_min: share_min.clone(),
+                share_max: share_max.clone(),
+            };
+            let path = format!("/v1/volumes/{}", escape(name));
+            daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
+        }
+    }
+}
+
+fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
+    if json {
+        return output::json(&daemon.get::<serde_json::Value>("/v1/volumes")?);
+    }
+    let volumes: Vec<VolumeReport> = daemon.get("/v1/volumes")?;
+    let header = ["NAME", "MODE", "SIZE", "SHARE", "HITS", "CLIENTS", "NBD", "BACKEND"];
+    let mut table = Table::new(header.len(), &header);
+    for volume in volumes {
+        table.row(vec![
+            volume.name,
+            mode_name(volume.mode),
+            show_size(volume.size_bytes),
+            format!("{}..{}", volume.share_min, volume.share_max),
+            ratio(volume.read_hits, volume.blocks_read),
+            volume.connections.to_string(),
+            volume.nbd,
+            volume.backend,
+        ]);
+    }
+    output::text(&table.render())
+}
+
+fn add(args: &AddArgs) -> Result<(), Failure> {
+    // Paths on this command line are relative to here, not to the daemon's folder.
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::at_run_time(format!("no working directory: {error}"), "cd"))?;
+    let nbd = match &args.nbd {
+        Some(text) => Some(parse_nbd(text, &here)?.to_string()),
+        None => None,
+    };
+    let input = VolumeInput {
+        name: args.name.clone(),
+        backend: absolute_backend(&args.backend, &here)?,
+        mode: Some(mode_name(args.mode)),
+        share_min: Some(args.share_min.clone()),
+        share_max: Some(args.share_max.clone()),
+        nbd,
+        read_only: args.read_only,
+        shared: args.shared,
+        exclusive: args.exclusive,
+        bypass_sequential: Some(args.bypass_sequential.clone()),
+        bypass_large: Some(args.bypass_large.clone()),
+    };
+    input.check(&here)?;
+    let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;
+    output::text(&format!("{} at {}\n", volume.name, volume.nbd))
+}
+
+/// A mode as it is written.
+pub(super) fn mode_name(mode: VolumeMode) -> String {
+    // No variant is skipped, so each has a value.
+    mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,297 @@
+//! Prometheus metrics, made of a fresh status at each scrape: nothing is counted twice.
+//!
+//! Called by the server on the metrics' port. Names and meanings: `docs/guide/metrics.md`.
+
+use super::Control;
+use super::api::ready;
+use crate::daemon::latency::{BOUNDS_US, LatencySummary};
+use crate::daemon::messages::{CacheStatus, DataStatus, State as VolumeState, VolumeStatus};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use cinnabar_engine::units::BLOCK_BYTES;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text::encode};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::Arc;
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The routes of the metrics' port.
+pub fn router(control: Arc<Control>) -> Router {
+    Router::new().route("/metrics", get(metrics)).route("/v1/ready", get(ready)).with_state(control)
+}
+
+async fn metrics(State(control): State<Arc<Control>>) -> Response {
+    let status = match control.status().await {
+        Ok(status) => status,
+        Err(error) => {
+            return (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response();
+        }
+    };
+    match render(status) {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+/// The metrics of a status in the text format.
+///
+/// # Errors
+/// Never in practice: writing to a string does not fail.
+pub fn render(status: DataStatus) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("cinnabar");
+    registry.register_collector(Box::new(Snapshot(status)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Snapshot(DataStatus);
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let mut out = Output(&mut encoder);
+        out.single("build", "Version of the daemon.", MetricType::Info, |mut metric| {
+            metric.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+        })?;
+        cache(&mut out, &self.0.cache)?;
+        volume_requests(&mut out, &self.0.volumes)?;
+        volume_blocks(&mut out, &self.0.volumes)?;
+        volume_backend(&mut out, &self.0.volumes)?;
+        volume_state(&mut out, &self.0.volumes)?;
+        latencies(&mut out, &self.0.volumes)
+    }
+}
+
+fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
+    let counters = &cache.counters;
+    let in_bytes = |blocks: u64| blocks * BLOCK_BYTES;
+    out.gauge(
+        "cache_capacity_bytes",
+        "Data that fits on flash.",
+        in_bytes(counters.capacity_blocks),
+    )?;
+    out.gauge("cache_used_bytes", "Data cached now.", in_bytes(counters.cached_blocks))?;
+    out.gauge("cache_probation_bytes", "Data in RAM only.", in_bytes(counters.ram_blocks))?;
+    out.gauge("cache_healthy", "1 if the cache device works.", u64::from(well(cache.state)))?;
+    let counts = [
+        ("cache_flash_written_bytes", "Written to flash.", counters.flash_written_bytes),
+        ("cache_filled_blocks", "Blocks that entered the cache.", counters.fills),
+        ("cache_evicted_blocks", "Blocks that left flash for room.", counters.evicted_blocks),
+        ("cache_rejected_blocks", "Blocks that left RAM unused.", counters.rejected_blocks),
+        ("cache_carried_blocks", "Blocks copied forward.", counters.carried_blocks),
+        ("cache_freed_segments", "Segments freed.", counters.segments_freed),
+        ("cache_checksum_failures", "Blocks read with a wrong sum.", counters.checksum_failures),
+        ("cache_device_errors", "Failed I/O on the device.", counters.device_errors),
+    ];
+    for (name, help, value) in counts {
+        out.counter(name, help, value)?;
+    }
+    let admitted = counters.admitted;
+    let reasons = [
+        ("filling", admitted.filling),
+        ("referenced", admitted.referenced),
+        ("ghost", admitted.ghost),
+        ("all", admitted.all),
+        ("clean_stop", admitted.clean_stop),
+    ];
+    let help = "Blocks written to flash, by what earned it.";
+    let reasons = reasons.map(|(reason, value)| ([("reason", reason)], value));
+    out.family("cache_admitted_blocks", help, MetricType::Counter, &reasons)?;
+    let ram = cache.ram;
+    let parts = [
+        ("address_map", ram.address_map),
+        ("descriptors", ram.descriptors),
+        ("ghost", ram.ghost),
+        ("buffers", ram.buffers),
+        ("other", ram.other),
+        ("edges", cache.edge_ram_bytes),
+    ];
+    let parts = parts.map(|(part, value)| ([("part", part)], value));
+    out.family("ram_bytes", "RAM by part.", MetricType::Gauge, &parts)
+}
+
+fn volume_requests(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
+    let mut counter = |name, help, value: &dyn Fn(&VolumeStatus) -> u64| {
+        out.by_volume(name, help, MetricType::Counter, volumes, value)
+    };
+    counter("volume_reads", "Read requests.", &|volume| volume.counters.reads)?;
+    counter("volume_writes", "Write requests.", &|volume| volume.counters.writes)?;
+    counter("volume_flushes", "Flush requests.", &|volume| volume.counters.flushes)?;
+    counter("volume_trims", "Trim requests.", &|volume| volume.counters.trims)?;
+    counter("volume_zeroes", "Write-zeroes requests.", &|volume| volume.counters.zeroes)?;
+    counter("volume_refused", "Requests refused as invalid.", &|volume| volume.counters.refused)?;
+    counter("volume_partial_hits", "Read requests with hits and misses.", &|volume| {
+        volume.counters.partial_hits
+    })
+}
+
+fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
+    let mut counter = |name, help, value: &dyn Fn(&VolumeStatus) -> u64| {
+        out.by_volume(name, help, MetricType::Counter, volumes, value)
+    };
+    counter("volume_read_blocks", "Blocks touched by reads.", &|volume| {
+        volume.counters.blocks_read
+    })?;
+    counter("volume_written_blocks", "Blocks touched by writes.", &|volume| {
+        volume.counters.blocks_written
+    })?;
+    counter("volume_read_hit_blocks", "Read blocks served from the cache.", &|volume| {
+        volume.counters.read_hits
+    })?;
+    counter("volume_read_hit_ram_blocks", "Of those, from RAM.", &|volume| {
+        volume.counters.read_hits_ram
+    })?;
+    counter("volume_read_miss_blocks", "Read blocks fetched from the backend.", &|volume| {
+        volume.counters.misses
+    })?;
+    counter("volume_write_hit_blocks", "Written blocks that were cached.", &|volume| {
+        volume.counters.write_hits
+    })?;
+    let mut values = Vec::with_capacity(volumes.len() * 6);
+    for volume in volumes {
+        let bypassed = volume.counters.bypassed;
+        for (reason, value) in [
+            ("sequential", bypassed.sequential),
+            ("large", bypassed.large),
+            ("pass_through", bypassed.pass_through),
+            ("write_around", bypassed.write_around),
+            ("write_not_reused", bypassed.write_not_reused),
+            ("no_space", bypassed.no_space),
+        ] {
+            values.push(([("volume", volume.config.name.as_str()), ("reason", reason)], value));
+        }
+    }
+    let help = "Blocks that did not use the cache, by reason.";
+    out.family("volume_bypassed_blocks", help, MetricType::Counter, &values)
+}
+
+fn volume_backend(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
+    let mut counter = |name, help, value: &dyn Fn(&VolumeStatus) -> u64| {
+        out.by_volume(name, help, MetricType::Counter, volumes, value)
+    };
+    counter("volume_backend_reads", "Backend reads.", &|volume| volume.counters.backend_reads)?;
+    counter("volume_backend_writes", "Backend writes, trims and zeroes.", &|volume| {
+        volume.counters.backend_writes
+    })?;
+    counter("volume_backend_flushes", "Backend flushes.", &|volume| {
+        volume.counters.backend_flushes
+    })?;
+    counter("volume_backend_read_bytes", "Bytes read from the backend.", &|volume| {
+        volume.counters.backend_read_bytes
+    })?;
+    counter("volume_backend_written_bytes", "Bytes written to the backend.", &|volume| {
+        volume.counters.backend_write_bytes
+    })?;
+    counter("volume_backend_errors", "Backend operations that failed.", &|volume| {
+        volume.counters.backend_errors
+    })
+}
+
+fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
+    let mut gauge = |name, help, value: &dyn Fn(&VolumeStatus) -> u64| {
+        out.by_volume(name, help, MetricType::Gauge, volumes, value)
+    };
+    gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.size_bytes)?;
+    gauge("volume_cached_bytes", "Its data in the cache now.", &|volume| {
+        volume.counters.cached_blocks * BLOCK_BYTES
+    })?;
+    gauge("volume_connections", "NBD connections now.", &|volume| volume.connections.into())?;
+    gauge("volume_healthy", "1 if it serves as configured.", &|volume| well(volume.state).into())
+}
+
+fn latencies(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
+    let help = "From the arrival of a request to its reply, by operation.";
+    let name = "volume_latency_seconds";
+    let mut metric = out.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for volume in volumes {
+        let latencies = &volume.latencies;
+        for (operation, summary) in
+            [("read", &latencies.read), ("write", &latencies.write), ("flush", &latencies.flush)]
+        {
+            let labels = [("volume", volume.config.name.as_str()), ("operation", operation)];
+            metric.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(
+                summary.sum_ns as f64 / 1e9,
+                summary.count,
+                &buckets(summary),
+                None,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Upper bounds in seconds with the operations below them, not cumulative.
+fn buckets(summary: &LatencySummary) -> Vec<(f64, u64)> {
+    let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+    bounds.zip(summary.buckets).collect()
+}
+
+const fn well(state: VolumeState) -> bool {
+    matches!(state, VolumeState::Serving)
+}
+
+/// Writes descriptors and their values.
+struct Output<'o, 'e>(&'o mut DescriptorEncoder<'e>);
+
+impl Output<'_, '_> {
+    fn single(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        write: impl FnOnce(prometheus_client::encoding::MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        write(self.0.encode_descriptor(name, help, None, kind)?)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.single(name, help, MetricType::Gauge, |mut metric| metric.encode_gauge(&value))
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.single(name, help, MetricType::Counter, |mut metric| {
+            metric.encode_counter::<[(&str, &str); 0], _, f64>(&value, None)
+        })
+    }
+
+    fn by_volume(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        volumes: &[VolumeStatus],
+        value: &dyn Fn(&VolumeStatus) -> u64,
+    ) -> fmt::Result {
+        let values: Vec<_> = volumes
+            .iter()
+            .map(|volume| ([("volume", volume.config.name.as_str())], value(volume)))
+            .collect();
+        self.family(name, help, kind, &values)
+    }
+
+    /// One value for each set of labels.
+    fn family<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        values: &[([(&str, &str); N], u64)],
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in values {
+            let mut one = metric.encode_family(labels)?;
+            match kind {
+                MetricType::Gauge => one.encode_gauge(value)?,
+                _ => one.encode_counter::<[(&str, &str); 0], _, f64>(value, None)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! The control plane: what operators ask over the control socket and over HTTP, and what of that
+//! becomes a message to the data thread.
+//!
+//! Called by `serve`. Runs on one thread and never touches data.
+
+pub mod api;
+pub mod metrics;
+pub mod server;
+pub mod socket;
+
+use super::messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Longest wait for a status: the data thread answers between two events.
+pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// What every request handler needs to know.
+#[derive(Debug)]
+pub struct Control {
+    /// Folder that relative paths are taken from.
+    pub base: PathBuf,
+    /// The cache device.
+    pub device: PathBuf,
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Longest wait for a command that opens, detaches or flushes something.
+    pub change_wait_max: Duration,
+    /// One change of the set of volumes at a time.
+    changes: tokio::sync::Mutex<()>,
+    phase: Mutex<Phase>,
+}
+
+/// Where the daemon is in its life.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// Opening devices; no commands yet.
+    Starting,
+    /// All volumes answer.
+    Serving(Commands),
+    /// Finishing what is under way.
+    Stopping,
+}
+
+impl Control {
+    /// Before anything is opened.
+    pub fn new(
+        base: PathBuf,
+        device: PathBuf,
+        socket: PathBuf,
+        change_wait_max: Duration,
+    ) -> Arc<Self> {
+        let phase = Mutex::new(Phase::Starting);
+        let changes = tokio::sync::Mutex::new(());
+        Arc::new(Self { base, device, socket, change_wait_max, changes, phase })
+    }
+
+    /// Where the daemon is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Goes on to the next phase.
+    pub fn enter(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// Sends a message and waits for its answer.
+    ///
+    /// # Errors
+    /// What the data plane says, or that it can't be asked now.
+    pub async fn ask<T>(
+        &self,
+        wait_max: Duration,
+        message: impl FnOnce(AnswerTo<T>) -> Message,
+    ) -> Result<T, CommandError> {
+        let commands = match self.phase() {
+            Phase::Serving(commands) => commands,
+            Phase::Starting => {
+                let hint = "wait until /v1/ready answers 200";
+                let kind = CommandErrorKind::Stopping;
+                return Err(CommandError::new(kind, "the daemon is starting", hint));
+            }
+            Phase::Stopping => return Err(CommandError::gone()),
+        };
+        let (answer, answered) = oneshot::channel();
+        commands.send(message(answer))?;
+        match tokio::time::timeout(wait_max, answered).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(CommandError::gone()),
+            Err(_) => Err(CommandError::new(
+                CommandErrorKind::Busy,
+                format!("no answer within {} s; it may still be done", wait_max.as_secs()),
+                "look at the status, and at the log for a backend that hangs",
+            )),
+        }
+    }
+
+    /// Asks for the raw status.
+    ///
+    /// # Errors
+    /// As [`Control::ask`].
+    pub async fn status(&self) -> Result<DataStatus, CommandError> {
+        self.ask(STATUS_WAIT_MAX, Message::Status).await
+    }
+}

@@ -1,0 +1,106 @@
+//! A small HTTP server with bounds on everything: connections, headers, bodies, time.
+//!
+//! Called by `serve`, once for the control socket and once for the metrics' port.
+
+use super::api::ErrorBody;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Json, Response};
+use http_body_util::{BodyExt, Limited};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+
+/// Connections at a time, for each listener; one more waits in the kernel.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest body; a volume's settings are below 10 KiB.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// Longest headers.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+/// Time for the headers of a request, also between two requests, and for its body.
+const READ_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Pause after a failure to accept (out of descriptors), so as not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Something that connections come from.
+pub trait Listen {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// The next one.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+impl Listen for UnixListener {
+    type Stream = tokio::net::UnixStream;
+    async fn next(&self) -> io::Result<Self::Stream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Listen for TcpListener {
+    type Stream = tokio::net::TcpStream;
+    async fn next(&self) -> io::Result<Self::Stream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// Serves `routes` until it is dropped. No connection lives longer than `life_max`, so that one
+/// whose client has stopped reading does not stay for ever.
+pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
+    let routes = routes.layer(from_fn(bounded_body));
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Closed never: the semaphore lives as long as this loop.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match listener.next().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!("can't accept a control connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(routes.clone());
+        tokio::spawn(async move {
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(READ_WAIT_MAX)
+                .max_buf_size(HEADER_BYTES_MAX)
+                .serve_connection(TokioIo::new(stream), service);
+            match tokio::time::timeout(life_max, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!("control connection: {error}"),
+                Err(_) => tracing::debug!("control connection closed after {life_max:?}"),
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Reads the whole body before a handler runs, so that none of them has to bound it.
+async fn bounded_body(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect();
+    match tokio::time::timeout(READ_WAIT_MAX, body).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body.to_bytes()))).await,
+        Ok(Err(_)) => refused(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the body can't be read, or has more than {BODY_BYTES_MAX} bytes"),
+        ),
+        Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+    }
+}
+
+fn refused(code: StatusCode, error: &str) -> Response {
+    let hint = "send one small JSON object".to_owned();
+    (code, Json(ErrorBody { error: error.to_owned(), hint })).into_response()
+}

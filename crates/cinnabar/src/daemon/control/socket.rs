@@ -1,0 +1,125 @@
+//! The control socket's file: taken over from the dead, closed to others, removed at the end.
+//!
+//! Called by `serve` before any other thread runs.
+
+use rustix::fs::Mode;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A listening control socket, mode 0600; its file is removed when dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+}
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// A daemon answers there.
+    #[error("another daemon listens on {}", .0.display())]
+    InUse(PathBuf),
+    /// Something else is in the way.
+    #[error("{} exists and is not a socket", .0.display())]
+    Foreign(PathBuf),
+    /// The kernel refused.
+    #[error("can't listen on {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl SocketError {
+    /// A line that helps.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::InUse(_) => "stop it, or give this one another socket in [control]",
+            Self::Foreign(_) => "move the file away, or set another socket in [control]",
+            Self::Io { .. } => "check that the folder exists and may be written",
+        }
+    }
+}
+
+impl ControlSocket {
+    /// Listens at `path`. A socket that nobody listens on is a dead daemon's and is replaced.
+    ///
+    /// The mode is set by the process's umask for a moment: call it before other threads make files.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let failed = |source| SocketError::Io { path: path.to_owned(), source };
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+            Ok(meta) if !meta.file_type().is_socket() => {
+                return Err(SocketError::Foreign(path.to_owned()));
+            }
+            Ok(_) => match UnixStream::connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path).map_err(failed)?;
+                }
+                // Not allowed, or its queue is full: somebody is there.
+                Ok(_) | Err(_) => return Err(SocketError::InUse(path.to_owned())),
+            },
+        }
+        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(path);
+        rustix::process::umask(before);
+        let listener = bound.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => SocketError::InUse(path.to_owned()),
+            _ => failed(error),
+        })?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { listener: Some(listener), path: path.to_owned() })
+    }
+
+    /// The listener, once.
+    pub fn take_listener(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Nothing to be done if it is gone already.
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_dead_daemons_socket_is_replaced_and_a_living_ones_is_not() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("c.sock");
+        // std leaves the file behind, as a killed daemon does.
+        drop(UnixListener::bind(&path).expect("a socket"));
+        let socket = ControlSocket::bind(&path).expect("nobody listens");
+        let mode = std::fs::metadata(&path).expect("it exists").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::InUse(_))));
+        assert!(path.exists(), "the living one keeps its file");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_in_the_way_stays() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("notes.txt");
+        std::fs::write(&path, "precious").expect("a file");
+        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::Foreign(_))));
+        assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "precious");
+        let nowhere = dir.path().join("no/c.sock");
+        assert!(matches!(ControlSocket::bind(&nowhere), Err(SocketError::Io { .. })));
+    }
+}

@@ -1,0 +1,267 @@
+//! A daemon's life: listen for operators, start the data plane, serve, stop clean.
+//!
+//! Called by `serve`. Runs on the thread it is called on, which becomes the control thread.
+
+use super::control::server::serve;
+use super::control::socket::{ControlSocket, SocketError};
+use super::control::{Control, Phase, api, metrics};
+use super::dataplane;
+use super::messages::{
+    Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind, StopReport,
+    Subject,
+};
+use crate::config::Config;
+use sd_notify::NotifyState;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// Added to the deadline of a stop before the control plane gives up on the data plane.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Longest detach of a volume, beyond the wait for locks.
+const CHANGE_WAIT_MAX: Duration = Duration::from_mins(2);
+
+/// How a daemon ended, if not well.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The control socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The metrics' port.
+    #[error("can't serve metrics at {address}: {source}")]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The data plane.
+    #[error(transparent)]
+    Data(#[from] StartError),
+    /// It stopped, but not as it should have.
+    #[error("stopped, but {0}: the next start is cold")]
+    Unclean(&'static str),
+    /// A second signal came while stopping.
+    #[error("ended at once by a second signal: the next start is cold")]
+    Impatient,
+    /// Threads, signals.
+    #[error("can't set up the control thread: {0}")]
+    Setup(#[from] std::io::Error),
+}
+
+impl RunError {
+    /// The process's exit code: 2 if the configuration has to change, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            // The folder is missing, the address is taken or not ours.
+            Self::Socket(_) | Self::Http { .. } => 2,
+            Self::Data(error) => error.kind.exit_code(),
+            Self::Unclean(_) | Self::Impatient | Self::Setup(_) => 1,
+        }
+    }
+
+    /// A line that helps.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Socket(error) => error.hint().to_owned(),
+            Self::Http { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+                "stop whoever listens there, or set another http in [control]".to_owned()
+            }
+            Self::Http { .. } => "set another http in [control]".to_owned(),
+            Self::Data(error) => error.hint.clone(),
+            Self::Unclean(_) => "no data are lost; the log says what took so long".to_owned(),
+            Self::Impatient => "no data are lost; give it more time next time".to_owned(),
+            Self::Setup(_) => "check the limits of the process: ulimit -a".to_owned(),
+        }
+    }
+}
+
+/// Runs a daemon until a signal ends it. `on_ready` is called once, when every volume answers.
+///
+/// # Errors
+/// [`RunError`] if it can't start, can't go on, or can't stop clean.
+pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // First of all, while this is the only thread.
+    let mut socket = ControlSocket::bind(&config.control.socket)?;
+    let http = config.control.http.map(bind_http).transpose()?;
+    let result = runtime.block_on(async {
+        let control = Control::new(
+            config.base.clone(),
+            config.cache.device.clone(),
+            config.control.socket.clone(),
+            config.lock_wait_max + CHANGE_WAIT_MAX,
+        );
+        let life_max = control.change_wait_max + CHANGE_WAIT_MAX;
+        if let Some(listener) = socket.take_listener() {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            tokio::spawn(serve(listener, api::router(Arc::clone(&control)), life_max));
+        }
+        if let Some(listener) = http {
+            tracing::info!("metrics at http://{}/metrics", listener.local_addr()?);
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(serve(listener, metrics::router(Arc::clone(&control)), life_max));
+        }
+        live(config, &control, on_ready).await
+    });
+    // Connections and a start that was given up are not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|source| RunError::Http { address, source })
+}
+
+async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Result<(), RunError> {
+    let mut signals = Signals::new()?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let mut starting = start(config, Arc::clone(&cancel))?;
+    notify(&[NotifyState::Status("opening cache and volumes")]);
+    let mut asked_to_stop = false;
+    let started = loop {
+        tokio::select! {
+            started = &mut starting => break started,
+            () = signals.next() => {
+                if asked_to_stop {
+                    return Err(RunError::Impatient);
+                }
+                tracing::info!("asked to stop while starting");
+                asked_to_stop = true;
+                cancel.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    let DataPlaneHandle { commands, mut ended } = match started {
+        Ok(Ok(handle)) => handle,
+        Ok(Err(error)) if error.kind == StartErrorKind::Cancelled => return Ok(()),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => return Err(ended_unexpectedly().into()),
+    };
+    if !asked_to_stop {
+        control.enter(Phase::Serving(commands.clone()));
+        tracing::info!("serving {} volumes", config.volumes.len());
+        notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        on_ready();
+        tokio::select! {
+            () = signals.next() => {}
+            result = &mut ended => return Err(failure(result).into()),
+        }
+    }
+    control.enter(Phase::Stopping);
+    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    tracing::info!("stopping: finishing what is under way, then writing the index");
+    tokio::select! {
+        result = stop(&commands, &mut ended, config.control.stop_wait_max) => result,
+        () = signals.next() => Err(RunError::Impatient),
+    }
+}
+
+/// Starts the data plane on a thread of its own, for it waits for locks.
+fn start(
+    config: &Config,
+    cancel: Arc<AtomicBool>,
+) -> Result<oneshot::Receiver<Result<DataPlaneHandle, StartError>>, std::io::Error> {
+    let settings = StartConfig {
+        cache: config.cache.clone(),
+        volumes: config.volumes.clone(),
+        lock_wait_max: config.lock_wait_max,
+        cancel,
+    };
+    let (report, started) = oneshot::channel();
+    std::thread::Builder::new().name("start".into()).spawn(move || {
+        // If nobody waits any more the handle is dropped, and with it the data plane.
+        let _nobody_waits = report.send(dataplane::start(settings));
+    })?;
+    Ok(started)
+}
+
+async fn stop(
+    commands: &Commands,
+    ended: &mut oneshot::Receiver<Result<(), StartError>>,
+    deadline: Duration,
+) -> Result<(), RunError> {
+    let (answer, answered) = oneshot::channel();
+    let patience = deadline + STOP_GRACE;
+    if commands.send(Message::Stop { deadline, answer }).is_err() {
+        return Err(failure(ended.await).into());
+    }
+    let report = match tokio::time::timeout(patience, answered).await {
+        Ok(Ok(Ok(report))) => report,
+        Ok(Ok(Err(error))) => {
+            tracing::error!("{error}");
+            return Err(RunError::Unclean("the cache could not be closed"));
+        }
+        Ok(Err(_)) => return Err(failure(ended.await).into()),
+        Err(_) => return Err(RunError::Unclean("the data thread does not answer")),
+    };
+    let StopReport { clean, kept_blocks, cut_off } = report;
+    if cut_off > 0 {
+        tracing::warn!("{cut_off} requests were cut off at the deadline of {deadline:?}");
+    }
+    // The thread is about to end; its files are unlocked when it has.
+    match tokio::time::timeout(STOP_GRACE, ended).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(result) => return Err(failure(result).into()),
+        Err(_) => return Err(RunError::Unclean("the data thread does not end")),
+    }
+    if !clean {
+        return Err(RunError::Unclean("the cache could not be marked clean"));
+    }
+    tracing::info!("stopped clean, {kept_blocks} blocks kept");
+    Ok(())
+}
+
+/// What the end of the data thread means when nobody asked for it.
+fn failure(ended: Result<Result<(), StartError>, oneshot::error::RecvError>) -> StartError {
+    match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) | Err(_) => ended_unexpectedly(),
+    }
+}
+
+fn ended_unexpectedly() -> StartError {
+    StartError::new(
+        StartErrorKind::Io,
+        Subject::Daemon,
+        "the data thread ended unexpectedly",
+        "the log says more; please report it",
+    )
+}
+
+/// The signals that end a daemon.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// Tells systemd, if it wants to know.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("can't notify the service manager: {error}");
+    }
+}
