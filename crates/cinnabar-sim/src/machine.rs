@@ -16,6 +16,8 @@ pub trait Machine<P> {
     fn cache_counters(&self) -> CacheCounters;
     /// See [`Engine::volume_counters`].
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters>;
+    /// Panics if the machine contradicts itself. Expensive.
+    fn check_invariants(&self) {}
 }
 
 /// How a cache is made.
@@ -67,6 +69,10 @@ impl<P: Payload> Machine<P> for Engine<P> {
 
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
         Engine::volume_counters(self, volume)
+    }
+
+    fn check_invariants(&self) {
+        Engine::check_invariants(self);
     }
 }
 

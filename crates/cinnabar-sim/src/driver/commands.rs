@@ -50,6 +50,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.arm(volume);
             }
             (Control::Detach(volume), Ok(Answer::Done)) => {
+                self.check_flushed(volume)?;
                 let proof = self.proof(volume);
                 self.seal(volume, proof);
             }
@@ -68,6 +69,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
         }
         Ok(())
+    }
+
+    /// A volume that was detached could lose nothing any more.
+    fn check_flushed(&self, volume: usize) -> Result<(), Violation> {
+        let Some(sector) = self.media.backends[volume].first_not_durable() else { return Ok(()) };
+        let what = "detached, but not flushed to the end";
+        Err(Violation::at(Kind::NotDurable, volume, sector, what))
     }
 
     /// The backend's proof as it stands now.

@@ -44,12 +44,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let latency =
             if on_cache { self.profile.cache_latency } else { self.profile.backend_latency };
         let lasts_ns = latency.sample(&mut self.dice);
-        let error = if self.faults_on {
-            self.profile.faults.sample(&mut self.dice, on_cache)
-        } else {
-            None
-        };
-        self.count_error(&transfer, error);
+        let error = self.draw_error(&transfer);
         let ahead = self.parts(transfer.units());
         for part in &ahead {
             let at = self.now.plus_ns(self.dice.below(lasts_ns));
@@ -73,23 +68,34 @@ impl<F: Factory<Stamped>> World<'_, F> {
         vec![0..cut, cut..units]
     }
 
-    fn count_error(&mut self, transfer: &Transfer, error: Option<IoError>) {
-        if error.is_some() {
-            match self.media.backend_of(transfer.request.target) {
-                None => self.count.cache_errors += 1,
-                Some(backend) => {
-                    self.volumes[backend].errors += 1;
-                    self.count.backend_errors += 1;
-                }
+    /// Does this I/O fail, and how?
+    fn draw_error(&mut self, transfer: &Transfer) -> Option<IoError> {
+        let backend = self.media.backend_of(transfer.request.target);
+        let zeroing = matches!(transfer.request.op, IoOp::Trim { .. } | IoOp::WriteZeroes { .. });
+        if zeroing && backend.is_some_and(|backend| !self.media.backends[backend].can_zero) {
+            // No fault: the machine must know another way.
+            return Some(IoError::Unsupported);
+        }
+        if !self.faults_on {
+            return None;
+        }
+        let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
+        match backend {
+            None => self.count.cache_errors += 1,
+            Some(backend) => {
+                self.volumes[backend].errors += 1;
+                self.count.backend_errors += 1;
             }
         }
+        Some(error)
     }
 
     /// A part of an I/O happens; of one that will fail, perhaps.
     pub(super) fn effect(&mut self, id: IoId, units: Range<usize>) {
         let flight = self.flights.get_mut(&id).expect("its end comes after its parts");
         flight.ahead.retain(|part| *part != units);
-        if flight.result.is_ok() || self.dice.chance(0.5) {
+        let refused = flight.result == Err(IoError::Unsupported);
+        if flight.result.is_ok() || !refused && self.dice.chance(0.5) {
             self.media.effect(&mut flight.transfer, units);
         }
     }

@@ -153,6 +153,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return Err(Violation::new(Kind::BadIo, what).into());
         }
         self.check_cache_counters(before)?;
+        self.machine.as_ref().expect("a machine is alive").check_invariants();
         self.remember_blocks();
         self.tally();
         self.forget_engine();

@@ -24,6 +24,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A machine that has not replied after so much virtual time never will: ten times the slowest
 /// straggler of the slowest medium, a few times over.
 const PATIENCE_NS: u64 = 600_000_000_000;
+/// Steps between two checks of the machine's invariants.
+const STEPS_A_CHECK: u64 = 200;
 /// More events than any phase of a run needs.
 const STEPS_MAX: u64 = 5_000_000;
 
@@ -66,6 +68,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     /// Where in time the machine asked to be woken, and the number of that wish.
     pub(super) wake: Option<(Instant, u64)>,
     pub(super) numbers: u64,
+    /// Batches that machines have taken.
+    steps: u64,
     /// Steps until the machine vanishes.
     pub(super) fuse: Option<u64>,
     /// Requests that guests may still make in this life.
@@ -83,7 +87,9 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let format = factory.format(&profile.setup);
         let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
             let align = u64::from(volume.align_bytes);
-            Backend::new(index, volume.sectors, align, volume.read_only)
+            let mut backend = Backend::new(index, volume.sectors, align, volume.read_only);
+            backend.can_zero = volume.can_zero;
+            backend
         });
         let cache = CacheDevice::new(format.device_blocks, &format.superblocks);
         let media = Media::new(cache, backends.collect());
@@ -107,6 +113,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             batch: Vec::new(),
             wake: None,
             numbers: 0,
+            steps: 0,
             fuse: None,
             quota: 0,
             faults_on: false,
@@ -219,7 +226,15 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let mut actions = Vec::new();
         let machine = self.machine.as_mut().expect("a machine is alive");
         let (now, batch) = (self.now, &mut self.batch);
-        catch_unwind(AssertUnwindSafe(|| machine.apply(now, batch, &mut actions)))
+        self.steps += 1;
+        let check = self.steps.is_multiple_of(STEPS_A_CHECK);
+        let apply = || {
+            machine.apply(now, batch, &mut actions);
+            if check {
+                machine.check_invariants();
+            }
+        };
+        catch_unwind(AssertUnwindSafe(apply))
             .map_err(|panic| Violation::new(Kind::Panic, panic_text(&*panic)))?;
         self.batch.clear();
         for action in actions {

@@ -26,6 +26,8 @@ pub struct Backend {
     pub align_bytes: u64,
     /// Refuses writes.
     pub read_only: bool,
+    /// Does trims and zeroes by itself.
+    pub can_zero: bool,
     contents: Vec<Stamp>,
     dirty: Vec<Option<Dirty>>,
     /// Raised with each change: the change time of a file.
@@ -37,7 +39,7 @@ impl Backend {
     pub fn new(index: usize, sectors: u64, align_bytes: u64, read_only: bool) -> Self {
         let dirty = vec![None; sectors as usize];
         let contents = initial(index, sectors);
-        Self { index, align_bytes, read_only, contents, dirty, changes: 0 }
+        Self { index, align_bytes, read_only, can_zero: true, contents, dirty, changes: 0 }
     }
 
     /// Its size in sectors.
@@ -56,6 +58,11 @@ impl Backend {
     /// What a sector holds, if a power cut could still take it back.
     pub fn not_durable(&self, sector: u64) -> Option<Stamp> {
         self.dirty[sector as usize].map(|_| self.contents[sector as usize])
+    }
+
+    /// A sector that a power cut could still take back, if there is one.
+    pub fn first_not_durable(&self) -> Option<u64> {
+        self.dirty.iter().position(Option::is_some).map(|sector| sector as u64)
     }
 
     /// The proof that nobody wrote: identity, size and change time.

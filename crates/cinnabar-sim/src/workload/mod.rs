@@ -122,6 +122,8 @@ pub struct VolumeProfile {
     pub align_bytes: u32,
     /// Refuses writes.
     pub read_only: bool,
+    /// Its backend does trims and zeroes by itself.
+    pub can_zero: bool,
     /// Its backend can prove that nobody wrote.
     pub proof: bool,
     /// The operator's word that nobody else writes.
@@ -200,6 +202,7 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
             sectors: blocks * 8 + if aligned { 0 } else { odd_size },
             align_bytes: if aligned { 4096 } else { 512 },
             read_only: index == 3,
+            can_zero: dice.chance(0.8),
             proof: dice.chance(0.9),
             exclusive: dice.chance(0.15),
             mode: if dice.chance(0.8) {

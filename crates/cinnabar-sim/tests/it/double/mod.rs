@@ -3,6 +3,9 @@
 //! It keeps read blocks in a map in RAM, invalidates them on writes, and forwards everything else.
 //! Requests to a backend that wants 4 KiB alignment are carried out one at a time.
 
+mod blocks;
+
+use blocks::{apply_change, modify};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES, VolumeId};
@@ -46,6 +49,8 @@ pub(crate) enum Bug {
     BelievesAnything,
     /// A request in flight at a detach is forgotten.
     ForgetsRequests,
+    /// A detach does not flush.
+    DetachesUnflushed,
     /// The buffer of a read is used again after the reply.
     ReusesBuffer,
     /// Unaligned I/O to a backend that can't do it.
@@ -103,6 +108,23 @@ struct Work {
     /// It holds the turn, and this is what it does next.
     next: Option<IoOp<Stamped>>,
     exclusive: bool,
+    /// It is the flush of a detach.
+    detach: bool,
+}
+
+impl Work {
+    fn of(request: Request<Stamped>) -> Self {
+        Self {
+            request,
+            left: 0,
+            failure: None,
+            missing: Vec::new(),
+            overtaken: false,
+            next: None,
+            exclusive: false,
+            detach: false,
+        }
+    }
 }
 
 impl Machine<Stamped> for Double {
@@ -198,12 +220,17 @@ impl Double {
         (index, Warmth::Dropped { blocks, reason: DropReason::EpochChanged })
     }
 
+    /// Once the last request is done, a volume being detached is flushed.
     fn let_go(&mut self, index: usize, actions: &mut Vec<Action<Stamped>>) {
         let volume = &mut self.volumes[index];
         let idle = volume.in_flight == 0 || self.bug == Bug::ForgetsRequests;
-        if let Some(id) = volume.detaching.take_if(|_| idle) {
-            reply(actions, id, Ok(Answer::Done));
+        let Some(id) = volume.detaching.take_if(|_| idle) else { return };
+        if matches!(self.bug, Bug::ForgetsRequests | Bug::DetachesUnflushed) {
+            return reply(actions, id, Ok(Answer::Done));
         }
+        let request = Request { id, volume: VolumeId(index as u16), op: Op::Flush };
+        self.work.insert(id, Work { left: 1, detach: true, ..Work::of(request) });
+        self.io(id, IoOp::Flush, actions);
     }
 
     fn submit(&mut self, request: Request<Stamped>, actions: &mut Vec<Action<Stamped>>) {
@@ -248,15 +275,7 @@ impl Double {
         exclusive: bool,
         actions: &mut Vec<Action<Stamped>>,
     ) {
-        let mut work = Work {
-            request: request.clone(),
-            left: 0,
-            failure: None,
-            missing: Vec::new(),
-            overtaken: false,
-            next: None,
-            exclusive,
-        };
+        let mut work = Work { exclusive, ..Work::of(request.clone()) };
         let mut ios = Vec::new();
         match &request.op {
             Op::Read { span, data } => {
@@ -297,59 +316,6 @@ impl Double {
         actions.push(Action::Io(IoRequest { id, target, op }));
     }
 
-    /// Is a write to these blocks under way? Then a read of them fills nothing.
-    fn written_now(&self, volume: VolumeId, span: ByteSpan) -> bool {
-        self.work.values().any(|work| {
-            work.request.volume == volume
-                && !matches!(work.request.op, Op::Read { .. })
-                && span_of(&work.request.op).is_some_and(|other| touch(other, span))
-        })
-    }
-
-    /// Copies cached blocks; returns the runs of those that are missing.
-    fn look_up(&mut self, volume: VolumeId, span: ByteSpan, data: &Stamped) -> Vec<Range<u64>> {
-        let volume = &mut self.volumes[usize::from(volume.0)];
-        let mut missing: Vec<Range<u64>> = Vec::new();
-        for block in span.first_block()..span.end_block() {
-            let at = (block - span.first_block()) * BLOCK_BYTES;
-            if let Some(cached) = volume.cached.get(&block) {
-                data.copy_from(at, cached, 0, BLOCK_BYTES);
-                volume.counters.read_hits += 1;
-                continue;
-            }
-            volume.counters.misses += 1;
-            match missing.last_mut() {
-                Some(run) if run.end == block => run.end += 1,
-                _ => missing.push(block..block + 1),
-            }
-        }
-        missing
-    }
-
-    /// What a write does to cached blocks and to fills under way.
-    fn invalidate(&mut self, request: &Request<Stamped>) {
-        let Some(span) = span_of(&request.op) else { return };
-        if self.bug != Bug::FillOverNewerWrite {
-            for work in self.work.values_mut() {
-                let hit = work.request.volume == request.volume
-                    && span_of(&work.request.op).is_some_and(|other| touch(other, span));
-                work.overtaken |= hit;
-            }
-        }
-        let cached = &mut self.volumes[usize::from(request.volume.0)].cached;
-        let keep = match &request.op {
-            Op::Write { .. } => self.bug == Bug::StaleRead,
-            Op::WriteZeroes { .. } => self.bug == Bug::LostZeroes,
-            _ => false,
-        };
-        if keep {
-            return;
-        }
-        for block in span.first_block()..span.end_block() {
-            cached.remove(&block);
-        }
-    }
-
     fn forward(&self, op: &Op<Stamped>, ios: &mut Vec<IoOp<Stamped>>) {
         match op {
             Op::Write { span, data, fua } => {
@@ -370,6 +336,17 @@ impl Double {
         let Some(id) = self.io.remove(&done.id) else { return };
         let Some(work) = self.work.get_mut(&id) else { return };
         work.left -= 1;
+        if done.result == Err(IoError::Unsupported) {
+            // A trim is a hint; zeros can be written.
+            if let Op::WriteZeroes { span, .. } = work.request.op {
+                work.left += 1;
+                let data = Stamped::from_stamps(vec![Stamp::ZERO; span.blocks() as usize * 8]);
+                let slice = Slice { data, at: span.head_bytes(), len: span.len };
+                let data = [slice].into_iter().collect();
+                self.io(id, IoOp::Write { offset: span.offset, data, fua: false }, actions);
+            }
+            return self.advance(id, actions);
+        }
         work.failure = work.failure.or(done.result.err());
         if let Some(next) = work.next.take_if(|_| done.result.is_ok()) {
             work.left += 1;
@@ -390,6 +367,13 @@ impl Double {
         }
         let work = self.work.remove(&id).expect("it is under way");
         let index = usize::from(work.request.volume.0);
+        if work.detach {
+            if work.failure.is_some() {
+                self.volumes[index].cached.clear();
+            }
+            let result = work.failure.map_or(Ok(Answer::Done), |error| Err(Failure::Io(error)));
+            return reply(actions, work.request.id, result);
+        }
         let result = match work.failure {
             Some(_) if self.bug == Bug::IgnoresReadError && !work.missing.is_empty() => Ok(()),
             Some(error) => Err(Failure::Io(error)),
@@ -447,72 +431,5 @@ impl Double {
             }
         };
         reply(actions, work.request.id, result.map(|()| answer));
-    }
-
-    /// Caches what a read fetched.
-    fn fill(&mut self, work: &Work) {
-        let Op::Read { span, data } = &work.request.op else { return };
-        if work.overtaken || self.bug == Bug::PassThrough {
-            return;
-        }
-        let cached = &mut self.volumes[usize::from(work.request.volume.0)].cached;
-        for block in work.missing.iter().cloned().flatten() {
-            let copy = Stamped::alloc(1);
-            copy.copy_from(0, data, (block - span.first_block()) * BLOCK_BYTES, BLOCK_BYTES);
-            cached.insert(block, copy);
-        }
-    }
-
-    /// Caches a write's whole buffer, as broken variants do.
-    fn keep_write(&mut self, work: &Work) {
-        let Op::Write { span, data, .. } = &work.request.op else { return };
-        let cached = &mut self.volumes[usize::from(work.request.volume.0)].cached;
-        for block in span.first_block()..span.end_block() {
-            let copy = Stamped::alloc(1);
-            copy.copy_from(0, data, (block - span.first_block()) * BLOCK_BYTES, BLOCK_BYTES);
-            cached.insert(block, copy);
-        }
-    }
-}
-
-fn touch(one: ByteSpan, other: ByteSpan) -> bool {
-    one.first_block() < other.end_block() && other.first_block() < one.end_block()
-}
-
-/// Read-modify-write of whole blocks: the read now, the write next.
-fn modify(work: &mut Work, ios: &mut Vec<IoOp<Stamped>>) {
-    let (span, fua) = match &work.request.op {
-        Op::Write { span, fua, .. } | Op::WriteZeroes { span, fua, .. } => (*span, *fua),
-        // A trim is a hint; only whole blocks can be trimmed here.
-        Op::Trim { span, .. } => {
-            let first = span.offset.next_multiple_of(BLOCK_BYTES);
-            let end = span.end() / BLOCK_BYTES * BLOCK_BYTES;
-            if first < end {
-                ios.push(IoOp::Trim { span: ByteSpan::new(first, end - first) });
-            }
-            return;
-        }
-        Op::Read { .. } | Op::Flush => unreachable!("handled by the caller"),
-    };
-    let buffer = Stamped::alloc(span.blocks() as u32);
-    let all = Slice { data: buffer, at: 0, len: span.blocks() * BLOCK_BYTES };
-    let offset = span.first_block() * BLOCK_BYTES;
-    ios.push(IoOp::Read { offset, data: [all.clone()].into_iter().collect() });
-    work.next = Some(IoOp::Write { offset, data: [all].into_iter().collect(), fua });
-}
-
-/// Lays a write or zeroes over the blocks that were read for it.
-fn apply_change(op: &Op<Stamped>, write: &IoOp<Stamped>) {
-    let IoOp::Write { data: blocks, .. } = write else { return };
-    let blocks = &blocks[0].data;
-    match op {
-        Op::Write { span, data, .. } => {
-            blocks.copy_from(span.head_bytes(), data, span.head_bytes(), span.len);
-        }
-        Op::WriteZeroes { span, .. } => {
-            let first = (span.head_bytes() / SECTOR_BYTES) as usize;
-            blocks.set(first, &vec![Stamp::ZERO; (span.len / SECTOR_BYTES) as usize]);
-        }
-        _ => {}
     }
 }
