@@ -193,12 +193,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             if self.dice.chance(0.3) {
                 continue;
             }
-            let mode = self.dice.pick(&[
-                None,
-                Some(Mode::WriteThrough),
-                Some(Mode::WriteAround),
-                Some(Mode::PassThrough),
-            ]);
+            let mode = match self.dice.below(8) {
+                0 => Some(Mode::PassThrough),
+                1 => Some(Mode::WriteAround),
+                2 | 3 => None,
+                _ => Some(Mode::WriteThrough),
+            };
             self.volumes[volume].mode = mode.unwrap_or(self.volumes[volume].mode);
             let (min, max) = self.shares();
             let change_shares = self.dice.chance(0.5);

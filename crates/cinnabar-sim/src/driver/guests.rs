@@ -140,7 +140,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let attached = self.volumes[volume].state == State::Attached;
         let leaving = matches!(self.volumes[volume].state, State::Detaching | State::Sealing);
-        let heard = attached || leaving && self.features().refusals;
+        let heard = attached || leaving && self.features().refusals && self.dice.chance(0.2);
         if self.quota == 0 || !heard {
             self.volumes[volume].slots -= 1;
             return;

@@ -192,7 +192,7 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
     let mut volumes = Vec::new();
     // One plain, one of odd size, one with an aligned backend, one read-only.
     for index in 0..count {
-        let blocks = dice.within(capacity / 3..capacity * 2);
+        let blocks = dice.within(capacity / 4..capacity * 3 / 2);
         let odd_size = if index == 1 { dice.below(8) } else { 0 };
         let aligned = features.aligned && index == (count - 1).min(2);
         let bypass = |dice: &mut Dice, bytes| {

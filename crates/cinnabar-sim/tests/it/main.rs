@@ -2,8 +2,10 @@
 
 mod double;
 mod engine;
+mod fixture;
 mod hit_ratio;
 mod oracle;
 mod pblcache_defects;
+mod rot;
 mod shares;
 mod traces;

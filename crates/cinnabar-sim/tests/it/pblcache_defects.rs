@@ -1,80 +1,15 @@
 //! The ten defects of pblcache, one test each: what they did must not happen here.
 
+use crate::fixture::{
+    CAPACITY, TestScript, blocks, cache, cache_over, counters, push_out, restart, sectors, spec,
+    version,
+};
 use cinnabar_engine::metadata::superblock::{Geometry, GeometryError};
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{VolumeSpec, Warmth};
-use cinnabar_engine::{Config, Failure, IoError, IoId, IoOp, Op};
-use cinnabar_sim::instant::plain_volume;
-use cinnabar_sim::machine::EngineFactory;
-use cinnabar_sim::medium::Backend;
-use cinnabar_sim::script::{Script, cache_read, cache_write, to_backend};
-use cinnabar_sim::{CacheSetup, Stamp};
-
-/// A small cache: sixteen segments of 255 blocks.
-const CAPACITY: u64 = 16 * 255;
-const VOLUME_BLOCKS: u64 = 8 * CAPACITY;
-const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
-
-type TestScript = Script<EngineFactory>;
-
-fn spec() -> VolumeSpec {
-    VolumeSpec { exclusive: false, ..plain_volume("volume", VOLUME_BLOCKS) }
-}
-
-/// A cache with one volume, of so many sectors, on a backend of that alignment.
-fn cache_over(sectors: u64, align_bytes: u64) -> (TestScript, VolumeId) {
-    let setup =
-        CacheSetup { capacity_blocks: CAPACITY, segment_chunks: 1, config: Config::default() };
-    let backend = Backend::new(0, sectors, align_bytes, false);
-    let mut script = Script::new(EngineFactory, setup, vec![backend]);
-    let (volume, warmth) = script.attach(0, spec());
-    assert_eq!(warmth, Warmth::New);
-    (script, volume)
-}
-
-fn cache() -> (TestScript, VolumeId) {
-    cache_over(VOLUME_BLOCKS * BLOCK_SECTORS, 512)
-}
-
-fn blocks(first: u64, count: u64) -> ByteSpan {
-    ByteSpan::new(first * BLOCK_BYTES, count * BLOCK_BYTES)
-}
-
-fn sectors(first: u64, count: u64) -> ByteSpan {
-    ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES)
-}
-
-/// What a span holds when all of it was last written with this version; 0 is untouched.
-fn version(span: ByteSpan, version: u64) -> Vec<Stamp> {
-    let first = span.offset / SECTOR_BYTES;
-    (first..first + span.len / SECTOR_BYTES).map(|sector| Stamp::new(0, sector, version)).collect()
-}
-
-fn read_hits(script: &TestScript, volume: VolumeId) -> u64 {
-    script.machine.volume_counters(volume).expect("an attached volume").read_hits
-}
-
-fn misses(script: &TestScript, volume: VolumeId) -> u64 {
-    script.machine.volume_counters(volume).expect("an attached volume").misses
-}
-
-/// Stops clean and starts again: whatever was cached is now on the cache device and nowhere else.
-fn restart(script: &mut TestScript, volume: VolumeId) -> (VolumeId, Warmth) {
-    script.detach(volume);
-    script.restart();
-    script.attach(0, spec())
-}
-
-/// Reads enough other blocks, each until it has earned its place, to push everything out, while
-/// one I/O is held.
-fn push_out(script: &mut TestScript, volume: VolumeId, first: u64, held: Option<IoId>) {
-    for block in (first..first + 4 * CAPACITY).step_by(64) {
-        for _ in 0..3 {
-            script.submit_read(volume, blocks(block, 64));
-            script.settle_but(|io| Some(io.id) == held);
-        }
-    }
-}
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
+use cinnabar_engine::volume::Warmth;
+use cinnabar_engine::{Failure, IoError, IoOp, Op};
+use cinnabar_sim::Stamp;
+use cinnabar_sim::script::{cache_read, cache_write, to_backend};
 
 #[test]
 fn defect_01_a_partial_hit_waits_for_every_missing_run() {
@@ -133,13 +68,13 @@ fn defect_03_a_clean_restart_keeps_a_segment_that_was_partly_filled() {
         let span = blocks(block, 1);
         assert_eq!(script.read(volume, span), Ok(version(span, 1)));
     }
-    assert_eq!((read_hits(&script, volume), misses(&script, volume)), (10, 0));
+    assert_eq!((counters(&script, volume).read_hits, counters(&script, volume).misses), (10, 0));
     // What is filled next must not overwrite what was there.
     script.read(volume, blocks(100, 200)).expect("a read");
     let (volume, warmth) = restart(&mut script, volume);
     assert_eq!(warmth, Warmth::Warm { blocks: 210 });
     assert_eq!(script.read(volume, blocks(0, 10)), Ok(version(blocks(0, 10), 1)));
-    assert_eq!(misses(&script, volume), 0);
+    assert_eq!(counters(&script, volume).misses, 0);
 }
 
 #[test]
@@ -156,7 +91,7 @@ fn defect_04_saved_metadata_are_believed_once() {
     assert!(!matches!(warmth, Warmth::Warm { .. }), "{warmth:?}");
     assert_eq!(script.read(volume, blocks(0, 32)), Ok(version(blocks(0, 32), 1)));
     assert_eq!(script.read(volume, blocks(32, 1000)), Ok(version(blocks(32, 1000), 0)));
-    assert_eq!(read_hits(&script, volume), 0);
+    assert_eq!(counters(&script, volume).read_hits, 0);
 }
 
 #[test]
@@ -168,7 +103,7 @@ fn defect_04_a_life_that_did_nothing_but_start_uses_them_up_too() {
     let (volume, warmth) = script.attach(0, spec());
     assert!(!matches!(warmth, Warmth::Warm { .. }), "{warmth:?}");
     script.read(volume, blocks(0, 64)).expect("a read");
-    assert_eq!(read_hits(&script, volume), 0);
+    assert_eq!(counters(&script, volume).read_hits, 0);
 }
 
 #[test]
@@ -257,7 +192,7 @@ fn defect_07_an_error_of_the_backend_is_told_and_nothing_of_it_is_cached() {
     script.settle();
     assert_eq!(script.values(read, span), Err(failure));
     assert_eq!(script.read(volume, span), Ok(version(span, 0)));
-    assert_eq!(read_hits(&script, volume), 0, "nothing was cached of the failed read");
+    assert_eq!(counters(&script, volume).read_hits, 0, "nothing was cached of the failed read");
 
     // A failed write may have happened or not: only the backend knows.
     for happened in [false, true] {
@@ -269,9 +204,9 @@ fn defect_07_an_error_of_the_backend_is_told_and_nothing_of_it_is_cached() {
         assert!(script.fail(is_write));
         script.settle();
         assert_eq!(script.answer(write).expect("an answer").map(|_| ()), Err(failure));
-        let hits = read_hits(&script, volume);
+        let hits = counters(&script, volume).read_hits;
         assert_eq!(script.read(volume, span), Ok(version(span, u64::from(happened))));
-        assert_eq!(read_hits(&script, volume), hits, "the blocks were dropped");
+        assert_eq!(counters(&script, volume).read_hits, hits, "the blocks were dropped");
     }
 }
 
