@@ -3,7 +3,7 @@
 //! Called by the simulator and by the `trace` and `simulate` commands. Nothing is ever loaded
 //! whole, every line is bounded, and an error names the line that is wrong. The shape: [`source`]
 //! opens and decompresses, one module a format turns bytes into [`Record`]s ([`canonical`] so far),
-//! [`references`] turns records into references to 4 KiB blocks.
+//! [`mod@references`] turns records into references to 4 KiB blocks.
 
 pub mod canonical;
 pub mod error;
