@@ -11,17 +11,18 @@ pub(super) const HUGE_BYTES: usize = 2 << 20;
 /// Smallest page; ranges for `madvise` are rounded inwards to it.
 const PAGE_BYTES: usize = 4096;
 
-/// Asks for huge pages under a large table: random access to it then costs one TLB miss, not two
-/// or three. Advice only: where it is refused nothing changes.
-pub fn advise_huge<T>(table: &[T]) {
-    let from = (table.as_ptr().addr()).next_multiple_of(PAGE_BYTES);
-    let to = (table.as_ptr().addr() + size_of_val(table)) & !(PAGE_BYTES - 1);
+/// Asks for huge pages under a large table of `len` bytes: random access to it then costs one TLB
+/// miss, not two or three. Best before it is first touched. Advice only: where it is refused
+/// nothing changes.
+pub fn advise_huge(start: *const u8, len: usize) {
+    let from = start.addr().next_multiple_of(PAGE_BYTES);
+    let to = start.addr().saturating_add(len) & !(PAGE_BYTES - 1);
     if to <= from || to - from < HUGE_BYTES {
         return;
     }
-    let address = table.as_ptr().cast::<c_void>().with_addr(from).cast_mut();
-    // SAFETY: the range lies inside a live borrow, and this advice changes how memory is backed,
-    // never what it holds.
+    let address = start.cast::<c_void>().with_addr(from).cast_mut();
+    // SAFETY: this advice changes how memory is backed, never what it holds, wherever it is; where
+    // nothing is mapped it fails.
     if let Err(error) = unsafe { madvise(address, to - from, Advice::LinuxHugepage) } {
         tracing::debug!(%error, "no huge pages for a table");
     }

@@ -41,6 +41,11 @@ impl Memory {
         Self { region: Some(pool.take(u64::from(blocks) * BLOCK_BYTES)) }
     }
 
+    /// Bytes of free memory that the process keeps for later.
+    pub fn kept_bytes() -> u64 {
+        POOL.kept_bytes()
+    }
+
     fn region(&self) -> &Region {
         self.region.as_deref().expect("a handle holds its region until it is dropped")
     }

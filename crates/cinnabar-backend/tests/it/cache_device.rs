@@ -101,7 +101,7 @@ fn files_of_random_bytes_are_foreign() {
 fn metadata_areas_are_written_out() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("cache.img");
-    let cache = open(&path, Some(8 * MIB), false).expect("it is made");
+    let cache = open(&path, Some(8 * MIB), false).expect("it is made").disk;
     let page = cinnabar_engine::metadata::MetaPage([7; 4096]);
     cache.write_pages(MIB, &[page.clone(), page]).expect("it is written");
     cache.write_zeros(MIB + 4096, 3 * MIB).expect("it is written");

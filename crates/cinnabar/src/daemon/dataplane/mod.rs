@@ -1,13 +1,89 @@
-//! The data plane: one thread that owns the engine and carries out its I/O.
+//! The data plane: one thread that owns the engine, the NBD server, all volumes and all their I/O.
 //!
-//! Called by the `serve` command through [`start`]. (Placeholder: being built.)
+//! Called by the `serve` command through [`start`]; after that only messages go in and out.
+//!
+//! One turn of the loop ([`plane`]): wait in the port for completions, sockets, messages and the
+//! next due time, all in one system call; make events of them; let the engine apply the batch; make
+//! port jobs and replies of its actions; send the replies. Nothing here blocks once it serves: what
+//! may take long (opening and locking a backend, proving that nobody wrote it) is done by
+//! [`background`] threads.
 
-use super::messages::{DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject};
+mod background;
+mod clock;
+mod control;
+mod disks;
+mod format;
+mod io;
+mod plane;
+mod requests;
+mod startup;
+mod status;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod volume;
 
-/// Starts the data plane.
+use super::messages::{
+    Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
+};
+use plane::Plane;
+use std::sync::{Arc, mpsc};
+use tokio::sync::oneshot;
+
+/// Starts the data plane: blocks until every volume answers, or something is in the way.
 ///
 /// # Errors
-/// [`StartError`] if something it needs is missing or in the way.
-pub fn start(_config: StartConfig) -> Result<DataPlaneHandle, StartError> {
-    Err(StartError::new(StartErrorKind::Resources, Subject::Daemon, "not built yet", ""))
+/// [`StartError`] if something it needs is missing or in the way. Nothing on the cache device was
+/// changed then, unless it was the device itself that failed.
+pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
+    let (started, starting) = mpsc::sync_channel::<Result<Commands, StartError>>(1);
+    let (end, ended) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("cinnabar-data".into());
+    thread
+        .spawn(move || {
+            match Plane::start(&config) {
+                Ok((mut plane, commands)) => {
+                    drop(config);
+                    let _ = started.send(Ok(commands));
+                    let result = plane.run();
+                    plane.end();
+                    let _ = end.send(result);
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            };
+        })
+        .map_err(|error| no_thread(&error.to_string()))?;
+    match starting.recv() {
+        Ok(result) => result.map(|commands| DataPlaneHandle { commands, ended }),
+        Err(_) => Err(no_thread("it ended unexpectedly")),
+    }
+}
+
+fn no_thread(reason: &str) -> StartError {
+    StartError::new(
+        StartErrorKind::Resources,
+        Subject::Daemon,
+        format!("the data thread can't run: {reason}"),
+        "see the log; check the limits on threads and memory",
+    )
+}
+
+/// The port's waker, as the control plane knows it.
+#[derive(Debug)]
+struct PortWaker(cinnabar_backend::Waker);
+
+impl Waker for PortWaker {
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// The queue of messages for a port's thread.
+fn message_queue(
+    waker: cinnabar_backend::Waker,
+) -> (Commands, mpsc::Receiver<super::messages::Message>) {
+    channel(Arc::new(PortWaker(waker)))
 }

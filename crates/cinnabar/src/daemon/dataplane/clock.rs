@@ -1,0 +1,28 @@
+//! The data plane's clock: nanoseconds since it started, on the monotonic clock.
+//!
+//! Called once or twice a turn by the loop; the engine, the NBD server and the models get their
+//! times from here.
+
+use cinnabar_engine::units::Instant;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    origin: std::time::Instant,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self { origin: std::time::Instant::now() }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        Instant(self.origin.elapsed().as_nanos() as u64)
+    }
+}
+
+/// An instant `duration` later.
+pub(super) fn after(instant: Instant, duration: Duration) -> Instant {
+    instant.plus_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

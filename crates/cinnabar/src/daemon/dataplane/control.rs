@@ -1,0 +1,306 @@
+//! Messages from the control plane, and the engine's answers to commands: volumes come, change
+//! and go.
+//!
+//! Called by the loop when somebody rang.
+
+use super::background::{Finished, Task};
+use super::disks::OpenedVolume;
+use super::plane::{Plane, Pool};
+use super::volume::{Phase, export_of};
+use crate::daemon::messages::{
+    AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
+    VolumeConfig,
+};
+use cinnabar_backend::Memory;
+use cinnabar_engine::plan::{Plan, VolumePlan};
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::volume::{Epoch, Warmth};
+use cinnabar_engine::{Answer, Command, Event, Failure, Reply, RequestId};
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+/// Set in the ids of commands; those of guests' requests leave it free.
+pub(super) const COMMAND: u64 = 1 << 63;
+/// Time for a stop that nobody asked for: the control plane is gone.
+const ORPHAN_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A command in the engine's hands.
+pub(super) enum Awaited {
+    Open,
+    /// Of the volume of this key; the answer is for whoever asked, if not the start of the daemon.
+    Attach(usize, Option<AnswerTo<()>>),
+    Detach(usize),
+    Seal(usize),
+    Close,
+}
+
+impl Plane {
+    /// Sends the engine a command with the next batch.
+    pub(super) fn command(&mut self, awaited: Awaited, command: Command) {
+        let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
+        self.events.push(Event::Control(id, command));
+    }
+
+    /// Takes messages and what the background threads have done.
+    pub(super) fn hear(&mut self, now: Instant) {
+        loop {
+            match self.messages.try_recv() {
+                Ok(message) => self.obey(now, message),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.begin_stop(now, ORPHAN_DEADLINE, None);
+                    break;
+                }
+            }
+        }
+        while let Some(finished) = self.background.take() {
+            match finished {
+                Finished::Opened { name, result, answer } => self.opened(&name, result, answer),
+                Finished::Proved { volume, epoch } => self.seal(volume, epoch),
+            }
+        }
+    }
+
+    fn obey(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Status(answer) => {
+                let _ = answer.send(Ok(self.status()));
+            }
+            Message::AddVolume(config, answer) => self.add_volume(config, answer),
+            Message::RemoveVolume { name, force, answer } => {
+                self.remove_volume(&name, force, answer);
+            }
+            Message::SetVolume { name, change, answer } => {
+                let _ = answer.send(self.set_volume(&name, change));
+            }
+            Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
+        }
+    }
+
+    fn add_volume(&mut self, config: Box<VolumeConfig>, answer: AnswerTo<()>) {
+        let known = self.volumes.iter().any(|(_, volume)| volume.config.name == config.name);
+        if self.stop.is_some() {
+            let _ = answer.send(Err(CommandError::gone()));
+        } else if known || self.opening.contains(&config.name) {
+            let message = format!("volume {:?} exists", config.name);
+            let hint = "choose another name, or remove that one first";
+            let error = CommandError::new(CommandErrorKind::Exists, message, hint);
+            let _ = answer.send(Err(error));
+        } else {
+            self.opening.push(config.name.clone());
+            let options = self.open_options.clone();
+            self.background.start(Task::Open { config, options, answer });
+        }
+    }
+
+    /// A backend was opened in the background, or not.
+    fn opened(
+        &mut self,
+        name: &str,
+        result: Result<Box<OpenedVolume>, StartError>,
+        answer: AnswerTo<()>,
+    ) {
+        self.opening.retain(|opening| opening != name);
+        if self.stop.is_some() {
+            let _ = answer.send(Err(CommandError::gone()));
+            return;
+        }
+        let installed = result.and_then(|opened| {
+            let epoch = opened.epoch.clone();
+            self.install(*opened).map(|key| (key, epoch))
+        });
+        match installed {
+            Ok((key, epoch)) => self.attach(key, epoch, Some(answer)),
+            Err(error) => {
+                let _ = answer.send(Err(command_error(&error)));
+            }
+        }
+    }
+
+    fn remove_volume(&mut self, name: &str, force: bool, answer: AnswerTo<()>) {
+        let result = self.find(name).and_then(|key| {
+            let connections = self.connections(key);
+            if connections > 0 && !force {
+                let message = format!("volume {name:?} has {connections} clients connected");
+                let hint = "disconnect them, or use --force";
+                return Err(CommandError::new(CommandErrorKind::Busy, message, hint));
+            }
+            Ok(key)
+        });
+        match result {
+            Ok(key) => self.detach(key, Some(answer)),
+            Err(error) => {
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    fn set_volume(&mut self, name: &str, change: VolumeChange) -> Result<(), CommandError> {
+        let key = self.find(name)?;
+        let mut config = self.volumes[key].config.clone();
+        config.mode = change.mode.unwrap_or(config.mode);
+        config.share_min = change.share_min.unwrap_or(config.share_min);
+        config.share_max = change.share_max.unwrap_or(config.share_max);
+        self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
+        let (min, max) = self.shares(&config);
+        if let Some(volume) = self.volumes[key].id {
+            let plan = VolumePlan {
+                volume,
+                mode: Some(config.mode.into()),
+                share_min_blocks: Some(min),
+                share_max_blocks: Some(max),
+            };
+            self.events.push(Event::Adopt(Plan { volumes: vec![plan] }));
+        }
+        self.volumes[key].config = config;
+        Ok(())
+    }
+
+    /// Clients of a volume. The server counts connections of all exports together, so with several
+    /// volumes this may be too many, never too few.
+    pub(super) fn connections(&self, key: usize) -> u32 {
+        debug_assert!(self.volumes.contains(key));
+        u32::try_from(self.server.stats().connections).unwrap_or(u32::MAX)
+    }
+
+    /// A volume that serves.
+    fn find(&self, name: &str) -> Result<usize, CommandError> {
+        let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
+        match found {
+            Some((key, volume)) if matches!(volume.phase, Phase::Serving) => Ok(key),
+            Some(_) => {
+                let message = format!("volume {name:?} is coming or going");
+                let hint = "try again in a moment";
+                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+            }
+            None if self.opening.iter().any(|opening| opening == name) => {
+                let message = format!("volume {name:?} is being opened");
+                let hint = "try again in a moment";
+                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+            }
+            None => {
+                let message = format!("there is no volume {name:?}");
+                let hint = "`cinnabar volume list` shows those there are";
+                Err(CommandError::new(CommandErrorKind::NotFound, message, hint))
+            }
+        }
+    }
+
+    /// Begins a volume's end: no more requests, then everything of its is finished and flushed.
+    pub(super) fn detach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+        self.server.remove_export(export_of(key), &mut Pool);
+        let volume = &mut self.volumes[key];
+        volume.phase = Phase::Leaving(answer);
+        let id = volume.id.expect("a volume that serves is attached");
+        self.command(Awaited::Detach(key), Command::Detach(id));
+    }
+
+    /// The proof was taken: the engine may keep the blocks for the next start.
+    fn seal(&mut self, key: usize, epoch: Option<Epoch>) {
+        let id = self.volumes[key].id.expect("a volume that leaves was attached");
+        self.command(Awaited::Seal(key), Command::Seal(id, epoch));
+    }
+
+    /// The engine has answered a command.
+    pub(super) fn command_done(&mut self, now: Instant, reply: Reply<Memory>) {
+        match self.awaited.remove((reply.id.0 & !COMMAND) as usize) {
+            Awaited::Open => self.opened = Some(reply.result.map(drop)),
+            Awaited::Attach(key, answer) => self.attached(key, answer, reply.result),
+            Awaited::Detach(key) => match reply.result {
+                Ok(_) => {
+                    let disk = std::sync::Arc::clone(&self.volumes[key].disk);
+                    self.background.start(Task::Prove { volume: key, disk });
+                }
+                Err(error) => {
+                    let volume = &self.volumes[key].config.name;
+                    tracing::error!(
+                        volume, reason = %error,
+                        "the last flush failed; the volume's blocks are dropped"
+                    );
+                    self.uninstall(key, Err(failed("the last flush of the backend", error)));
+                }
+            },
+            Awaited::Seal(key) => {
+                let result = reply.result.map(drop).map_err(|error| failed("sealing", error));
+                self.uninstall(key, result);
+            }
+            Awaited::Close => self.closed(now, reply.result.map(drop)),
+        }
+    }
+
+    fn attached(
+        &mut self,
+        key: usize,
+        answer: Option<AnswerTo<()>>,
+        result: Result<Answer<Memory>, Failure>,
+    ) {
+        let result = match result {
+            Ok(Answer::Attached { volume, warmth }) => {
+                self.serve(key, volume, warmth);
+                Ok(())
+            }
+            Ok(_) => Err(Failure::Invalid),
+            Err(error) => Err(error),
+        };
+        match (result, answer) {
+            (Ok(()), Some(answer)) => {
+                let _ = answer.send(Ok(()));
+            }
+            (Ok(()), None) => {}
+            (Err(error), answer) => {
+                self.server.remove_export(export_of(key), &mut Pool);
+                self.volumes[key].phase = Phase::Leaving(answer);
+                self.uninstall(key, Err(failed("attaching the volume", error)));
+            }
+        }
+    }
+
+    fn serve(&mut self, key: usize, id: VolumeId, warmth: Warmth) {
+        let volume = &mut self.volumes[key];
+        (volume.id, volume.warmth, volume.phase) = (Some(id), warmth, Phase::Serving);
+        let place = usize::from(id.0);
+        if self.by_id.len() <= place {
+            self.by_id.resize(place + 1, None);
+        }
+        self.by_id[place] = Some(key);
+        let name = &volume.config.name;
+        let (size_bytes, at) = (volume.disk.size_bytes(), &volume.config.nbd);
+        tracing::info!(volume = name, size_bytes, %at, ?warmth, "serving");
+    }
+
+    /// Forgets a volume and lets go of its disk, lock included, before anybody is told.
+    fn uninstall(&mut self, key: usize, result: Result<(), CommandError>) {
+        let volume = self.volumes.remove(key);
+        assert!(volume.in_flight == 0, "a volume goes when its I/O is done");
+        self.order.retain(|other| *other != key);
+        if let Some(id) = volume.id {
+            self.by_id[usize::from(id.0)] = None;
+        }
+        self.port.unregister(volume.file);
+        drop(volume.disk);
+        tracing::info!(volume = volume.config.name, "detached");
+        if let Phase::Leaving(Some(answer)) = volume.phase {
+            let _ = answer.send(result);
+        }
+    }
+}
+
+fn failed(what: &str, error: Failure) -> CommandError {
+    let kind = match error {
+        Failure::Io(_) => CommandErrorKind::Io,
+        Failure::Limit => CommandErrorKind::Limit,
+        _ => CommandErrorKind::Invalid,
+    };
+    CommandError::new(kind, format!("{what} failed: {error}"), "see the daemon's log")
+}
+
+fn command_error(error: &StartError) -> CommandError {
+    let kind = match error.kind {
+        StartErrorKind::BackendInUse | StartErrorKind::AddressInUse => CommandErrorKind::Busy,
+        StartErrorKind::Io => CommandErrorKind::Io,
+        StartErrorKind::Resources => CommandErrorKind::Limit,
+        StartErrorKind::Cancelled => CommandErrorKind::Stopping,
+        _ => CommandErrorKind::Invalid,
+    };
+    CommandError::new(kind, error.message.clone(), error.hint.clone())
+}

@@ -1,0 +1,332 @@
+//! From a configuration to a loop that serves.
+//!
+//! Called by the data thread. Whatever can be wrong is found before the cache device is touched, so
+//! that a failed start costs no warmth: locks, sizes, names, shares, addresses come first, then a
+//! format if one is due, and only then the engine opens the device.
+
+use super::background::Background;
+use super::clock::Clock;
+use super::control::Awaited;
+use super::disks::{self, OpenedVolume};
+use super::format;
+use super::plane::{Cache, Plane, Warnings};
+use super::timers::Timers;
+use super::volume::{Phase, Recorders, Volume, export_of};
+use crate::daemon::messages::{
+    AnswerTo, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig,
+};
+use cinnabar_backend::disk::{Contents, Disk, OpenOptions};
+use cinnabar_backend::{Memory, SimModel, memory, port};
+use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::plan::Mode;
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::{Command, Config, Engine};
+use cinnabar_frontend::nbd::{Export, Limits, ListenError, Server};
+use slab::Slab;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+/// The minimums of all volumes sum to at most this share of the capacity, in percent.
+const SHARES_MIN_PERCENT: u64 = 80;
+/// How exactly the thread wakes up for what is due: models of fast devices need it.
+const TIMER_SLACK_NS: u64 = 1000;
+
+impl Plane {
+    /// Opens everything, and serves once it returns.
+    pub(super) fn start(config: &StartConfig) -> Result<(Self, Commands), StartError> {
+        let options = OpenOptions {
+            lock_wait: config.lock_wait_max,
+            cancel: Some(Arc::clone(&config.cancel)),
+            ..OpenOptions::default()
+        };
+        let cache = disks::open_cache_device(&config.cache, &options)?;
+        let superblock = format::superblock_for(&cache)?;
+        let opened = config
+            .volumes
+            .iter()
+            .map(|volume| disks::open_volume(volume, &options))
+            .collect::<Result<Vec<_>, _>>()?;
+        let blank = (cache.contents == Contents::Blank).then(|| superblock.clone());
+        let engine = Engine::new(engine_config(config), superblock);
+        for (start, len) in engine.tables() {
+            memory::advise_huge(start, len);
+        }
+        let (mut plane, commands) = Self::new(config.cache.io, options, cache.disk, engine)?;
+        match plane.prepare(opened, blank.as_ref()) {
+            Ok(()) => Ok((plane, commands)),
+            Err(error) => {
+                plane.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// A loop without volumes.
+    fn new(
+        mode: IoMode,
+        open_options: OpenOptions,
+        disk: Disk,
+        engine: Engine<Memory>,
+    ) -> Result<(Self, Commands), StartError> {
+        let mut port = open_port(mode)?;
+        sharpen_timers();
+        let (commands, messages) = super::message_queue(port.waker());
+        let background = Background::new(port.waker());
+        let disk = Arc::new(disk);
+        let file =
+            port.register(Arc::clone(&disk)).map_err(|errno| no_place(Subject::Cache, errno))?;
+        let plane = Self {
+            clock: Clock::start(),
+            port: ManuallyDrop::new(port),
+            engine,
+            server: Server::new(Limits::default()),
+            cache: Cache { disk, file },
+            volumes: Slab::new(),
+            order: Vec::new(),
+            by_id: Vec::new(),
+            requests: Slab::new(),
+            awaited: Slab::new(),
+            ios: Slab::new(),
+            timers: Timers::default(),
+            engine_wake: None,
+            background,
+            opening: Vec::new(),
+            open_options,
+            messages,
+            stop: None,
+            warnings: Warnings::default(),
+            opened: None,
+            events: Vec::new(),
+            actions: Vec::new(),
+            incoming: Vec::new(),
+            port_events: Vec::new(),
+        };
+        Ok((plane, commands))
+    }
+
+    /// Listens for all volumes, formats the device if `blank` is its superblock, opens it.
+    fn prepare(
+        &mut self,
+        opened: Vec<OpenedVolume>,
+        blank: Option<&Superblock>,
+    ) -> Result<(), StartError> {
+        let mut volumes = Vec::with_capacity(opened.len());
+        for volume in opened {
+            let epoch = volume.epoch.clone();
+            volumes.push((self.install(volume)?, epoch));
+        }
+        if let Some(superblock) = blank {
+            format::format(&self.cache.disk, superblock)?;
+        }
+        self.open(volumes)
+    }
+
+    /// Opens the engine and attaches the volumes.
+    fn open(&mut self, volumes: Vec<(usize, Option<Epoch>)>) -> Result<(), StartError> {
+        self.command(Awaited::Open, Command::Open);
+        while self.opened.is_none() {
+            self.turn()?;
+        }
+        if let Some(Err(error)) = self.opened {
+            let message = disks::with_path("cache device", self.cache.disk.path(), &error);
+            let hint = "see the kernel log (dmesg) for the device's errors";
+            return Err(StartError::new(StartErrorKind::Io, Subject::Cache, message, hint));
+        }
+        for (key, epoch) in volumes {
+            let name = self.volumes[key].config.name.clone();
+            self.attach(key, epoch, None);
+            // Attaching needs no I/O: one batch is enough.
+            self.apply(self.clock.now());
+            if !self.volumes.get(key).is_some_and(|v| matches!(v.phase, Phase::Serving)) {
+                let message = format!("volume {name:?} could not be attached");
+                let kind = StartErrorKind::Settings;
+                return Err(StartError::new(kind, Subject::Volume(name), message, "see the log"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an opened volume known to everybody but the engine.
+    pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
+        let OpenedVolume { config, disk, layers, epoch: _ } = opened;
+        let subject = || Subject::Volume(config.name.clone());
+        self.check_identity(&config, disk.identity())?;
+        self.check_shares(&config, None)?;
+        let disk = Arc::new(disk);
+        let file =
+            self.port.register(Arc::clone(&disk)).map_err(|errno| no_place(subject(), errno))?;
+        let size = disk.size_bytes();
+        let models = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
+        let export = Export {
+            id: export_of(self.volumes.vacant_key()),
+            name: config.name.clone(),
+            size_bytes: size,
+            read_only: config.read_only,
+            min_block_bytes: disk.align_bytes(),
+            shared: config.shared,
+            description: String::new(),
+        };
+        if let Err(error) = self.listen(&config, export) {
+            self.port.unregister(file);
+            return Err(error);
+        }
+        let key = self.volumes.insert(Volume {
+            config,
+            disk,
+            file,
+            models,
+            id: None,
+            warmth: Warmth::New,
+            latencies: Recorders::default(),
+            phase: Phase::Attaching,
+            in_flight: 0,
+        });
+        self.order.push(key);
+        Ok(key)
+    }
+
+    fn listen(&mut self, config: &VolumeConfig, export: Export) -> Result<(), StartError> {
+        let subject = || Subject::Volume(config.name.clone());
+        let id = export.id;
+        self.server.add_export(export).map_err(|error| {
+            let kind = StartErrorKind::Settings;
+            StartError::new(kind, subject(), error.to_string(), "choose another name")
+        })?;
+        self.server.listen(&config.nbd, &[id]).map(drop).map_err(|error| {
+            self.server.remove_export(id, &mut super::plane::Pool);
+            let (kind, hint) = match error {
+                ListenError::InUse(_) => (
+                    StartErrorKind::AddressInUse,
+                    "stop whoever listens there, or choose another address",
+                ),
+                _ => (
+                    StartErrorKind::AddressInvalid,
+                    "choose a socket path in a folder that exists, or an address of this host",
+                ),
+            };
+            let mut message = format!("nbd {}: {error}", config.nbd);
+            if let Some(source) = std::error::Error::source(&error) {
+                message = format!("{message}: {source}");
+            }
+            StartError::new(kind, subject(), message, hint)
+        })
+    }
+
+    /// Sends the engine a volume.
+    pub(super) fn attach(
+        &mut self,
+        key: usize,
+        epoch: Option<Epoch>,
+        answer: Option<AnswerTo<()>>,
+    ) {
+        let volume = &self.volumes[key];
+        let config = &volume.config;
+        let (share_min_blocks, share_max_blocks) = self.shares(config);
+        let spec = VolumeSpec {
+            name: config.name.clone(),
+            size_bytes: volume.disk.size_bytes(),
+            align_bytes: volume.disk.align_bytes(),
+            read_only: config.read_only,
+            mode: Mode::from(config.mode),
+            share_min_blocks,
+            share_max_blocks,
+            bypass_sequential_bytes: config.bypass_sequential_bytes,
+            bypass_large_bytes: config.bypass_large_bytes,
+            epoch,
+            exclusive: config.exclusive,
+        };
+        self.command(Awaited::Attach(key, answer), Command::Attach(spec));
+    }
+
+    /// Smallest and largest share in blocks.
+    pub(super) fn shares(&self, config: &VolumeConfig) -> (u64, u64) {
+        let capacity = self.engine.superblock().geometry.capacity_blocks();
+        (config.share_min.blocks(capacity), config.share_max.blocks(capacity))
+    }
+
+    /// Refuses minimums that can't be kept. `except` is the volume whose settings these are to be.
+    pub(super) fn check_shares(
+        &self,
+        config: &VolumeConfig,
+        except: Option<usize>,
+    ) -> Result<(), StartError> {
+        let capacity = self.engine.superblock().geometry.capacity_blocks();
+        let (min, max) = self.shares(config);
+        let others = self.volumes.iter().filter(|(key, _)| Some(*key) != except);
+        let sum: u64 = others.map(|(_, volume)| self.shares(&volume.config).0).sum::<u64>() + min;
+        let problem = if min > max {
+            format!("share_min is more than share_max ({min} and {max} blocks)")
+        } else if sum > capacity * SHARES_MIN_PERCENT / 100 {
+            format!(
+                "the minimums of all volumes sum to {sum} blocks, more than {SHARES_MIN_PERCENT} % \
+                 of the cache's {capacity}"
+            )
+        } else {
+            return Ok(());
+        };
+        let subject = Subject::Volume(config.name.clone());
+        let hint = "lower a share_min";
+        Err(StartError::new(StartErrorKind::Settings, subject, problem, hint))
+    }
+
+    /// One file can't be two volumes, or cache and volume, unless nobody writes it.
+    fn check_identity(
+        &self,
+        config: &VolumeConfig,
+        identity: (u64, u64),
+    ) -> Result<(), StartError> {
+        let twin = self.volumes.iter().find(|(_, other)| {
+            other.disk.identity() == identity && !(other.config.read_only && config.read_only)
+        });
+        let what = if self.cache.disk.identity() == identity {
+            "the cache device".into()
+        } else if let Some((_, twin)) = twin {
+            format!("the backend of volume {:?}", twin.config.name)
+        } else {
+            return Ok(());
+        };
+        let message = format!("backend {}: it is {what}", config.backend);
+        let subject = Subject::Volume(config.name.clone());
+        let hint = "give each volume a backend of its own";
+        Err(StartError::new(StartErrorKind::BackendInUse, subject, message, hint))
+    }
+}
+
+fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {
+    let mode = match mode {
+        IoMode::Auto => port::IoMode::Auto,
+        IoMode::Uring => port::IoMode::Uring,
+        IoMode::Threads => port::IoMode::Threads,
+    };
+    port::open(mode).map_err(|error| {
+        let (kind, hint) = if mode == port::IoMode::Uring {
+            (StartErrorKind::Settings, "set io = \"auto\" to go without io_uring")
+        } else {
+            (StartErrorKind::Resources, "check the limits on threads and open files")
+        };
+        StartError::new(kind, Subject::Cache, format!("no I/O: {error}"), hint)
+    })
+}
+
+fn engine_config(config: &StartConfig) -> Config {
+    let probation = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
+    Config {
+        eviction: config.cache.eviction.into(),
+        probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
+        ..Config::default()
+    }
+}
+
+fn no_place(subject: Subject, errno: rustix::io::Errno) -> StartError {
+    let message = format!("no place for another file: {errno}");
+    StartError::new(StartErrorKind::Resources, subject, message, "raise the limit on open files")
+}
+
+/// The kernel rounds a thread's time-outs up by 50 us unless told otherwise.
+fn sharpen_timers() {
+    let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
+    if let Err(errno) = rustix::thread::set_current_timer_slack(slack) {
+        tracing::debug!(%errno, "time-outs stay coarse");
+    }
+}

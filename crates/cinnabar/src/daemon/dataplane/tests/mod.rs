@@ -1,0 +1,7 @@
+//! The data plane as a whole: a real thread, real files, a small NBD client.
+
+mod client;
+mod failures;
+mod rig;
+mod serving;
+mod volumes;

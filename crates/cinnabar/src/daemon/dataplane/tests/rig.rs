@@ -1,0 +1,127 @@
+//! A folder with a cache and volumes, and a data plane over them.
+
+use super::client::Client;
+use crate::daemon::dataplane;
+use crate::daemon::messages::{
+    AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
+    Message, NbdAddress, Share, StartConfig, StartError, StopReport, VolumeConfig, VolumeMode,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+pub(super) const MIB: u64 = 1 << 20;
+/// Size of the volumes' files.
+pub(super) const SIZE: u64 = 8 * MIB;
+
+pub(super) struct Rig {
+    pub(super) folder: tempfile::TempDir,
+    pub(super) config: StartConfig,
+    running: Option<DataPlaneHandle>,
+}
+
+impl Rig {
+    /// A cache of 32 MiB and the volumes `names`, their files filled with [`pattern`].
+    pub(super) fn new(io: IoMode, names: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let cache = CacheConfig {
+            device: folder.path().join("cache.img"),
+            size_bytes: Some(32 * MIB),
+            io,
+            force: false,
+            eviction: EvictionMode::Probation,
+            probation_bytes: None,
+        };
+        let config = StartConfig {
+            cache,
+            volumes: Vec::new(),
+            // Not zero: another test's child process may hold copies of our descriptors for a moment.
+            lock_wait_max: Duration::from_secs(5),
+            cancel: Arc::default(),
+        };
+        let mut rig = Self { folder, config, running: None };
+        for name in names {
+            let volume = rig.volume(name);
+            rig.config.volumes.push(volume);
+        }
+        rig
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Settings of a volume, and a file for it.
+    pub(super) fn volume(&self, name: &str) -> VolumeConfig {
+        let file = self.path(&format!("{name}.raw"));
+        std::fs::write(&file, pattern(0, SIZE as usize)).expect("a file");
+        VolumeConfig {
+            name: name.into(),
+            backend: format!("file:{}", file.display()),
+            mode: VolumeMode::WriteThrough,
+            share_min: Share::Bytes(0),
+            share_max: Share::Percent(100.0),
+            nbd: NbdAddress::Unix(self.path(&format!("{name}.sock"))),
+            read_only: false,
+            shared: false,
+            exclusive: false,
+            bypass_sequential_bytes: 0,
+            bypass_large_bytes: 0,
+        }
+    }
+
+    pub(super) fn try_start(&mut self) -> Result<(), StartError> {
+        self.running = Some(dataplane::start(self.config.clone())?);
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self) {
+        self.try_start().expect("it starts");
+    }
+
+    pub(super) fn client(&self, name: &str) -> Client {
+        Client::connect(&self.path(&format!("{name}.sock")), name)
+    }
+
+    /// Sends a message and waits for its answer.
+    pub(super) fn ask<T>(
+        &self,
+        message: impl FnOnce(AnswerTo<T>) -> Message,
+    ) -> Result<T, CommandError> {
+        let (answer, answered) = oneshot::channel();
+        let running = self.running.as_ref().expect("it runs");
+        running.commands.send(message(answer)).expect("there is room");
+        answered.blocking_recv().expect("every message is answered")
+    }
+
+    pub(super) fn status(&self) -> DataStatus {
+        self.ask(Message::Status).expect("there is always a status")
+    }
+
+    pub(super) fn stop(&mut self) -> StopReport {
+        self.stop_within(Duration::from_secs(60))
+    }
+
+    pub(super) fn stop_within(&mut self, deadline: Duration) -> StopReport {
+        let report = self.ask(|answer| Message::Stop { deadline, answer }).expect("it stops");
+        let running = self.running.take().expect("it ran");
+        assert_eq!(running.ended.blocking_recv().expect("the thread says how it ended"), Ok(()));
+        report
+    }
+}
+
+/// Bytes that differ everywhere: each 8 bytes hold their own offset, scrambled.
+pub(super) fn pattern(offset: u64, len: usize) -> Vec<u8> {
+    (0..len as u64 / 8)
+        .flat_map(|i| (offset + i * 8).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect()
+}
+
+/// Runs a test over both ways of doing I/O.
+pub(super) fn both(test: impl Fn(IoMode)) {
+    for io in [IoMode::Auto, IoMode::Threads] {
+        eprintln!("{io:?}");
+        test(io);
+    }
+}

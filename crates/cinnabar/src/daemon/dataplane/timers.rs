@@ -1,0 +1,67 @@
+//! Completions that a model of a slow device holds back.
+//!
+//! Called by the loop: the inner file has done its work, the model says when that may be known.
+
+use cinnabar_engine::IoError;
+use cinnabar_engine::units::Instant;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A completion to be delivered later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) at: Instant,
+    /// Key of the I/O.
+    pub(super) io: usize,
+    pub(super) result: Result<(), IoError>,
+}
+
+/// Held completions, the earliest first. As many as there are I/Os in flight at most.
+#[derive(Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, u64)>>,
+    held: slab::Slab<Held>,
+    /// Makes those of one instant come in order.
+    sequence: u32,
+}
+
+impl Timers {
+    pub(super) fn hold(&mut self, held: Held) {
+        let place = self.held.insert(held) as u64;
+        self.sequence = self.sequence.wrapping_add(1);
+        self.heap.push(Reverse((held.at, u64::from(self.sequence) << 32 | place)));
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes one that is due.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Held> {
+        self.next().filter(|at| *at <= now)?;
+        let Reverse((_, name)) = self.heap.pop()?;
+        Some(self.held.remove((name & u64::from(u32::MAX)) as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_come_in_order_and_not_before_their_time() {
+        let mut timers = Timers::default();
+        for (at, io) in [(30, 0), (10, 1), (20, 2), (10, 3)] {
+            timers.hold(Held { at: Instant(at), io, result: Ok(()) });
+        }
+        assert_eq!(timers.next(), Some(Instant(10)));
+        assert_eq!(timers.due(Instant(9)), None);
+        let mut order = Vec::new();
+        while let Some(held) = timers.due(Instant(25)) {
+            order.push(held.io);
+        }
+        assert_eq!(order, [1, 3, 2]);
+        assert_eq!(timers.next(), Some(Instant(30)));
+    }
+}

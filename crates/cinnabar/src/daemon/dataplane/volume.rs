@@ -1,0 +1,116 @@
+//! A volume as the data plane knows it.
+//!
+//! Called by the loop.
+
+use crate::daemon::latency::{Latencies, LatencyRecorder};
+use crate::daemon::messages::{AnswerTo, State, VolumeConfig};
+use cinnabar_backend::sim::{OpKind, Verdict};
+use cinnabar_backend::{Disk, FileId, SimModel};
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::volume::Warmth;
+use cinnabar_frontend::nbd::ExportId;
+use std::sync::Arc;
+
+/// One volume, from its installation to the end of its detachment.
+pub(super) struct Volume {
+    pub(super) config: VolumeConfig,
+    pub(super) disk: Arc<Disk>,
+    pub(super) file: FileId,
+    /// Models in front of the disk, outermost first.
+    pub(super) models: Vec<SimModel>,
+    /// The engine's name for it, once attached.
+    pub(super) id: Option<VolumeId>,
+    pub(super) warmth: Warmth,
+    pub(super) latencies: Recorders,
+    pub(super) phase: Phase,
+    /// Backend I/Os under way, held ones included.
+    pub(super) in_flight: u32,
+}
+
+/// Where a volume is in its life.
+pub(super) enum Phase {
+    /// The engine has not answered yet.
+    Attaching,
+    Serving,
+    /// Leaving; the answer is for whoever asked, if not the end of the daemon.
+    Leaving(Option<AnswerTo<()>>),
+}
+
+/// Latencies by operation.
+#[derive(Default)]
+pub(super) struct Recorders {
+    read: LatencyRecorder,
+    write: LatencyRecorder,
+    flush: LatencyRecorder,
+}
+
+/// Operations as the latencies tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    /// Trims and zeroes, too.
+    Write,
+    Flush,
+    /// Not a guest's wish for data: prefetches.
+    Other,
+}
+
+impl Volume {
+    /// How it is.
+    pub(super) fn state(&self) -> State {
+        match self.phase {
+            Phase::Attaching => State::Starting,
+            Phase::Serving => State::Serving,
+            Phase::Leaving(_) => State::Stopping,
+        }
+    }
+
+    /// What the models say of a backend operation that starts now. Each adds its own time.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        kind: OpKind,
+        offset: u64,
+        len: u64,
+    ) -> Option<Verdict> {
+        let mut all: Option<Verdict> = None;
+        for model in &mut self.models {
+            let one = model.schedule(now.0, kind, offset, len);
+            all = Some(match all {
+                None => one,
+                Some(outer) => Verdict {
+                    complete_at_ns: outer
+                        .complete_at_ns
+                        .saturating_add(one.complete_at_ns.saturating_sub(now.0)),
+                    error: outer.error.or(one.error),
+                    carry_out: outer.carry_out && one.carry_out,
+                },
+            });
+        }
+        all
+    }
+}
+
+/// The NBD server's name for a volume: its place in the table.
+pub(super) fn export_of(key: usize) -> ExportId {
+    ExportId(u32::try_from(key).expect("there are at most 4096 volumes"))
+}
+
+impl Recorders {
+    pub(super) fn record(&mut self, kind: Kind, ns: u64) {
+        match kind {
+            Kind::Read => self.read.record_ns(ns),
+            Kind::Write => self.write.record_ns(ns),
+            Kind::Flush => self.flush.record_ns(ns),
+            Kind::Other => {}
+        }
+    }
+
+    pub(super) fn summary(&self) -> Latencies {
+        Latencies {
+            read: self.read.summary(),
+            write: self.write.summary(),
+            flush: self.flush.summary(),
+        }
+    }
+}
