@@ -14,6 +14,9 @@ use crate::units::{BLOCK_BYTES, VolumeId};
 use crate::volume::Bypass;
 use smallvec::smallvec;
 
+/// Blocks fetched from the backend by one I/O (1 MiB): what comes of it is the work of one event.
+const MISSING_BLOCKS_MAX: u32 = 256;
+
 /// Consecutive blocks that one I/O can fetch.
 #[derive(Clone, Copy)]
 enum Run {
@@ -70,6 +73,7 @@ impl<P: Payload> Engine<P> {
     fn extend_missing(&mut self, request: usize, run: Option<Run>, i: u32) -> Run {
         if let Some(Run::Missing { index, count }) = run
             && index + count == i
+            && count < MISSING_BLOCKS_MAX
         {
             return Run::Missing { index, count: count + 1 };
         }

@@ -14,6 +14,9 @@ use crate::store::{Origin, Place};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use smallvec::{SmallVec, smallvec};
 
+/// Blocks of a write offered to the cache by one event: some hundred microseconds of copying.
+const BLOCKS_A_STEP: u32 = 256;
+
 /// A write under way.
 pub(super) struct WriteState<P> {
     pub(super) span: ByteSpan,
@@ -22,6 +25,8 @@ pub(super) struct WriteState<P> {
     keep: bool,
     /// The backend write has been issued.
     issued: bool,
+    /// Blocks before this one have been offered to the cache.
+    offered: u32,
     /// Bit i: block i was cached.
     hits: SmallVec<[u64; 1]>,
     /// First and last block, if they are written in part.
@@ -41,7 +46,8 @@ impl<P: Payload> WriteState<P> {
     pub(super) fn new(span: ByteSpan, data: P, fua: bool) -> Self {
         let words = span.blocks().div_ceil(64) as usize;
         let hits = smallvec![0; words];
-        Self { span, data, fua, keep: false, issued: false, hits, edges: SmallVec::new() }
+        let edges = SmallVec::new();
+        Self { span, data, fua, keep: false, issued: false, offered: 0, hits, edges }
     }
 
     fn was_cached(&self, i: u32) -> bool {
@@ -67,6 +73,9 @@ impl<P: Payload> Engine<P> {
     pub(super) fn start_write(&mut self, request: usize) {
         let index = self.requests[request].volume;
         let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
+        if state.offered > 0 {
+            return self.write_io_done(request);
+        }
         let span = state.span;
         let volume = self.volume(index);
         let bypass = volume.bypass(span);
@@ -235,7 +244,8 @@ impl<P: Payload> Engine<P> {
         self.backend_io(request, IoOp::Write { offset, data, fua });
     }
 
-    /// The backend has answered and no edge is being read any more.
+    /// The backend has answered and no edge is being read any more. A long write pauses between
+    /// steps, its blocks still held.
     pub(super) fn write_io_done(&mut self, request: usize) {
         let active = &self.requests[request];
         let volume = active.volume;
@@ -245,7 +255,9 @@ impl<P: Payload> Engine<P> {
             return self.finish(request);
         }
         let (mut not_reused, mut refused) = (0, 0);
-        for i in 0..state.span.blocks() as u32 {
+        let end = state.span.blocks() as u32;
+        let stop = end.min(state.offered + BLOCKS_A_STEP);
+        for i in state.offered..stop {
             if state.edges.iter().any(|edge| edge.index == i && !edge.whole) {
                 continue;
             }
@@ -263,7 +275,12 @@ impl<P: Payload> Engine<P> {
         let bypassed = &mut self.volume(volume).counters.bypassed;
         bypassed.write_not_reused += not_reused;
         bypassed.no_space += refused;
-        self.finish(request);
+        if stop == end {
+            return self.finish(request);
+        }
+        let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        state.offered = stop;
+        self.paused.push_back(request);
     }
 }
 

@@ -205,6 +205,18 @@ impl Log {
         }
     }
 
+    /// Closes the open segment of a group that nobody puts blocks into any more, so that it can be
+    /// emptied like the others.
+    pub(crate) fn seal_if_abandoned(&mut self, group: u16) {
+        let state = &mut self.groups[usize::from(group)];
+        if group != 0 && state.members == 0 && state.open.is_some() {
+            if let Some(empty) = state.chunk.take() {
+                self.segments[empty.segment as usize].pending_chunks -= 1;
+            }
+            self.seal(group);
+        }
+    }
+
     /// Gives an emptied segment back.
     pub(crate) fn release(&mut self, segment: u32) {
         let state = &mut self.segments[segment as usize];

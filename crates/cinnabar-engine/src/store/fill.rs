@@ -171,7 +171,9 @@ impl<P: Payload> Store<P> {
         {
             return;
         }
-        self.ghost.insert(self.hash(key), flags.written());
+        if self.holdings[usize::from(key.volume)].alive {
+            self.ghost.insert(self.hash(key), flags.written());
+        }
         self.counters.rejected_blocks += 1;
         self.forget(slot, key);
     }

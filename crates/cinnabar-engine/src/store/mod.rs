@@ -248,7 +248,10 @@ impl<P: Payload> Store<P> {
         let mut next = None;
         for group in 0..self.log.groups.len() {
             let filled = self.log.groups[group].chunk.as_ref().filter(|c| !c.buffers.is_empty());
-            let Some(opened) = filled.map(|chunk| chunk.opened) else { continue };
+            let Some(opened) = filled.map(|chunk| chunk.opened) else {
+                self.log.seal_if_abandoned(group as u16);
+                continue;
+            };
             let due = opened.plus_ns(self.chunk_age_ns_max);
             if due <= now {
                 self.submit_chunk(group as u16, outbox);
