@@ -86,7 +86,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn attach(&mut self, volume: usize) {
         let profile = self.profile.volumes[volume].clone();
         let (share_min_blocks, share_max_blocks) = self.shares();
-        let epoch = self.proof(volume);
+        // Now and then a backend that could prove it once can't do so any more.
+        let forgetful = self.dice.chance(0.05);
+        let epoch = self.proof(volume).filter(|_| !forgetful);
         let spec = VolumeSpec {
             name: format!("vol{volume}"),
             size_bytes: profile.sectors * SECTOR_BYTES,

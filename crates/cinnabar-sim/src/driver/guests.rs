@@ -150,10 +150,18 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Some(refusal) = self.volumes[volume].guest.refusal(&mut self.dice) {
             let failure = if attached { Failure::Invalid } else { Failure::NoVolume };
             self.submit_nonsense(volume, refusal.span, refusal.trim, failure);
-        } else {
-            let plea = self.volumes[volume].guest.next(&mut self.dice);
-            self.submit(volume, plea, (!attached).then_some(Failure::NoVolume));
+            return;
         }
+        let refusal = (!attached).then_some(Failure::NoVolume);
+        if self.profile.volumes[volume].read_only
+            && self.features().refusals
+            && self.dice.chance(0.03)
+        {
+            let plea = self.volumes[volume].guest.forbidden(&mut self.dice);
+            return self.submit(volume, plea, refusal.or(Some(Failure::ReadOnly)));
+        }
+        let plea = self.volumes[volume].guest.next(&mut self.dice);
+        self.submit(volume, plea, refusal);
     }
 
     /// Reads on the driver's own account, beside the guest's slots.

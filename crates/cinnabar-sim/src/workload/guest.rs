@@ -147,6 +147,16 @@ impl Guest {
         Some(Refusal { span, trim: dice.chance(0.3) })
     }
 
+    /// Something that a read-only volume must refuse.
+    pub fn forbidden(&mut self, dice: &mut Dice) -> Plea {
+        let span = self.span(dice);
+        dice.pick(&[
+            Plea::Write(span, false),
+            Plea::Trim(span, false),
+            Plea::Zeroes(span, false, true),
+        ])
+    }
+
     /// Where a read or write goes.
     fn span(&mut self, dice: &mut Dice) -> ByteSpan {
         let whole = !dice.chance(self.profile.partial);

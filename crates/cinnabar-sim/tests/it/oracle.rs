@@ -46,6 +46,7 @@ fn broken_doubles_are_caught() {
         (Bug::ReusesBuffer, &[Kind::TouchedBuffer, Kind::Stale, Kind::Garbage]),
         (Bug::Misaligned, &[Kind::BadIo]),
         (Bug::Unbounded, &[Kind::BadIo]),
+        (Bug::WritesReadOnly, &[Kind::BadIo]),
     ];
     for &(bug, kinds) in cases {
         let failed = run_seeds(bug, 0..200).expect_err(&format!("{bug:?} was not caught"));

@@ -263,6 +263,21 @@ fn defect_09_a_slot_is_not_reused_while_it_is_read() {
 }
 
 #[test]
+fn defect_09_a_pin_ends_with_its_read() {
+    let (mut script, volume) = cache();
+    script.read(volume, blocks(0, 400)).expect("a read");
+    let (volume, _) = restart(&mut script, volume);
+    // Reads of all kinds: hits, and the old content for partial writes.
+    for block in (0..400).step_by(7) {
+        script.read(volume, blocks(block, 2)).expect("a read");
+        script.write(volume, sectors(block * 8 + 19, 3), 1).expect("a write");
+    }
+    push_out(&mut script, volume, 1000, None);
+    let freed = script.machine.cache_counters().segments_freed;
+    assert!(freed >= 16, "only {freed} segments were freed: one is pinned for ever");
+}
+
+#[test]
 fn defect_10_overlapping_writes_have_one_order() {
     for newest_first in [false, true] {
         let (mut script, volume) = cache();

@@ -57,6 +57,8 @@ pub(crate) enum Bug {
     Misaligned,
     /// A request beyond the end is passed on.
     Unbounded,
+    /// So is a write to a read-only volume.
+    WritesReadOnly,
 }
 
 pub(crate) struct Doubles(pub(crate) Bug);
@@ -248,6 +250,10 @@ impl Double {
                 && (span.len <= limits::DATA_BYTES_MAX || !matches!(request.op, Op::Read { .. }));
             if !sound {
                 return reply(actions, request.id, Err(Failure::Invalid));
+            }
+            let writes = !matches!(request.op, Op::Read { .. });
+            if writes && volume.spec.read_only && self.bug != Bug::WritesReadOnly {
+                return reply(actions, request.id, Err(Failure::ReadOnly));
             }
         }
         volume.in_flight += 1;
