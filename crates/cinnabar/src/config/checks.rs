@@ -38,7 +38,7 @@ impl FileIdentity {
 /// Checks a new volume against those before it and against the cache device.
 ///
 /// # Errors
-/// If it has the name of another one, or lives where something else does.
+/// If it has the name or address of another one, or lives where something else does.
 pub fn check_beside<'v>(
     new: &VolumeConfig,
     others: impl IntoIterator<Item = &'v VolumeConfig>,
@@ -60,6 +60,17 @@ pub fn check_beside<'v>(
                 format!("there is another volume named {:?}", new.name),
                 "give each volume a name of its own",
             ));
+        }
+        if other.nbd == new.nbd {
+            return Err(SettingError::new(
+                "nbd",
+                format!("{} is the address of volume {:?} already", new.nbd, other.name),
+                "give each volume an address of its own",
+            ));
+        }
+        // Two views of a golden image do no harm.
+        if new.read_only && other.read_only {
+            continue;
         }
         if backend_path(&other.backend).is_some_and(|path| FileIdentity::of(&path) == identity) {
             return Err(SettingError::new(

@@ -218,7 +218,14 @@ fn volumes_must_differ() {
     let error = two(a, "name = \"b\"\nbackend = \"sim:hdd:file:./x\"").expect_err("same file");
     assert!(error.message.contains("backend of volume \"a\""), "{error}");
     assert_eq!(error.line, Some(9));
-    two(a, "name = \"b\"\nbackend = \"file:y\"\nnbd = \"unix:a.sock\"").expect("one listener");
+    let error = two(a, "name = \"b\"\nbackend = \"file:y\"\nnbd = \"unix:a.sock\"")
+        .expect_err("same address");
+    assert!(error.message.contains("address of volume \"a\""), "{error}");
+    assert_eq!(error.line, Some(10));
+    let read_only =
+        |name: &str| format!("name = \"{name}\"\nbackend = \"file:x\"\nread_only = true");
+    two(&read_only("a"), &read_only("b")).expect("nobody writes it");
+    two(a, &read_only("b")).expect_err("somebody writes it");
     let error = two(
         "name = \"a\"\nbackend = \"file:x\"\nshare_min = \"50%\"",
         "name = \"b\"\nbackend = \"file:y\"\nshare_min = \"400MiB\"",

@@ -16,7 +16,7 @@ use super::latency::Latencies;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::Warmth;
-/// Where an NBD server listens. Volumes at the same address share its listener.
+/// Where an NBD server listens; each volume has an address of its own.
 pub use cinnabar_frontend::nbd::Address as NbdAddress;
 use std::fmt;
 use std::path::PathBuf;

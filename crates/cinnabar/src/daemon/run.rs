@@ -158,7 +158,6 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
     }
     control.enter(Phase::Stopping);
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
-    tracing::info!("stopping: finishing what is under way, then writing the index");
     tokio::select! {
         result = stop(&commands, &mut ended, config.control.stop_wait_max) => result,
         () = signals.next() => Err(RunError::Impatient),
@@ -216,7 +215,7 @@ async fn stop(
     if !clean {
         return Err(RunError::Unclean("the cache could not be marked clean"));
     }
-    tracing::info!("stopped clean, {kept_blocks} blocks kept");
+    tracing::debug!("stopped clean, {kept_blocks} blocks kept");
     Ok(())
 }
 

@@ -4,15 +4,17 @@
 
 use rustix::fs::Mode;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A listening control socket, mode 0600; its file is removed when dropped.
+/// A listening control socket, mode 0600; its file is removed when dropped, if it is still ours.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: Option<UnixListener>,
     path: PathBuf,
+    /// Device and inode of the file.
+    inode: Option<(u64, u64)>,
 }
 
 /// Why there is no control socket.
@@ -76,7 +78,7 @@ impl ControlSocket {
             _ => failed(error),
         })?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { listener: Some(listener), path: path.to_owned() })
+        Ok(Self { listener: Some(listener), path: path.to_owned(), inode: inode_of(path) })
     }
 
     /// The listener, once.
@@ -87,9 +89,15 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Nothing to be done if it is gone already.
-        let _gone = std::fs::remove_file(&self.path);
+        if self.inode.is_some() && inode_of(&self.path) == self.inode {
+            // Nothing to be done if it is gone in this moment.
+            let _gone = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn inode_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 #[cfg(test)]
@@ -110,6 +118,17 @@ mod tests {
         assert!(path.exists(), "the living one keeps its file");
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_successors_socket_is_not_removed() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("c.sock");
+        let first = ControlSocket::bind(&path).expect("nobody listens");
+        std::fs::rename(&path, dir.path().join("moved.sock")).expect("it is ours");
+        let _second = ControlSocket::bind(&path).expect("nobody listens there");
+        drop(first);
+        assert!(path.exists());
     }
 
     #[test]

@@ -1,0 +1,424 @@
+//! The table of bad input: one clear line with a hint, the exit code, nothing lost.
+
+use super::rig::{MIB, PATIENCE, Site, binary, finish, free_port, pattern};
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// One kind of bad input to `serve`.
+struct Case {
+    name: &'static str,
+    /// Text of the configuration.
+    config: &'static str,
+    /// Exit code.
+    code: i32,
+    /// Part of the line.
+    message: &'static str,
+    /// Part of the hint.
+    hint: &'static str,
+}
+
+const GOOD_CACHE: &str = "[cache]\ndevice = \"cache.img\"\nsize = \"64MiB\"\nlock_wait_s = 0\n";
+
+/// In a folder with `vm1.raw` (good), `empty.raw`, `odd.raw` (700 bytes), `foreign.img` (64 MiB of
+/// somebody's data) and `notes.txt`.
+const CASES: &[Case] = &[
+    Case {
+        name: "unknown key",
+        config: "[cache]\ndevice = \"cache.img\"\nsise = \"64MiB\"\n",
+        code: 2,
+        message: "c.toml:3: unknown key \"sise\"",
+        hint: "did you mean \"size\"?",
+    },
+    Case { name: "no TOML", config: "[cache\n", code: 2, message: "c.toml:1: ", hint: "TOML" },
+    Case {
+        name: "impossible size",
+        config: "[cache]\ndevice = \"cache.img\"\nsize = \"1KiB\"\n",
+        code: 2,
+        message: "c.toml:3: size: a cache of 1.0 KiB is impossible",
+        hint: "choose 20.0 MiB to",
+    },
+    Case {
+        name: "size beyond the disk",
+        config: "[cache]\ndevice = \"cache.img\"\nsize = \"900GiB\"\n",
+        code: 2,
+        message: "c.toml:1: ",
+        hint: "room",
+    },
+    Case {
+        name: "no size",
+        config: "[cache]\ndevice = \"cache.img\"\n",
+        code: 2,
+        message: "c.toml:1: ",
+        hint: "size",
+    },
+    Case {
+        name: "cache in a folder that does not exist",
+        config: "[cache]\ndevice = \"no/cache.img\"\nsize = \"64MiB\"\n",
+        code: 2,
+        message: "c.toml:1: ",
+        hint: "folder",
+    },
+    Case {
+        name: "missing backend",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:none.raw\"\n",
+        code: 2,
+        message: "c.toml:5: ",
+        hint: "path",
+    },
+    Case {
+        name: "backend is a folder",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:.\"\n",
+        code: 2,
+        message: "directory",
+        hint: "file or a block device",
+    },
+    Case {
+        name: "empty backend",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:empty.raw\"\n",
+        code: 2,
+        message: "empty.raw",
+        hint: "truncate",
+    },
+    Case {
+        name: "short backend",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:odd.raw\"\n",
+        code: 2,
+        message: "700 bytes",
+        hint: "truncate",
+    },
+    Case {
+        name: "second volume is wrong",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:vm1.raw\"\n\
+                 [[volume]]\nname = \"b\"\nbackend = \"file:none.raw\"\n",
+        code: 2,
+        message: "c.toml:8: ",
+        hint: "path",
+    },
+    Case {
+        name: "two volumes on one backend",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:vm1.raw\"\n\
+                 [[volume]]\nname = \"b\"\nbackend = \"file:./vm1.raw\"\n",
+        code: 2,
+        message: "backend of volume \"a\"",
+        hint: "serve it once",
+    },
+    Case {
+        name: "NBD socket is a file of somebody's",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:vm1.raw\"\nnbd = \"unix:notes.txt\"\n",
+        code: 2,
+        message: "notes.txt",
+        hint: "choose",
+    },
+    Case {
+        name: "NBD socket in use",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:vm1.raw\"\nnbd = \"unix:taken.sock\"\n",
+        code: 2,
+        message: "taken.sock",
+        hint: "choose another address",
+    },
+    Case {
+        name: "control socket in use",
+        config: "[control]\nsocket = \"taken.sock\"\n",
+        code: 2,
+        message: "c.toml:5: another daemon listens on",
+        hint: "another socket",
+    },
+    Case {
+        name: "control socket is a file of somebody's",
+        config: "[control]\nsocket = \"notes.txt\"\n",
+        code: 2,
+        message: "not a socket",
+        hint: "move the file",
+    },
+    Case {
+        name: "control socket nowhere",
+        config: "[control]\nsocket = \"no/c.sock\"\n",
+        code: 2,
+        message: "can't listen on",
+        hint: "folder",
+    },
+    Case {
+        name: "foreign data on the device",
+        config: "[cache]\ndevice = \"foreign.img\"\nsize = \"64MiB\"\n",
+        code: 2,
+        message: "foreign.img",
+        hint: "--force",
+    },
+    Case {
+        name: "the cache is the backend",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:cache.img\"\n",
+        code: 2,
+        message: "cache device itself",
+        hint: "another file",
+    },
+    Case {
+        name: "minimums above 80 %",
+        config: "[[volume]]\nname = \"a\"\nbackend = \"file:vm1.raw\"\nshare_min = \"90%\"\n",
+        code: 2,
+        message: "c.toml:8: ",
+        hint: "lower",
+    },
+];
+
+/// Checks how a command failed: one line, a hint as the last one, nothing on stdout.
+fn check_failure(name: &str, ended: &super::rig::Ended, code: i32, message: &str, hint: &str) {
+    assert_eq!(ended.code, Some(code), "{name}: {ended:?}");
+    assert_eq!(ended.stdout, "", "{name}");
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    let [.., error, last] = lines[..] else { panic!("{name}: {ended:?}") };
+    assert!(error.starts_with("error: ") && error.contains(message), "{name}: {ended:?}");
+    assert!(last.starts_with("hint: ") && last.contains(hint), "{name}: {ended:?}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("error: ")).count(), 1, "{name}");
+}
+
+#[test]
+fn bad_configurations_end_with_a_line_and_a_hint() {
+    let site = Site::new();
+    let good = site.disk("vm1.raw", MIB);
+    site.write("empty.raw", "");
+    site.disk("odd.raw", 700);
+    let foreign = site.disk("foreign.img", 64 * MIB);
+    let notes = site.write("notes.txt", "precious");
+    let _taken = UnixListener::bind(site.path("taken.sock")).expect("a socket");
+    for case in CASES {
+        let text = if case.config.starts_with("[cache") {
+            case.config.to_owned()
+        } else {
+            format!("{GOOD_CACHE}{}", case.config)
+        };
+        site.write("c.toml", &text);
+        let ended = site.run(&["serve", "--config", "c.toml"]);
+        check_failure(case.name, &ended, case.code, case.message, case.hint);
+        assert_eq!(fs::read(&good).expect("the disk"), pattern(0, MIB), "{}", case.name);
+        assert_eq!(fs::read_to_string(&notes).expect("it"), "precious", "{}", case.name);
+        assert!(!site.path("control.sock").exists(), "{}: the socket stays", case.name);
+    }
+    assert!(fs::read(&foreign).expect("the file") == pattern(0, 64 * MIB), "untouched");
+}
+
+#[test]
+fn force_formats_what_is_not_ours() {
+    let site = Site::new();
+    let foreign = site.disk("foreign.img", 64 * MIB);
+    site.write("c.toml", "[cache]\ndevice = \"foreign.img\"\n");
+    let mut command = site.command(&["serve", "--config", "c.toml", "--force"]);
+    let mut daemon = site.start(&mut command);
+    daemon.wait_until("serving", || site.run(&["status"]).code == Some(0));
+    daemon.stop();
+    assert_ne!(fs::read(&foreign).expect("the file")[..8192], pattern(0, 8192));
+    // It is ours now.
+    drop(site.serve());
+}
+
+#[test]
+fn what_another_daemon_holds_is_left_alone() {
+    let site = Site::new();
+    site.disk("vm1.raw", MIB);
+    site.disk("vm2.raw", MIB);
+    let port = free_port();
+    site.config(&format!(
+        "[control]\nhttp = \"127.0.0.1:{port}\"\n\
+         [[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n"
+    ));
+    let mut first = site.serve();
+    let second = "[control]\nsocket = \"b.sock\"\n";
+    for (name, text, message) in [
+        ("cache in use", format!("{GOOD_CACHE}{second}"), "c.toml:1: "),
+        (
+            "backend in use",
+            format!(
+                "[cache]\ndevice = \"b.img\"\nsize = \"64MiB\"\nlock_wait_s = 0\n{second}\
+                 [[volume]]\nname = \"b\"\nbackend = \"file:vm1.raw\"\n"
+            ),
+            "c.toml:7: ",
+        ),
+        (
+            "metrics' port in use",
+            format!("{GOOD_CACHE}[control]\nsocket = \"b.sock\"\nhttp = \"127.0.0.1:{port}\"\n"),
+            "can't serve metrics",
+        ),
+        (
+            "NBD port in use",
+            format!(
+                "[cache]\ndevice = \"b.img\"\nsize = \"64MiB\"\n{second}\
+                 [[volume]]\nname = \"b\"\nbackend = \"file:vm2.raw\"\n\
+                 nbd = \"tcp:127.0.0.1:{port}\"\n"
+            ),
+            &format!("127.0.0.1:{port}"),
+        ),
+        ("control socket in use", GOOD_CACHE.to_owned(), "another daemon listens on"),
+    ] {
+        site.write("second.toml", &text);
+        let ended = site.run(&["serve", "--config", "second.toml"]);
+        let message = message.replace("c.toml", "second.toml");
+        check_failure(name, &ended, 2, &message, "");
+        assert!(first.is_running(), "{name}");
+        assert_eq!(site.status()["volumes"][0]["state"], "serving", "{name}");
+    }
+    first.stop();
+}
+
+#[test]
+fn the_wait_for_a_lock_is_bounded_and_can_be_given_up() {
+    let site = Site::new();
+    site.config("");
+    let first = site.serve();
+    let waiting = GOOD_CACHE.replace("lock_wait_s = 0", "lock_wait_s = 1");
+    site.write("second.toml", &format!("{waiting}[control]\nsocket = \"b.sock\"\n"));
+    let start = Instant::now();
+    let ended = site.run(&["serve", "--config", "second.toml"]);
+    check_failure("bounded", &ended, 2, "in use", "");
+    assert!(start.elapsed().as_secs_f64() > 0.9, "it waited");
+    assert!(ended.stderr.lines().count() > 2, "the wait is shown: {ended:?}");
+
+    let waiting = GOOD_CACHE.replace("lock_wait_s = 0", "lock_wait_s = 600");
+    site.write("second.toml", &format!("{waiting}[control]\nsocket = \"b.sock\"\n"));
+    let mut second = site.start(&mut site.command(&["serve", "--config", "second.toml"]));
+    second.wait_until("listening", || site.path("b.sock").exists());
+    let ready = super::http::get(&site.path("b.sock"), "/v1/ready").expect("it answers");
+    assert_eq!((ready.code, ready.json()["state"].as_str()), (503, Some("starting")));
+    second.terminate();
+    assert_eq!(second.wait().code(), Some(0), "{}", second.log());
+    assert!(!site.path("b.sock").exists());
+    first.stop();
+}
+
+#[test]
+fn a_read_only_file_is_no_writable_volume() {
+    let site = Site::new();
+    let disk = site.disk("golden.raw", MIB);
+    let write_protected = fs::Permissions::from_mode(0o444);
+    fs::set_permissions(&disk, write_protected).expect("it is ours");
+    let volume = "[[volume]]\nname = \"golden\"\nbackend = \"file:golden.raw\"\n";
+    site.config(volume);
+    let ended = finish(&mut unprivileged(&site, &["serve", "--config", "c.toml"]));
+    check_failure("read-only", &ended, 2, "golden.raw", "");
+    site.config(&format!("{volume}read_only = true\n"));
+    let mut daemon = site.start(&mut unprivileged(&site, &["serve", "--config", "c.toml"]));
+    daemon.wait_until("serving", || {
+        super::http::get(&site.path("control.sock"), "/v1/ready")
+            .is_ok_and(|answer| answer.code == 200)
+    });
+    daemon.stop();
+    assert_eq!(fs::read(&disk).expect("the disk"), pattern(0, MIB));
+}
+
+/// The binary without root's rights, for root may write what is write-protected.
+fn unprivileged(site: &Site, args: &[&str]) -> Command {
+    let mut command = site.command(args);
+    if rustix::process::geteuid().is_root() {
+        // Where nobody may look into the build folder, a copy is run.
+        let copy = site.path("cinnabar");
+        if !copy.exists() {
+            fs::copy(binary(), &copy).expect("a copy");
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            let folder = copy.parent().expect("a folder");
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        }
+        let mut other = Command::new(&copy);
+        other.args(args).current_dir(site.path("")).uid(65_534).gid(65_534);
+        command = other;
+    }
+    command
+}
+
+#[test]
+fn bad_command_lines_end_with_a_hint() {
+    let site = Site::new();
+    for (args, code) in [
+        (&["frobnicate"][..], 2),
+        (&["serve"], 2),
+        (&["serve", "--config", "none.toml"], 2),
+        (&["serve", "--config", "c.toml", "--demo"], 2),
+        (&["serve", "--demo", "--dir", "/proc/none"], 2),
+        (&["status", "--socket", "none.sock"], 1),
+        (&["status", "--interval", "0"], 2),
+        (&["volume", "list"], 1),
+        (&["volume", "add", "a/b", "--backend", "file:x"], 2),
+        (&["volume", "add", "a", "--backend", "x"], 2),
+        (&["volume", "add", "a", "--backend", "file:x", "--share-min", "lots"], 2),
+        (&["volume", "set", "a", "--mode", "fast"], 2),
+        (&["config", "check", "none.toml"], 2),
+    ] {
+        let ended = site.run(args);
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");
+        assert_eq!(ended.stdout, "", "{args:?}");
+        let last = ended.stderr.lines().last().unwrap_or_default();
+        assert!(last.starts_with("hint: "), "{args:?}: {ended:?}");
+        assert!(!ended.stderr.contains('\x1b'), "no colours where nobody sees them: {ended:?}");
+    }
+    let mut command = site.command(&["status"]);
+    command.env("CINNABAR_LOG", "what=is=this").args(["--socket", "none.sock"]);
+    assert_eq!(finish(&mut command).code, Some(1), "only serve has a log");
+}
+
+#[test]
+fn a_slow_or_long_request_to_the_control_socket_is_refused() {
+    use std::io::{Read, Write};
+    let site = Site::new();
+    site.config("");
+    let mut daemon = site.serve();
+    let socket = site.path("control.sock");
+    let long = "x".repeat(100_000);
+    let answer = super::http::send(&socket, "POST", "/v1/volumes", &long).expect("an answer");
+    assert_eq!(answer.code, 413, "{answer:?}");
+    for (method, path, body, code) in [
+        ("GET", "/v2/status", "", 404),
+        ("PUT", "/v1/volumes", "", 405),
+        ("POST", "/v1/volumes", "", 400),
+        ("POST", "/v1/volumes", "{\"name\":\"a\"}", 400),
+        ("POST", "/v1/volumes", "{\"name\":\"a\",\"backend\":\"file:x\",\"colour\":1}", 400),
+        ("POST", "/v1/volumes", "{\"name\":\"a/b\",\"backend\":\"file:x\"}", 422),
+        ("POST", "/v1/volumes", "{\"name\":\"a\",\"backend\":\"file:none\"}", 422),
+        ("PATCH", "/v1/volumes/none", "{\"mode\":\"write-through\"}", 404),
+        ("PATCH", "/v1/volumes/none", "{}", 422),
+        ("DELETE", "/v1/volumes/none", "", 404),
+    ] {
+        let answer = super::http::send(&socket, method, path, body).expect("an answer");
+        assert_eq!(answer.code, code, "{method} {path} {body}: {answer:?}");
+        assert!(answer.json()["error"].is_string(), "{method} {path} {body}: {answer:?}");
+        assert!(answer.json()["hint"].is_string(), "{method} {path} {body}: {answer:?}");
+    }
+    // Garbage, and a client that never finishes.
+    let mut lazy = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    lazy.write_all(b"GET /v1/status HTT").expect("it is read");
+    let mut rude = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    rude.write_all(&[0xFF; 3000]).expect("it is read");
+    rude.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let mut rest = Vec::new();
+    let _thrown_out = rude.read_to_end(&mut rest);
+    assert_eq!(site.status()["volumes"].as_array().map(Vec::len), Some(0));
+    assert!(daemon.is_running());
+    daemon.stop();
+}
+
+#[test]
+fn the_metrics_port_is_for_metrics() {
+    let site = Site::new();
+    let port = free_port();
+    site.config(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\n"));
+    let daemon = site.serve();
+    let get = |path: &str| super::http::get_tcp(port, path).expect("an answer");
+    assert_eq!(get("/v1/ready").code, 200);
+    assert_eq!(get("/v1/status").code, 404, "what could be changed is not on a port");
+    assert_eq!(get("/v1/volumes").code, 404);
+    let metrics = get("/metrics");
+    assert!(metrics.head.contains("application/openmetrics-text"), "{}", metrics.head);
+    assert!(metrics.body.contains("cinnabar_cache_capacity_bytes"), "{}", metrics.body);
+    daemon.stop();
+}
+
+#[test]
+fn a_missing_configuration_is_said_so() {
+    let site = Site::new();
+    let ended = site.run(&["serve", "--config", "none.toml"]);
+    check_failure("missing", &ended, 2, "none.toml: can't be read", "check the path");
+    assert!(!Path::new("none.toml").exists());
+    let _other_listeners = TcpListener::bind(("127.0.0.1", 0)).expect("ports are left");
+}

@@ -1,0 +1,12 @@
+//! The real binary, started and asked from outside: bad input, operators' commands, its life.
+//!
+//! Started by `cargo test -p cinnabar`. Everything happens in temporary folders and on the loopback;
+//! what a test starts it ends, by process id.
+
+mod bad_input;
+mod commands;
+mod garbage;
+mod http;
+mod life;
+mod nbd;
+mod rig;

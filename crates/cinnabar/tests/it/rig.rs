@@ -1,0 +1,241 @@
+//! A folder with disks and a configuration, and a daemon in it.
+//!
+//! Called by all tests.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub(crate) const MIB: u64 = 1 << 20;
+/// Longest wait for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const STEP: Duration = Duration::from_millis(10);
+
+/// The binary under test.
+pub(crate) fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_cinnabar"))
+}
+
+/// A temporary folder.
+pub(crate) struct Site {
+    dir: TempDir,
+}
+
+/// What a command that has ended left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A running process, killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        // Short, for the path of a unix socket has 107 bytes at most.
+        let dir = tempfile::Builder::new().prefix("cin-").tempdir().expect("a temporary folder");
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A file of `len` bytes that differ from sector to sector.
+    pub(crate) fn disk(&self, name: &str, len: u64) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, pattern(0, len)).expect("a disk");
+        path
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    /// A configuration with a cache of 64 MiB, and `volumes` behind it. `{dir}` is the folder.
+    pub(crate) fn config(&self, volumes: &str) -> PathBuf {
+        self.write(
+            "c.toml",
+            &format!(
+                "[cache]\ndevice = \"cache.img\"\nsize = \"64MiB\"\nlock_wait_s = 0\n{volumes}"
+            ),
+        )
+    }
+
+    /// The binary, to be run in this folder.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_remove("CINNABAR_SOCKET")
+            .env_remove("CINNABAR_LOG")
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("JOURNAL_STREAM")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Ended {
+        finish(&mut self.command(args))
+    }
+
+    /// Runs a command that must do well, for what it prints.
+    pub(crate) fn ask(&self, args: &[&str]) -> String {
+        let ended = self.run(args);
+        assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
+        ended.stdout
+    }
+
+    /// `status --json`.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.ask(&["status", "--json"])).expect("it is JSON")
+    }
+
+    /// Starts a daemon with `c.toml` and waits until it is ready.
+    pub(crate) fn serve(&self) -> Running {
+        let mut daemon = self.start(&mut self.command(&["serve", "--config", "c.toml"]));
+        daemon.wait_until("ready", || {
+            super::http::get(&self.path("control.sock"), "/v1/ready")
+                .is_ok_and(|answer| answer.code == 200)
+        });
+        daemon
+    }
+
+    /// Starts something whose stderr goes to a log, and doesn't wait.
+    pub(crate) fn start(&self, command: &mut Command) -> Running {
+        let log = self.path(&format!("log-{}", fs::read_dir(self.dir.path()).expect("it").count()));
+        let file = File::create(&log).expect("a log");
+        let child = command.stdout(Stdio::null()).stderr(file).spawn().expect("it starts");
+        Running { child, log }
+    }
+}
+
+/// Runs a command to its end, within bounds.
+pub(crate) fn finish(command: &mut Command) -> Ended {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        err.as_mut().map(|pipe| pipe.read_to_string(&mut text)).transpose().expect("stderr");
+        text
+    });
+    let writer = thread::spawn(move || {
+        let mut text = String::new();
+        out.as_mut().map(|pipe| pipe.read_to_string(&mut text)).transpose().expect("stdout");
+        text
+    });
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+            let stderr = reader.join().expect("the reader ends");
+            panic!("{command:?} does not end: {stderr}");
+        }
+        thread::sleep(STEP);
+    };
+    Ended {
+        code: status.code(),
+        stdout: writer.join().expect("the reader ends"),
+        stderr: reader.join().expect("the reader ends"),
+    }
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM)
+            .expect("it is our child");
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status;
+            }
+            thread::sleep(STEP);
+        }
+        panic!("it does not end: {}", self.log());
+    }
+
+    /// Stops it the clean way.
+    pub(crate) fn stop(mut self) -> String {
+        self.terminate();
+        let status = self.wait();
+        let log = self.log();
+        assert_eq!(status.code(), Some(0), "{log}");
+        log
+    }
+
+    /// Kills it, as a crash would.
+    pub(crate) fn crash(mut self) {
+        self.child.kill().expect("it is our child");
+        self.wait();
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_none()
+    }
+
+    /// Waits for something to happen while it runs.
+    pub(crate) fn wait_until(&mut self, what: &str, mut happened: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !happened() {
+            assert!(self.is_running(), "ended before {what}: {}", self.log());
+            assert!(start.elapsed() < PATIENCE, "not {what}: {}", self.log());
+            thread::sleep(STEP);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// Bytes of a disk: each sector begins with its number.
+pub(crate) fn pattern(offset: u64, len: u64) -> Vec<u8> {
+    (offset..offset + len)
+        .map(|at| {
+            let sector = at / 512;
+            let byte = sector.to_le_bytes()[(at % 8) as usize];
+            byte ^ 0x5A
+        })
+        .collect()
+}
+
+/// A TCP port of the loopback that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
