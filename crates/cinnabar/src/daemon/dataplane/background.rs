@@ -3,7 +3,7 @@
 //! Called by the control part of the loop. Results come back through a queue, and the waker makes
 //! the loop look.
 
-use super::disks::{self, OpenedVolume};
+use super::disks::{self, OpenedVolume, Taken};
 use crate::daemon::messages::{AnswerTo, StartError, VolumeConfig};
 use cinnabar_backend::Waker;
 use cinnabar_backend::disk::{Disk, OpenOptions, take_epoch};
@@ -17,7 +17,12 @@ const THREADS_MAX: usize = 8;
 /// Something to be done.
 pub(super) enum Task {
     /// Open a volume's backend.
-    Open { config: Box<VolumeConfig>, options: OpenOptions, answer: AnswerTo<()> },
+    Open {
+        config: Box<VolumeConfig>,
+        options: OpenOptions,
+        taken: Vec<Taken>,
+        answer: AnswerTo<()>,
+    },
     /// Prove that nobody wrote the disk of this volume.
     Prove { volume: usize, disk: Arc<Disk> },
 }
@@ -92,9 +97,9 @@ impl Background {
 impl Task {
     fn run(self) -> Finished {
         match self {
-            Self::Open { config, options, answer } => {
+            Self::Open { config, options, taken, answer } => {
                 let name = config.name.clone();
-                let result = disks::open_volume(&config, &options).map(Box::new);
+                let result = disks::open_volume(&config, &options, &taken).map(Box::new);
                 Finished::Opened { name, result, answer }
             }
             Self::Prove { volume, disk } => {

@@ -88,8 +88,8 @@ impl Plane {
             let _ = answer.send(Err(error));
         } else {
             self.opening.push(config.name.clone());
-            let options = self.open_options.clone();
-            self.background.start(Task::Open { config, options, answer });
+            let (options, taken) = (self.open_options.clone(), self.taken());
+            self.background.start(Task::Open { config, options, taken, answer });
         }
     }
 
@@ -205,7 +205,7 @@ impl Plane {
     pub(super) fn command_done(&mut self, now: Instant, reply: Reply<Memory>) {
         match self.awaited.remove((reply.id.0 & !COMMAND) as usize) {
             Awaited::Open => self.opened = Some(reply.result.map(drop)),
-            Awaited::Attach(key, answer) => self.attached(key, answer, reply.result),
+            Awaited::Attach(key, answer) => self.attached(key, answer, &reply.result),
             Awaited::Detach(key) => match reply.result {
                 Ok(_) => {
                     let disk = std::sync::Arc::clone(&self.volumes[key].disk);
@@ -232,9 +232,9 @@ impl Plane {
         &mut self,
         key: usize,
         answer: Option<AnswerTo<()>>,
-        result: Result<Answer<Memory>, Failure>,
+        result: &Result<Answer<Memory>, Failure>,
     ) {
-        let result = match result {
+        let result = match *result {
             Ok(Answer::Attached { volume, warmth }) => {
                 self.serve(key, volume, warmth);
                 Ok(())

@@ -13,6 +13,7 @@ use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::metadata::superblock::SuperblockError;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::Epoch;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A volume whose backend is open and locked.
@@ -22,6 +23,17 @@ pub(super) struct OpenedVolume {
     pub(super) layers: Vec<SimSpec>,
     /// The proof as it stands now.
     pub(super) epoch: Option<Epoch>,
+}
+
+/// A file that is in use here already.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    /// Device and inode number.
+    pub(super) identity: (u64, u64),
+    /// By readers only.
+    pub(super) read_only: bool,
+    /// As what, for the message.
+    pub(super) what: String,
 }
 
 /// Opens and locks the cache device, making its file if there is none.
@@ -35,16 +47,19 @@ pub(super) fn open_cache_device(
         .map_err(|error| explain(&error, Subject::Cache, cache_kind(&error.kind), "cache device"))
 }
 
-/// Opens and locks a volume's backend.
+/// Opens and locks a volume's backend. What is taken here is refused at once: its lock would never
+/// come free.
 pub(super) fn open_volume(
     config: &VolumeConfig,
     options: &OpenOptions,
+    taken: &[Taken],
 ) -> Result<OpenedVolume, StartError> {
     let subject = || Subject::Volume(config.name.clone());
     let spec = BackendSpec::parse(&config.backend, Path::new("/")).map_err(|error| {
         let message = format!("backend {:?}: {}", config.backend, with_source(&error));
         StartError::new(StartErrorKind::Settings, subject(), message, error.hint())
     })?;
+    check_taken(config, &spec.path, taken)?;
     let options = OpenOptions { read_only: config.read_only, ..options.clone() };
     let disk = Disk::open(&spec.path, &options)
         .map_err(|error| explain(&error, subject(), backend_kind(&error.kind), "backend"))?;
@@ -60,6 +75,19 @@ pub(super) fn open_volume(
     Ok(OpenedVolume { config: config.clone(), disk, layers: spec.layers, epoch })
 }
 
+/// One file can't be two volumes, or cache and volume, unless nobody writes it.
+fn check_taken(config: &VolumeConfig, path: &Path, taken: &[Taken]) -> Result<(), StartError> {
+    // What is not there is found out, and explained, when it is opened.
+    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
+    let identity = (metadata.dev(), metadata.ino());
+    let twin = taken.iter().find(|t| t.identity == identity && !(t.read_only && config.read_only));
+    let Some(twin) = twin else { return Ok(()) };
+    let message = format!("backend {}: it is {}", path.display(), twin.what);
+    let subject = Subject::Volume(config.name.clone());
+    let hint = "give each volume a backend of its own";
+    Err(StartError::new(StartErrorKind::BackendInUse, subject, message, hint))
+}
+
 fn explain(error: &DiskError, subject: Subject, kind: StartErrorKind, what: &str) -> StartError {
     StartError::new(kind, subject, format!("{what} {error}"), error.hint())
 }
@@ -73,8 +101,9 @@ fn with_source(error: &SpecError) -> String {
 
 fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {
     match kind {
-        DiskErrorKind::Foreign(_) => StartErrorKind::ForeignData,
-        DiskErrorKind::Superblock(SuperblockError::Foreign) => StartErrorKind::ForeignData,
+        DiskErrorKind::Foreign(_) | DiskErrorKind::Superblock(SuperblockError::Foreign) => {
+            StartErrorKind::ForeignData
+        }
         DiskErrorKind::Superblock(_) => StartErrorKind::CacheFormat,
         DiskErrorKind::Empty
         | DiskErrorKind::OddSize(_)

@@ -41,19 +41,16 @@ pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
     let (end, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name("cinnabar-data".into());
     thread
-        .spawn(move || {
-            match Plane::start(&config) {
-                Ok((mut plane, commands)) => {
-                    drop(config);
-                    let _ = started.send(Ok(commands));
-                    let result = plane.run();
-                    plane.end();
-                    let _ = end.send(result);
-                }
-                Err(error) => {
-                    let _ = started.send(Err(error));
-                }
-            };
+        .spawn(move || match Plane::start(&config) {
+            Ok((mut plane, commands)) => {
+                let _ = started.send(Ok(commands));
+                let result = plane.run();
+                plane.end();
+                let _ = end.send(result);
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
         })
         .map_err(|error| no_thread(&error.to_string()))?;
     match starting.recv() {
@@ -77,6 +74,13 @@ struct PortWaker(cinnabar_backend::Waker);
 
 impl Waker for PortWaker {
     fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+impl Drop for PortWaker {
+    /// The last sender is gone: let the loop notice.
+    fn drop(&mut self) {
         self.0.wake();
     }
 }

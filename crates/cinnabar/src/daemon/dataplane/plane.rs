@@ -112,8 +112,8 @@ impl Plane {
         }
         self.admit(now);
         self.apply(now);
-        self.advance_stop(now);
         self.server.flush(now, &mut Pool);
+        self.advance_stop(now);
         Ok(())
     }
 

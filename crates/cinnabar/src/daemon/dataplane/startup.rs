@@ -7,7 +7,7 @@
 use super::background::Background;
 use super::clock::Clock;
 use super::control::Awaited;
-use super::disks::{self, OpenedVolume};
+use super::disks::{self, OpenedVolume, Taken};
 use super::format;
 use super::plane::{Cache, Plane, Warnings};
 use super::timers::Timers;
@@ -42,11 +42,13 @@ impl Plane {
         };
         let cache = disks::open_cache_device(&config.cache, &options)?;
         let superblock = format::superblock_for(&cache)?;
-        let opened = config
-            .volumes
-            .iter()
-            .map(|volume| disks::open_volume(volume, &options))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut used = vec![taken_by_cache(&cache.disk)];
+        let mut opened = Vec::with_capacity(config.volumes.len());
+        for volume in &config.volumes {
+            let volume = disks::open_volume(volume, &options, &used)?;
+            used.push(taken(&volume.disk, &volume.config));
+            opened.push(volume);
+        }
         let blank = (cache.contents == Contents::Blank).then(|| superblock.clone());
         let engine = Engine::new(engine_config(config), superblock);
         for (start, len) in engine.tables() {
@@ -151,7 +153,6 @@ impl Plane {
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
         let OpenedVolume { config, disk, layers, epoch: _ } = opened;
         let subject = || Subject::Volume(config.name.clone());
-        self.check_identity(&config, disk.identity())?;
         self.check_shares(&config, None)?;
         let disk = Arc::new(disk);
         let file =
@@ -270,27 +271,20 @@ impl Plane {
         Err(StartError::new(StartErrorKind::Settings, subject, problem, hint))
     }
 
-    /// One file can't be two volumes, or cache and volume, unless nobody writes it.
-    fn check_identity(
-        &self,
-        config: &VolumeConfig,
-        identity: (u64, u64),
-    ) -> Result<(), StartError> {
-        let twin = self.volumes.iter().find(|(_, other)| {
-            other.disk.identity() == identity && !(other.config.read_only && config.read_only)
-        });
-        let what = if self.cache.disk.identity() == identity {
-            "the cache device".into()
-        } else if let Some((_, twin)) = twin {
-            format!("the backend of volume {:?}", twin.config.name)
-        } else {
-            return Ok(());
-        };
-        let message = format!("backend {}: it is {what}", config.backend);
-        let subject = Subject::Volume(config.name.clone());
-        let hint = "give each volume a backend of its own";
-        Err(StartError::new(StartErrorKind::BackendInUse, subject, message, hint))
+    /// The files that are in use here.
+    pub(super) fn taken(&self) -> Vec<Taken> {
+        let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.disk, &volume.config));
+        std::iter::once(taken_by_cache(&self.cache.disk)).chain(volumes).collect()
     }
+}
+
+fn taken_by_cache(disk: &Disk) -> Taken {
+    Taken { identity: disk.identity(), read_only: false, what: "the cache device".into() }
+}
+
+fn taken(disk: &Disk, config: &VolumeConfig) -> Taken {
+    let what = format!("the backend of volume {:?}", config.name);
+    Taken { identity: disk.identity(), read_only: config.read_only, what }
 }
 
 fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {

@@ -87,7 +87,12 @@ impl Plane {
 
     /// Goes on with a stop as far as it can.
     pub(super) fn advance_stop(&mut self, now: Instant) {
-        let Some(stop) = &self.stop else { return };
+        // One step may make the next one possible; nothing else would end the next wait.
+        while self.step_stop(now) {}
+    }
+
+    fn step_stop(&mut self, now: Instant) -> bool {
+        let Some(stop) = &self.stop else { return false };
         let (step, late, due) = (stop.step, now >= stop.drain_until, now >= stop.deadline);
         match step {
             Step::Draining if self.server.is_drained() || late => {
@@ -102,8 +107,9 @@ impl Plane {
                 self.apply(now);
             }
             Step::Detaching | Step::Closing if due => self.cut_off(),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     fn enter(&mut self, step: Step) {

@@ -21,7 +21,7 @@ impl Client {
     /// Connects and goes for an export.
     pub(super) fn connect(path: &Path, export: &str) -> Self {
         let mut socket = UnixStream::connect(path).expect("somebody listens");
-        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+        socket.set_read_timeout(Some(Duration::from_mins(1))).expect("a time-out");
         let mut greeting = [0; 18];
         socket.read_exact(&mut greeting).expect("a greeting");
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
@@ -49,6 +49,7 @@ impl Client {
         Self { socket, cookie: 0 }
     }
 
+    /// Sends a request under a cookie of its own: its number, from 1.
     fn send(&mut self, kind: u16, flags: u16, offset: u64, len: u32, data: &[u8]) {
         self.cookie += 1;
         let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
@@ -61,18 +62,26 @@ impl Client {
         self.socket.write_all(&request).expect("it is sent");
     }
 
-    /// One simple reply with `len` bytes of data unless it is an error.
+    /// The reply to the only request under way.
     fn receive(&mut self, len: usize) -> Result<Vec<u8>, u32> {
+        let (cookie, result) = self.answer(len);
+        assert_eq!(cookie, self.cookie);
+        result
+    }
+
+    /// The next reply, with `len` bytes of data unless it is an error, and its cookie.
+    pub(super) fn answer(&mut self, len: usize) -> (u64, Result<Vec<u8>, u32>) {
         let mut header = [0; 16];
         self.socket.read_exact(&mut header).expect("a reply");
         assert_eq!(header[..4], 0x6744_6698_u32.to_be_bytes());
         let error = u32::from_be_bytes(header[4..8].try_into().expect("four bytes"));
+        let cookie = u64::from_be_bytes(header[8..].try_into().expect("eight bytes"));
         if error != 0 {
-            return Err(error);
+            return (cookie, Err(error));
         }
         let mut data = vec![0; len];
         self.socket.read_exact(&mut data).expect("its data");
-        Ok(data)
+        (cookie, Ok(data))
     }
 
     pub(super) fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, u32> {
@@ -83,11 +92,6 @@ impl Client {
     /// Sends a read and doesn't wait.
     pub(super) fn ask(&mut self, offset: u64, len: u32) {
         self.send(READ, 0, offset, len, &[]);
-    }
-
-    /// Takes the reply to an earlier [`ask`](Self::ask).
-    pub(super) fn answer(&mut self, len: u32) -> Result<Vec<u8>, u32> {
-        self.receive(len as usize)
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), u32> {

@@ -100,7 +100,7 @@ impl Rig {
     }
 
     pub(super) fn stop(&mut self) -> StopReport {
-        self.stop_within(Duration::from_secs(60))
+        self.stop_within(Duration::from_mins(1))
     }
 
     pub(super) fn stop_within(&mut self, deadline: Duration) -> StopReport {
