@@ -23,12 +23,12 @@ pub(crate) struct Args {
 
 /// Runs the stages.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let seeds = args.seeds.to_string();
+    let seeds = format!("0..{}", args.seeds);
     let minutes = args.fuzz_minutes;
     let stages = [
         Stage::new("seeds", move || {
             let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
-            show(cargo(&test).env("SEEDS", &seeds)).map(Done::Passed)
+            show(cargo(&test).env("CINNABAR_SEEDS", &seeds)).map(Done::Passed)
         }),
         Stage::new("fuzz", move || fuzz::run(Duration::from_mins(minutes))),
     ];
