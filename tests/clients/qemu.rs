@@ -123,7 +123,9 @@ fn golden_image() -> Result<()> {
     const GUESTS: usize = 4;
     let site = Site::new()?;
     let golden = show(&site.filled("golden.raw", 32 * MIB, 4)?);
-    let volume = Volume::new("golden", "file:golden.raw").key("read_only = true");
+    let volume = Volume::new("golden", "file:golden.raw")
+        .key("read_only = true")
+        .key("bypass_sequential = \"0\"");
     let daemon = site.serve(&Config::new(96 * MIB).volume(volume))?;
     let uri = site.uri("golden");
     ensure!(qemu_io("raw", &uri, &["write 0 4k"]).is_err(), "a read-only volume was written");

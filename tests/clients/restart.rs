@@ -91,7 +91,7 @@ fn is_warm() -> Result<()> {
 
     let daemon = site.serve(&config())?;
     let status = daemon.status()?;
-    ensure!(warmth(&status)?.contains("warm"), "warmth: {}", warmth(&status)?);
+    ensure!(warmth(&status)?.contains("kept"), "warmth: {}", warmth(&status)?);
     read_all(&site, &disk)?;
     let status = daemon.status()?;
     let hits = status.count("vm1", "read_hits")?;
@@ -225,7 +225,7 @@ fn sigterm_under_load() -> Result<()> {
     let books = write_until_gone(&site, || daemon.stop())?;
     let daemon = site.serve(&config())?;
     let status = daemon.status()?;
-    ensure!(warmth(&status)?.contains("warm"), "warmth: {}", warmth(&status)?);
+    ensure!(warmth(&status)?.contains("kept"), "warmth: {}", warmth(&status)?);
     check_books(&site, &books)?;
     daemon.stop()
 }

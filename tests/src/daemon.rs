@@ -73,10 +73,22 @@ impl Site {
     pub fn serve(&self, config: &Config) -> Result<Daemon> {
         let file = self.path("cinnabar.toml");
         std::fs::write(&file, config.to_toml()?)?;
+        self.start(&["serve", "--config"], &file)
+    }
+
+    /// Starts the daemon's own demonstration here: a volume `demo` with a slow disk.
+    ///
+    /// # Errors
+    /// As for [`Site::serve`].
+    pub fn serve_demo(&self) -> Result<Daemon> {
+        self.start(&["serve", "--demo", "--dir"], self.dir.path())
+    }
+
+    fn start(&self, args: &[&str], path: &Path) -> Result<Daemon> {
         let binary = crate::binary::cinnabar()?;
         let socket = self.path("control.sock");
         let mut command = Command::new(&binary);
-        command.arg("serve").arg("--config").arg(&file);
+        command.args(args).arg(path);
         let mut running = Running::start(&mut command, &self.path("cinnabar.log"))?;
         running.wait_until(READY_LIMIT, || is_ready(&socket))?;
         Ok(Daemon { running, socket, binary })

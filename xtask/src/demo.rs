@@ -5,7 +5,7 @@
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use e2e::{Config, Daemon, Fio, MIB, Site, Volume, fio::Outcome, tools};
+use e2e::{Daemon, Fio, MIB, Site, fio::Outcome, tools};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,6 @@ pub(crate) struct Args {
 }
 
 const NAME: &str = "demo";
-const DISK: u64 = 512 * MIB;
-/// A quarter of the disk; the hot part of the workload fits.
-const CACHE: u64 = 128 * MIB;
 /// How often the warm-up shows where it is.
 const STEP: Duration = Duration::from_secs(5);
 
@@ -33,27 +30,32 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!("building the daemon");
     e2e::binary::cinnabar()?;
     let site = Site::new()?;
-    site.sparse("disk.raw", DISK)?;
-    let volume = Volume::new(NAME, "sim:filer,seed=1:file:disk.raw").key("mode = \"pass-through\"");
-    let daemon = site.serve(&Config::new(CACHE).volume(volume))?;
+    let daemon = site.serve_demo()?;
+    let status = daemon.status()?;
     println!(
-        "cinnabar serves a disk of {} MiB behind a simulated file server, cache {} MiB (process {})",
-        DISK / MIB,
-        CACHE / MIB,
-        daemon.running.pid()
+        "cinnabar serve --demo: process {}, a disk of {} MiB ({}), a cache of {} MiB",
+        daemon.running.pid(),
+        status.count(NAME, "size_bytes")? / MIB,
+        status.volume(NAME)?["backend"].as_str().unwrap_or_default(),
+        status.cache("capacity_blocks")? * 4096 / MIB,
     );
     println!("fio: 4 KiB at random (zipf 1.2), 70 % reads, 30 % writes, 16 at a time");
 
     println!("\nwithout cache (mode pass-through), {} s", args.seconds);
+    set_mode(&daemon, "pass-through")?;
     let without = measure(&daemon, &site, args.seconds, 0)?;
     println!("\nwith cache (mode write-through), {} s after a warm-up", args.seconds);
-    daemon.command(&["volume", "set", NAME, "--mode", "write-through"])?;
+    set_mode(&daemon, "write-through")?;
     let with = measure(&daemon, &site, args.seconds, args.warm_up)?;
     daemon.stop()?;
     println!("\n{}", compare(&without, &with).render());
     println!("In write-through a write is acknowledged when the disk has it: the cache can't make");
     println!("it faster than the disk, only keep reads out of its way.");
     Ok(())
+}
+
+fn set_mode(daemon: &Daemon, mode: &str) -> Result<()> {
+    daemon.command(&["volume", "set", NAME, "--mode", mode]).map(|_| ())
 }
 
 /// One side of the comparison.
@@ -87,7 +89,6 @@ fn measure(daemon: &Daemon, site: &Site, seconds: u64, warm_up: u64) -> Result<S
         .arg("rwmixread", 70)
         .arg("random_distribution", "zipf:1.2")
         .arg("randseed", 1)
-        .arg("size", DISK)
         .arg("iodepth", 16)
         .flag("time_based")
         .arg("ramp_time", warm_up)
