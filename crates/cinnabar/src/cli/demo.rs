@@ -92,10 +92,10 @@ pub(super) fn welcome(config: &Config, temporary: bool) -> String {
         A disk behind a simulated file server, with a cache of {cache} in front.\n\
         \n\
         attach  {uri}\n\
+        look    nbdinfo '{uri}'\n\
         watch   cinnabar status --socket {socket} --watch\n\
         load    fio --name=demo --ioengine=nbd --uri='{uri}' --rw=randrw --rwmixread=70 --bs=4k \
         --iodepth=16 --size=1g --random_distribution=zipf:1.2 --time_based --runtime=60\n\
-        boot    qemu-system-x86_64 -m 1G -drive file='{uri}',format=raw,if=virtio\n\
         end     {end}\n\n",
         cache = show_size(CACHE_BYTES),
     )

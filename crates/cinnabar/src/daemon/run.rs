@@ -148,7 +148,7 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
     };
     if !asked_to_stop {
         control.enter(Phase::Serving(commands.clone()));
-        tracing::info!("serving {} volumes", config.volumes.len());
+        tracing::info!(volumes = config.volumes.len(), "ready");
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         on_ready();
         tokio::select! {
