@@ -210,6 +210,7 @@ impl Random {
 
 /// Nanoseconds of a read whose address depends on the one before, over `bytes` of memory.
 fn dram_ns(bytes: usize) -> f64 {
+    const STEPS: u64 = 2_000_000;
     let len = bytes / 8;
     let mut chain: Vec<u64> = (0..len as u64).collect();
     let mut random = Random(9);
@@ -217,7 +218,6 @@ fn dram_ns(bytes: usize) -> f64 {
     for i in (1..len).rev() {
         chain.swap(i, random.next() as usize % i);
     }
-    const STEPS: u64 = 2_000_000;
     (0..ROUNDS)
         .map(|_| {
             let start = Clock::now();

@@ -9,6 +9,9 @@ use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
 
 const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
 
+/// The longest reads and writes: 1000 blocks.
+const LONG_SECTORS: u64 = 8000;
+
 /// A guest's habits.
 #[derive(Clone, Debug)]
 pub struct GuestProfile {
@@ -160,7 +163,9 @@ impl Guest {
     /// Where a read or write goes.
     fn span(&mut self, dice: &mut Dice) -> ByteSpan {
         let whole = !dice.chance(self.profile.partial);
-        let mut count = dice.within(1..self.profile.sectors_max + 1);
+        // Now and then longer than what the engine does in one step (256 blocks).
+        let longest = if dice.chance(0.01) { LONG_SECTORS } else { self.profile.sectors_max };
+        let mut count = dice.within(1..longest + 1);
         let mut first = if dice.chance(self.profile.sequential) {
             self.next_sequential
         } else if dice.chance(self.profile.hot) {
