@@ -11,6 +11,7 @@ use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
 use super::limits::Limits;
 use super::listener::{ListenError, Listener};
+use super::output::Load;
 use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
 use super::shared::Shared;
@@ -62,8 +63,11 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// Counters.
-    pub fn stats(&self) -> &Stats {
-        &self.shared.stats
+    pub fn stats(&self) -> Stats {
+        let Load { requests, bytes } = self.shared.load;
+        let mut stats = self.shared.stats;
+        (stats.held_requests, stats.held_bytes) = (requests, bytes);
+        stats
     }
 
     /// Makes an export known; it can be reached once a listener serves it.

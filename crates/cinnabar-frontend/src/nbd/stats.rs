@@ -4,11 +4,15 @@
 
 use super::reason::DisconnectReason;
 
-/// Counters since the server was made.
+/// Counters since the server was made, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Connections open now.
     pub connections: u64,
+    /// Requests held now: those being carried out, and replies that have not left.
+    pub held_requests: u64,
+    /// Bytes of their buffers.
+    pub held_bytes: u64,
     /// Connections ever accepted.
     pub accepted: u64,
     /// Requests received, refused ones included.

@@ -1,6 +1,7 @@
 //! A client made of bytes, which can say everything, wrong things too.
 
 use cinnabar_frontend::nbd::proto::{self, Fields, Request, command};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -59,6 +60,11 @@ pub(crate) fn take_option_reply(bytes: &mut &[u8]) -> Option<OptionReply> {
 /// A request as sent.
 pub(crate) fn request(command: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
     Request { flags: 0, command, cookie, offset, len }.encode().to_vec()
+}
+
+/// `count` reads of `len` bytes, one after the other.
+pub(crate) fn reads(count: u64, len: u32) -> Vec<u8> {
+    (0..count).flat_map(|cookie| request(command::READ, cookie, 0, len)).collect()
 }
 
 /// A connection to a server.
@@ -142,8 +148,7 @@ impl Client {
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
         let len = u32::try_from(data.len()).expect("short");
-        self.send(&request(command::WRITE, 1, offset, len));
-        self.send(data);
+        self.send(&[request(command::WRITE, 1, offset, len).as_slice(), data].concat());
         self.simple_reply().0
     }
 
@@ -158,6 +163,13 @@ impl Client {
             }
             (error, _) => Err(error),
         }
+    }
+
+    /// Whether the server closes the connection within so many seconds, though nothing is read.
+    pub(crate) fn is_thrown_out(&self, seconds: i64) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let wait = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        poll(&mut fds, Some(&wait)).is_ok_and(|count| count == 1)
     }
 
     /// Whether the server closes the connection soon; reads what comes before.

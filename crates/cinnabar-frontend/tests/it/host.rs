@@ -101,12 +101,20 @@ impl Host {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, read);
             flags.set(PollFlags::OUT, write);
-            let known = self.watched.insert(token, (fd, flags)).is_some();
-            if let Some(edges) = self.edges.as_ref().filter(|_| !known) {
-                // SAFETY: the server keeps descriptors open until it says that they are gone.
-                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-                epoll::add(edges, fd, EventData::new_u64(token.0), flags).expect("epoll");
+            let known = self.watched.insert(token, (fd, flags));
+            let Some(edges) = &self.edges else { continue };
+            // SAFETY: the server keeps descriptors open until it says that they are gone.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            let mut flags = EventFlags::IN | EventFlags::ET;
+            flags.set(EventFlags::OUT, write);
+            // Any change makes epoll report anew what is ready, so only the necessary ones.
+            let data = EventData::new_u64(token.0);
+            match known {
+                None => epoll::add(edges, fd, data, flags).expect("epoll"),
+                Some((_, old)) if old.contains(PollFlags::OUT) != write => {
+                    epoll::modify(edges, fd, data, flags).expect("epoll");
+                }
+                Some(_) => {}
             }
         }
     }

@@ -1,108 +1,17 @@
-//! Sockets, back-pressure, orderly ends; each under level- and edge-triggered polling where it
-//! matters.
+//! Sockets and ends, orderly and other.
 
-use crate::client::{Client, meta_data, option, request};
-use crate::host::{Disk, Host};
-use crate::running::{Running, held, memory};
+use crate::client::{Client, meta_data, option, reads, request};
+use crate::host::Host;
+use crate::running::{Running, both, held, memory};
 use crate::sample::{SIZE, export};
 use cinnabar_frontend::nbd::proto::{Fields, Request, command as cmd, option as opt};
 use cinnabar_frontend::nbd::{
-    Address, DisconnectReason as Reason, Export, ExportId, Limits, ListenError, Server,
+    Address, DisconnectReason as Reason, ExportId, Limits, ListenError, Server,
 };
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
-
-/// A server for each way of polling.
-fn both(limits: &Limits, exports: &[Export], disk: fn(&Export) -> Disk) -> [Running; 2] {
-    let (level, edge) = (limits.clone(), limits.clone());
-    [
-        Running::start_host(move || Host::new(level), exports.to_vec(), disk),
-        Running::start_host(move || Host::edge_triggered(edge), exports.to_vec(), disk),
-    ]
-}
-
-/// `count` reads of `len` bytes, one after the other.
-fn reads(count: u64, len: u32) -> Vec<u8> {
-    (0..count).flat_map(|cookie| request(cmd::READ, cookie, 0, len)).collect()
-}
-
-#[test]
-fn requests_beyond_the_bound_wait_in_the_socket() {
-    let limits = Limits { connection_requests_max: 4, ..Limits::default() };
-    for server in both(&limits, &[export(1, "vm1")], held) {
-        let mut client = Client::enter(&server.socket, "vm1");
-        client.send(&reads(100, 512));
-        assert!(server.until(|host| host.held.len() == 4));
-        // Nobody answers: nothing moves, and the loop rests.
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(server.run(|host| (host.held.len(), host.server.has_backlog())), (4, false));
-        let mut seen = 0;
-        while seen < 100 {
-            let answered = server.run(|host| {
-                let held = host.held.len();
-                host.answer_held();
-                held
-            });
-            assert!(answered <= 4);
-            for _ in 0..answered {
-                assert_eq!(client.simple_reply(), (0, seen));
-                client.read::<512>();
-                seen += 1;
-            }
-        }
-        assert_eq!(server.stats().requests, 100);
-        assert!(server.stats().pauses > 0);
-    }
-}
-
-#[test]
-fn a_slow_reader_gets_everything_in_order() {
-    let large = Export { size_bytes: 8 << 20, ..export(1, "vm1") };
-    for server in both(&Limits::default(), &[large], memory) {
-        let mut client = Client::enter(&server.socket, "vm1");
-        let data: Vec<u8> = (0..4 << 20).map(|at: u32| (at / 3 % 251) as u8).collect();
-        assert_eq!(client.write(512, &data), 0);
-        for cookie in 0..40 {
-            client.send(&request(cmd::READ, cookie, 512, 4 << 20));
-        }
-        for cookie in 0..40 {
-            assert_eq!(client.simple_reply(), (0, cookie));
-            for piece in data.chunks(70_001) {
-                let mut seen = vec![0; piece.len()];
-                client.0.read_exact(&mut seen).expect("the data");
-                assert_eq!(seen, piece);
-            }
-        }
-        assert!(server.until(|host| host.pool.out() == 0));
-    }
-}
-
-#[test]
-fn the_longest_write_can_be_read_back() {
-    let large = Export { size_bytes: 40 << 20, ..export(1, "vm1") };
-    for server in both(&Limits::default(), &[large], memory) {
-        let mut client = Client::enter(&server.socket, "vm1");
-        let data: Vec<u8> = (0..32 << 20).map(|at: u32| (at / 5 % 253) as u8).collect();
-        let mut stream = client.0.try_clone().expect("a second handle");
-        // Small ones around it, all in one stream.
-        let mut bytes = request(cmd::WRITE, 1, 0, 512);
-        bytes.extend([9; 512]);
-        bytes.extend(request(cmd::WRITE, 2, 512, 32 << 20));
-        bytes.extend(&data);
-        bytes.extend(request(cmd::WRITE, 3, 512 + (32 << 20), 512));
-        bytes.extend([8; 512]);
-        let writer = std::thread::spawn(move || std::io::Write::write_all(&mut stream, &bytes));
-        for cookie in 1..4 {
-            assert_eq!(client.simple_reply(), (0, cookie));
-        }
-        writer.join().expect("the writer").expect("it was read");
-        assert_eq!(client.read_at(512, 32 << 20).expect("in range"), data);
-        assert_eq!(client.read_at(0, 512), Ok(vec![9; 512]));
-        assert_eq!(client.read_at(512 + (32 << 20), 1024), Ok([[8; 512], [0; 512]].concat()));
-    }
-}
 
 #[test]
 fn replies_to_those_who_left_are_dropped() {
@@ -118,7 +27,7 @@ fn replies_to_those_who_left_are_dropped() {
         assert!(server.until(|host| host.held.len() == 11));
         server.run(Host::answer_held);
         assert_eq!(next.simple_reply(), (0, 77));
-        assert!(server.until(|host| host.pool.out() == 0));
+        assert!(server.nothing_is_held());
     }
 }
 

@@ -9,6 +9,7 @@ mod life;
 mod lifecycle;
 mod memory;
 mod policy;
+mod pressure;
 mod properties;
 mod running;
 mod sample;

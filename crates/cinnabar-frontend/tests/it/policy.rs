@@ -1,9 +1,10 @@
 //! Who may use a writable export.
 
-use crate::client::{Client, info_data, option};
-use crate::running::{Running, memory};
+use crate::client::{Client, info_data, option, request};
+use crate::host::Host;
+use crate::running::{Running, held, memory};
 use crate::sample::export;
-use cinnabar_frontend::nbd::proto::{option as opt, option_reply as rep};
+use cinnabar_frontend::nbd::proto::{command as cmd, option as opt, option_reply as rep};
 use cinnabar_frontend::nbd::{Address, DisconnectReason, Export, ExportId, Limits};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::net::SocketAddr;
@@ -135,6 +136,21 @@ fn a_client_that_died_unnoticed_does_not_lock_out_its_successor() {
         .expect("the successor is let in");
     assert!(server.ended(DisconnectReason::PeerClosed, 2));
     assert_eq!(server.stats().refused_clients, 0);
+}
+
+#[test]
+fn a_client_that_said_good_bye_does_not_lock_out_its_successor() {
+    let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+    let address = listen_tcp(&server);
+    let mut leaving = Client::enter(&server.socket, "vm1");
+    leaving.send(&[request(cmd::FLUSH, 5, 0, 0), request(cmd::DISC, 0, 0, 0)].concat());
+    assert!(server.until(|host| host.held.len() == 1));
+    let mut successor = tcp_from("127.0.0.2:0", address);
+    successor.answer_greeting();
+    assert_eq!(successor.go("vm1").kind, rep::ACK);
+    server.run(Host::answer_held);
+    assert_eq!(leaving.simple_reply(), (0, 5), "what was asked before is answered");
+    assert!(leaving.is_closed());
 }
 
 #[test]

@@ -27,6 +27,15 @@ pub(crate) fn held(export: &Export) -> Disk {
     Disk::Held(vec![0; usize::try_from(export.size_bytes).expect("small")])
 }
 
+/// A server for each way of polling.
+pub(crate) fn both(limits: &Limits, exports: &[Export], disk: fn(&Export) -> Disk) -> [Running; 2] {
+    let (level, edge) = (limits.clone(), limits.clone());
+    [
+        Running::start_host(move || Host::new(level), exports.to_vec(), disk),
+        Running::start_host(move || Host::edge_triggered(edge), exports.to_vec(), disk),
+    ]
+}
+
 impl Running {
     /// Serves `exports`, all at one socket.
     pub(crate) fn start(limits: Limits, exports: Vec<Export>, disk: fn(&Export) -> Disk) -> Self {
@@ -69,7 +78,7 @@ impl Running {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.run(|host| *host.server.stats())
+        self.run(|host| host.server.stats())
     }
 
     /// Waits until `condition` holds; false if it does not within seconds.
@@ -85,6 +94,14 @@ impl Running {
             std::thread::sleep(Duration::from_millis(2));
         }
         false
+    }
+
+    /// Waits until nothing is held: every buffer came back, every request is accounted for.
+    pub(crate) fn nothing_is_held(&self) -> bool {
+        self.until(|host| {
+            let stats = host.server.stats();
+            host.pool.out() == 0 && stats.held_requests == 0 && stats.held_bytes == 0
+        })
     }
 
     /// Waits until `count` connections ended for `reason`.
