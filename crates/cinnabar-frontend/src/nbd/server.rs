@@ -207,7 +207,7 @@ impl<M: RawMemory> Server<M> {
         self.settle(key, buffers);
     }
 
-    /// Answers a request. What is answered twice, or never was asked, is ignored.
+    /// Answers a request, each once (debug builds check it, others ignore what is answered again).
     pub fn reply(
         &mut self,
         ticket: Ticket,
