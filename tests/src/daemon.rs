@@ -7,6 +7,7 @@ use crate::process::{Running, output};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,8 +62,15 @@ impl Site {
     /// # Errors
     /// When the file system refuses.
     pub fn filled(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
+        const PIECE: u64 = 16 << 20;
         let path = self.path(name);
-        std::fs::write(&path, noise(size, seed))?;
+        let mut file = File::create(&path)?;
+        for (piece, start) in (0..size).step_by(PIECE as usize).enumerate() {
+            let seed = seed + piece as u64 * 1_000_003;
+            file.write_all(&noise(PIECE.min(size - start), seed))?;
+        }
+        // Direct reads would write it out otherwise, amid whatever is measured.
+        file.sync_all()?;
         Ok(path)
     }
 
