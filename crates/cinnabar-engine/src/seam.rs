@@ -224,8 +224,8 @@ pub enum Command {
     Attach(crate::volume::VolumeSpec),
     /// Wait for the volume's requests, flush its backend. New requests are refused from now on.
     Detach(VolumeId),
-    /// After `Detach`: remember the backend's proof that nobody wrote since. `None` drops the
-    /// volume's blocks instead.
+    /// After a `Detach` that succeeded: remember the backend's proof that nobody wrote since. `None`
+    /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
     Seal(VolumeId, Option<crate::volume::Epoch>),
     /// Clean stop, after every volume is detached and sealed: write out what is only in RAM,
     /// checkpoint, mark the device as clean. Last command of a life.

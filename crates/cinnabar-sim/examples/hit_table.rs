@@ -13,7 +13,8 @@ use std::path::Path;
 /// Name, CLOCK's misses of get-or-insert, write-through CLOCK's read misses and flash blocks.
 const TRACES: [(&str, u64, u64, u64); 2] =
     [("cp_vscsi", 883_946, 345_423, 1_001_592), ("self_loop4", 1_582_452, 412_140, 2_835_364)];
-const CAPACITY_BLOCKS: u64 = 65_536;
+/// 257 segments of 255 blocks: as many as fit into 65536.
+const CAPACITY_BLOCKS: u64 = 65_535;
 const VOLUME_BLOCKS: u64 = 1 << 36;
 
 fn main() {

@@ -4,6 +4,7 @@
 //! Called by the virtual driver.
 
 use super::Engine;
+use crate::outbox::Pending;
 use crate::seam::Payload;
 
 impl<P: Payload> Engine<P> {
@@ -13,6 +14,13 @@ impl<P: Payload> Engine<P> {
     /// If they don't; the message says which.
     pub fn check_invariants(&self) {
         self.store.check_invariants();
+        let reads = |pending: &Pending| match pending {
+            Pending::CacheRead { .. } | Pending::Edge { slot: Some(_), .. } => 1,
+            _ => 0,
+        };
+        let reading: u32 = self.outbox.pending.iter().map(|(_, pending)| reads(pending)).sum();
+        let pins: u32 = self.store.log.segments.iter().map(|segment| segment.pins).sum();
+        assert_eq!(pins, reading, "each pin is a read under way");
         for (index, volume) in self.volumes.iter().enumerate() {
             let Some(volume) = volume else { continue };
             assert!(self.store.holdings[index].alive, "a known volume's holding lives");

@@ -16,6 +16,8 @@ use crate::units::Instant;
 const SLOTS_AN_APPEND: u32 = 4;
 /// Slots scanned a batch at least, so that a slow trickle of appends gets there too.
 const SLOTS_A_BATCH: u32 = 64;
+/// Emptied segments that may wait for reads of them to end; beyond that, cleaning waits too.
+const PARKED_MAX: usize = 4;
 /// Slots scanned a batch at most.
 const SLOTS_A_BATCH_MAX: u32 = 4096;
 
@@ -23,6 +25,8 @@ const SLOTS_A_BATCH_MAX: u32 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
     victim: Option<Victim>,
+    /// Emptied, but a guest's read of one of its blocks is still under way.
+    parked: Vec<u32>,
     owed: u32,
 }
 
@@ -50,6 +54,7 @@ impl<P: Payload> Store<P> {
     pub(crate) fn clean(&mut self, outbox: &mut Outbox<P>) -> bool {
         let mut budget = (self.cleaner.owed + SLOTS_A_BATCH).min(SLOTS_A_BATCH_MAX);
         self.cleaner.owed = 0;
+        self.release_parked();
         while budget > 0 {
             if self.cleaner.victim.is_none() && !self.choose_victim() {
                 return false;
@@ -60,15 +65,30 @@ impl<P: Payload> Store<P> {
             if cursor < used {
                 let count = budget.min(used - cursor);
                 budget -= self.scan(segment, cursor, count, outbox).max(1);
-            } else if reads > 0 || self.log.segments[segment as usize].pins > 0 {
+            } else if reads > 0 || self.cleaner.parked.len() >= PARKED_MAX {
                 return false;
             } else {
                 self.cleaner.victim = None;
-                self.counters.segments_freed += 1;
-                self.log.release(segment);
+                self.cleaner.parked.push(segment);
+                self.release_parked();
             }
         }
         true
+    }
+
+    /// Gives back emptied segments that nobody reads any more. One read that hangs in the SSD must
+    /// not keep the others from being reused.
+    fn release_parked(&mut self) {
+        let mut parked = std::mem::take(&mut self.cleaner.parked);
+        parked.retain(|&segment| {
+            let busy = self.log.segments[segment as usize].pins > 0;
+            if !busy {
+                self.counters.segments_freed += 1;
+                self.log.release(segment);
+            }
+            busy
+        });
+        self.cleaner.parked = parked;
     }
 
     fn choose_victim(&mut self) -> bool {
@@ -241,6 +261,7 @@ impl<P: Payload> Store<P> {
     /// A clean stop: the segment being emptied goes back to the head of its queue, with what is
     /// left in it. Only when no read of it is under way; says whether that is so.
     pub(crate) fn abandon_cleaning(&mut self) -> bool {
+        self.release_parked();
         let Some(victim) = &self.cleaner.victim else { return true };
         if victim.reads > 0 {
             return false;
