@@ -53,7 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let with = measure(&daemon, &site, args.seconds, args.warm_up)?;
     daemon.stop()?;
     println!("\n{}", compare(&without, &with).render());
-    println!("A write is acknowledged when the disk has it (write-through): it gets faster only by");
+    println!(
+        "A write is acknowledged when the disk has it (write-through): it gets faster only by"
+    );
     println!("the reads that no longer stand in its way.");
     Ok(())
 }
