@@ -85,7 +85,7 @@ impl RunError {
 /// [`RunError`] if it can't start, can't go on, or can't stop clean.
 pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // First of all, while this is the only thread.
+    // First of all: a second daemon by mistake is told so at once.
     let mut socket = ControlSocket::bind(&config.control.socket)?;
     let http = config.control.http.map(bind_http).transpose()?;
     let result = runtime.block_on(async {

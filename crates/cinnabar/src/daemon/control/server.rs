@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Json, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
@@ -24,6 +24,8 @@ use tokio::sync::Semaphore;
 const CONNECTIONS_MAX: usize = 64;
 /// Longest body; a volume's settings are below 10 KiB.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// Longest body that is still read before it is refused.
+const IGNORED_BYTES_MAX: usize = 1 << 20;
 /// Longest headers.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Time for the headers of a request, also between two requests, and for its body.
@@ -89,15 +91,33 @@ pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
 /// Reads the whole body before a handler runs, so that none of them has to bound it.
 async fn bounded_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let body = Limited::new(body, BODY_BYTES_MAX).collect();
-    match tokio::time::timeout(READ_WAIT_MAX, body).await {
-        Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body.to_bytes()))).await,
-        Ok(Err(_)) => refused(
+    match tokio::time::timeout(READ_WAIT_MAX, read(body)).await {
+        Ok(Ok(Some(body))) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Ok(Ok(None)) => refused(
             StatusCode::PAYLOAD_TOO_LARGE,
-            &format!("the body can't be read, or has more than {BODY_BYTES_MAX} bytes"),
+            &format!("the body has more than {BODY_BYTES_MAX} bytes"),
         ),
+        Ok(Err(error)) => {
+            refused(StatusCode::BAD_REQUEST, &format!("the body can't be read: {error}"))
+        }
         Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
     }
+}
+
+/// The body, or `None` if it is too long. Some of what is too much is read and forgotten: a
+/// connection closed before the client has finished would take the answer with it.
+async fn read(mut body: Body) -> Result<Option<Vec<u8>>, axum::Error> {
+    let (mut bytes, mut len) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        len += data.len();
+        if len <= BODY_BYTES_MAX {
+            bytes.extend_from_slice(&data);
+        } else if len > IGNORED_BYTES_MAX {
+            break;
+        }
+    }
+    Ok((len <= BODY_BYTES_MAX).then_some(bytes))
 }
 
 fn refused(code: StatusCode, error: &str) -> Response {

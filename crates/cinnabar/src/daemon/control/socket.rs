@@ -1,12 +1,19 @@
 //! The control socket's file: taken over from the dead, closed to others, removed at the end.
 //!
-//! Called by `serve` before any other thread runs.
+//! Called by `serve` before anything else is opened.
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, chmod, fchmod};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+/// Connections that wait to be accepted.
+const QUEUE_LEN: i32 = 128;
 
 /// A listening control socket, mode 0600; its file is removed when dropped, if it is still ours.
 #[derive(Debug)]
@@ -50,8 +57,6 @@ impl SocketError {
 impl ControlSocket {
     /// Listens at `path`. A socket that nobody listens on is a dead daemon's and is replaced.
     ///
-    /// The mode is set by the process's umask for a moment: call it before other threads make files.
-    ///
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
@@ -70,14 +75,10 @@ impl ControlSocket {
                 Ok(_) | Err(_) => return Err(SocketError::InUse(path.to_owned())),
             },
         }
-        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(path);
-        rustix::process::umask(before);
-        let listener = bound.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => SocketError::InUse(path.to_owned()),
-            _ => failed(error),
+        let listener = listen_at(path).map_err(|errno| match errno {
+            Errno::ADDRINUSE => SocketError::InUse(path.to_owned()),
+            errno => failed(errno.into()),
         })?;
-        listener.set_nonblocking(true).map_err(failed)?;
         Ok(Self { listener: Some(listener), path: path.to_owned(), inode: inode_of(path) })
     }
 
@@ -94,6 +95,19 @@ impl Drop for ControlSocket {
             let _gone = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// The file gets the mode of the socket's own inode, so that there is no moment in which others may
+/// connect, and the process's umask, which belongs to all threads, stays as it is.
+fn listen_at(path: &Path) -> rustix::io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // An odd umask can only have taken rights away.
+    chmod(path, Mode::RUSR | Mode::WUSR)?;
+    listen(&socket, QUEUE_LEN)?;
+    Ok(socket.into())
 }
 
 fn inode_of(path: &Path) -> Option<(u64, u64)> {
