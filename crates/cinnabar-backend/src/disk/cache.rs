@@ -215,6 +215,7 @@ fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
         }
         errno => DiskError::from_errno(path, "allocating", errno),
     };
+    check_room(disk, size).map_err(failed)?;
     ftruncate(&disk.fd, size).map_err(failed)?;
     loop {
         match fallocate(&disk.fd, FallocateFlags::empty(), 0, size) {
@@ -229,6 +230,15 @@ fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
         }
     }
     fsync(&disk.fd).map_err(failed)
+}
+
+/// Asks for the room before taking it: the kernel would give out all there is and only then say
+/// that it is not enough, and until then nobody else could write.
+fn check_room(disk: &Disk, size: u64) -> rustix::io::Result<()> {
+    let free = rustix::fs::fstatvfs(&disk.fd)?;
+    let free_bytes = free.f_bavail.saturating_mul(free.f_frsize);
+    let held_bytes = rustix::fs::fstat(&disk.fd)?.st_blocks.cast_unsigned().saturating_mul(512);
+    if size.saturating_sub(held_bytes) > free_bytes { Err(Errno::NOSPC) } else { Ok(()) }
 }
 
 fn whole_pages(path: &Path, size: u64) -> Result<u64, DiskError> {

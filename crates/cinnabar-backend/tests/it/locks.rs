@@ -2,7 +2,7 @@
 
 use crate::rig::{file, now, soon};
 use cinnabar_backend::disk::{Disk, DiskErrorKind, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,7 +23,11 @@ fn holder() {
     let _ = std::io::stdin().lines().count();
 }
 
-struct Holder(Child);
+/// The process, and its output: what it says at its end must find a reader.
+struct Holder {
+    child: Child,
+    _output: BufReader<std::process::ChildStdout>,
+}
 
 impl Holder {
     fn start(path: &Path, read_only: bool) -> Self {
@@ -34,15 +38,16 @@ impl Holder {
             command.env(READ_ONLY, "1");
         }
         let mut child = command.spawn().expect("it starts");
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let line = out.lines().map_while(Result::ok).find(|line| line.starts_with("opened"));
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let lines = out.by_ref().lines().map_while(Result::ok);
+        let line = { lines }.find(|line| line.starts_with("opened"));
         assert_eq!(line.as_deref(), Some("opened true"));
-        Self(child)
+        Self { child, _output: out }
     }
 
     fn stop(mut self) {
-        drop(self.0.stdin.take());
-        self.0.wait().expect("it ends");
+        drop(self.child.stdin.take());
+        self.child.wait().expect("it ends");
     }
 }
 
@@ -57,7 +62,7 @@ fn a_second_process_is_refused_and_told_who() {
         assert!(matches!(error.kind, DiskErrorKind::InUse { waited, .. } if waited.is_zero()));
         let text = error.to_string();
         assert!(text.contains("it is in use"), "{text}");
-        assert!(text.contains(&format!("by process {}", holder.0.id())), "{text}");
+        assert!(text.contains(&format!("by process {}", holder.child.id())), "{text}");
     }
     let options = OpenOptions { lock_wait: Duration::from_millis(200), ..now() };
     let start = Instant::now();
@@ -75,8 +80,8 @@ fn a_lock_that_comes_free_is_waited_for() {
     let mut holder = Holder::start(&path, false);
     let thread = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(150));
-        holder.0.kill().expect("it is ours");
-        holder.0.wait().expect("it ends");
+        holder.child.kill().expect("it is ours");
+        holder.child.wait().expect("it ends");
     });
     Disk::open(&path, &OpenOptions::default()).expect("the dead don't keep locks");
     thread.join().expect("the thread ends");

@@ -85,6 +85,13 @@ impl Ring {
         }
     }
 
+    /// Nothing is queued, and nothing has come.
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.waiting.is_empty()
+            && self.inner.submission().is_empty()
+            && self.inner.completion().is_empty()
+    }
+
     /// Starts what is queued and waits for a completion, `timeout` or a signal. Usually one system
     /// call, and none when there is nothing to start and no waiting.
     pub(super) fn enter(&mut self, timeout: Option<Duration>) -> rustix::io::Result<()> {

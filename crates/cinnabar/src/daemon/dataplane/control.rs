@@ -268,10 +268,24 @@ impl Plane {
         tracing::info!(volume = name, size_bytes, %at, ?warmth, "serving");
     }
 
-    /// Forgets a volume and lets go of its disk, lock included, before anybody is told.
+    /// The engine has let go of a volume: it is forgotten as soon as nothing of it is under way.
     fn uninstall(&mut self, key: usize, result: Result<(), CommandError>) {
+        let volume = &mut self.volumes[key];
+        let answer = match std::mem::replace(&mut volume.phase, Phase::Attaching) {
+            Phase::Leaving(answer) => answer,
+            _ => None,
+        };
+        volume.phase = Phase::Gone(answer, result);
+        self.forget_if_quiet(key);
+    }
+
+    /// Forgets a volume that is gone and lets go of its disk, lock included, before anybody is told.
+    pub(super) fn forget_if_quiet(&mut self, key: usize) {
+        let volume = &self.volumes[key];
+        if volume.in_flight > 0 || !matches!(volume.phase, Phase::Gone(..)) {
+            return;
+        }
         let volume = self.volumes.remove(key);
-        assert!(volume.in_flight == 0, "a volume goes when its I/O is done");
         self.order.retain(|other| *other != key);
         if let Some(id) = volume.id {
             self.by_id[usize::from(id.0)] = None;
@@ -279,7 +293,7 @@ impl Plane {
         self.port.unregister(volume.file);
         drop(volume.disk);
         tracing::info!(volume = volume.config.name, "detached");
-        if let Phase::Leaving(Some(answer)) = volume.phase {
+        if let Phase::Gone(Some(answer), result) = volume.phase {
             let _ = answer.send(result);
         }
     }

@@ -138,6 +138,7 @@ impl Plane {
         let io = self.ios.remove(key);
         if let Some(volume) = io.volume {
             self.volumes[volume].in_flight -= 1;
+            self.forget_if_quiet(volume);
         }
         io
     }

@@ -3,7 +3,7 @@
 //! Called by the loop.
 
 use crate::daemon::latency::{Latencies, LatencyRecorder};
-use crate::daemon::messages::{AnswerTo, State, VolumeConfig};
+use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::sim::{OpKind, Verdict};
 use cinnabar_backend::{Disk, FileId, SimModel};
 use cinnabar_engine::units::{Instant, VolumeId};
@@ -34,6 +34,8 @@ pub(super) enum Phase {
     Serving,
     /// Leaving; the answer is for whoever asked, if not the end of the daemon.
     Leaving(Option<AnswerTo<()>>),
+    /// The engine has let go of it; a question of a client's to the backend is still under way.
+    Gone(Option<AnswerTo<()>>, Result<(), CommandError>),
 }
 
 /// Latencies by operation.
@@ -61,7 +63,7 @@ impl Volume {
         match self.phase {
             Phase::Attaching => State::Starting,
             Phase::Serving => State::Serving,
-            Phase::Leaving(_) => State::Stopping,
+            Phase::Leaving(_) | Phase::Gone(..) => State::Stopping,
         }
     }
 

@@ -8,10 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Breaks a working set-up, and looks at the error.
-fn fails(kind: StartErrorKind, subject: &Subject, part: &str, break_it: impl FnOnce(&mut Rig)) {
+fn fails<T>(
+    kind: StartErrorKind,
+    subject: &Subject,
+    part: &str,
+    break_it: impl FnOnce(&mut Rig) -> T,
+) {
     let mut rig = Rig::new(IoMode::Auto, &["vm1", "vm2"]);
     rig.config.lock_wait_max = Duration::from_millis(300);
-    break_it(&mut rig);
+    let _kept = break_it(&mut rig);
     let error = rig.try_start().expect_err(part);
     assert_eq!((error.kind, &error.subject), (kind, subject), "{error}");
     assert!(error.message.contains(part), "{part}: {error}");
@@ -40,16 +45,15 @@ fn bad_caches() {
         let mut other = Rig::new(IoMode::Auto, &[]);
         other.config.cache.device = rig.config.cache.device.clone();
         other.start();
-        // Its data plane goes on until the test ends.
-        std::mem::forget(other);
+        other
     });
     fails(StartErrorKind::Cancelled, &cache, "given up", |rig| {
         let mut other = Rig::new(IoMode::Auto, &[]);
         other.config.cache.device = rig.config.cache.device.clone();
         other.start();
-        std::mem::forget(other);
         rig.config.cancel.store(true, Relaxed);
         rig.config.lock_wait_max = Duration::from_mins(10);
+        other
     });
 }
 
@@ -80,7 +84,7 @@ fn bad_volumes() {
         rig.config.volumes[1].backend = rig.config.volumes[0].backend.clone();
     });
     fails(StartErrorKind::AddressInUse, &volume, "in use", |rig| {
-        std::mem::forget(UnixListener::bind(rig.path("vm2.sock")).expect("a socket"));
+        UnixListener::bind(rig.path("vm2.sock")).expect("a socket")
     });
     fails(StartErrorKind::AddressInvalid, &volume, "not a socket", |rig| {
         std::fs::write(rig.path("vm2.sock"), []).expect("a file");
