@@ -1,5 +1,6 @@
 //! What the control plane and the data plane say to each other, and nothing else: settings going
-//! in, messages while serving, answers and failures coming back.
+//! in ([`super::settings`]), messages while serving, answers and failures ([`super::start_error`])
+//! coming back.
 //!
 //! Called by both. The data plane implements:
 //!
@@ -13,158 +14,18 @@
 //! wake, and ends after [`Message::Stop`] or when the receiver is disconnected.
 
 use super::latency::Latencies;
+pub use super::settings::*;
+pub use super::start_error::*;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::Warmth;
-/// Where an NBD server listens; each volume has an address of its own.
-pub use cinnabar_frontend::nbd::Address as NbdAddress;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Messages that may wait for the data thread; one more is refused.
 pub const MESSAGES_MAX: usize = 64;
-
-// ---- settings ----------------------------------------------------------------------------------
-
-/// Everything the data plane needs to start. Paths are absolute.
-#[derive(Clone, Debug)]
-pub struct StartConfig {
-    /// The cache device.
-    pub cache: CacheConfig,
-    /// The volumes served from the start, names unique.
-    pub volumes: Vec<VolumeConfig>,
-    /// Longest wait for the locks of the cache device and of the volumes' files, which a dead
-    /// daemon's last writes may still hold.
-    pub lock_wait_max: Duration,
-    /// Set when the operator wants to stop before the start is over; looked at while waiting.
-    pub cancel: Arc<AtomicBool>,
-}
-
-/// The cache device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheConfig {
-    /// File or block device.
-    pub device: PathBuf,
-    /// Size in bytes: a file is created with it. `None`: the device's own size.
-    pub size_bytes: Option<u64>,
-    /// How I/O is done, for the cache and for file and device back ends.
-    pub io: IoMode,
-    /// Format it even if it holds something that is not ours.
-    pub force: bool,
-    /// Which blocks earn flash.
-    pub eviction: EvictionMode,
-    /// RAM for probation in bytes; `None`: min(1 % of the capacity, 256 MiB).
-    pub probation_bytes: Option<u64>,
-}
-
-/// How I/O on files and devices is done.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum IoMode {
-    /// `io_uring` and `O_DIRECT` where they work, else the slower way with a warning.
-    #[default]
-    Auto,
-    /// `io_uring` or an error.
-    Uring,
-    /// Blocking calls on threads.
-    Threads,
-}
-
-/// Which blocks earn flash; see [`cinnabar_engine::Eviction`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EvictionMode {
-    /// Second touch, ghost, carried blocks.
-    #[default]
-    Probation,
-    /// Plain CLOCK.
-    Clock,
-}
-
-/// One volume.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VolumeConfig {
-    /// Its name, also the name of its NBD export; 1 to 64 bytes.
-    pub name: String,
-    /// Where it lives: what [`cinnabar_backend::BackendSpec`] parses, with an absolute path.
-    pub backend: String,
-    /// What its requests do with the cache.
-    pub mode: VolumeMode,
-    /// What it keeps whatever others do.
-    pub share_min: Share,
-    /// What it may hold at most.
-    pub share_max: Share,
-    /// Where NBD clients find it.
-    pub nbd: NbdAddress,
-    /// Refuse writes; many clients may attach.
-    pub read_only: bool,
-    /// A writable volume may have more than one client.
-    pub shared: bool,
-    /// The operator's word that nobody else writes the backend.
-    pub exclusive: bool,
-    /// Sequential runs of at least this many bytes bypass the cache; 0 = never.
-    pub bypass_sequential_bytes: u64,
-    /// Single requests of at least this many bytes bypass the cache; 0 = never.
-    pub bypass_large_bytes: u64,
-}
-
-/// What a volume's requests do with the cache; see [`cinnabar_engine::plan::Mode`].
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum VolumeMode {
-    /// Reads and writes are cached; a write is acknowledged when the backend has it.
-    #[default]
-    WriteThrough,
-    /// Reads are cached, writes invalidate.
-    WriteAround,
-    /// Nothing is cached; writes still invalidate.
-    PassThrough,
-}
-
-/// A part of the cache.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Share {
-    /// Bytes.
-    Bytes(u64),
-    /// Percent of the capacity, 0 to 100.
-    Percent(f64),
-}
-
-/// New settings of a volume that is served; `None` leaves one as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct VolumeChange {
-    /// Its mode.
-    pub mode: Option<VolumeMode>,
-    /// What it keeps whatever others do.
-    pub share_min: Option<Share>,
-    /// What it may hold at most.
-    pub share_max: Option<Share>,
-}
 
 // ---- messages ----------------------------------------------------------------------------------
 
@@ -379,126 +240,5 @@ impl CommandError {
     /// The data plane has ended or is about to.
     pub fn gone() -> Self {
         Self::new(CommandErrorKind::Stopping, "the daemon is stopping", "")
-    }
-}
-
-// ---- failures to start -------------------------------------------------------------------------
-
-/// Why the data plane could not start, or could not go on: one clear line and what would help.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct StartError {
-    /// What kind of problem.
-    pub kind: StartErrorKind,
-    /// Which part of the configuration it belongs to; the CLI adds file and line.
-    pub subject: Subject,
-    /// One line, lower case, without a full stop, with the path or address it is about.
-    pub message: String,
-    /// What would help, one line.
-    pub hint: String,
-}
-
-/// The part of the configuration an error belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// The daemon as a whole.
-    Daemon,
-    /// `[cache]`.
-    Cache,
-    /// The `[[volume]]` of this name.
-    Volume(String),
-}
-
-/// Kinds of [`StartError`]. What the operator has to change (settings, a file, another process in
-/// the way) is a matter of configuration and ends with exit code 2, on which a supervisor does not
-/// restart; what may go away by itself ends with 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartErrorKind {
-    /// The cache device holds something that is not ours, and `force` is not set (2).
-    ForeignData,
-    /// The cache device is too small, too large, or smaller than `size` (2).
-    CacheSize,
-    /// The cache device is missing and can't be created, or may not be opened (2).
-    CacheAccess,
-    /// Another process holds the cache device after the bounded wait (2).
-    CacheInUse,
-    /// The cache device is ours but of an unknown version (2).
-    CacheFormat,
-    /// The backend does not exist or may not be opened (2).
-    BackendAccess,
-    /// The backend is read-only and the volume is not (2).
-    BackendReadOnly,
-    /// The backend is empty, no multiple of 512 bytes, or too large (2).
-    BackendSize,
-    /// Another process, or another volume, holds the backend after the bounded wait (2).
-    BackendInUse,
-    /// The NBD address is taken (2).
-    AddressInUse,
-    /// The NBD address can't be bound for another reason (2).
-    AddressInvalid,
-    /// Any other setting that can't be used, e.g. minimums beyond 80 % or `io = "uring"` where
-    /// it is refused (2).
-    Settings,
-    /// [`StartConfig::cancel`] was set (0).
-    Cancelled,
-    /// Memory, descriptors, threads (1).
-    Resources,
-    /// An I/O failed (1).
-    Io,
-}
-
-impl StartErrorKind {
-    /// The process's exit code.
-    pub const fn exit_code(self) -> u8 {
-        match self {
-            Self::Cancelled => 0,
-            Self::Resources | Self::Io => 1,
-            _ => 2,
-        }
-    }
-}
-
-impl StartError {
-    /// An error of `kind` about `subject`.
-    pub fn new(
-        kind: StartErrorKind,
-        subject: Subject,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Self { kind, subject, message: message.into(), hint: hint.into() }
-    }
-}
-
-// ---- conversions -------------------------------------------------------------------------------
-
-impl Share {
-    /// Blocks of 4 KiB out of `capacity_blocks`, at most all of them.
-    pub fn blocks(self, capacity_blocks: u64) -> u64 {
-        let blocks = match self {
-            Self::Bytes(bytes) => bytes / BLOCK_BYTES,
-            #[expect(clippy::cast_sign_loss, reason = "0 to 100 percent by construction")]
-            Self::Percent(percent) => (capacity_blocks as f64 * percent / 100.0).round() as u64,
-        };
-        blocks.min(capacity_blocks)
-    }
-}
-
-impl From<VolumeMode> for cinnabar_engine::plan::Mode {
-    fn from(mode: VolumeMode) -> Self {
-        match mode {
-            VolumeMode::WriteThrough => Self::WriteThrough,
-            VolumeMode::WriteAround => Self::WriteAround,
-            VolumeMode::PassThrough => Self::PassThrough,
-        }
-    }
-}
-
-impl From<EvictionMode> for cinnabar_engine::Eviction {
-    fn from(mode: EvictionMode) -> Self {
-        match mode {
-            EvictionMode::Probation => Self::Probation,
-            EvictionMode::Clock => Self::Clock,
-        }
     }
 }

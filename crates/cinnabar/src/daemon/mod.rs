@@ -8,3 +8,5 @@ pub mod latency;
 pub mod messages;
 pub mod report;
 pub mod run;
+pub mod settings;
+pub mod start_error;

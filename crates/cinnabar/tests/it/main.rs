@@ -4,6 +4,7 @@
 //! what a test starts it ends, by process id.
 
 mod bad_input;
+mod bad_requests;
 mod commands;
 mod garbage;
 mod http;

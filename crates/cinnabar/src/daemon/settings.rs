@@ -1,0 +1,177 @@
+//! Settings as the data plane takes them: checked, absolute, in units.
+//!
+//! Made by the configuration and the control API, used by the data plane.
+
+use cinnabar_engine::units::BLOCK_BYTES;
+/// Where an NBD server listens; each volume has an address of its own.
+pub use cinnabar_frontend::nbd::Address as NbdAddress;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Everything the data plane needs to start. Paths are absolute.
+#[derive(Clone, Debug)]
+pub struct StartConfig {
+    /// The cache device.
+    pub cache: CacheConfig,
+    /// The volumes served from the start, names unique.
+    pub volumes: Vec<VolumeConfig>,
+    /// Longest wait for the locks of the cache device and of the volumes' files, which a dead
+    /// daemon's last writes may still hold.
+    pub lock_wait_max: Duration,
+    /// Set when the operator wants to stop before the start is over; looked at while waiting.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// The cache device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// File or block device.
+    pub device: PathBuf,
+    /// Size in bytes: a file is created with it. `None`: the device's own size.
+    pub size_bytes: Option<u64>,
+    /// How I/O is done, for the cache and for file and device back ends.
+    pub io: IoMode,
+    /// Format it even if it holds something that is not ours.
+    pub force: bool,
+    /// Which blocks earn flash.
+    pub eviction: EvictionMode,
+    /// RAM for probation in bytes; `None`: min(1 % of the capacity, 256 MiB).
+    pub probation_bytes: Option<u64>,
+}
+
+/// How I/O on files and devices is done.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum IoMode {
+    /// `io_uring` and `O_DIRECT` where they work, else the slower way with a warning.
+    #[default]
+    Auto,
+    /// `io_uring` or an error.
+    Uring,
+    /// Blocking calls on threads.
+    Threads,
+}
+
+/// Which blocks earn flash; see [`cinnabar_engine::Eviction`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EvictionMode {
+    /// Second touch, ghost, carried blocks.
+    #[default]
+    Probation,
+    /// Plain CLOCK.
+    Clock,
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeConfig {
+    /// Its name, also the name of its NBD export; 1 to 64 bytes.
+    pub name: String,
+    /// Where it lives: what [`cinnabar_backend::BackendSpec`] parses, with an absolute path.
+    pub backend: String,
+    /// What its requests do with the cache.
+    pub mode: VolumeMode,
+    /// What it keeps whatever others do.
+    pub share_min: Share,
+    /// What it may hold at most.
+    pub share_max: Share,
+    /// Where NBD clients find it.
+    pub nbd: NbdAddress,
+    /// Refuse writes; many clients may attach.
+    pub read_only: bool,
+    /// A writable volume may have more than one client.
+    pub shared: bool,
+    /// The operator's word that nobody else writes the backend.
+    pub exclusive: bool,
+    /// Sequential runs of at least this many bytes bypass the cache; 0 = never.
+    pub bypass_sequential_bytes: u64,
+    /// Single requests of at least this many bytes bypass the cache; 0 = never.
+    pub bypass_large_bytes: u64,
+}
+
+/// What a volume's requests do with the cache; see [`cinnabar_engine::plan::Mode`].
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeMode {
+    /// Reads and writes are cached; a write is acknowledged when the backend has it.
+    #[default]
+    WriteThrough,
+    /// Reads are cached, writes invalidate.
+    WriteAround,
+    /// Nothing is cached; writes still invalidate.
+    PassThrough,
+}
+
+/// A part of the cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Share {
+    /// Bytes.
+    Bytes(u64),
+    /// Percent of the capacity, 0 to 100.
+    Percent(f64),
+}
+
+/// New settings of a volume that is served; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VolumeChange {
+    /// Its mode.
+    pub mode: Option<VolumeMode>,
+    /// What it keeps whatever others do.
+    pub share_min: Option<Share>,
+    /// What it may hold at most.
+    pub share_max: Option<Share>,
+}
+
+impl Share {
+    /// Blocks of 4 KiB out of `capacity_blocks`, at most all of them.
+    pub fn blocks(self, capacity_blocks: u64) -> u64 {
+        let blocks = match self {
+            Self::Bytes(bytes) => bytes / BLOCK_BYTES,
+            #[expect(clippy::cast_sign_loss, reason = "0 to 100 percent by construction")]
+            Self::Percent(percent) => (capacity_blocks as f64 * percent / 100.0).round() as u64,
+        };
+        blocks.min(capacity_blocks)
+    }
+}
+
+impl From<VolumeMode> for cinnabar_engine::plan::Mode {
+    fn from(mode: VolumeMode) -> Self {
+        match mode {
+            VolumeMode::WriteThrough => Self::WriteThrough,
+            VolumeMode::WriteAround => Self::WriteAround,
+            VolumeMode::PassThrough => Self::PassThrough,
+        }
+    }
+}
+
+impl From<EvictionMode> for cinnabar_engine::Eviction {
+    fn from(mode: EvictionMode) -> Self {
+        match mode {
+            EvictionMode::Probation => Self::Probation,
+            EvictionMode::Clock => Self::Clock,
+        }
+    }
+}

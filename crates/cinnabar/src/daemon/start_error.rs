@@ -1,0 +1,89 @@
+//! Why the data plane could not start, or could not go on.
+//!
+//! Made by the data plane; the command line adds file and line, and ends with its exit code.
+
+/// Why the data plane could not start, or could not go on: one clear line and what would help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct StartError {
+    /// What kind of problem.
+    pub kind: StartErrorKind,
+    /// Which part of the configuration it belongs to; the CLI adds file and line.
+    pub subject: Subject,
+    /// One line, lower case, without a full stop, with the path or address it is about.
+    pub message: String,
+    /// What would help, one line.
+    pub hint: String,
+}
+
+/// The part of the configuration an error belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The daemon as a whole.
+    Daemon,
+    /// `[cache]`.
+    Cache,
+    /// The `[[volume]]` of this name.
+    Volume(String),
+}
+
+/// Kinds of [`StartError`]. What the operator has to change (settings, a file, another process in
+/// the way) is a matter of configuration and ends with exit code 2, on which a supervisor does not
+/// restart; what may go away by itself ends with 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartErrorKind {
+    /// The cache device holds something that is not ours, and `force` is not set (2).
+    ForeignData,
+    /// The cache device is too small, too large, or smaller than `size` (2).
+    CacheSize,
+    /// The cache device is missing and can't be created, or may not be opened (2).
+    CacheAccess,
+    /// Another process holds the cache device after the bounded wait (2).
+    CacheInUse,
+    /// The cache device is ours but of an unknown version (2).
+    CacheFormat,
+    /// The backend does not exist or may not be opened (2).
+    BackendAccess,
+    /// The backend is read-only and the volume is not (2).
+    BackendReadOnly,
+    /// The backend is empty, no multiple of 512 bytes, or too large (2).
+    BackendSize,
+    /// Another process, or another volume, holds the backend after the bounded wait (2).
+    BackendInUse,
+    /// The NBD address is taken (2).
+    AddressInUse,
+    /// The NBD address can't be bound for another reason (2).
+    AddressInvalid,
+    /// Any other setting that can't be used, e.g. minimums beyond 80 % or `io = "uring"` where
+    /// it is refused (2).
+    Settings,
+    /// [`StartConfig::cancel`](super::settings::StartConfig::cancel) was set (0).
+    Cancelled,
+    /// Memory, descriptors, threads (1).
+    Resources,
+    /// An I/O failed (1).
+    Io,
+}
+
+impl StartErrorKind {
+    /// The process's exit code.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Cancelled => 0,
+            Self::Resources | Self::Io => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl StartError {
+    /// An error of `kind` about `subject`.
+    pub fn new(
+        kind: StartErrorKind,
+        subject: Subject,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self { kind, subject, message: message.into(), hint: hint.into() }
+    }
+}

@@ -1,0 +1,89 @@
+//! Bad command lines, bad requests to the control socket and to the metrics' port.
+
+use super::rig::{PATIENCE, Site, finish, free_port};
+
+#[test]
+fn bad_command_lines_end_with_a_hint() {
+    let site = Site::new();
+    for (args, code) in [
+        (&["frobnicate"][..], 2),
+        (&["serve"], 2),
+        (&["serve", "--config", "none.toml"], 2),
+        (&["serve", "--config", "c.toml", "--demo"], 2),
+        (&["serve", "--demo", "--dir", "/proc/none"], 2),
+        (&["status", "--socket", "none.sock"], 1),
+        (&["status", "--interval", "0"], 2),
+        (&["volume", "list"], 1),
+        (&["volume", "add", "a/b", "--backend", "file:x"], 2),
+        (&["volume", "add", "a", "--backend", "x"], 2),
+        (&["volume", "add", "a", "--backend", "file:x", "--share-min", "lots"], 2),
+        (&["volume", "set", "a", "--mode", "fast"], 2),
+        (&["config", "check", "none.toml"], 2),
+    ] {
+        let ended = site.run(args);
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");
+        assert_eq!(ended.stdout, "", "{args:?}");
+        let last = ended.stderr.lines().last().unwrap_or_default();
+        assert!(last.starts_with("hint: "), "{args:?}: {ended:?}");
+        assert!(!ended.stderr.contains('\x1b'), "no colours where nobody sees them: {ended:?}");
+    }
+    let mut command = site.command(&["status"]);
+    command.env("CINNABAR_LOG", "what=is=this").args(["--socket", "none.sock"]);
+    assert_eq!(finish(&mut command).code, Some(1), "only serve has a log");
+}
+
+#[test]
+fn a_slow_or_long_request_to_the_control_socket_is_refused() {
+    use std::io::{Read, Write};
+    let site = Site::new();
+    site.config("");
+    let mut daemon = site.serve();
+    let socket = site.path("control.sock");
+    let long = "x".repeat(100_000);
+    let answer = super::http::send(&socket, "POST", "/v1/volumes", &long).expect("an answer");
+    assert_eq!(answer.code, 413, "{answer:?}");
+    for (method, path, body, code) in [
+        ("GET", "/v2/status", "", 404),
+        ("PUT", "/v1/volumes", "", 405),
+        ("POST", "/v1/volumes", "", 400),
+        ("POST", "/v1/volumes", "{\"name\":\"a\"}", 400),
+        ("POST", "/v1/volumes", "{\"name\":\"a\",\"backend\":\"file:x\",\"colour\":1}", 400),
+        ("POST", "/v1/volumes", "{\"name\":\"a/b\",\"backend\":\"file:x\"}", 422),
+        ("POST", "/v1/volumes", "{\"name\":\"a\",\"backend\":\"file:none\"}", 422),
+        ("PATCH", "/v1/volumes/none", "{\"mode\":\"write-through\"}", 404),
+        ("PATCH", "/v1/volumes/none", "{}", 422),
+        ("DELETE", "/v1/volumes/none", "", 404),
+    ] {
+        let answer = super::http::send(&socket, method, path, body).expect("an answer");
+        assert_eq!(answer.code, code, "{method} {path} {body}: {answer:?}");
+        assert!(answer.json()["error"].is_string(), "{method} {path} {body}: {answer:?}");
+        assert!(answer.json()["hint"].is_string(), "{method} {path} {body}: {answer:?}");
+    }
+    // Garbage, and a client that never finishes.
+    let mut lazy = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    lazy.write_all(b"GET /v1/status HTT").expect("it is read");
+    let mut rude = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    rude.write_all(&[0xFF; 3000]).expect("it is read");
+    rude.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let mut rest = Vec::new();
+    let _thrown_out = rude.read_to_end(&mut rest);
+    assert_eq!(site.status()["volumes"].as_array().map(Vec::len), Some(0));
+    assert!(daemon.is_running());
+    daemon.stop();
+}
+
+#[test]
+fn the_metrics_port_is_for_metrics() {
+    let site = Site::new();
+    let port = free_port();
+    site.config(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\n"));
+    let daemon = site.serve();
+    let get = |path: &str| super::http::get_tcp(port, path).expect("an answer");
+    assert_eq!(get("/v1/ready").code, 200);
+    assert_eq!(get("/v1/status").code, 404, "what could be changed is not on a port");
+    assert_eq!(get("/v1/volumes").code, 404);
+    let metrics = get("/metrics");
+    assert!(metrics.head.contains("application/openmetrics-text"), "{}", metrics.head);
+    assert!(metrics.body.contains("cinnabar_cache_capacity_bytes"), "{}", metrics.body);
+    daemon.stop();
+}
