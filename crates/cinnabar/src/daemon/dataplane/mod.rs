@@ -2,11 +2,11 @@
 //!
 //! Called by the `serve` command through [`start`]; after that only messages go in and out.
 //!
-//! One turn of the loop ([`plane`]): wait in the port for completions, sockets, messages and the
+//! One turn of the loop (`plane`): wait in the port for completions, sockets, messages and the
 //! next due time, all in one system call; make events of them; let the engine apply the batch; make
 //! port jobs and replies of its actions; send the replies. Nothing here blocks once it serves: what
 //! may take long (opening and locking a backend, proving that nobody wrote it) is done by
-//! [`background`] threads.
+//! `background` threads.
 
 mod background;
 mod clock;
