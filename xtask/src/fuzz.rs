@@ -30,7 +30,13 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
     for target in &targets {
         // The bound on memory turns an unbounded allocation into a finding.
         let time = format!("-max_total_time={seconds}");
-        let options = [time.as_str(), "-rss_limit_mb=2048", "-timeout=20", "-print_final_stats=1"];
+        let options = [
+            time.as_str(),
+            "-rss_limit_mb=2048",
+            "-timeout=20",
+            "-verbosity=0",
+            "-print_final_stats=1",
+        ];
         let mut args = vec!["fuzz", "run", target, "--"];
         args.extend(options);
         show(&mut nightly(&args)).with_context(|| format!("fuzz target {target}"))?;
