@@ -70,6 +70,11 @@ impl<M: RawMemory> Server<M> {
         stats
     }
 
+    /// Connections to one export; 0 if there is no such export.
+    pub fn connections(&self, export: ExportId) -> usize {
+        self.shared.exports.get(export).map_or(0, |served| served.connections.len())
+    }
+
     /// Makes an export known; it can be reached once a listener serves it.
     ///
     /// # Errors

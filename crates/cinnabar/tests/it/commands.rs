@@ -69,6 +69,8 @@ fn volumes_come_change_and_go() {
     site.ask(&["volume", "set", "vm 2", "--mode", "write-around", "--share-min", "25%"]);
     let volume = &site.status()["volumes"][1];
     assert_eq!((&volume["mode"], &volume["share_min"]), (&"write-around".into(), &"25%".into()));
+    assert_eq!(volume["connections"], 1);
+    assert_eq!(site.status()["volumes"][0]["connections"], 0, "a volume counts its own clients");
 
     for (args, code, part) in [
         (&["volume", "add", "vm1", "--backend", "file:vm 2.raw"][..], 1, "already"),

@@ -156,11 +156,9 @@ impl Plane {
         Ok(())
     }
 
-    /// Clients of a volume. The server counts connections of all exports together, so with several
-    /// volumes this may be too many, never too few.
+    /// NBD connections to a volume.
     pub(super) fn connections(&self, key: usize) -> u32 {
-        debug_assert!(self.volumes.contains(key));
-        u32::try_from(self.server.stats().connections).unwrap_or(u32::MAX)
+        u32::try_from(self.server.connections(export_of(key))).unwrap_or(u32::MAX)
     }
 
     /// A volume that serves.
