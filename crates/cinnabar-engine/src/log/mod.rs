@@ -7,6 +7,7 @@ pub(crate) mod shares;
 use crate::buffers::Buffer;
 use crate::metadata::chunk::DATA_BLOCKS_MAX;
 use crate::metadata::superblock::Geometry;
+use crate::prefetch::prefetch;
 use crate::units::Instant;
 use shares::Group;
 use slab::Slab;
@@ -94,6 +95,11 @@ impl Log {
     /// The segment of a slot.
     pub(crate) fn segment_of(&self, slot: u32) -> u32 {
         slot / self.geometry.segment_slots()
+    }
+
+    /// Starts loading what is known of the segment of `slot`.
+    pub(crate) fn prefetch(&self, slot: u32) {
+        prefetch(&self.segments, self.segment_of(slot) as usize);
     }
 
     /// Byte offset of a slot on the cache device.

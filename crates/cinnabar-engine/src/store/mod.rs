@@ -121,6 +121,7 @@ impl<P: Payload> Store<P> {
         let _ = self.map.find(hash, |slot| {
             candidates = true;
             self.descriptors.prefetch(slot);
+            self.log.prefetch(slot);
             false
         });
         if !candidates {
