@@ -113,7 +113,9 @@ fn measure_medium(
                 for (row, cell) in samples.iter_mut().enumerate() {
                     let load = Load { connections, depth, seconds };
                     let sample = match servers.get(row) {
-                        Some(server) => load.against(server)?,
+                        Some(server) => load.against(server).with_context(|| {
+                            format!("{load:?} on {}:\n{}", KINDS[row].name(), server.log())
+                        })?,
                         None => load.on_file(&disk)?,
                     };
                     cell[column].push(sample);

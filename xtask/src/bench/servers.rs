@@ -96,6 +96,14 @@ impl Server {
         &self.uri
     }
 
+    /// What it has printed, for errors.
+    pub(crate) fn log(&self) -> String {
+        match &self.process {
+            Process::Ours(daemon) => daemon.running.log(),
+            Process::Peer(running) => running.log(),
+        }
+    }
+
     /// CPU time so far, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         match &self.process {
