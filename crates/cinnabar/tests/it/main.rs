@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod bad_requests;
+mod block_device;
 mod commands;
 mod garbage;
 mod http;

@@ -19,7 +19,7 @@ use cinnabar_backend::disk::{Contents, Disk, OpenOptions};
 use cinnabar_backend::{Memory, SimModel, memory, port};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::plan::Mode;
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
 use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Command, Config, Engine};
 use cinnabar_frontend::nbd::{Export, Limits, ListenError, Server};
@@ -164,7 +164,8 @@ impl Plane {
             name: config.name.clone(),
             size_bytes: size,
             read_only: config.read_only,
-            min_block_bytes: disk.align_bytes(),
+            // Whatever the disk needs: the engine reads and rewrites the blocks around.
+            min_block_bytes: SECTOR_BYTES as u32,
             shared: config.shared,
             description: String::new(),
         };
