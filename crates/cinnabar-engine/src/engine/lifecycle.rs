@@ -23,12 +23,20 @@ pub(super) enum Lifecycle {
     Fresh,
     /// Reading the checkpoint of a clean stop.
     Loading(RequestId, Loader),
-    /// Marking the device as in use.
-    Marking(RequestId),
+    /// Marking the device as in use, in one copy of the superblock and then in the other: rot in the
+    /// newer one must not bring back an older that says clean.
+    Marking(RequestId, Copies),
     Serving,
     Closing(RequestId, Closing),
     /// Closed, or failed to open.
     Ended,
+}
+
+/// Copies of the superblock still to be written, the one under way included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copies {
+    Both,
+    Last,
 }
 
 /// Steps of a clean stop.
@@ -83,7 +91,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn mark_in_use(&mut self, id: RequestId) {
-        self.lifecycle = Lifecycle::Marking(id);
+        self.lifecycle = Lifecycle::Marking(id, Copies::Both);
         self.superblock.state = DeviceState::InUse;
         self.superblock.next_incarnation += INCARNATIONS_A_LIFE;
         self.write_superblock();
@@ -157,10 +165,14 @@ impl<P: Payload> Engine<P> {
     /// A superblock write or a flush of the cache device has ended.
     pub(super) fn control_done(&mut self, result: Result<(), IoError>) {
         match (std::mem::replace(&mut self.lifecycle, Lifecycle::Ended), result) {
-            (Lifecycle::Marking(id) | Lifecycle::Closing(id, _), Err(error)) => {
+            (Lifecycle::Marking(id, _) | Lifecycle::Closing(id, _), Err(error)) => {
                 self.outbox.reply(id, Err(Failure::Io(error)));
             }
-            (Lifecycle::Marking(id), Ok(())) => {
+            (Lifecycle::Marking(id, Copies::Both), Ok(())) => {
+                self.lifecycle = Lifecycle::Marking(id, Copies::Last);
+                self.write_superblock();
+            }
+            (Lifecycle::Marking(id, Copies::Last), Ok(())) => {
                 self.lifecycle = Lifecycle::Serving;
                 self.outbox.reply(id, Ok(Answer::Done));
             }
@@ -394,5 +406,59 @@ fn believe(old: &VolumeSpec, new: &VolumeSpec) -> Result<(), DropReason> {
         (Some(_), Some(_)) => Err(DropReason::EpochChanged),
         _ if new.exclusive => Ok(()),
         _ => Err(DropReason::NoProof),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::metadata::superblock::{Geometry, Superblock};
+    use crate::seam::{Action, Event, IoDone};
+    use crate::units::Instant;
+
+    #[derive(Clone)]
+    struct Nothing;
+    impl Payload for Nothing {
+        fn alloc(_: u32) -> Self {
+            Self
+        }
+        fn copy_from(&self, _: u64, _: &Self, _: u64, _: u64) {}
+        fn zero(&self, _: u64, _: u64) {}
+        fn checksum(&self, _: u64, _: u64) -> u32 {
+            0
+        }
+    }
+
+    /// If only one copy said so, rot in it would bring back the older one, and with it a checkpoint
+    /// of a life that is over.
+    #[test]
+    fn both_superblock_copies_say_in_use_before_anything_is_served() {
+        let mut superblock = Superblock::format([1; 16], Geometry::for_capacity(1020, 1));
+        superblock.state = DeviceState::InUse;
+        let mut engine = Engine::<Nothing>::new(Config::default(), superblock);
+        let mut events = vec![Event::Control(RequestId(1), Command::Open)];
+        let (mut actions, mut written) = (Vec::new(), Vec::new());
+        while written.len() < 3 {
+            engine.apply(Instant(0), &mut events, &mut actions);
+            for action in actions.drain(..) {
+                match action {
+                    Action::Io(io) => {
+                        let IoOp::WriteMeta { offset, fua: true, .. } = io.op else {
+                            panic!("only durable superblock writes: {:?}", io.target)
+                        };
+                        written.push(offset);
+                        let done = IoDone { id: io.id, result: Ok(()), pages: Vec::new() };
+                        events.push(Event::IoDone(done));
+                    }
+                    Action::Reply(_) => {
+                        written.sort_unstable();
+                        return assert_eq!(written, [0, 4096]);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        panic!("never opened: {written:?}");
     }
 }
