@@ -2,6 +2,8 @@
 //!
 //! Called by drivers.
 
+use crate::mutant::Mutants;
+
 /// Which blocks earn flash, and which stay when room is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
@@ -43,6 +45,14 @@ pub struct Config {
     pub chunk_age_ns_max: u64,
     /// Emit [`Action::Sample`](crate::Action::Sample) for each block access.
     pub sample: bool,
+    /// Keep the device recoverable after a crash: marks, checkpoints, heartbeats. Without it a
+    /// crash leaves the cache cold.
+    pub crash_safe: bool,
+    /// How often a volume that is being written has its backend flushed and its proof recorded,
+    /// and the device what it was given, in ns. Design.md's "period".
+    pub heartbeat_ns: u64,
+    /// Deliberate bugs, for tests.
+    pub mutants: Mutants,
 }
 
 impl Default for Config {
@@ -52,6 +62,9 @@ impl Default for Config {
             probation_blocks: None,
             chunk_age_ns_max: 1_000_000_000,
             sample: false,
+            crash_safe: true,
+            heartbeat_ns: 1_000_000_000,
+            mutants: Mutants::default(),
         }
     }
 }

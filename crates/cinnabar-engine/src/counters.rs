@@ -17,6 +17,10 @@ pub struct Bypassed {
     pub write_not_reused: u64,
     /// No free buffer or segment at that moment.
     pub no_space: u64,
+    /// The index was still being loaded.
+    pub loading: u64,
+    /// The cache device is not in use.
+    pub no_device: u64,
 }
 
 /// Blocks written to flash, by what earned it.
@@ -75,6 +79,12 @@ pub struct VolumeCounters {
     pub backend_write_bytes: u64,
     /// Backend operations that failed.
     pub backend_errors: u64,
+    /// Backend operations that took longer than the driver's bound.
+    pub backend_overdue: u64,
+    /// Writes, trims and zeroes that had to wait for a mark.
+    pub marked_writes: u64,
+    /// Blocks dropped by the operator's word.
+    pub invalidated_blocks: u64,
     /// Requests refused as invalid.
     pub refused: u64,
     /// Blocks of this volume in RAM or on flash now.
@@ -108,6 +118,16 @@ pub struct CacheCounters {
     pub checksum_failures: u64,
     /// Cache device reads and writes that failed.
     pub device_errors: u64,
+    /// Records appended to the journal (marks and the rest).
+    pub journal_records: u64,
+    /// Durable writes of the journal.
+    pub journal_writes: u64,
+    /// Times the journal's live records were written anew, to make room.
+    pub journal_rebases: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Times the device was replaced, or the cache went on without one.
+    pub device_losses: u64,
 }
 
 /// Bytes of RAM the engine holds, by part.

@@ -86,6 +86,12 @@ pub enum Op<P> {
         /// Reply only when durable.
         fua: bool,
     },
+    /// Somebody else wrote these bytes behind the cache's back: what is cached of them is dropped,
+    /// durably; any length. The operator's, not a guest's.
+    Invalidate {
+        /// Bytes not to be believed.
+        span: ByteSpan,
+    },
     /// These bytes read as zeros from now on; any length.
     WriteZeroes {
         /// Bytes zeroed.
@@ -159,6 +165,14 @@ pub enum IoOp<P> {
     },
     /// Make durable every write that completed before.
     Flush,
+    /// Backend only: a [`Flush`](Self::Flush), then the backend's proof as it stands and its own
+    /// clock's time, together in [`IoDone::epoch`]; `None` if this backend can't prove anything.
+    /// Called by the heartbeat while a volume is being written (design.md, "Epochs of files").
+    Prove,
+    /// Backend only: record durably, *outside* of the cache device, that what any cache device
+    /// holds of this volume is not to be believed any more (a new generation). Asked for before
+    /// the first write that the SSD can't record.
+    Distrust,
     /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards.
     Trim {
         /// Bytes given up.
@@ -213,20 +227,42 @@ pub struct IoDone {
     pub result: Result<(), IoError>,
     /// The pages of `ReadMeta` and `WriteMeta`, empty otherwise.
     pub pages: Vec<MetaPage>,
+    /// What a [`IoOp::Prove`] brought, `None` otherwise.
+    pub epoch: Option<crate::volume::Epoch>,
+}
+
+impl IoDone {
+    /// A completion without pages or proof.
+    pub const fn new(id: IoId, result: Result<(), IoError>) -> Self {
+        Self { id, result, pages: Vec::new(), epoch: None }
+    }
 }
 
 /// What the operator asks of the engine itself.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Load what a clean stop left, then mark the device as in use. First command of a life.
+    /// Find out what is on the device, mark it as in use, and begin to load the index. First
+    /// command of a life; answered as soon as volumes can be attached. Until the index is loaded
+    /// requests pass through, and writes are marked.
     Open,
-    /// Make a volume known; answered with [`Answer::Attached`].
+    /// Answered with [`Answer::Loaded`] once the index is loaded.
+    AwaitLoad,
+    /// Make a volume known; answered with [`Answer::Attached`] once the device knows of it.
+    /// [`Engine::recorded`](crate::Engine::recorded) says what to compare with the backend before.
     Attach(crate::volume::VolumeSpec),
     /// Wait for the volume's requests, flush its backend. New requests are refused from now on.
     Detach(VolumeId),
     /// After a `Detach` that succeeded: remember the backend's proof that nobody wrote since. `None`
     /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
     Seal(VolumeId, Option<crate::volume::Epoch>),
+    /// Drop the blocks of a volume that is not attached.
+    Forget(String),
+    /// Give up the cache device and go on with another, empty one, whose superblock this is; I/O
+    /// for [`Target::Cache`] issued after the reply to [`Command::Abandon`] goes to it.
+    Replace(Box<crate::metadata::superblock::Superblock>),
+    /// Stop using the cache device: volumes pass through from now on. Answered when no I/O for it
+    /// is under way any more.
+    Abandon,
     /// Clean stop, after every volume is detached and sealed: write out what is only in RAM,
     /// checkpoint, mark the device as clean. Last command of a life.
     Close,
@@ -266,6 +302,8 @@ pub enum Answer<P> {
         /// Whether cached blocks of an earlier run are believed, and if not, why.
         warmth: crate::volume::Warmth,
     },
+    /// The index is loaded.
+    Loaded(crate::health::LoadReport),
 }
 
 /// Answer to a request or a command.
@@ -284,6 +322,10 @@ pub enum Event<P> {
     Submit(Request<P>),
     /// An I/O completed.
     IoDone(IoDone),
+    /// A backend I/O takes longer than the driver's bound. Its request is answered with
+    /// [`IoError::TimedOut`] now; its blocks stay held until the I/O completes after all, which it
+    /// must do, for a write that is still on its way may land at any time.
+    Overdue(IoId),
     /// An instant asked for with [`Action::WakeAt`] has come.
     Wake,
     /// New sizes and write policies.

@@ -9,10 +9,44 @@ use crate::seam::RequestId;
 use crate::sequential::Detector;
 use crate::units::ByteSpan;
 
-/// Proof, in the backend's own words, that nobody wrote a volume since it was recorded: identity,
-/// size and change time for a file. Compared for equality only.
+/// Proof, in the backend's own words, of who a volume is and when it was last written: identity,
+/// size, change time and the clock's time for a file. Opaque here; the backend that wrote it judges
+/// it ([`Belief`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Epoch(pub [u8; 48]);
+pub struct Epoch(pub [u8; 64]);
+
+/// What the backend says of the time between a recorded [`Epoch`] and now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belief {
+    /// Nobody else wrote.
+    Unchanged,
+    /// It is another volume, or somebody wrote. Not even `exclusive` outweighs this.
+    Changed,
+    /// It can't tell.
+    Unknown,
+}
+
+impl Belief {
+    /// For a backend whose proof holds only as long as it stays the same.
+    pub fn of_equality(then: Option<&Epoch>, now: Option<&Epoch>) -> Self {
+        match (then, now) {
+            (Some(then), Some(now)) if then == now => Self::Unchanged,
+            (Some(_), Some(_)) => Self::Changed,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// What the cache device knows of a volume that is not attached; for the driver, which compares it
+/// with the backend before it attaches the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The newest proof; `None`: none could be had.
+    pub epoch: Option<Epoch>,
+    /// We may have written since that proof was taken: it was left by a crash. A change time that
+    /// moved within the stated window is then our own doing.
+    pub written: bool,
+}
 
 /// What a driver says of a volume when it attaches it.
 #[derive(Clone, Debug)]
@@ -35,11 +69,15 @@ pub struct VolumeSpec {
     pub bypass_sequential_bytes: u64,
     /// Single requests of at least this many bytes bypass the cache; 0 = never.
     pub bypass_large_bytes: u64,
-    /// The backend's proof as it stands now; blocks kept from an earlier run are believed only if
-    /// it equals the one recorded then. `None`: this backend can't prove anything.
+    /// The backend's proof as it stands now. `None`: this backend can't prove anything.
     pub epoch: Option<Epoch>,
-    /// The operator's word that nobody else writes this volume: believe a clean detach without
-    /// proof. A proof that says otherwise wins.
+    /// What the backend says of the time since the [`Recorded`] proof.
+    pub belief: Belief,
+    /// Raised outside of the cache device whenever somebody may have written without it
+    /// ([`IoOp::Distrust`](crate::IoOp::Distrust)); blocks recorded under another one are dropped.
+    pub generation: u64,
+    /// The operator's word that nobody else writes this volume: believe without proof, after a
+    /// clean detach and after a crash. A proof that says otherwise wins.
     pub exclusive: bool,
 }
 
@@ -53,6 +91,8 @@ pub enum Warmth {
         /// How many.
         blocks: u64,
     },
+    /// Blocks are believed; how many will be known when the index is loaded.
+    Loading,
     /// Blocks were dropped.
     Dropped {
         /// How many.
@@ -69,6 +109,8 @@ pub enum DropReason {
     EpochChanged,
     /// The backend can't prove that it was not changed, and `exclusive` is not set.
     NoProof,
+    /// It was, or may have been, written in a run that could not use this cache device.
+    WrittenWithoutCache,
 }
 
 /// Where a volume is in its life.

@@ -75,11 +75,8 @@ impl Bench {
                             IoOp::WriteMeta { pages, .. } | IoOp::ReadMeta { pages, .. } => pages,
                             _ => Vec::new(),
                         };
-                        self.events.push(Event::IoDone(IoDone {
-                            id: io.id,
-                            result: Ok(()),
-                            pages,
-                        }));
+                        let done = IoDone { pages, ..IoDone::new(io.id, Ok(())) };
+                        self.events.push(Event::IoDone(done));
                     }
                     Action::Reply(reply) => {
                         self.replies += 1;

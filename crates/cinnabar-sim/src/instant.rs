@@ -8,7 +8,7 @@ use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::plan::Plan;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, VolumeId};
-use cinnabar_engine::volume::VolumeSpec;
+use cinnabar_engine::volume::{Belief, VolumeSpec};
 use cinnabar_engine::{
     Action, Answer, Command, Engine, Event, Failure, IoDone, IoOp, IoRequest, Op, Payload, Request,
     RequestId,
@@ -220,7 +220,7 @@ impl InstantCache {
             }
             _ => Vec::new(),
         };
-        IoDone { id: io.id, result: Ok(()), pages }
+        IoDone { pages, ..IoDone::new(io.id, Ok(())) }
     }
 
     /// Requests and commands that failed so far.
@@ -277,6 +277,8 @@ pub fn plain_volume(name: &str, size_blocks: u64) -> VolumeSpec {
         bypass_sequential_bytes: 0,
         bypass_large_bytes: 0,
         epoch: None,
+        belief: Belief::Unknown,
+        generation: 0,
         exclusive: true,
     }
 }

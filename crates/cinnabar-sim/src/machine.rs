@@ -3,9 +3,11 @@
 //! Called by every driver of this crate.
 
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
+use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{Action, Config, Engine, Event, Payload};
 
 /// A state machine behind the seam.
@@ -16,6 +18,14 @@ pub trait Machine<P> {
     fn cache_counters(&self) -> CacheCounters;
     /// See [`Engine::volume_counters`].
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters>;
+    /// See [`Engine::recorded`].
+    fn recorded(&self, _name: &str) -> Option<Recorded> {
+        None
+    }
+    /// See [`Engine::health`].
+    fn health(&self) -> Health {
+        Health::Serving
+    }
     /// Panics if the machine contradicts itself. Expensive.
     fn check_invariants(&self) {}
 }
@@ -69,6 +79,14 @@ impl<P: Payload> Machine<P> for Engine<P> {
 
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
         Engine::volume_counters(self, volume)
+    }
+
+    fn recorded(&self, name: &str) -> Option<Recorded> {
+        Engine::recorded(self, name)
+    }
+
+    fn health(&self) -> Health {
+        Engine::health(self)
     }
 
     fn check_invariants(&self) {

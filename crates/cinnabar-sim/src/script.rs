@@ -8,7 +8,7 @@ use crate::machine::{CacheSetup, Factory, Machine};
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::stamp::{Stamp, Stamped};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{
     Action, Answer, Command, Event, Failure, IoError, IoOp, IoRequest, Op, Payload, Request,
     RequestId, Target,
@@ -71,9 +71,11 @@ impl<F: Factory<Stamped>> Script<F> {
     /// If the machine refuses.
     pub fn attach(&mut self, backend: usize, spec: VolumeSpec) -> (VolumeId, Warmth) {
         let medium = &self.media.backends[backend];
+        let then = self.machine.recorded(&spec.name).and_then(|recorded| recorded.epoch);
         let spec = VolumeSpec {
             size_bytes: medium.sectors() * SECTOR_BYTES,
             align_bytes: medium.align_bytes as u32,
+            belief: Belief::of_equality(then.as_ref(), Some(&medium.epoch())),
             epoch: Some(medium.epoch()),
             ..spec
         };

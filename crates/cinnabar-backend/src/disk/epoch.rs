@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const CLOCK_WAIT_MAX: Duration = Duration::from_millis(2500);
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What the layout of the 48 bytes is called.
+/// What the layout of the 64 bytes is called.
 const LAYOUT: u64 = 1;
 
 /// Why no proof could be taken.
@@ -92,7 +92,7 @@ struct Seen {
 
 impl Seen {
     fn pack(self) -> Epoch {
-        let mut bytes = [0; 48];
+        let mut bytes = [0; 64];
         let fields = [
             LAYOUT,
             self.device,

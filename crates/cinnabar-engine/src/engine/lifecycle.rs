@@ -4,6 +4,7 @@
 //! written to it; only a clean stop takes that back. So a checkpoint is believed once.
 
 use super::Engine;
+use crate::health::{Health, LoadReport};
 use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::VolumeRecord;
@@ -12,7 +13,7 @@ use crate::outbox::Pending;
 use crate::seam::{Answer, Command, Failure, IoError, IoOp, Payload, RequestId, Target};
 use crate::store::{CheckpointWriter, Holding, Loader, Store};
 use crate::units::{BLOCK_BYTES, VolumeId};
-use crate::volume::{DropReason, Epoch, Volume, VolumeSpec, VolumeState, Warmth};
+use crate::volume::{Belief, DropReason, Epoch, Recorded, Volume, VolumeSpec, VolumeState, Warmth};
 
 /// Incarnations that one life may give out.
 const INCARNATIONS_A_LIFE: u32 = 4096;
@@ -73,6 +74,30 @@ impl<P: Payload> Engine<P> {
                 self.outbox.reply(id, result);
             }
             Command::Close => self.close(id),
+            Command::AwaitLoad => {
+                self.outbox.reply(id, Ok(Answer::Loaded(LoadReport::default())));
+            }
+            Command::Forget(_) | Command::Replace(_) | Command::Abandon => {
+                self.outbox.reply(id, Err(Failure::Invalid));
+            }
+        }
+    }
+
+    /// What the device knows of a volume that is not attached, for the driver's comparison with
+    /// the backend.
+    pub fn recorded(&self, name: &str) -> Option<Recorded> {
+        let known = self.volumes.iter().flatten();
+        let volume =
+            known.filter(|v| v.state == VolumeState::Sealed).find(|v| v.spec.name == name)?;
+        Some(Recorded { epoch: volume.spec.epoch.clone(), written: false })
+    }
+
+    /// Whether the cache device is in use.
+    pub fn health(&self) -> Health {
+        match self.lifecycle {
+            Lifecycle::Serving => Health::Serving,
+            Lifecycle::Ended => Health::Closed,
+            _ => Health::Opening,
         }
     }
 
@@ -153,6 +178,8 @@ impl<P: Payload> Engine<P> {
                 bypass_sequential_bytes: 0,
                 bypass_large_bytes: 0,
                 epoch: record.epoch,
+                belief: Belief::Unknown,
+                generation: 0,
                 exclusive: false,
             };
             if self.volumes.len() <= index {
@@ -401,11 +428,11 @@ fn believe(old: &VolumeSpec, new: &VolumeSpec) -> Result<(), DropReason> {
     if old.size_bytes != new.size_bytes {
         return Err(DropReason::EpochChanged);
     }
-    match (&old.epoch, &new.epoch) {
-        (Some(then), Some(now)) if then == now => Ok(()),
-        (Some(_), Some(_)) => Err(DropReason::EpochChanged),
-        _ if new.exclusive => Ok(()),
-        _ => Err(DropReason::NoProof),
+    match new.belief {
+        Belief::Unchanged => Ok(()),
+        Belief::Changed => Err(DropReason::EpochChanged),
+        Belief::Unknown if new.exclusive => Ok(()),
+        Belief::Unknown => Err(DropReason::NoProof),
     }
 }
 
@@ -448,7 +475,8 @@ mod tests {
                             panic!("only durable superblock writes: {:?}", io.target)
                         };
                         written.push(offset);
-                        let done = IoDone { id: io.id, result: Ok(()), pages: Vec::new() };
+                        let done =
+                            IoDone { id: io.id, result: Ok(()), pages: Vec::new(), epoch: None };
                         events.push(Event::IoDone(done));
                     }
                     Action::Reply(_) => {

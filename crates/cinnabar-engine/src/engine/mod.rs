@@ -125,6 +125,7 @@ impl<P: Payload> Engine<P> {
                 self.ready.append(&mut self.paused);
                 self.advance_lifecycle();
             }
+            Event::Overdue(_) => {}
             Event::Adopt(plan) => self.adopt(&plan),
             Event::Control(id, command) => self.control(id, command),
         }
@@ -161,7 +162,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn io_done(&mut self, done: IoDone) {
-        let IoDone { id, result, pages } = done;
+        let IoDone { id, result, pages, epoch: _ } = done;
         match self.outbox.complete(id) {
             Pending::CacheRead { request, index, slot, count } => {
                 self.cache_read_done(request, index, slot, count, result);

@@ -52,9 +52,10 @@ impl<P: Payload> Engine<P> {
         state.requests += 1;
         let hold = match &op {
             Op::Read { span, .. } => Some((*span, false)),
-            Op::Write { span, .. } | Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => {
-                Some((*span, true))
-            }
+            Op::Write { span, .. }
+            | Op::Trim { span, .. }
+            | Op::WriteZeroes { span, .. }
+            | Op::Invalidate { span } => Some((*span, true)),
             Op::Flush => None,
         };
         let kind = match op {
@@ -62,6 +63,7 @@ impl<P: Payload> Engine<P> {
             Op::Write { span, data, fua } => Kind::Write(WriteState::new(span, data, fua)),
             Op::Flush => Kind::Flush,
             Op::Trim { span, fua } => Kind::Zero(ZeroState::new(span, fua, true, true)),
+            Op::Invalidate { span } => Kind::Zero(ZeroState::new(span, false, true, true)),
             Op::WriteZeroes { span, fua, may_punch } => {
                 Kind::Zero(ZeroState::new(span, fua, false, may_punch))
             }
@@ -186,6 +188,7 @@ fn check<P>(volume: &Volume, op: &Op<P>, in_flight: usize) -> Result<(), Failure
         Op::Read { span, .. } => (span, false, true),
         Op::Write { span, .. } => (span, true, true),
         Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => (span, true, false),
+        Op::Invalidate { span } => (span, false, false),
     };
     let aligned = span.offset.is_multiple_of(SECTOR_BYTES) && span.len.is_multiple_of(SECTOR_BYTES);
     let inside = span.offset.checked_add(span.len).is_some_and(|end| end <= volume.spec.size_bytes);

@@ -14,7 +14,7 @@ use crate::volume::Epoch;
 const MAGIC: u32 = 0x504B_4843;
 const PAGE_HEADER_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1 + 2;
 const ROOM: usize = 4096 - PAGE_HEADER_BYTES;
-const VOLUME_BYTES: usize = 2 + 4 + 8 + 1 + 1 + NAME_BYTES_MAX + 48;
+const VOLUME_BYTES: usize = 2 + 4 + 8 + 1 + 1 + NAME_BYTES_MAX + 64;
 const SEGMENT_BYTES: usize = 4 + 8 + 4 + 4;
 
 /// Volumes in a page.
@@ -186,7 +186,7 @@ impl VolumeRecord {
         w.u8(self.name.len() as u8);
         w.u8(u8::from(self.epoch.is_some()));
         w.bytes(&name);
-        w.bytes(&self.epoch.as_ref().map_or([0; 48], |epoch| epoch.0));
+        w.bytes(&self.epoch.as_ref().map_or([0; 64], |epoch| epoch.0));
     }
 
     fn decode(r: &mut Reader<'_>) -> Option<Self> {
@@ -211,7 +211,7 @@ mod tests {
             incarnation: 6,
             size_bytes: 1 << 40,
             name: "n".repeat(NAME_BYTES_MAX),
-            epoch: Some(Epoch([4; 48])),
+            epoch: Some(Epoch([4; 64])),
         };
         let segment = SegmentRecord { segment: 1, sequence: 2, used: 3, owner: u32::MAX };
         let pages = [

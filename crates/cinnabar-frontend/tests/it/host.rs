@@ -198,7 +198,7 @@ fn execute(disk: &mut [u8], command: Command<Heap>) -> Body<Heap> {
             disk[range(span)].fill(0);
             Body::Done
         }
-        Command::Engine(Op::Flush) => Body::Done,
+        Command::Engine(Op::Flush | Op::Invalidate { .. }) => Body::Done,
         Command::BlockStatus { span, .. } => Body::Extents(
             disk[range(span)]
                 .chunks(4096)

@@ -10,7 +10,7 @@ use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::SECTOR_BYTES;
-use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Event, Failure, RequestId};
 
 /// A command under way.
@@ -83,6 +83,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.profile.volumes[volume].proof.then(|| self.media.backends[volume].epoch())
     }
 
+    /// What the backend makes of what the cache device has recorded.
+    fn belief(&self, volume: usize, now: Option<&Epoch>) -> Belief {
+        let machine = self.machine.as_ref().expect("volumes are attached to a machine");
+        let then = machine.recorded(&format!("vol{volume}")).and_then(|recorded| recorded.epoch);
+        Belief::of_equality(then.as_ref(), now)
+    }
+
     pub(super) fn attach(&mut self, volume: usize) {
         let profile = self.profile.volumes[volume].clone();
         let (share_min_blocks, share_max_blocks) = self.shares();
@@ -99,6 +106,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
             share_max_blocks,
             bypass_sequential_bytes: profile.bypass_sequential_bytes,
             bypass_large_bytes: profile.bypass_large_bytes,
+            belief: self.belief(volume, epoch.as_ref()),
+            generation: 0,
             epoch: epoch.clone(),
             exclusive: profile.exclusive,
         };
@@ -235,7 +244,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         match warmth {
             Warmth::Warm { blocks } => self.count.warm_blocks += blocks,
             Warmth::Dropped { blocks, .. } => self.count.dropped_blocks += blocks,
-            Warmth::New => {}
+            Warmth::New | Warmth::Loading => {}
         }
         let warm_blocks = if let Warmth::Warm { blocks } = warmth { blocks } else { 0 };
         // A full cache may have gone on evicting as soon as it was open.

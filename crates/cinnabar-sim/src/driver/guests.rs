@@ -229,7 +229,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Op::Read { span, .. }
             | Op::Write { span, .. }
             | Op::Trim { span, .. }
-            | Op::WriteZeroes { span, .. } => Some((volume, sectors_of(*span))),
+            | Op::WriteZeroes { span, .. }
+            | Op::Invalidate { span } => Some((volume, sectors_of(*span))),
         };
         self.log.note(self.now, place, || format!("submit {id:?} on volume {volume}: {op:?}"));
         let errors_before = self.volumes[volume].errors;

@@ -135,7 +135,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 ByteSpan::new(*offset, data.iter().map(|slice| slice.len).sum())
             }
             IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => *span,
-            IoOp::Flush | IoOp::ReadMeta { .. } | IoOp::WriteMeta { .. } => return None,
+            IoOp::Flush
+            | IoOp::Prove
+            | IoOp::Distrust
+            | IoOp::ReadMeta { .. }
+            | IoOp::WriteMeta { .. } => return None,
         };
         Some((backend, sectors_of(span)))
     }

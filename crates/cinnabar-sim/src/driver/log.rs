@@ -126,7 +126,7 @@ impl Log {
                 }
                 self.word(data.iter().map(|slice| slice.len).sum());
             }
-            IoOp::Flush => {}
+            IoOp::Flush | IoOp::Prove | IoOp::Distrust => {}
             IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
                 self.word(span.offset);
                 self.word(span.len);
@@ -165,6 +165,8 @@ fn op_code(op: &IoOp<Stamped>) -> u8 {
         IoOp::Flush => 4,
         IoOp::Trim { .. } => 5,
         IoOp::WriteZeroes { .. } => 6,
+        IoOp::Prove => 7,
+        IoOp::Distrust => 8,
     }
 }
 

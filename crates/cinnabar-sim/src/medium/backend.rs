@@ -67,7 +67,7 @@ impl Backend {
 
     /// The proof that nobody wrote: identity, size and change time.
     pub fn epoch(&self) -> Epoch {
-        let mut bytes = [0; 48];
+        let mut bytes = [0; 64];
         let fields = [self.index as u64, self.sectors(), self.changes];
         for (at, field) in (0..).step_by(8).zip(fields) {
             bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
@@ -102,7 +102,7 @@ impl Backend {
                 IoOp::Trim { .. } if mix(by ^ (sector as u64 / 8) << 32) & 1 == 0 => {
                     self.put(sector, Stamp::ZERO, by);
                 }
-                IoOp::Trim { .. } | IoOp::Flush => {}
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust => {}
                 IoOp::ReadMeta { .. } | IoOp::WriteMeta { .. } => {
                     unreachable!("refused when it was started")
                 }
@@ -122,7 +122,7 @@ impl Backend {
     pub(super) fn finish(&mut self, transfer: &Transfer, result: Result<(), IoError>, tick: u64) {
         let op = &transfer.request.op;
         match op {
-            IoOp::Flush if result.is_ok() => {
+            IoOp::Flush | IoOp::Prove if result.is_ok() => {
                 for dirty in &mut self.dirty {
                     *dirty = dirty.take_if(|dirty| dirty.completed > transfer.started);
                 }

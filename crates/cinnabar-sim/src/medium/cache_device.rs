@@ -137,7 +137,7 @@ impl CacheDevice {
                     };
                 }
                 IoOp::WriteZeroes { .. } => self.cells[block] = Cell::Empty,
-                IoOp::Trim { .. } | IoOp::Flush => {}
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust => {}
             }
         }
     }

@@ -136,7 +136,7 @@ impl Media {
             IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
             _ => Vec::new(),
         };
-        Ok(IoDone { id: transfer.request.id, result, pages })
+        Ok(IoDone { pages, ..IoDone::new(transfer.request.id, result) })
     }
 
     /// The whole life of a transfer at once.

@@ -172,6 +172,7 @@ impl Profile {
                 probation_blocks: dice.chance(0.7).then(|| dice.within(16..256) as u32),
                 chunk_age_ns_max: dice.pick(&[1_000_000, 20_000_000, 1_000_000_000]),
                 sample: dice.chance(0.1),
+                ..Config::default()
             },
         };
         Self {

@@ -197,7 +197,7 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
 fn note(volume: &VolumeReport) -> Option<String> {
     let name = &volume.name;
     let warmth = match &volume.warmth {
-        WarmthReport::New => None,
+        WarmthReport::New | WarmthReport::Loading => None,
         WarmthReport::Kept { blocks } => {
             Some(format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES)))
         }

@@ -189,6 +189,10 @@ pub struct BypassedReport {
     pub write_not_reused: u64,
     /// No free buffer or segment at that moment.
     pub no_space: u64,
+    /// The index was still being loaded.
+    pub loading: u64,
+    /// The cache device is not in use.
+    pub no_device: u64,
 }
 
 /// What became of the blocks of an earlier run.
@@ -202,6 +206,8 @@ pub enum WarmthReport {
         /// How many.
         blocks: u64,
     },
+    /// They are served again once the index is loaded.
+    Loading,
     /// They were forgotten.
     Dropped {
         /// How many.
@@ -336,9 +342,26 @@ impl From<Admitted> for AdmittedReport {
 
 impl From<Bypassed> for BypassedReport {
     fn from(counts: Bypassed) -> Self {
-        let Bypassed { sequential, large, pass_through, write_around, write_not_reused, no_space } =
-            counts;
-        Self { sequential, large, pass_through, write_around, write_not_reused, no_space }
+        let Bypassed {
+            sequential,
+            large,
+            pass_through,
+            write_around,
+            write_not_reused,
+            no_space,
+            loading,
+            no_device,
+        } = counts;
+        Self {
+            sequential,
+            large,
+            pass_through,
+            write_around,
+            write_not_reused,
+            no_space,
+            loading,
+            no_device,
+        }
     }
 }
 
@@ -347,8 +370,12 @@ impl From<Warmth> for WarmthReport {
         match warmth {
             Warmth::New => Self::New,
             Warmth::Warm { blocks } => Self::Kept { blocks },
+            Warmth::Loading => Self::Loading,
             Warmth::Dropped { blocks, reason } => {
                 let reason = match reason {
+                    DropReason::WrittenWithoutCache => {
+                        "the volume may have been written in a run without this cache device"
+                    }
                     DropReason::EpochChanged => "the backend was changed, replaced or resized",
                     DropReason::NoProof => {
                         "nothing proves that the backend was not changed, and exclusive is not set"

@@ -110,7 +110,9 @@ pub(super) fn modify(work: &mut Work, ios: &mut Vec<IoOp<Stamped>>) {
             }
             return;
         }
-        Op::Read { .. } | Op::Flush => unreachable!("handled by the caller"),
+        Op::Read { .. } | Op::Flush | Op::Invalidate { .. } => {
+            unreachable!("handled by the caller")
+        }
     };
     let buffer = Stamped::alloc(span.blocks() as u32);
     let all = Slice { data: buffer, at: 0, len: span.blocks() * BLOCK_BYTES };

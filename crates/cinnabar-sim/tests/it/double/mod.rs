@@ -7,6 +7,7 @@ mod blocks;
 
 use blocks::{apply_change, modify};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
+use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::{DropReason, Epoch, VolumeSpec, Warmth};
@@ -141,7 +142,7 @@ impl Machine<Stamped> for Double {
                 Event::Submit(request) => self.submit(request, actions),
                 Event::IoDone(done) => self.done(&done, actions),
                 Event::Control(id, command) => self.control(id, command, actions),
-                Event::Wake | Event::Adopt(_) => {}
+                Event::Wake | Event::Adopt(_) | Event::Overdue(_) => {}
             }
         }
     }
@@ -161,7 +162,8 @@ fn span_of(op: &Op<Stamped>) -> Option<ByteSpan> {
         Op::Read { span, .. }
         | Op::Write { span, .. }
         | Op::Trim { span, .. }
-        | Op::WriteZeroes { span, .. } => Some(*span),
+        | Op::WriteZeroes { span, .. }
+        | Op::Invalidate { span } => Some(*span),
     }
 }
 
@@ -177,6 +179,12 @@ impl Double {
     fn control(&mut self, id: RequestId, command: Command, actions: &mut Vec<Action<Stamped>>) {
         match command {
             Command::Open | Command::Close => reply(actions, id, Ok(Answer::Done)),
+            Command::AwaitLoad => {
+                reply(actions, id, Ok(Answer::Loaded(LoadReport::default())));
+            }
+            Command::Forget(_) | Command::Replace(_) | Command::Abandon => {
+                reply(actions, id, Err(Failure::Invalid));
+            }
             Command::Attach(spec) => {
                 let (index, warmth) = self.attach(spec);
                 let volume = VolumeId(index as u16);
@@ -334,7 +342,9 @@ impl Double {
                 ios.push(IoOp::WriteZeroes { span: *span, may_punch: *may_punch });
             }
             Op::Trim { span, .. } => ios.push(IoOp::Trim { span: *span }),
-            Op::Read { .. } | Op::Flush => unreachable!("handled by the caller"),
+            Op::Read { .. } | Op::Flush | Op::Invalidate { .. } => {
+                unreachable!("handled by the caller")
+            }
         }
     }
 
@@ -427,6 +437,7 @@ impl Double {
                 counters.flushes += 1;
                 Answer::Done
             }
+            Op::Invalidate { .. } => Answer::Done,
             Op::Trim { .. } => {
                 counters.trims += 1;
                 Answer::Done

@@ -164,6 +164,8 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
             ("write_around", bypassed.write_around),
             ("write_not_reused", bypassed.write_not_reused),
             ("no_space", bypassed.no_space),
+            ("loading", bypassed.loading),
+            ("no_device", bypassed.no_device),
         ] {
             values.push(([("volume", volume.config.name.as_str()), ("reason", reason)], value));
         }

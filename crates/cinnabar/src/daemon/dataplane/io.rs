@@ -131,7 +131,7 @@ impl Plane {
         let io = self.retire(key);
         let Owner::Engine(id) = io.owner else { unreachable!("only the engine's are delivered") };
         let result = io.error.map_or(result, Err);
-        self.events.push(Event::IoDone(IoDone { id, result, pages }));
+        self.events.push(Event::IoDone(IoDone { pages, ..IoDone::new(id, result) }));
     }
 
     fn retire(&mut self, key: usize) -> Io {
@@ -173,7 +173,9 @@ fn translate(op: IoOp<Memory>) -> (What, JobOp) {
             let what = what("metadata write", OpKind::Write, offset, len);
             (what, JobOp::Write { offset, pages, data, fua })
         }
-        IoOp::Flush => (what("flush", OpKind::Flush, 0, 0), JobOp::Flush),
+        IoOp::Flush | IoOp::Prove | IoOp::Distrust => {
+            (what("flush", OpKind::Flush, 0, 0), JobOp::Flush)
+        }
         IoOp::Trim { span } => {
             (what("trim", OpKind::Discard, span.offset, span.len), JobOp::Trim { span })
         }

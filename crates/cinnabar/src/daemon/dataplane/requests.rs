@@ -87,5 +87,6 @@ fn kind_of(op: &Op<Memory>) -> Kind {
         Op::Read { .. } => Kind::Read,
         Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => Kind::Write,
         Op::Flush => Kind::Flush,
+        Op::Invalidate { .. } => Kind::Other,
     }
 }

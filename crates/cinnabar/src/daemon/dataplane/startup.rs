@@ -20,7 +20,7 @@ use cinnabar_backend::{Memory, SimModel, memory, port};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
-use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Command, Config, Engine};
 use cinnabar_frontend::nbd::{Export, Limits, ListenError, Server};
 use slab::Slab;
@@ -225,6 +225,7 @@ impl Plane {
         let volume = &self.volumes[key];
         let config = &volume.config;
         let (share_min_blocks, share_max_blocks) = self.shares(config);
+        let then = self.engine.recorded(&config.name).and_then(|recorded| recorded.epoch);
         let spec = VolumeSpec {
             name: config.name.clone(),
             size_bytes: volume.disk.size_bytes(),
@@ -235,6 +236,8 @@ impl Plane {
             share_max_blocks,
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
+            belief: Belief::of_equality(then.as_ref(), epoch.as_ref()),
+            generation: 0,
             epoch,
             exclusive: config.exclusive,
         };

@@ -1,0 +1,79 @@
+//! Deliberate bugs, so that the proof can fail: the fault simulation must find each of them.
+//!
+//! Called by every place that a mutant breaks. Without the feature `mutants`, which only tests
+//! switch on, [`is`](Mutants::is) is a constant and the broken code is not compiled in.
+
+/// A deliberate bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mutant {
+    /// Writes to blocks with a copy on flash are not marked.
+    NoMark,
+    /// The mark is written, but the backend's write does not wait for it.
+    MarkAfterWrite,
+    /// A later write of the same block clears the mark of an earlier one.
+    MarkClearedUnderNewerWrite,
+    /// Marks are dropped when the new copy is on flash, whatever the backend has flushed, and a
+    /// written copy is believed without a backend flush.
+    MarkRetiredBeforeFlush,
+    /// What recovery read from the journal is not kept for the next crash.
+    MarksLostInSecondCrash,
+    /// The checkpoint's head is written without waiting for the segments it speaks of.
+    CheckpointBeforeSegments,
+    /// A checkpoint describes blocks whose chunk is not on flash yet.
+    CheckpointOfUnwrittenChunks,
+    /// A volume written without the cache keeps its generation.
+    GenerationNotRaised,
+    /// The backend's proof is not asked for: every volume is believed.
+    EpochIgnored,
+    /// Checksums of data are not verified.
+    ChecksumNotVerified,
+    /// A chunk header is trusted without its checksum.
+    TornChunkTrusted,
+    /// A journal page is trusted although later ones show that one is missing.
+    JournalGapIgnored,
+    /// Segments are emptied and reused without a durable word of it.
+    SegmentReusedSilently,
+    /// A block that the address map pushed out, or that failed its checksum, leaves no tombstone.
+    NoTombstone,
+    /// A fill is kept although its block was written meanwhile (holds ignored).
+    FillNotRevalidated,
+    /// Chunks of an earlier life are taken for this one's.
+    LifeIgnored,
+    /// Writes that pass through while the index is loading are not marked.
+    NoMarkWhileLoading,
+    /// Trims don't mark.
+    TrimNotMarked,
+    /// A failed backend write leaves its data in the cache.
+    FailedWriteCached,
+    /// A dropped volume's end is not recorded.
+    DropNotRecorded,
+}
+
+/// The mutants switched on: none, in production.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mutants {
+    #[cfg(feature = "mutants")]
+    on: Option<Mutant>,
+}
+
+impl Mutants {
+    /// One mutant.
+    #[cfg(feature = "mutants")]
+    pub const fn only(mutant: Mutant) -> Self {
+        Self { on: Some(mutant) }
+    }
+
+    /// Whether `mutant` is switched on.
+    #[cfg(feature = "mutants")]
+    #[inline]
+    pub fn is(self, mutant: Mutant) -> bool {
+        self.on == Some(mutant)
+    }
+
+    /// Whether `mutant` is switched on: never.
+    #[cfg(not(feature = "mutants"))]
+    #[inline]
+    pub const fn is(self, _: Mutant) -> bool {
+        false
+    }
+}
