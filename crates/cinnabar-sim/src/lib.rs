@@ -7,7 +7,9 @@
 
 pub mod dice;
 pub mod driver;
+pub mod faults;
 pub mod instant;
+pub mod kinds;
 pub mod machine;
 pub mod medium;
 pub mod oracle;
@@ -17,7 +19,9 @@ pub mod violation;
 pub mod workload;
 
 pub use driver::{Failed, Options, Report, run};
+pub use faults::{FaultOptions, Summary};
 pub use instant::{InstantCache, Length};
+pub use kinds::{Counted, Fault, Path, Tally};
 pub use machine::{CacheSetup, Factory, Machine};
 pub use stamp::{Stamp, Stamped};
 pub use violation::{Kind, Violation};

@@ -19,6 +19,7 @@ pub use report::{Failed, Report};
 use crate::machine::Factory;
 use crate::stamp::Stamped;
 use crate::workload::Features;
+use cinnabar_engine::mutant::Mutants;
 use world::World;
 
 /// How to run.
@@ -30,11 +31,21 @@ pub struct Options {
     pub features: Features,
     /// Crashes must be answered by a cold start, not only by one that is never stale.
     pub cold_after_crash: bool,
+    /// A new daemon waits until the dead one's writes have landed.
+    pub wait_for_lock: bool,
+    /// Deliberate bugs of the engine.
+    pub mutants: Mutants,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { requests: 2000, features: Features::ALL, cold_after_crash: true }
+        Self {
+            requests: 2000,
+            features: Features::ALL,
+            cold_after_crash: true,
+            wait_for_lock: true,
+            mutants: Mutants::default(),
+        }
     }
 }
 

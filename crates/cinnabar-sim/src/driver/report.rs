@@ -3,6 +3,7 @@
 //! Called by the driver; read by tests.
 
 use crate::driver::log::Log;
+use crate::kinds::{Fault, Path, Tally};
 use crate::violation::{Kind, Violation};
 use std::fmt;
 
@@ -59,6 +60,20 @@ pub struct Report {
     pub warm_blocks: u64,
     /// Blocks dropped at attach.
     pub dropped_blocks: u64,
+    /// Lives of the cache.
+    pub lives: u64,
+    /// How often the log was written from end to end, in per cent.
+    pub log_wraps_percent: u64,
+    /// Stale sectors read where the stated limit allows it.
+    pub stale_in_window: u64,
+    /// Blocks that were durably on the cache device at crashes, as far as the driver can tell.
+    pub crash_blocks_before: u64,
+    /// Of those, cached again after the restart.
+    pub crash_blocks_back: u64,
+    /// Faults, by kind.
+    pub faults: Tally<Fault>,
+    /// Recovery paths, by kind.
+    pub paths: Tally<Path>,
 }
 
 impl Report {
@@ -91,6 +106,13 @@ impl Report {
             foreign_writes: self.foreign_writes + other.foreign_writes,
             warm_blocks: self.warm_blocks + other.warm_blocks,
             dropped_blocks: self.dropped_blocks + other.dropped_blocks,
+            lives: self.lives + other.lives,
+            log_wraps_percent: self.log_wraps_percent + other.log_wraps_percent,
+            stale_in_window: self.stale_in_window + other.stale_in_window,
+            crash_blocks_before: self.crash_blocks_before + other.crash_blocks_before,
+            crash_blocks_back: self.crash_blocks_back + other.crash_blocks_back,
+            faults: self.faults.plus(other.faults),
+            paths: self.paths.plus(other.paths),
         }
     }
 }

@@ -83,7 +83,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
 impl<'f, F: Factory<Stamped>> World<'f, F> {
     pub(super) fn new(seed: u64, options: Options, factory: &'f mut F, words: bool) -> Self {
         let mut dice = Dice::new(seed);
-        let profile = Profile::draw(&mut dice, &options.features);
+        let mut profile = Profile::draw(&mut dice, &options.features);
+        profile.setup.config.mutants = options.mutants;
         let format = factory.format(&profile.setup);
         let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
             let align = u64::from(volume.align_bytes);

@@ -1,0 +1,224 @@
+//! Kinds of faults and of recovery paths, and how often each was met.
+//!
+//! Called by the driver (counts), by reports and by tests: what never fired was not tested.
+
+use std::fmt;
+
+/// More kinds than there are of anything.
+const KINDS_MAX: usize = 48;
+
+/// Something that is counted by kind.
+pub trait Counted: Copy + fmt::Debug + 'static {
+    /// Every kind, in order.
+    const ALL: &'static [Self];
+    /// Its place in [`Counted::ALL`].
+    fn index(self) -> usize;
+    /// Its name in reports: lower case, words joined by underscores.
+    fn name(self) -> &'static str;
+}
+
+/// How often each kind was met.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Tally<K> {
+    counts: [u64; KINDS_MAX],
+    kind: std::marker::PhantomData<K>,
+}
+
+impl<K> Default for Tally<K> {
+    fn default() -> Self {
+        Self { counts: [0; KINDS_MAX], kind: std::marker::PhantomData }
+    }
+}
+
+impl<K: Counted> Tally<K> {
+    /// Counts one.
+    pub fn add(&mut self, kind: K) {
+        self.add_many(kind, 1);
+    }
+
+    /// Counts several.
+    pub fn add_many(&mut self, kind: K, count: u64) {
+        self.counts[kind.index()] += count;
+    }
+
+    /// How often a kind was met.
+    pub fn of(&self, kind: K) -> u64 {
+        self.counts[kind.index()]
+    }
+
+    /// Every kind with its count, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u64)> + '_ {
+        K::ALL.iter().map(|&kind| (kind, self.of(kind)))
+    }
+
+    /// Kinds that were never met.
+    pub fn missing(&self) -> impl Iterator<Item = K> + '_ {
+        self.iter().filter(|(_, count)| *count == 0).map(|(kind, _)| kind)
+    }
+
+    /// Adds up two tallies.
+    #[must_use]
+    pub fn plus(mut self, other: Self) -> Self {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self
+    }
+}
+
+impl<K: Counted> fmt::Debug for Tally<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(kind, count)| (kind.name(), count))).finish()
+    }
+}
+
+macro_rules! counted {
+    ($(#[$about:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $kind { $($(#[$doc])* $variant,)* }
+
+        impl Counted for $kind {
+            const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            fn index(self) -> usize {
+                self as usize
+            }
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+
+        const _: () = assert!($kind::ALL.len() <= KINDS_MAX);
+    };
+}
+
+counted! {
+    /// Something that goes wrong, or that somebody does to the cache.
+    Fault {
+        /// The daemon is killed; the kernel completes some of what it had issued.
+        Kill = "kill",
+        /// The host loses power: what the cache device had not made durable is lost in part.
+        PowerCut = "power_cut",
+        /// A backend's host loses power: writes that no flush covers are undone in part.
+        BackendPowerCut = "backend_power_cut",
+        /// A crash while the device is being opened.
+        CrashInStart = "crash_in_start",
+        /// A crash while the index is being loaded.
+        CrashInLoading = "crash_in_loading",
+        /// A crash during a clean stop.
+        CrashInStop = "crash_in_stop",
+        /// A block of the cache device went back to what it was before an un-flushed write.
+        LostBlock = "lost_block",
+        /// A metadata page is new in some sectors and old in others.
+        TornPage = "torn_page",
+        /// So is a block of cached data.
+        TornData = "torn_data",
+        /// A sector of a backend went back to what it was before an un-flushed write.
+        RevertedSector = "reverted_sector",
+        /// A dead daemon's write to a backend landed after its death.
+        LateBackendWrite = "late_backend_write",
+        /// A dead daemon's write to the cache device landed after its death.
+        LateCacheWrite = "late_cache_write",
+        /// Cached data rotted.
+        DataRot = "data_rot",
+        /// Metadata rotted.
+        MetadataRot = "metadata_rot",
+        /// A superblock that could not be read any more: the device was formatted anew.
+        LostSuperblock = "lost_superblock",
+        /// The cache device returned another place's data.
+        MisdirectedRead = "misdirected_read",
+        /// The cache device put data in another place of the log.
+        MisdirectedWrite = "misdirected_write",
+        /// An I/O of the cache device failed.
+        CacheError = "cache_error",
+        /// An I/O of a backend failed.
+        BackendError = "backend_error",
+        /// An I/O took much longer than others.
+        Spike = "spike",
+        /// The cache device answered nothing for a while.
+        CacheStall = "cache_stall",
+        /// A backend answered nothing for a while.
+        BackendStall = "backend_stall",
+        /// A backend I/O took longer than the driver's bound.
+        Overdue = "overdue",
+        /// The cache device died: every I/O fails from then on.
+        DeviceDeath = "device_death",
+        /// It died silently: every I/O hangs, and fails in the end.
+        DeviceHang = "device_hang",
+        /// A life without the cache device, which came back later.
+        DeviceAway = "device_away",
+        /// A life with another cache device.
+        DeviceSwapped = "device_swapped",
+        /// A device that had been away, while others were used, came back.
+        DeviceBack = "device_back",
+        /// The device was given up and replaced in the middle of a life.
+        DeviceReplaced = "device_replaced",
+        /// Somebody else wrote a volume that was left clean.
+        ForeignAfterStop = "foreign_after_stop",
+        /// Somebody else wrote a volume after a crash, later than the window.
+        ForeignOutside = "foreign_outside_window",
+        /// Somebody else wrote a volume after a crash, so soon that it can't be told from our own
+        /// writes: the stated limit.
+        ForeignInside = "foreign_inside_window",
+        /// Somebody else wrote an attached volume, and the operator invalidated the range.
+        Invalidated = "invalidated",
+        /// A volume was deleted and created anew under its old name.
+        Recreated = "recreated",
+        /// The operator had a volume's blocks forgotten.
+        Forgotten = "forgotten",
+        /// A backend that could prove that nobody wrote could not do so for once.
+        ProofLost = "proof_lost",
+        /// A new plan.
+        PlanChange = "plan_change",
+        /// A volume went away and came back while others worked on.
+        Detached = "detached",
+    }
+}
+
+counted! {
+    /// A way that a start, or a volume's attachment, took.
+    Path {
+        /// The device was new.
+        StartNew = "start_new",
+        /// The last life had stopped clean.
+        StartClean = "start_clean",
+        /// It had crashed.
+        StartCrashed = "start_crashed",
+        /// The metadata were damaged: everything was dropped.
+        StartDamaged = "start_damaged",
+        /// Blocks found in chunks newer than the checkpoint.
+        Replayed = "replayed_blocks",
+        /// Copies not believed because no backend flush covers them.
+        Unflushed = "unflushed_blocks",
+        /// Copies that a mark made void.
+        Marked = "marked_blocks",
+        /// Damaged pages of metadata.
+        DamagedPages = "damaged_pages",
+        /// Requests submitted while the index was being loaded.
+        RequestsWhileLoading = "requests_while_loading",
+        /// Volumes attached while the index was being loaded.
+        AttachedWhileLoading = "attached_while_loading",
+        /// Volumes believed after a crash.
+        BelievedAfterCrash = "believed_after_crash",
+        /// Volumes believed after a clean detach.
+        BelievedAfterStop = "believed_after_stop",
+        /// Volumes dropped because of their proof.
+        DroppedChanged = "dropped_epoch_changed",
+        /// Volumes dropped for lack of proof.
+        DroppedNoProof = "dropped_no_proof",
+        /// Volumes dropped because of their generation.
+        DroppedGeneration = "dropped_written_without_cache",
+        /// Lives in which the device was given up because it failed.
+        PassThroughFailed = "pass_through_failed",
+        /// Lives without a device.
+        PassThroughNoDevice = "pass_through_no_device",
+        /// Times the operator gave the device up.
+        PassThroughAbandoned = "pass_through_abandoned",
+        /// Generations changed.
+        Distrusted = "distrusted",
+        /// Writes that waited for a mark.
+        MarkedWrites = "marked_writes",
+        /// Checkpoints completed.
+        Checkpoints = "checkpoints",
+        /// Times the journal was written anew.
+        Rebases = "journal_rebases",
+    }
+}
