@@ -3,6 +3,7 @@
 //! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
 //! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
 
+mod crash;
 mod hostile;
 mod libnbd;
 mod qemu;
@@ -50,8 +51,10 @@ fn main() -> ExitCode {
         eprintln!("{error:#}");
         return ExitCode::FAILURE;
     }
-    let trials = verify::CASES
+    // The longest first, for the others to run beside them.
+    let trials = crash::CASES
         .into_iter()
+        .chain(verify::CASES)
         .chain(qemu::CASES)
         .chain(libnbd::CASES)
         .chain(restart::CASES)

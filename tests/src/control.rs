@@ -73,6 +73,15 @@ impl Status {
         number(&self.0["cache"], key)
     }
 
+    /// Whether the index is still being loaded.
+    ///
+    /// # Errors
+    /// When the cache's state is missing.
+    pub fn is_loading(&self) -> Result<bool> {
+        let state = self.0["cache"]["state"].as_str().context("no state of the cache")?;
+        Ok(state == "starting" || state == "loading")
+    }
+
     /// Checks what must hold of every volume at any time: hits and misses sum to the blocks read.
     ///
     /// # Errors

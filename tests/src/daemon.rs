@@ -2,7 +2,8 @@
 //!
 //! Called by tests and `xtask`.
 
-use crate::control::{Status, is_ready};
+use crate::control::{Status, get, is_ready};
+use crate::dice::Dice;
 use crate::process::{Running, output};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
@@ -79,9 +80,17 @@ impl Site {
     /// # Errors
     /// When it does not build, start, or get ready; its log is part of the error.
     pub fn serve(&self, config: &Config) -> Result<Daemon> {
+        self.launch(config)?.ready()
+    }
+
+    /// Starts a daemon here and does not wait for anything.
+    ///
+    /// # Errors
+    /// When it does not build or can't be started.
+    pub fn launch(&self, config: &Config) -> Result<Daemon> {
         let file = self.path("cinnabar.toml");
         std::fs::write(&file, config.to_toml()?)?;
-        self.start(&["serve", "--config"], &file)
+        self.spawn(&["serve", "--config"], &file)
     }
 
     /// Starts the daemon's own demonstration here: a volume `demo` with a slow disk.
@@ -89,16 +98,15 @@ impl Site {
     /// # Errors
     /// As for [`Site::serve`].
     pub fn serve_demo(&self) -> Result<Daemon> {
-        self.start(&["serve", "--demo", "--dir"], self.dir.path())
+        self.spawn(&["serve", "--demo", "--dir"], self.dir.path())?.ready()
     }
 
-    fn start(&self, args: &[&str], path: &Path) -> Result<Daemon> {
+    fn spawn(&self, args: &[&str], path: &Path) -> Result<Daemon> {
         let binary = crate::binary::cinnabar()?;
         let socket = self.path("control.sock");
         let mut command = Command::new(&binary);
         command.args(args).arg(path);
-        let mut running = Running::start(&mut command, &self.path("cinnabar.log"))?;
-        running.wait_until(READY_LIMIT, || is_ready(&socket))?;
+        let running = Running::start(&mut command, &self.path("cinnabar.log"))?;
         Ok(Daemon { running, socket, binary })
     }
 
@@ -108,15 +116,12 @@ impl Site {
     }
 }
 
-/// `size` bytes that look random, the same for the same `seed` (xorshift64*).
+/// `size` bytes that look random, the same for the same `seed`.
 pub fn noise(size: u64, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut dice = Dice::new(seed);
     let mut bytes = Vec::with_capacity(size as usize);
     while (bytes.len() as u64) < size {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        bytes.extend_from_slice(&state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes());
+        bytes.extend_from_slice(&dice.roll().to_le_bytes());
     }
     bytes.truncate(size as usize);
     bytes
@@ -223,6 +228,16 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Waits until it serves.
+    ///
+    /// # Errors
+    /// When it ends before, or takes too long; its log is part of the error.
+    pub fn ready(mut self) -> Result<Self> {
+        let socket = &self.socket;
+        self.running.wait_until(READY_LIMIT, || is_ready(socket))?;
+        Ok(self)
+    }
+
     /// Runs one of the binary's commands against this daemon, with `--socket`.
     ///
     /// # Errors
@@ -237,6 +252,18 @@ impl Daemon {
     /// When it can't be fetched, or is inconsistent.
     pub fn status(&self) -> Result<Status> {
         let status = Status::parse(&self.command(&["status", "--json"])?)?;
+        status.check_sums()?;
+        Ok(status)
+    }
+
+    /// Its status at this very moment: one exchange over the control socket, nothing started.
+    ///
+    /// # Errors
+    /// When it can't be fetched, or is inconsistent.
+    pub fn glance(&self) -> Result<Status> {
+        let (code, body) = get(&self.socket, "/v1/status")?;
+        ensure!(code == 200, "status {code}: {body}");
+        let status = Status::parse(&body)?;
         status.check_sums()?;
         Ok(status)
     }

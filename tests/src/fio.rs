@@ -30,6 +30,8 @@ impl Fio {
             .flag("thread")
             .flag("group_reporting")
             .arg("output-format", "json")
+            // What it knows dies with it; otherwise it leaves a file where it was started.
+            .arg("verify_state_save", 0)
     }
 
     /// Adds `--key=value`.

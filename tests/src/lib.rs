@@ -4,11 +4,14 @@
 //! knows the daemon from inside: it writes a configuration, starts a process, speaks to sockets.
 
 pub mod binary;
+pub mod books;
 pub mod control;
 pub mod daemon;
+pub mod dice;
 pub mod fio;
 pub mod nbd;
 pub mod process;
+pub mod stamps;
 pub mod tools;
 
 pub use control::Status;

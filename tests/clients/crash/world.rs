@@ -1,0 +1,265 @@
+//! The volumes, the books of what they hold, and the daemon that comes and goes between them.
+//!
+//! Called by the crash tests.
+
+use super::load::{self, Shared};
+use super::meddle::TAIL_BYTES;
+use anyhow::{Context, Result, ensure};
+use e2e::books::Books;
+use e2e::dice::Dice;
+use e2e::nbd::Client;
+use e2e::{Config, Daemon, MIB, Site, Status, Volume, stamps};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes of a volume that guests use.
+pub(super) const DISK: u64 = 24 * MIB;
+const GUESTS: u64 = 3;
+/// Connections to each volume.
+const CONNECTIONS: u64 = 4;
+/// Whatever is going on, the index of so small a cache must be loaded by then.
+const LOAD_LIMIT: Duration = Duration::from_secs(20);
+/// What was written to flash this long ago must be there after a crash: a block waits at most a
+/// second for its chunk, and as long again for the heartbeat that flushes the back end; the third
+/// is for slow disks.
+pub(super) const IN_FLIGHT: Duration = Duration::from_secs(3);
+/// The volume that fio verifies.
+pub(super) const FIO_VOLUME: &str = "fio";
+pub(super) const FIO_DISK: u64 = 16 * MIB;
+
+/// A volume and what it must hold.
+pub(super) struct Guest {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) books: Books,
+}
+
+/// Everything that outlives the daemon, and the daemon.
+pub(super) struct World {
+    pub(super) site: Site,
+    pub(super) guests: Vec<Guest>,
+    pub(super) shared: Shared,
+    pub(super) dice: Dice,
+    config: Config,
+    daemon: Option<Daemon>,
+    notes: Vec<Note>,
+}
+
+/// Blocks written to flash so far in this life of the daemon.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    at: Instant,
+    flash_blocks: u64,
+}
+
+/// What a crash must leave, seen just before.
+#[derive(Clone, Debug)]
+pub(super) struct Before {
+    /// Blocks of each guest that had reached the SSD.
+    pub(super) resident: Vec<u64>,
+    /// Of all volumes together.
+    pub(super) resident_in_all: u64,
+    /// Blocks that were on their way at the kill: written to flash lately, or written by guests
+    /// since this was seen.
+    pub(super) in_flight: u64,
+}
+
+/// How guests end their work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// They are told to.
+    Stop,
+    /// The daemon is killed under them.
+    Kill,
+}
+
+impl World {
+    /// Volumes full of stamps and a cache of `cache` bytes; nothing is started.
+    pub(super) fn new(cache: u64, seed: u64) -> Result<Self> {
+        let site = Site::new()?;
+        let shared = Shared::default();
+        let first = shared.next_version();
+        // Reading a disk from end to end must not count as a scan that bypasses the cache.
+        let volume = |name: &str, file: &str| {
+            Volume::new(name, &format!("file:{file}"))
+                .key("bypass_sequential = \"0\"")
+                .key("bypass_large = \"0\"")
+        };
+        let mut config = Config::new(cache).volume(volume(FIO_VOLUME, "fio.raw"));
+        site.sparse("fio.raw", FIO_DISK)?;
+        let mut guests = Vec::new();
+        for number in 1..=GUESTS {
+            let (name, file) = (format!("vm{number}"), format!("vm{number}.raw"));
+            config = config.volume(volume(&name, &file));
+            let sectors = DISK / stamps::SECTOR as u64;
+            let mut data = stamps::made(number, 0, sectors, first);
+            data.resize(data.len() + TAIL_BYTES as usize, 0);
+            let path = site.path(&file);
+            std::fs::write(&path, data)?;
+            guests.push(Guest { name, path, books: Books::new(number, sectors, first) });
+        }
+        let dice = Dice::new(seed);
+        Ok(Self { site, guests, shared, dice, config, daemon: None, notes: Vec::new() })
+    }
+
+    /// Starts the daemon and waits until guests can connect.
+    pub(super) fn start(&mut self) -> Result<()> {
+        let daemon = self.site.serve(&self.config)?;
+        self.notes = vec![Note { at: Instant::now(), flash_blocks: 0 }];
+        self.daemon = Some(daemon);
+        Ok(())
+    }
+
+    /// Starts the daemon and kills it `later`, wherever it has got to.
+    pub(super) fn start_and_kill(&mut self, later: Duration) -> Result<()> {
+        let daemon = self.site.launch(&self.config)?;
+        thread::sleep(later);
+        daemon.crash()
+    }
+
+    pub(super) fn daemon(&self) -> Result<&Daemon> {
+        self.daemon.as_ref().context("there is no daemon now")
+    }
+
+    /// Waits until the index is loaded, and hands back the status then.
+    pub(super) fn loaded(&self) -> Result<Status> {
+        let start = Instant::now();
+        loop {
+            let status = self.daemon()?.glance()?;
+            if !status.is_loading()? {
+                return Ok(status);
+            }
+            ensure!(start.elapsed() < LOAD_LIMIT, "still loading: {}", status.0);
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Reads all of a guest's volume, compares it, and hands back how many blocks were hits.
+    pub(super) fn read_all(&self, guest: &Guest) -> Result<u64> {
+        let hits = || self.daemon()?.glance()?.count(&guest.name, "read_hits");
+        let before = hits()?;
+        load::read_all(&mut self.client(guest)?, &guest.books).context(guest.name.clone())?;
+        Ok(hits()? - before)
+    }
+
+    /// Lets guests work on all volumes for a while, with a `pause` after each request. Hands back
+    /// what was there at the end, seen just before the kill if there was one.
+    pub(super) fn work(&mut self, time: Duration, pause: Duration, end: End) -> Result<Before> {
+        self.note()?;
+        self.shared.stop.store(false, Ordering::Relaxed);
+        let seed = self.dice.roll();
+        let answered = self.shared.answered.load(Ordering::Relaxed);
+        let clients = (0..GUESTS * CONNECTIONS)
+            .map(|number| Ok((number, self.client(self.guest_of(number))?)))
+            .collect::<Result<Vec<_>>>()?;
+        let daemon = self.daemon.take().context("there is no daemon now")?;
+        let (last, daemon) = thread::scope(|scope| -> Result<_> {
+            let (guests, shared) = (&self.guests, &self.shared);
+            let workers: Vec<_> = clients
+                .into_iter()
+                .map(|(number, client)| {
+                    let books = &guests[(number % GUESTS) as usize].books;
+                    let dice = Dice::new(seed ^ number);
+                    scope.spawn(move || load::run(client, books, shared, dice, pause))
+                })
+                .collect();
+            let ended = watch(daemon, time, end, shared, &mut self.notes);
+            shared.stop.store(true, Ordering::Relaxed);
+            for worker in workers {
+                worker.join().expect("the worker does not panic")?;
+            }
+            ended
+        })?;
+        self.daemon = daemon;
+        let answered = self.shared.answered.load(Ordering::Relaxed) - answered;
+        ensure!(answered > 50, "only {answered} requests were answered");
+        let touched = self.shared.touched_blocks.load(Ordering::Relaxed) - last.touched_blocks;
+        self.before(&last.status, touched)
+    }
+
+    /// What a crash now must leave, when nothing is under way.
+    pub(super) fn at_rest(&self) -> Result<Before> {
+        self.before(&self.daemon()?.glance()?, 0)
+    }
+
+    /// Kills the daemon.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.daemon.take().context("there is no daemon now")?.crash()
+    }
+
+    /// Stops it the clean way.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        self.daemon.take().context("there is no daemon now")?.stop()
+    }
+
+    /// Remembers how much has been written to flash by now.
+    pub(super) fn note(&mut self) -> Result<()> {
+        let note = Note::new(&self.daemon()?.glance()?)?;
+        self.notes.push(note);
+        Ok(())
+    }
+
+    fn before(&self, status: &Status, touched_blocks: u64) -> Result<Before> {
+        let now = Note::new(status)?;
+        let settled = |note: &&Note| now.at.duration_since(note.at) > IN_FLIGHT;
+        let settled = self.notes.iter().rev().find(settled).map_or(0, |note| note.flash_blocks);
+        let ram = status.cache("ram_blocks")?;
+        let mut resident = Vec::new();
+        for guest in &self.guests {
+            // RAM is not told by volume: as if it were all this one's.
+            resident.push(status.count(&guest.name, "cached_blocks")?.saturating_sub(ram));
+        }
+        Ok(Before {
+            resident,
+            resident_in_all: status.cache("cached_blocks")? - ram,
+            in_flight: now.flash_blocks - settled + touched_blocks,
+        })
+    }
+
+    fn guest_of(&self, connection: u64) -> &Guest {
+        &self.guests[(connection % GUESTS) as usize]
+    }
+
+    fn client(&self, guest: &Guest) -> Result<Client> {
+        let socket = self.site.path(&format!("{}.sock", guest.name));
+        Client::connect(&socket, &guest.name).with_context(|| format!("to {}", guest.name))
+    }
+}
+
+impl Note {
+    fn new(status: &Status) -> Result<Self> {
+        let admitted = status.0["cache"]["admitted"].as_object().context("no admitted blocks")?;
+        let admitted: u64 = admitted.values().filter_map(serde_json::Value::as_u64).sum();
+        let flash_blocks = admitted + status.cache("carried_blocks")?;
+        Ok(Self { at: Instant::now(), flash_blocks })
+    }
+}
+
+/// The last look at a daemon, and the blocks that guests had touched until then.
+struct Last {
+    status: Status,
+    touched_blocks: u64,
+}
+
+/// Waits, keeping notes, then kills the daemon if that is wanted.
+fn watch(
+    daemon: Daemon,
+    time: Duration,
+    end: End,
+    shared: &Shared,
+    notes: &mut Vec<Note>,
+) -> Result<(Last, Option<Daemon>)> {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        thread::sleep(Duration::from_millis(250).min(time.saturating_sub(start.elapsed())));
+        notes.push(Note::new(&daemon.glance()?)?);
+    }
+    let touched_blocks = shared.touched_blocks.load(Ordering::Relaxed);
+    let last = Last { status: daemon.glance()?, touched_blocks };
+    match end {
+        End::Stop => Ok((last, Some(daemon))),
+        End::Kill => daemon.crash().map(|()| (last, None)),
+    }
+}
