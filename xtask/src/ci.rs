@@ -4,7 +4,7 @@
 
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
-use crate::{fuzz, install, layers, tidy};
+use crate::{faults, fuzz, install, layers, tidy};
 use anyhow::Result;
 use e2e::tools;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ const FUZZ_TIME: Duration = Duration::from_mins(5);
 /// Which stages to run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Only these stages: tools, fmt, tidy, layers, clippy, doc, deny, test, e2e, fuzz [default: all]
+    /// Only these stages: tools, fmt, tidy, layers, clippy, doc, deny, test, e2e, faults, fuzz [default: all]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -43,6 +43,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             show(cargo(&test).args(["--", "--show-output"])).map(Done::Passed)
         }),
         Stage::new("e2e", || cargo_stage(&["test", "--package", "e2e", "--release", "--locked"])),
+        Stage::new("faults", faults::check),
         Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
     ];
     run_all("ci", &stages, &args.stages)

@@ -5,6 +5,7 @@
 mod bench;
 mod ci;
 mod demo;
+mod faults;
 mod fuzz;
 mod install;
 mod layers;
@@ -33,7 +34,7 @@ enum Chore {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Search longer: simulator seeds and fuzz targets
+    /// Search longer: fault simulations on and on, or all searches for some minutes
     Soak(soak::Args),
 }
 

@@ -1,36 +1,55 @@
 //! Searches longer than `ci` has time for.
 //!
-//! Called by people and by nightly runs: `cargo xtask soak --seeds 100000 --fuzz-minutes 60`.
+//! Called by people and by nightly runs: `cargo xtask soak` runs fault simulations on and on;
+//! `cargo xtask soak --minutes 60` gives them and the fuzz targets an hour each.
 
-use crate::fuzz;
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
+use crate::{faults, fuzz};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long to search.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
+    /// Minutes for fault simulations, and as many for fuzz targets [default: fault simulations, on
+    /// and on]
+    #[arg(long, hide_default_value = true)]
+    minutes: Option<u64>,
+    /// First seed of the fault simulations [default: one that depends on the time, so that each
+    /// search sees new ones]
+    #[arg(long, hide_default_value = true)]
+    first: Option<u64>,
     /// Seeds for each of the simulator's tests
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// Minutes that the fuzz targets share
-    #[arg(long, default_value_t = 60)]
-    fuzz_minutes: u64,
-    /// Only these stages (seeds, fuzz)
+    /// Only these stages: faults, seeds, fuzz [default: all; without --minutes: faults]
+    #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
 
 /// Runs the stages.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let seeds = format!("0..{}", args.seeds);
-    let minutes = args.fuzz_minutes;
+    let limit = args.minutes.map(Duration::from_mins);
+    let first = args.first.unwrap_or_else(fresh_seed);
     let stages = [
+        Stage::new("faults", move || faults::run_on(first, limit)),
         Stage::new("seeds", move || {
             let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
             show(cargo(&test).env("CINNABAR_SEEDS", &seeds)).map(Done::Passed)
         }),
-        Stage::new("fuzz", move || fuzz::run(Duration::from_mins(minutes))),
+        Stage::new("fuzz", move || fuzz::run(limit.unwrap_or(Duration::from_hours(1)))),
     ];
-    run_all("soak", &stages, &args.stages)
+    let mut wanted = args.stages.clone();
+    if wanted.is_empty() && limit.is_none() {
+        wanted.push("faults".to_owned());
+    }
+    run_all("soak", &stages, &wanted)
+}
+
+/// A seed that no earlier search has come to: they run fewer than a thousand a second.
+fn fresh_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_secs() * 1000
 }

@@ -1,0 +1,103 @@
+//! Fault simulation over many seeds: so many in `ci`, on and on in `soak`.
+//!
+//! Called by both. The seeds are run by the daemon's own binary, `cinnabar simulate faults`, on all
+//! cores; commit and seed repeat a failure.
+
+use crate::shell::show;
+use crate::stage::Done;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Seeds that must be clean before a change is taken.
+const CI_SEEDS: u64 = 10_000;
+/// Time they may take, on two cores.
+const CI_LIMIT: Duration = Duration::from_mins(10);
+/// Seeds between two reports of a soak: about four minutes' worth.
+const SOAK_SEEDS: u64 = 5_000;
+
+/// Runs the seeds of `ci`: the same ones each time, so that a change is to blame for a failure.
+///
+/// # Errors
+/// When a seed fails, a kind of fault never happened, or it took too long.
+pub(crate) fn check() -> Result<Done> {
+    // Built before the clock starts.
+    let binary = e2e::binary::cinnabar()?;
+    let start = Instant::now();
+    let seeds = CI_SEEDS.to_string();
+    show(Command::new(binary).args(["simulate", "faults", "--all-kinds", "--seeds", &seeds]))?;
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{CI_SEEDS} seeds in {seconds:.0} s: {:.1} seeds/s", CI_SEEDS as f64 / seconds);
+    ensure!(start.elapsed() <= CI_LIMIT, "took longer than {CI_LIMIT:?}");
+    Ok(Done::Passed(Vec::new()))
+}
+
+/// Runs seeds from `first` on until one fails or `limit` has passed, and says after each few
+/// thousand how fast it is.
+///
+/// # Errors
+/// When a seed fails.
+pub(crate) fn run_on(first: u64, limit: Option<Duration>) -> Result<Done> {
+    let binary = e2e::binary::cinnabar()?;
+    let start = Instant::now();
+    let mut next = first;
+    while limit.is_none_or(|limit| start.elapsed() < limit) {
+        let found = Command::new(&binary)
+            .args(["simulate", "faults", "--json", "--first", &next.to_string()])
+            .args(["--seeds", &SOAK_SEEDS.to_string()])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("starting the simulator")?;
+        let text = String::from_utf8_lossy(&found.stdout);
+        let report: Value = serde_json::from_str(&text).with_context(|| {
+            format!("the simulator ended with {} and no report, seeds from {next} on", found.status)
+        })?;
+        println!("{}", line(&report, next - first));
+        if !found.status.success() {
+            bail!("{}", failures(&report));
+        }
+        next += SOAK_SEEDS;
+    }
+    Ok(Done::Passed(Vec::new()))
+}
+
+/// One line a report: `before` seeds were clean before it.
+fn line(report: &Value, before: u64) -> String {
+    let number = |key: &str| report[key].as_f64().unwrap_or_default();
+    let failed = report["failures"].as_array().map_or(0, Vec::len);
+    format!(
+        "{} seeds from {} on: {failed} failed; {:.1} seeds/s, {:.0} s simulated, {:.1} x real time; \
+         {before} clean before",
+        report["seeds"],
+        report["first"],
+        number("seeds_per_second"),
+        number("simulated_seconds"),
+        number("simulated_over_real"),
+    )
+}
+
+/// What went wrong, and how to repeat it.
+fn failures(report: &Value) -> String {
+    let text = |failed: &Value, key: &str| failed[key].as_str().unwrap_or_default().to_owned();
+    report["failures"].as_array().into_iter().flatten().fold(String::new(), |all, failed| {
+        let (what, history) = (text(failed, "what"), text(failed, "history"));
+        let repeat = text(failed, "repeat");
+        all + &format!("seed {}: {what}\n{history}\nrepeat: {repeat}\n", failed["seed"])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{failures, line};
+    use serde_json::json;
+
+    #[test]
+    fn a_failure_says_how_to_repeat_it() {
+        let failed = json!({"seed": 7, "what": "stale", "history": "h", "repeat": "again"});
+        let report = json!({"first": 5, "seeds": 10, "seeds_per_second": 20.04, "failures": [failed],
+            "simulated_seconds": 100.0, "simulated_over_real": 200.0});
+        assert!(line(&report, 3).contains("10 seeds from 5 on: 1 failed; 20.0 seeds/s"));
+        assert_eq!(failures(&report), "seed 7: stale\nh\nrepeat: again\n");
+    }
+}
