@@ -65,6 +65,8 @@ impl Demo {
                 size_bytes: Some(CACHE_BYTES),
                 io: IoMode::Auto,
                 force: false,
+                required: false,
+                state_dir: self.path.join("state"),
                 eviction: EvictionMode::Probation,
                 probation_bytes: None,
             },

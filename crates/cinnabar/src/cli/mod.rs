@@ -9,7 +9,9 @@ mod demo;
 mod failure;
 mod logging;
 mod output;
+mod progress;
 mod serve;
+mod simulate;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,8 @@ enum Command {
     Volume(volume::Args),
     /// Check a configuration file
     Config(config_check::Args),
+    /// Run the cache under a virtual clock, with everything that can go wrong
+    Simulate(simulate::Args),
     /// Print the version
     #[command(after_help = "Examples:\n  cinnabar version\n  cinnabar version --json")]
     Version {
@@ -82,6 +86,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(&args),
         Command::Volume(args) => volume::run(&args),
         Command::Config(args) => config_check::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Version { json } => version(json),
         Command::Completions { shell } => {
             let mut script = Vec::new();

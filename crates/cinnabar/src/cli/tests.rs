@@ -7,6 +7,7 @@ use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use crate::daemon::report::StatusReport;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::{DropReason, Warmth};
 use clap::{CommandFactory, Parser};
 use std::path::Path;
@@ -34,6 +35,8 @@ fn what_is_promised_is_understood() {
         "cinnabar volume set v --mode pass-through --socket a.sock",
         "cinnabar volume remove v --force",
         "cinnabar config check c.toml",
+        "cinnabar simulate faults --seeds 10 --first 7 --jobs 2 --all-kinds --json",
+        "cinnabar simulate faults --seed 4711",
         "cinnabar version --json",
         "cinnabar completions zsh",
     ] {
@@ -52,6 +55,11 @@ fn what_makes_no_sense_is_refused() {
         "cinnabar status --interval 0",
         "cinnabar volume add v",
         "cinnabar volume set v --mode write-back",
+        "cinnabar simulate",
+        "cinnabar simulate faults --seeds 0",
+        "cinnabar simulate faults --seeds -1",
+        "cinnabar simulate faults --jobs 0",
+        "cinnabar simulate faults --seed 1 --first 1",
         "cinnabar frobnicate",
     ] {
         let error = parse(line).expect_err(line);
@@ -105,6 +113,7 @@ fn sample(reads: u64) -> DataStatus {
         reason: String::new(),
         size_bytes: 20 << 30,
         connections: 1,
+        overdue_now: 0,
         warmth: Warmth::Dropped { blocks: 512, reason: DropReason::EpochChanged },
         counters: VolumeCounters {
             reads,
@@ -116,6 +125,9 @@ fn sample(reads: u64) -> DataStatus {
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
     };
     let cache = CacheStatus {
+        device: "/ssd/cache.img".into(),
+        health: Health::Serving,
+        loaded: None,
         state: State::Degraded,
         reason: "the SSD is gone".into(),
         io: "uring, direct".into(),
@@ -128,7 +140,7 @@ fn sample(reads: u64) -> DataStatus {
 
 #[test]
 fn the_status_is_readable() {
-    let report = |reads| StatusReport::new(&sample(reads), Path::new("/ssd/cache.img"));
+    let report = |reads| StatusReport::new(&sample(reads));
     let text = render(&report(40_000), None);
     for part in [
         "/ssd/cache.img",
@@ -151,7 +163,7 @@ fn the_status_is_readable() {
 /// The contract of `status --json`: these keys exist, whatever else does.
 #[test]
 fn the_json_has_the_promised_keys() {
-    let report = StatusReport::new(&sample(8), Path::new("c"));
+    let report = StatusReport::new(&sample(8));
     let object = serde_json::to_value(&report).expect("it is JSON");
     let keys = |value: &serde_json::Value, keys: &[&str]| {
         for key in keys {

@@ -19,6 +19,9 @@ fn bad_command_lines_end_with_a_hint() {
         (&["volume", "add", "a", "--backend", "file:x", "--share-min", "lots"], 2),
         (&["volume", "set", "a", "--mode", "fast"], 2),
         (&["config", "check", "none.toml"], 2),
+        (&["simulate", "faults", "--seeds", "none"], 2),
+        (&["simulate", "faults", "--seed", "1", "--seeds", "2"], 2),
+        (&["simulate", "faults", "--first", "18446744073709551615", "--seeds", "2"], 2),
     ] {
         let ended = site.run(args);
         assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");

@@ -12,3 +12,4 @@ mod http;
 mod life;
 mod nbd;
 mod rig;
+mod simulate;

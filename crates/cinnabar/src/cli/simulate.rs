@@ -1,0 +1,262 @@
+//! `cinnabar simulate`: the production engine under a virtual clock, with faults from a seed.
+//!
+//! Called by the command line, and by `cargo xtask ci` and `soak`.
+
+use super::failure::Failure;
+use super::output::{self, Table};
+use super::progress::Progress;
+use cinnabar_sim::faults::{Summary, search, seed_under_way};
+use cinnabar_sim::{Counted, Failed, FaultOptions, Tally};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+/// What to simulate.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Crashes, power cuts, rot and worse: search seeds for a read that is not what it must be
+    #[command(
+        after_help = "A seed fixes everything that happens in its run: guests, faults, restarts. \
+        Each seed leaves some kinds of faults out. The same program and seed give the same run.\n\
+        Exit code 1 if a seed fails; its history and the command that repeats it are printed.\n\n\
+        Examples:\n  \
+        cinnabar simulate faults\n  \
+        cinnabar simulate faults --seeds 10000 --jobs 2 --all-kinds\n  \
+        cinnabar simulate faults --seed 4711\n  \
+        cinnabar simulate faults --seeds 100 --json | jq .faults"
+    )]
+    Faults(FaultArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct FaultArgs {
+    /// How many seeds to run
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "F", default_value_t = 0)]
+    first: u64,
+    /// Run this one only [default: those of --first and --seeds]
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "first"])]
+    seed: Option<u64>,
+    /// Seeds at a time [default: as many as there are cores]
+    #[arg(long, value_name = "J")]
+    jobs: Option<NonZeroUsize>,
+    /// Fail if a kind of fault or a recovery path was never met [default: list them]
+    #[arg(long)]
+    all_kinds: bool,
+    /// Print a JSON object [default: tables]
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let Command::Faults(args) = &args.command;
+    faults(args)
+}
+
+fn faults(args: &FaultArgs) -> Result<(), Failure> {
+    let (first, seeds) = args.seed.map_or((args.first, args.seeds), |seed| (seed, 1));
+    let end = first.checked_add(seeds).ok_or_else(|| {
+        let message = format!("there are no {seeds} seeds from {first} on");
+        Failure::of_usage(message, format!("the last seed is {}", u64::MAX - 1))
+    })?;
+    tell_the_seed_of_a_panic();
+    let threads = args.jobs.map(NonZeroUsize::get);
+    let options = FaultOptions { threads, ..FaultOptions::default() };
+    let mut line = Progress::new();
+    let summary = search(first..end, &options, |progress| {
+        line.show(|| {
+            let rate = progress.done as f64 / progress.elapsed.as_secs_f64().max(1e-3);
+            format!(
+                "{} of {} seeds, {rate:.1} seeds/s, {} failed",
+                progress.done, progress.of, progress.failed
+            )
+        });
+    });
+    drop(line);
+    let found = Found::new(first, &summary);
+    if args.json {
+        output::json(&found)?
+    } else {
+        output::text(&render(&found))?
+    }
+    verdict(&found, args.all_kinds)
+}
+
+fn verdict(found: &Found, all_kinds: bool) -> Result<(), Failure> {
+    if let Some(failed) = found.failures.first() {
+        let message = format!("{} of {} seeds failed", found.failures.len(), found.seeds);
+        return Err(Failure::at_run_time(message, format!("repeat it: {}", repeat(failed.seed))));
+    }
+    if all_kinds && !found.never_met.is_empty() {
+        let message = format!("never met: {}", found.never_met.join(", "));
+        return Err(Failure::at_run_time(message, "run more seeds: --seeds"));
+    }
+    Ok(())
+}
+
+fn repeat(seed: u64) -> String {
+    format!("cinnabar simulate faults --seed {seed}")
+}
+
+/// Assertions of the engine are part of the proof. One that breaks may end the process, so the seed
+/// is told at once.
+fn tell_the_seed_of_a_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        if let Some(seed) = seed_under_way() {
+            let line = format!("error: seed {seed} panicked\nhint: repeat it: {}", repeat(seed));
+            // If stderr is gone there is nobody to tell.
+            let _gone = std::io::Write::write_all(&mut std::io::stderr(), (line + "\n").as_bytes());
+        }
+    }));
+}
+
+/// What a search found: the contract of `--json`. Keys are only ever added.
+#[derive(Debug, Serialize)]
+struct Found {
+    first: u64,
+    seeds: u64,
+    failures: Vec<FailedSeed>,
+    seconds: f64,
+    seeds_per_second: f64,
+    simulated_seconds: f64,
+    simulated_over_real: f64,
+    requests_per_seed: f64,
+    restarts_per_seed: f64,
+    log_wraps_per_seed: f64,
+    requests: u64,
+    sectors_judged: u64,
+    stale_in_window: u64,
+    crash_blocks_before: u64,
+    crash_blocks_back: u64,
+    faults: BTreeMap<&'static str, u64>,
+    recovery_paths: BTreeMap<&'static str, u64>,
+    never_met: Vec<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct FailedSeed {
+    seed: u64,
+    what: String,
+    history: String,
+    repeat: String,
+}
+
+impl Found {
+    fn new(first: u64, summary: &Summary) -> Self {
+        let report = &summary.report;
+        let sound = summary.seeds - summary.failures.len() as u64;
+        // Two decimals: more are noise.
+        let short = |value: f64| (value * 100.0).round() / 100.0;
+        Self {
+            first,
+            seeds: summary.seeds,
+            failures: summary.failures.iter().map(FailedSeed::new).collect(),
+            seconds: short(summary.elapsed.as_secs_f64()),
+            seeds_per_second: short(summary.seeds_per_second()),
+            simulated_seconds: short(report.virtual_ns as f64 / 1e9),
+            simulated_over_real: short(summary.simulated_over_real()),
+            requests_per_seed: short(report.requests as f64 / sound.max(1) as f64),
+            restarts_per_seed: short(summary.restarts_per_seed().max(0.0)),
+            log_wraps_per_seed: short(summary.log_wraps_per_seed()),
+            requests: report.requests,
+            sectors_judged: report.sectors_judged,
+            stale_in_window: report.stale_in_window,
+            crash_blocks_before: report.crash_blocks_before,
+            crash_blocks_back: report.crash_blocks_back,
+            faults: counts(&report.faults),
+            recovery_paths: counts(&report.paths),
+            never_met: report
+                .faults
+                .missing()
+                .map(Counted::name)
+                .chain(report.paths.missing().map(Counted::name))
+                .collect(),
+        }
+    }
+}
+
+impl FailedSeed {
+    fn new(failed: &Failed) -> Self {
+        Self {
+            seed: failed.seed,
+            what: failed.violation.to_string(),
+            history: failed.events.clone(),
+            repeat: repeat(failed.seed),
+        }
+    }
+}
+
+fn counts<K: Counted>(tally: &Tally<K>) -> BTreeMap<&'static str, u64> {
+    tally.iter().map(|(kind, count)| (kind.name(), count)).collect()
+}
+
+fn render(found: &Found) -> String {
+    let mut text = String::new();
+    for failed in &found.failures {
+        text += &format!("seed {} failed: {}\n", failed.seed, failed.what);
+        text += failed.history.trim_end();
+        text += &format!("\nrepeat: {}\n\n", failed.repeat);
+    }
+    let table = |title: &str, counts: &BTreeMap<&'static str, u64>| {
+        let mut table = Table::new(1, &[title, "COUNT"]);
+        counts.iter().for_each(|(name, count)| {
+            table.row(vec![(*name).to_owned(), count.to_string()]);
+        });
+        table.render()
+    };
+    text += &table("FAULT", &found.faults);
+    text.push('\n');
+    text += &table("RECOVERY", &found.recovery_paths);
+    text.push('\n');
+    if !found.never_met.is_empty() && found.seeds > 1 {
+        text += &format!("never met: {}\n\n", found.never_met.join(", "));
+    }
+    let mut sums = Table::new(2, &["seeds", &seeds(found)]);
+    let mut line = |name: &str, value: String| sums.row(vec![name.to_owned(), value]);
+    line("speed", format!("{:.1} seeds/s", found.seeds_per_second));
+    line(
+        "time",
+        format!(
+            "{:.0} s simulated in {:.1} s, {:.1} times as fast",
+            found.simulated_seconds, found.seconds, found.simulated_over_real
+        ),
+    );
+    line(
+        "a seed",
+        format!(
+            "{:.0} requests, {:.1} restarts, wraps the log {:.1} times",
+            found.requests_per_seed, found.restarts_per_seed, found.log_wraps_per_seed
+        ),
+    );
+    line("judged", format!("{} sectors read", found.sectors_judged));
+    line(
+        "warm",
+        format!(
+            "{} of {} blocks that were on flash at a crash came back ({})",
+            found.crash_blocks_back,
+            found.crash_blocks_before,
+            super::status::ratio(found.crash_blocks_back, found.crash_blocks_before)
+        ),
+    );
+    line(
+        "window",
+        format!("{} sectors stale where the stated limit allows", found.stale_in_window),
+    );
+    text + &sums.render()
+}
+
+fn seeds(found: &Found) -> String {
+    // A search that found enough ends early.
+    format!("{} from {} on, {} failed", found.seeds, found.first, found.failures.len())
+}
