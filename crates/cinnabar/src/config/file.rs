@@ -22,6 +22,8 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const WAIT_S_MAX: u64 = 3600;
 /// Default of `lock_wait_s`: the writes of a killed daemon were seen to land for seconds.
 const LOCK_WAIT_S: u64 = 30;
+/// Default of `state_dir` without a service manager, beside the configuration.
+const STATE_DIR: &str = "cinnabar-state";
 /// Default of `stop_wait_s`, below the 90 s that systemd waits.
 const STOP_WAIT_S: u64 = 60;
 
@@ -109,6 +111,8 @@ fn read_cache(
     let io = section.string("io")?;
     let eviction = section.string("eviction")?;
     let probation = section.quantity("probation")?;
+    let required = section.flag("required")?;
+    let state_dir = section.string("state_dir")?;
     let lock_wait = section.number("lock_wait_s")?;
     section.finish()?;
 
@@ -122,11 +126,36 @@ fn read_cache(
         size_bytes,
         io: io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
         force: false,
+        required: required.is_some_and(|required| required.value),
+        state_dir: state_dir
+            .map_or_else(|| Ok(default_state_dir(base)), |dir| state_folder(source, base, &dir))?,
         eviction: eviction
             .map_or(Ok(EvictionMode::Probation), |text| choice(source, "eviction", &text))?,
         probation_bytes: probation.map(|size| quantity(source, "probation", &size)).transpose()?,
     };
     Ok((cache, wait(source, "lock_wait_s", lock_wait.as_ref(), LOCK_WAIT_S)?))
+}
+
+/// The folder that the service manager has made for us, or else one beside the configuration.
+fn default_state_dir(base: &Path) -> PathBuf {
+    // A list with colons if the unit names several.
+    let given = std::env::var("STATE_DIRECTORY").unwrap_or_default();
+    match given.split(':').next() {
+        Some(dir) if dir.starts_with('/') => PathBuf::from(dir),
+        _ => base.join(STATE_DIR),
+    }
+}
+
+fn state_folder(
+    source: Source<'_>,
+    base: &Path,
+    dir: &Located<String>,
+) -> Result<PathBuf, ConfigError> {
+    if dir.value.is_empty() || dir.value.contains('\0') {
+        let hint = "name a folder on this host, such as state_dir = \"/var/lib/cinnabar\"";
+        return Err(source.error(Some(dir.line), "state_dir is not a folder", hint));
+    }
+    Ok(normal(&base.join(&dir.value)))
 }
 
 fn read_control(
@@ -221,6 +250,7 @@ fn read_volume(
             section.quantity("bypass_sequential")?,
         ),
         bypass_large: note(&mut at, "bypass_large", section.quantity("bypass_large")?),
+        backend_timeout_s: note(&mut at, "backend_timeout_s", section.number("backend_timeout_s")?),
         ..VolumeInput::default()
     };
     section.finish()?;

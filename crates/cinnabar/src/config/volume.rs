@@ -10,11 +10,18 @@ use cinnabar_backend::BackendSpec;
 use cinnabar_engine::limits::NAME_BYTES_MAX;
 use clap::ValueEnum;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// Sequential runs at least this long bypass the cache unless the volume says otherwise. Long
 /// enough that starting a guest or reading a file of a few MiB is still cached; a backup or a scan
 /// reads far more, is fast on most back ends anyway, and would push out what is used again.
 pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
+
+/// Longest wait for an operation of the backend, in seconds, unless the volume says otherwise.
+/// Below the 30 to 180 s after which guests reset their disks or give up, so that they are told.
+pub const BACKEND_TIMEOUT_S: u64 = 30;
+/// Longest that can be asked for.
+const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
 /// A volume as somebody wrote it. Also the body of `POST /v1/volumes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -51,6 +58,9 @@ pub struct VolumeInput {
     /// Default `0` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass_large: Option<String>,
+    /// Default [`BACKEND_TIMEOUT_S`]; 0 = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_timeout_s: Option<u64>,
 }
 
 impl VolumeInput {
@@ -79,6 +89,7 @@ impl VolumeInput {
                 BYPASS_SEQUENTIAL_BYTES,
             )?,
             bypass_large_bytes: size_or("bypass_large", self.bypass_large.as_deref(), 0)?,
+            backend_timeout: backend_timeout(self.backend_timeout_s)?,
         })
     }
 
@@ -218,6 +229,16 @@ pub(super) fn check_socket_path(path: &Path) -> Result<(), (String, &'static str
         path.display()
     );
     Err((message, "choose a shorter path, for example below /run"))
+}
+
+fn backend_timeout(seconds: Option<u64>) -> Result<Duration, SettingError> {
+    let seconds = seconds.unwrap_or(BACKEND_TIMEOUT_S);
+    if seconds <= BACKEND_TIMEOUT_S_MAX {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let message = format!("backend_timeout_s: {seconds} seconds is more than an hour");
+    let hint = format!("choose 1 to {BACKEND_TIMEOUT_S_MAX}, or 0 for no bound");
+    Err(SettingError::new("backend_timeout_s", message, hint))
 }
 
 fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Share, SettingError> {

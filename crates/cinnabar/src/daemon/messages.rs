@@ -1,6 +1,6 @@
 //! What the control plane and the data plane say to each other, and nothing else: settings going
-//! in ([`super::settings`]), messages while serving, answers and failures ([`super::start_error`])
-//! coming back.
+//! in ([`super::settings`]), messages while serving, answers ([`super::data_status`]) and failures
+//! ([`super::start_error`]) coming back.
 //!
 //! Called by both. The data plane implements:
 //!
@@ -13,12 +13,11 @@
 //! data thread and returns the other end. The data thread takes messages with `try_recv` after each
 //! wake, and ends after [`Message::Stop`] or when the receiver is disconnected.
 
-use super::latency::Latencies;
+pub use super::data_status::*;
 pub use super::settings::*;
 pub use super::start_error::*;
-use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_engine::volume::Warmth;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -59,6 +58,24 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// Drop what is cached of a volume, durably: somebody wrote its backend behind our back.
+    Invalidate {
+        /// Which; without a range it need not be attached.
+        name: String,
+        /// Which bytes; `None`: all.
+        range: Option<ByteRange>,
+        /// Answer.
+        answer: AnswerTo<()>,
+    },
+    /// Go on with another cache device. Volumes pass through meanwhile.
+    ReplaceCache {
+        /// The new one.
+        new: NewCache,
+        /// Answer, once it is in use.
+        answer: AnswerTo<()>,
+    },
+    /// Go on without a cache device; the one in use is closed and unlocked.
+    AbandonCache(AnswerTo<()>),
     /// Accept nothing new, finish what is under way, detach, checkpoint, end. What is not finished
     /// after `deadline` is cut off and reported.
     Stop {
@@ -67,6 +84,26 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<StopReport>,
     },
+}
+
+/// Bytes of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// The first.
+    pub offset: u64,
+    /// How many, at least one.
+    pub len: u64,
+}
+
+/// A cache device that is to take the place of the one in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCache {
+    /// File or block device, absolute.
+    pub device: PathBuf,
+    /// Size in bytes: a file is created with it. `None`: the device's own size.
+    pub size_bytes: Option<u64>,
+    /// Format it even if it holds something, ours or not.
+    pub format: bool,
 }
 
 /// How a stop went.
@@ -95,7 +132,7 @@ pub struct CommandError {
 /// Kinds of [`CommandError`], each with a status code in the control API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandErrorKind {
-    /// No such volume (404).
+    /// No such volume, or nothing is known of it (404).
     NotFound,
     /// There is such a volume already (409).
     Exists,
@@ -109,71 +146,6 @@ pub enum CommandErrorKind {
     Stopping,
     /// A device failed (500).
     Io,
-}
-
-// ---- status ------------------------------------------------------------------------------------
-
-/// Answer to [`Message::Status`], raw; the control plane makes JSON, tables and metrics of it.
-#[derive(Clone, Debug)]
-pub struct DataStatus {
-    /// The cache.
-    pub cache: CacheStatus,
-    /// The volumes in the order they were added.
-    pub volumes: Vec<VolumeStatus>,
-}
-
-/// The cache, raw.
-#[derive(Clone, Debug)]
-pub struct CacheStatus {
-    /// How it is.
-    pub state: State,
-    /// Why it is not [`State::Serving`], or an empty line.
-    pub reason: String,
-    /// How I/O is really done: `uring` or `threads`, and whether directly; e.g. `uring, direct`.
-    pub io: String,
-    /// The engine's counters.
-    pub counters: CacheCounters,
-    /// The engine's RAM.
-    pub ram: RamBytes,
-    /// RAM of the data plane's own buffers and queues, in bytes.
-    pub edge_ram_bytes: u64,
-}
-
-/// A volume, raw.
-#[derive(Clone, Debug)]
-pub struct VolumeStatus {
-    /// Its settings as they are now.
-    pub config: VolumeConfig,
-    /// How it is.
-    pub state: State,
-    /// Why it is not [`State::Serving`], or an empty line.
-    pub reason: String,
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// NBD connections now.
-    pub connections: u32,
-    /// What became of the blocks of an earlier run.
-    pub warmth: Warmth,
-    /// The engine's counters.
-    pub counters: VolumeCounters,
-    /// Latencies of guest requests.
-    pub latencies: Latencies,
-}
-
-/// How a volume or the cache is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Being opened or attached.
-    Starting,
-    /// All is well.
-    Serving,
-    /// Serves, but not as configured; the reason says how.
-    Degraded,
-    /// Being detached.
-    Stopping,
-    /// Does not serve; the reason says why.
-    Failed,
 }
 
 // ---- the handle --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 //! Called by the `serve` command. The two sides share nothing but [`messages`].
 
 pub mod control;
+pub mod data_status;
 pub mod dataplane;
 pub mod latency;
 pub mod messages;

@@ -91,7 +91,6 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
     let result = runtime.block_on(async {
         let control = Control::new(
             config.base.clone(),
-            config.cache.device.clone(),
             config.control.socket.clone(),
             config.lock_wait_max + CHANGE_WAIT_MAX,
         );

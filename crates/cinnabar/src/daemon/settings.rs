@@ -35,6 +35,10 @@ pub struct CacheConfig {
     pub io: IoMode,
     /// Format it even if it holds something that is not ours.
     pub force: bool,
+    /// Don't serve without it. Otherwise volumes pass through if it is missing or broken.
+    pub required: bool,
+    /// Folder of what has to be known of volumes outside of the device: their generations.
+    pub state_dir: PathBuf,
     /// Which blocks earn flash.
     pub eviction: EvictionMode,
     /// RAM for probation in bytes; `None`: min(1 % of the capacity, 256 MiB).
@@ -100,6 +104,9 @@ pub struct VolumeConfig {
     pub bypass_sequential_bytes: u64,
     /// Single requests of at least this many bytes bypass the cache; 0 = never.
     pub bypass_large_bytes: u64,
+    /// Guests are answered with an error when an operation of the backend takes longer; zero: they
+    /// wait as long as it takes.
+    pub backend_timeout: Duration,
 }
 
 /// What a volume's requests do with the cache; see [`cinnabar_engine::plan::Mode`].

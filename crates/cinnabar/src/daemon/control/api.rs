@@ -2,7 +2,7 @@
 //!
 //! Called by the control socket's server. Errors are `{"error": "...", "hint": "..."}`.
 
-use super::{Control, Phase};
+use super::{Control, Phase, actions};
 use crate::config::checks::{check_beside, check_minimums, check_order_in};
 use crate::config::units::parse_share;
 use crate::config::volume::{check_order, parse_mode};
@@ -14,7 +14,7 @@ use crate::daemon::report::{StatusReport, VolumeReport};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{get, patch};
+use axum::routing::{get, patch, post};
 use axum::{Router, body::Bytes};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
@@ -74,9 +74,9 @@ struct RemoveQuery {
 }
 
 /// What a handler fails with.
-struct Failed(StatusCode, ErrorBody);
+pub(super) struct Failed(StatusCode, ErrorBody);
 
-type Answer<T> = Result<T, Failed>;
+pub(super) type Answer<T> = Result<T, Failed>;
 
 /// The routes of the control socket.
 pub fn router(control: Arc<Control>) -> Router {
@@ -86,13 +86,16 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/v1/version", get(version))
         .route("/v1/volumes", get(list).post(add))
         .route("/v1/volumes/{name}", patch(change).delete(remove))
+        .route("/v1/volumes/{name}/invalidate", post(actions::invalidate))
+        .route("/v1/cache/replace", post(actions::replace))
+        .route("/v1/cache/abandon", post(actions::abandon))
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .with_state(control)
 }
 
 async fn status(State(control): State<Arc<Control>>) -> Answer<Json<StatusReport>> {
-    Ok(Json(StatusReport::new(&control.status().await?, &control.device)))
+    Ok(Json(StatusReport::new(&control.status().await?)))
 }
 
 /// Whether the daemon serves. Also on the metrics' port.
@@ -131,7 +134,7 @@ async fn add(
         let message = format!("there is a volume {:?} already", volume.name);
         return Err(CommandError::new(CommandErrorKind::Exists, message, "choose another").into());
     }
-    check_beside(&volume, others(), &control.device)?;
+    check_beside(&volume, others(), &now.cache.device)?;
     check_shares(&now, &volume)?;
     if volume.nbd == cinnabar_frontend::nbd::Address::Unix(control.socket.clone()) {
         let message = "the NBD socket is the control socket";
@@ -194,7 +197,7 @@ fn check_shares(now: &DataStatus, new: &VolumeConfig) -> Result<(), SettingError
 }
 
 async fn unknown() -> Failed {
-    let hint = "there are /v1/status, /v1/ready, /v1/version and /v1/volumes";
+    let hint = "there are /v1/status, /v1/ready, /v1/version, /v1/volumes and /v1/cache";
     Failed(StatusCode::NOT_FOUND, ErrorBody { error: "no such path".into(), hint: hint.into() })
 }
 
@@ -208,9 +211,11 @@ fn not_found(name: &str) -> CommandError {
     CommandError::new(CommandErrorKind::NotFound, message, "list them: cinnabar volume list")
 }
 
-fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+/// Reads a body.
+pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
     serde_json::from_slice(body).map_err(|error| {
-        let hint = "the keys are those of [[volume]] in the configuration".to_owned();
+        let hint =
+            "docs/guide/cli.md has the keys; those of a volume are as in [[volume]]".to_owned();
         Failed(StatusCode::BAD_REQUEST, ErrorBody { error: format!("bad JSON: {error}"), hint })
     })
 }

@@ -3,6 +3,7 @@
 //!
 //! Called by `serve`. Runs on one thread and never touches data.
 
+pub mod actions;
 pub mod api;
 pub mod metrics;
 pub mod server;
@@ -22,8 +23,6 @@ pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
 pub struct Control {
     /// Folder that relative paths are taken from.
     pub base: PathBuf,
-    /// The cache device.
-    pub device: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
     /// Longest wait for a command that opens, detaches or flushes something.
@@ -46,15 +45,10 @@ pub enum Phase {
 
 impl Control {
     /// Before anything is opened.
-    pub fn new(
-        base: PathBuf,
-        device: PathBuf,
-        socket: PathBuf,
-        change_wait_max: Duration,
-    ) -> Arc<Self> {
+    pub fn new(base: PathBuf, socket: PathBuf, change_wait_max: Duration) -> Arc<Self> {
         let phase = Mutex::new(Phase::Starting);
         let changes = tokio::sync::Mutex::new(());
-        Arc::new(Self { base, device, socket, change_wait_max, changes, phase })
+        Arc::new(Self { base, socket, change_wait_max, changes, phase })
     }
 
     /// Where the daemon is in its life.

@@ -73,6 +73,12 @@ impl Plane {
             Message::SetVolume { name, change, answer } => {
                 let _ = answer.send(self.set_volume(&name, change));
             }
+            Message::Invalidate { answer, .. }
+            | Message::ReplaceCache { answer, .. }
+            | Message::AbandonCache(answer) => {
+                let message = "the engine can't do that yet";
+                let _ = answer.send(Err(CommandError::new(CommandErrorKind::Invalid, message, "")));
+            }
             Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
         }
     }

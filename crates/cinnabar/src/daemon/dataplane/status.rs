@@ -12,6 +12,9 @@ impl Plane {
         let direct = if self.cache.disk.is_direct() { "direct" } else { "page cache" };
         let stopping = self.stop.is_some();
         let cache = CacheStatus {
+            device: self.cache.disk.path().to_owned(),
+            health: self.engine.health(),
+            loaded: None,
             state: if stopping { State::Stopping } else { State::Serving },
             reason: if stopping { "the daemon is stopping".into() } else { String::new() },
             io: format!("{}, {direct}", self.port.name()),
@@ -36,6 +39,7 @@ impl Plane {
             },
             size_bytes: volume.disk.size_bytes(),
             connections: self.connections(key),
+            overdue_now: 0,
             warmth: volume.warmth,
             counters: volume.id.and_then(|id| self.engine.volume_counters(id)).unwrap_or_default(),
             latencies: volume.latencies.summary(),

@@ -30,6 +30,8 @@ impl Rig {
             size_bytes: Some(32 * MIB),
             io,
             force: false,
+            required: false,
+            state_dir: folder.path().join("state"),
             eviction: EvictionMode::Probation,
             probation_bytes: None,
         };
@@ -68,6 +70,7 @@ impl Rig {
             exclusive: false,
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
+            backend_timeout: Duration::from_secs(30),
         }
     }
 

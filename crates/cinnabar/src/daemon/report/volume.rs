@@ -1,97 +1,13 @@
-//! The status as the world sees it: the contract of `status --json` and `GET /v1/status`.
+//! A volume in the status.
 //!
-//! Called by the control plane, which makes it of the data plane's raw answer, and by the `status`
-//! command, which reads it back. Keys are only ever added.
+//! Called by the report; see there for who reads it.
 
-use super::latency::LatencySummary;
-use super::messages::{CacheStatus, DataStatus, State, VolumeMode, VolumeStatus};
 use crate::config::units::show_share;
-use cinnabar_engine::counters::{Admitted, Bypassed, RamBytes};
+use crate::daemon::latency::LatencySummary;
+use crate::daemon::messages::{State, VolumeMode, VolumeStatus};
+use cinnabar_engine::counters::Bypassed;
 use cinnabar_engine::volume::{DropReason, Warmth};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-
-/// Everything.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StatusReport {
-    /// The cache.
-    pub cache: CacheReport,
-    /// The volumes, in the order they were added.
-    pub volumes: Vec<VolumeReport>,
-}
-
-/// The cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CacheReport {
-    /// Path of the cache device.
-    pub device: String,
-    /// How it is.
-    pub state: State,
-    /// Why it is not serving, or empty.
-    pub reason: String,
-    /// How I/O is done.
-    pub io: String,
-    /// Blocks that fit on flash.
-    pub capacity_blocks: u64,
-    /// Blocks cached now, RAM included.
-    pub cached_blocks: u64,
-    /// Of those, in RAM only.
-    pub ram_blocks: u64,
-    /// Bytes written to the cache device, metadata included.
-    pub flash_written_bytes: u64,
-    /// Blocks that entered the cache.
-    pub fills: u64,
-    /// Blocks written to flash, by what earned it.
-    pub admitted: AdmittedReport,
-    /// Blocks that left flash because room was needed.
-    pub evicted_blocks: u64,
-    /// Blocks that left RAM unused, without ever being written to flash.
-    pub rejected_blocks: u64,
-    /// Blocks copied forward when their segment was freed.
-    pub carried_blocks: u64,
-    /// Segments freed.
-    pub segments_freed: u64,
-    /// Blocks read from flash whose checksum was wrong.
-    pub checksum_failures: u64,
-    /// Reads and writes of the cache device that failed.
-    pub device_errors: u64,
-    /// RAM by part.
-    pub ram_bytes: RamReport,
-    /// Index, descriptors and ghost, in bytes for each block of the capacity.
-    pub ram_bytes_per_block: f64,
-}
-
-/// Blocks written to flash, by what earned it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AdmittedReport {
-    /// There was free room.
-    pub filling: u64,
-    /// Used again while in RAM.
-    pub referenced: u64,
-    /// Missed again soon after it had left.
-    pub ghost: u64,
-    /// Plain CLOCK admits everything.
-    pub all: u64,
-    /// Written out by a clean stop.
-    pub clean_stop: u64,
-}
-
-/// RAM by part, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RamReport {
-    /// Index.
-    pub address_map: u64,
-    /// Keys, reference bits, checksums.
-    pub descriptors: u64,
-    /// What was cached a while ago.
-    pub ghost: u64,
-    /// Data on their way to flash.
-    pub buffers: u64,
-    /// The rest of the engine.
-    pub other: u64,
-    /// Buffers and queues of front and back ends.
-    pub edges: u64,
-}
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,6 +40,8 @@ pub struct VolumeReport {
     pub bypass_sequential_bytes: u64,
     /// Requests of at least so many bytes bypass the cache; 0 = never.
     pub bypass_large_bytes: u64,
+    /// Longest wait for an operation of the backend, in seconds; 0 = no bound.
+    pub backend_timeout_s: f64,
     /// NBD connections now.
     pub connections: u32,
     /// What became of the blocks of an earlier run.
@@ -166,6 +84,14 @@ pub struct VolumeReport {
     pub backend_write_bytes: u64,
     /// Backend operations that failed.
     pub backend_errors: u64,
+    /// Backend operations that took longer than `backend_timeout_s`.
+    pub backend_overdue: u64,
+    /// Of those, under way now.
+    pub backend_overdue_now: u32,
+    /// Writes, trims and zeroes that had to wait for a mark on the cache device.
+    pub marked_writes: u64,
+    /// Blocks dropped by the operator's word.
+    pub invalidated_blocks: u64,
     /// Requests refused as invalid.
     pub refused: u64,
     /// Its blocks in the cache now.
@@ -241,47 +167,6 @@ pub struct OperationLatency {
     pub p99: u64,
 }
 
-impl StatusReport {
-    /// Makes the report of the raw status of a cache on `device`.
-    pub fn new(status: &DataStatus, device: &Path) -> Self {
-        Self {
-            cache: CacheReport::new(&status.cache, device),
-            volumes: status.volumes.iter().map(VolumeReport::new).collect(),
-        }
-    }
-}
-
-impl CacheReport {
-    fn new(status: &CacheStatus, device: &Path) -> Self {
-        let counters = &status.counters;
-        let RamBytes { address_map, descriptors, ghost, buffers, other } = status.ram;
-        let edges = status.edge_ram_bytes;
-        Self {
-            device: device.display().to_string(),
-            state: status.state,
-            reason: status.reason.clone(),
-            io: status.io.clone(),
-            capacity_blocks: counters.capacity_blocks,
-            cached_blocks: counters.cached_blocks,
-            ram_blocks: counters.ram_blocks,
-            flash_written_bytes: counters.flash_written_bytes,
-            fills: counters.fills,
-            admitted: counters.admitted.into(),
-            evicted_blocks: counters.evicted_blocks,
-            rejected_blocks: counters.rejected_blocks,
-            carried_blocks: counters.carried_blocks,
-            segments_freed: counters.segments_freed,
-            checksum_failures: counters.checksum_failures,
-            device_errors: counters.device_errors,
-            ram_bytes: RamReport { address_map, descriptors, ghost, buffers, other, edges },
-            ram_bytes_per_block: match counters.capacity_blocks {
-                0 => 0.0,
-                blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
-            },
-        }
-    }
-}
-
 impl VolumeReport {
     /// Makes the report of one volume's raw status.
     pub fn new(status: &VolumeStatus) -> Self {
@@ -301,6 +186,7 @@ impl VolumeReport {
             share_max: show_share(config.share_max),
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
+            backend_timeout_s: config.backend_timeout.as_secs_f64(),
             connections: status.connections,
             warmth: status.warmth.into(),
             reads: counters.reads,
@@ -322,6 +208,10 @@ impl VolumeReport {
             backend_read_bytes: counters.backend_read_bytes,
             backend_write_bytes: counters.backend_write_bytes,
             backend_errors: counters.backend_errors,
+            backend_overdue: counters.backend_overdue,
+            backend_overdue_now: status.overdue_now,
+            marked_writes: counters.marked_writes,
+            invalidated_blocks: counters.invalidated_blocks,
             refused: counters.refused,
             cached_blocks: counters.cached_blocks,
             latency_us: LatencyReport {
@@ -330,13 +220,6 @@ impl VolumeReport {
                 flush: (&status.latencies.flush).into(),
             },
         }
-    }
-}
-
-impl From<Admitted> for AdmittedReport {
-    fn from(counts: Admitted) -> Self {
-        let Admitted { filling, referenced, ghost, all, clean_stop } = counts;
-        Self { filling, referenced, ghost, all, clean_stop }
     }
 }
 

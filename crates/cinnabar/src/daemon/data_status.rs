@@ -1,0 +1,91 @@
+//! The status as the data plane tells it: raw, to be made into JSON, tables and metrics.
+//!
+//! Made by the data plane, read by the control plane ([`super::report`], metrics).
+
+use super::latency::Latencies;
+use super::settings::VolumeConfig;
+use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::health::{Health, LoadReport};
+use cinnabar_engine::volume::Warmth;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Answer to [`Message::Status`](super::messages::Message::Status).
+#[derive(Clone, Debug)]
+pub struct DataStatus {
+    /// The cache.
+    pub cache: CacheStatus,
+    /// The volumes in the order they were added.
+    pub volumes: Vec<VolumeStatus>,
+}
+
+/// The cache, raw.
+#[derive(Clone, Debug)]
+pub struct CacheStatus {
+    /// The cache device: the one in use, or else the one that should be.
+    pub device: PathBuf,
+    /// How it is.
+    pub state: State,
+    /// Why it is not [`State::Serving`], or an empty line.
+    pub reason: String,
+    /// What the engine says of the device.
+    pub health: Health,
+    /// What the last load of an index found, once that is done.
+    pub loaded: Option<Loaded>,
+    /// How I/O is really done: `uring` or `threads`, and whether directly; e.g. `uring, direct`.
+    pub io: String,
+    /// The engine's counters.
+    pub counters: CacheCounters,
+    /// The engine's RAM.
+    pub ram: RamBytes,
+    /// RAM of the data plane's own buffers and queues, in bytes.
+    pub edge_ram_bytes: u64,
+}
+
+/// An index was loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// What was found.
+    pub report: LoadReport,
+    /// From the opening of the device until all of it was loaded.
+    pub took: Duration,
+}
+
+/// A volume, raw.
+#[derive(Clone, Debug)]
+pub struct VolumeStatus {
+    /// Its settings as they are now.
+    pub config: VolumeConfig,
+    /// How it is.
+    pub state: State,
+    /// Why it is not [`State::Serving`], or an empty line.
+    pub reason: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// NBD connections now.
+    pub connections: u32,
+    /// Backend operations that are under way for longer than the volume's bound, now.
+    pub overdue_now: u32,
+    /// What became of the blocks of an earlier run.
+    pub warmth: Warmth,
+    /// The engine's counters.
+    pub counters: VolumeCounters,
+    /// Latencies of guest requests.
+    pub latencies: Latencies,
+}
+
+/// How a volume or the cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Being opened or attached; the cache: its index is being loaded, requests pass through.
+    Starting,
+    /// All is well.
+    Serving,
+    /// Serves, but not as configured; the reason says how.
+    Degraded,
+    /// Being detached.
+    Stopping,
+    /// Does not serve; the reason says why.
+    Failed,
+}

@@ -1,0 +1,140 @@
+//! The cache in the status.
+//!
+//! Called by the report; see there for who reads it.
+
+use super::health::{HealthReport, LoadedReport};
+use crate::daemon::messages::{CacheStatus, State};
+use cinnabar_engine::counters::{Admitted, RamBytes};
+use serde::{Deserialize, Serialize};
+
+/// The cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// Path of the cache device.
+    pub device: String,
+    /// How it is.
+    pub state: State,
+    /// Why it is not serving, or empty.
+    pub reason: String,
+    /// Whether the cache device is in use, and what became of what was on it.
+    pub health: HealthReport,
+    /// What was found on the device at the start; absent until all of it is loaded.
+    pub loaded: Option<LoadedReport>,
+    /// How I/O is done.
+    pub io: String,
+    /// Blocks that fit on flash.
+    pub capacity_blocks: u64,
+    /// Blocks cached now, RAM included.
+    pub cached_blocks: u64,
+    /// Of those, in RAM only.
+    pub ram_blocks: u64,
+    /// Bytes written to the cache device, metadata included.
+    pub flash_written_bytes: u64,
+    /// Blocks that entered the cache.
+    pub fills: u64,
+    /// Blocks written to flash, by what earned it.
+    pub admitted: AdmittedReport,
+    /// Blocks that left flash because room was needed.
+    pub evicted_blocks: u64,
+    /// Blocks that left RAM unused, without ever being written to flash.
+    pub rejected_blocks: u64,
+    /// Blocks copied forward when their segment was freed.
+    pub carried_blocks: u64,
+    /// Segments freed.
+    pub segments_freed: u64,
+    /// Blocks read from flash whose checksum was wrong.
+    pub checksum_failures: u64,
+    /// Reads and writes of the cache device that failed.
+    pub device_errors: u64,
+    /// Records appended to the journal: marks and the rest.
+    pub journal_records: u64,
+    /// Durable writes of the journal.
+    pub journal_writes: u64,
+    /// Times its live records were written anew, to make room.
+    pub journal_rebases: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Times the device was replaced, or given up.
+    pub device_losses: u64,
+    /// RAM by part.
+    pub ram_bytes: RamReport,
+    /// Index, descriptors and ghost, in bytes for each block of the capacity.
+    pub ram_bytes_per_block: f64,
+}
+
+/// Blocks written to flash, by what earned it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmittedReport {
+    /// There was free room.
+    pub filling: u64,
+    /// Used again while in RAM.
+    pub referenced: u64,
+    /// Missed again soon after it had left.
+    pub ghost: u64,
+    /// Plain CLOCK admits everything.
+    pub all: u64,
+    /// Written out by a clean stop.
+    pub clean_stop: u64,
+}
+
+/// RAM by part, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RamReport {
+    /// Index.
+    pub address_map: u64,
+    /// Keys, reference bits, checksums.
+    pub descriptors: u64,
+    /// What was cached a while ago.
+    pub ghost: u64,
+    /// Data on their way to flash.
+    pub buffers: u64,
+    /// The rest of the engine.
+    pub other: u64,
+    /// Buffers and queues of front and back ends.
+    pub edges: u64,
+}
+
+impl CacheReport {
+    pub(super) fn new(status: &CacheStatus) -> Self {
+        let counters = &status.counters;
+        let RamBytes { address_map, descriptors, ghost, buffers, other } = status.ram;
+        let edges = status.edge_ram_bytes;
+        Self {
+            device: status.device.display().to_string(),
+            state: status.state,
+            reason: status.reason.clone(),
+            health: status.health.into(),
+            loaded: status.loaded.map(Into::into),
+            io: status.io.clone(),
+            capacity_blocks: counters.capacity_blocks,
+            cached_blocks: counters.cached_blocks,
+            ram_blocks: counters.ram_blocks,
+            flash_written_bytes: counters.flash_written_bytes,
+            fills: counters.fills,
+            admitted: counters.admitted.into(),
+            evicted_blocks: counters.evicted_blocks,
+            rejected_blocks: counters.rejected_blocks,
+            carried_blocks: counters.carried_blocks,
+            segments_freed: counters.segments_freed,
+            checksum_failures: counters.checksum_failures,
+            device_errors: counters.device_errors,
+            journal_records: counters.journal_records,
+            journal_writes: counters.journal_writes,
+            journal_rebases: counters.journal_rebases,
+            checkpoints: counters.checkpoints,
+            device_losses: counters.device_losses,
+            ram_bytes: RamReport { address_map, descriptors, ghost, buffers, other, edges },
+            ram_bytes_per_block: match counters.capacity_blocks {
+                0 => 0.0,
+                blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
+            },
+        }
+    }
+}
+
+impl From<Admitted> for AdmittedReport {
+    fn from(counts: Admitted) -> Self {
+        let Admitted { filling, referenced, ghost, all, clean_stop } = counts;
+        Self { filling, referenced, ghost, all, clean_stop }
+    }
+}

@@ -1,0 +1,35 @@
+//! The status as the world sees it: the contract of `status --json` and `GET /v1/status`.
+//!
+//! Called by the control plane, which makes it of the data plane's raw answer, and by the `status`
+//! command, which reads it back. Keys are only ever added.
+
+mod cache;
+mod health;
+mod volume;
+
+pub use cache::{AdmittedReport, CacheReport, RamReport};
+pub(super) use health::why;
+pub use health::{HealthReport, LoadedReport, StartKind};
+pub use volume::{BypassedReport, LatencyReport, OperationLatency, VolumeReport, WarmthReport};
+
+use super::messages::DataStatus;
+use serde::{Deserialize, Serialize};
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// The cache.
+    pub cache: CacheReport,
+    /// The volumes, in the order they were added.
+    pub volumes: Vec<VolumeReport>,
+}
+
+impl StatusReport {
+    /// Makes the report of a raw status.
+    pub fn new(status: &DataStatus) -> Self {
+        Self {
+            cache: CacheReport::new(&status.cache),
+            volumes: status.volumes.iter().map(VolumeReport::new).collect(),
+        }
+    }
+}
