@@ -76,10 +76,11 @@ impl Status {
     /// Whether the index is still being loaded.
     ///
     /// # Errors
-    /// When the cache's state is missing.
+    /// When the cache's health is missing.
     pub fn is_loading(&self) -> Result<bool> {
-        let state = self.0["cache"]["state"].as_str().context("no state of the cache")?;
-        Ok(state == "starting" || state == "loading")
+        let health = self.0["cache"]["health"]["state"].as_str();
+        let health = health.with_context(|| format!("no health of the cache in {}", self.0))?;
+        Ok(health == "opening" || health == "loading")
     }
 
     /// Checks what must hold of every volume at any time: hits and misses sum to the blocks read.

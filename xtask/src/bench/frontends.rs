@@ -3,13 +3,13 @@
 //! Called by `cargo xtask bench frontends`. Nothing absolute repeats on a shared machine: what
 //! counts is the ratio within a run.
 
+use crate::bench::heading;
 use crate::bench::servers::{KINDS, Kind, Server};
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use e2e::{Fio, MIB, Site, tools};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// What to run.
 #[derive(clap::Args, Debug)]
@@ -54,7 +54,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         (args.rounds, args.seconds, args.size_mib * MIB)
     };
-    let mut text = heading(rounds, seconds, size)?;
+    let mut text = heading(&format!(
+        "4 KiB random reads through fio's nbd engine, {} MiB, median of {rounds} interleaved \
+         rounds of {seconds} s",
+        size / MIB
+    ))?;
     let disk_folder = std::env::temp_dir();
     for (medium, folder) in [("tmpfs", Path::new("/dev/shm")), ("disk", disk_folder.as_path())] {
         if args.medium.as_deref().is_some_and(|wanted| wanted != medium) {
@@ -67,24 +71,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
     }
     Ok(())
-}
-
-fn heading(rounds: usize, seconds: u64, size: u64) -> Result<String> {
-    let date = e2e::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
-    let kernel = e2e::output(Command::new("uname").arg("-sr"))?;
-    let cpus = std::thread::available_parallelism()?;
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-        .map_or("unknown CPU", |(_, model)| model);
-    Ok(format!(
-        "{}, {}, {cpus} cores ({model}); 4 KiB random reads through fio's nbd engine, \
-         {} MiB, median of {rounds} interleaved rounds of {seconds} s\n",
-        date.trim(),
-        kernel.trim(),
-        size / MIB
-    ))
 }
 
 /// Tables of one medium, one for each number of connections.
@@ -213,18 +199,5 @@ fn verdict(samples: &[[Vec<Sample>; DEPTHS.len()]; ROWS]) -> String {
 }
 
 fn median(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Sample, median};
-
-    #[test]
-    fn median_is_the_middle() {
-        let samples = [3.0, 100.0, 1.0].map(|iops| Sample { iops, cpu_us: 0.0 });
-        assert!((median(&samples, |sample| sample.iops) - 3.0).abs() < f64::EPSILON);
-    }
+    super::median(samples.iter().map(value).collect())
 }

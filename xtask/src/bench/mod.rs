@@ -3,16 +3,20 @@
 //! Called by people: `cargo xtask bench NAME`.
 
 mod frontends;
+mod marks;
 mod servers;
 
 use crate::shell::{cargo, show};
 use anyhow::Result;
+use std::process::Command;
 
 /// What to measure.
 #[derive(clap::Subcommand, Debug)]
 pub(crate) enum Bench {
     /// Our NBD server with 100 % hits against qemu-nbd, qemu-storage-daemon and nbdkit
     Frontends(frontends::Args),
+    /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
+    Marks(marks::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
     /// Hit ratios and flash writes on recorded traces
@@ -31,6 +35,7 @@ pub(crate) struct Passed {
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Frontends(args) => frontends::run(args),
+        Bench::Marks(args) => marks::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(passed) => example("hit_table", &passed.args),
     }
@@ -39,4 +44,34 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
 fn example(name: &str, args: &[String]) -> Result<()> {
     let run = ["run", "--release", "--locked", "--package", "cinnabar-sim", "--example", name];
     show(cargo(&run).arg("--").args(args)).map(|_| ())
+}
+
+/// Date and machine, and what is measured: the first line of a report.
+fn heading(what: &str) -> Result<String> {
+    let date = e2e::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
+    let kernel = e2e::output(Command::new("uname").arg("-sr"))?;
+    let cpus = std::thread::available_parallelism()?;
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown CPU", |(_, model)| model);
+    Ok(format!("{}, {}, {cpus} cores ({model}); {what}\n", date.trim(), kernel.trim()))
+}
+
+/// The middle one of the values, or the upper of two; no number if there are none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn median_is_the_middle() {
+        assert!((median(vec![3.0, 100.0, 1.0]) - 3.0).abs() < f64::EPSILON);
+        assert!(median(Vec::new()).is_nan());
+    }
 }
