@@ -1,6 +1,6 @@
 //! A client of the control API.
 //!
-//! Called by `status` and `volume`.
+//! Called by `status`, `volume` and `cache`.
 
 use super::failure::Failure;
 use crate::daemon::control::api::ErrorBody;
@@ -43,9 +43,12 @@ impl Daemon {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        let body = serde_json::to_vec(body)
-            .map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
-        self.understand(&self.call(method, path, body)?)
+        self.understand(&self.call(method, path, encode(body)?)?)
+    }
+
+    /// Sends something that is answered by nothing.
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
+        self.call(Method::POST, path, encode(body)?).map(drop)
     }
 
     /// Deletes something.
@@ -73,6 +76,10 @@ impl Daemon {
             })??;
         if code.is_success() { Ok(answer) } else { Err(refusal(code, &answer)) }
     }
+}
+
+fn encode(body: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(body).map_err(|error| Failure::at_run_time(error.to_string(), ""))
 }
 
 async fn exchange(

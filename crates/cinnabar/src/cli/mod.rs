@@ -3,6 +3,7 @@
 //! Called by `main`. stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time,
 //! 2 usage or configuration. The last line of an error is a hint.
 
+mod cache;
 mod client;
 mod config_check;
 mod demo;
@@ -42,8 +43,10 @@ enum Command {
     Serve(serve::Args),
     /// Show what the cache and its volumes do
     Status(status::Args),
-    /// List, add, remove and change volumes of a running daemon
+    /// List, add, remove, change and invalidate volumes of a running daemon
     Volume(volume::Args),
+    /// Check, dump, repair, replace or give up a cache device
+    Cache(cache::Args),
     /// Check a configuration file
     Config(config_check::Args),
     /// Run the cache under a virtual clock, with everything that can go wrong
@@ -85,6 +88,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Volume(args) => volume::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Config(args) => config_check::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Version { json } => version(json),

@@ -9,7 +9,8 @@ use super::volume::mode_name;
 use crate::config::units::show_size;
 use crate::daemon::messages::State;
 use crate::daemon::report::{
-    CacheReport, OperationLatency, StatusReport, VolumeReport, WarmthReport,
+    CacheReport, HealthReport, LoadedReport, OperationLatency, StartKind, StatusReport,
+    VolumeReport, WarmthReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::io::IsTerminal;
@@ -99,6 +100,13 @@ fn cache(cache: &CacheReport) -> String {
     let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
     let reason = if cache.reason.is_empty() { "" } else { ": " };
     line("state", format!("{}{reason}{}, I/O by {}", name_of(cache.state), cache.reason, cache.io));
+    if let HealthReport::Loading { pages, of } = cache.health {
+        let done = format!("{} of its pages read", ratio(pages, of));
+        line("index", format!("being loaded, {done}; requests pass through"));
+    }
+    if let Some(loaded) = &cache.loaded {
+        line("start", start(loaded));
+    }
     line(
         "used",
         format!(
@@ -119,8 +127,20 @@ fn cache(cache: &CacheReport) -> String {
         ),
     );
     line(
+        "journal",
+        format!(
+            "{} records in {} writes, {} checkpoints",
+            count(cache.journal_records),
+            count(cache.journal_writes),
+            cache.checkpoints
+        ),
+    );
+    line(
         "errors",
-        format!("{} of the device, {} checksums", cache.device_errors, cache.checksum_failures),
+        format!(
+            "{} of the device, {} checksums, given up {} times",
+            cache.device_errors, cache.checksum_failures, cache.device_losses
+        ),
     );
     line(
         "memory",
@@ -132,6 +152,32 @@ fn cache(cache: &CacheReport) -> String {
         ),
     );
     table.render()
+}
+
+/// What a start found, and what of it is not believed.
+fn start(loaded: &LoadedReport) -> String {
+    let in_bytes = |blocks: u64| show_size(blocks * BLOCK_BYTES);
+    let after = match loaded.start {
+        StartKind::New => return "on a new device".to_owned(),
+        StartKind::Clean => "after a clean stop",
+        StartKind::Crashed => "after a crash",
+        StartKind::Damaged => {
+            return "the metadata were damaged: everything was dropped".to_owned();
+        }
+    };
+    let mut text =
+        format!("{after}, {} known after {:.1} s", in_bytes(loaded.blocks), loaded.seconds);
+    let not_believed = [
+        (loaded.marked_blocks, "overwritten"),
+        (loaded.unflushed_blocks, "not flushed by the backend"),
+    ];
+    for (blocks, why) in not_believed.into_iter().filter(|(blocks, _)| *blocks > 0) {
+        text += &format!(", {} dropped as {why}", in_bytes(blocks));
+    }
+    if loaded.damaged_pages > 0 {
+        text += &format!(", {} damaged pages", loaded.damaged_pages);
+    }
+    text
 }
 
 fn volumes(volumes: &[VolumeReport]) -> String {
@@ -193,25 +239,30 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
     table.render()
 }
 
-/// What deserves a line of its own: what a start kept or dropped, why a volume does not serve.
+/// What deserves a line of its own: what a start kept or dropped, why a volume does not serve, what
+/// its backend has been asked for too long ago.
 fn note(volume: &VolumeReport) -> Option<String> {
     let name = &volume.name;
-    let warmth = match &volume.warmth {
-        WarmthReport::New | WarmthReport::Loading => None,
+    let mut text = match &volume.warmth {
+        WarmthReport::New | WarmthReport::Loading => String::new(),
         WarmthReport::Kept { blocks } => {
-            Some(format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES)))
+            format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES))
         }
         WarmthReport::Dropped { blocks, reason } => {
             let size = show_size(blocks * BLOCK_BYTES);
-            Some(format!("{name}: dropped {size} from the last run: {reason}\n"))
+            format!("{name}: dropped {size} from the last run: {reason}\n")
         }
     };
-    let state = (volume.state != State::Serving && !volume.reason.is_empty())
-        .then(|| format!("{name}: {}: {}\n", name_of(volume.state), volume.reason));
-    match (warmth, state) {
-        (None, None) => None,
-        (warmth, state) => Some(warmth.unwrap_or_default() + &state.unwrap_or_default()),
+    if volume.state != State::Serving && !volume.reason.is_empty() {
+        text += &format!("{name}: {}: {}\n", name_of(volume.state), volume.reason);
     }
+    if volume.backend_overdue > 0 {
+        text += &format!(
+            "{name}: {} backend operations took too long, {} of them are still under way\n",
+            volume.backend_overdue, volume.backend_overdue_now
+        );
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 const fn name_of(state: State) -> &'static str {

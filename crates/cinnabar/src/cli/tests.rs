@@ -4,10 +4,10 @@ use super::Cli;
 use super::client::escape;
 use super::status::render;
 use crate::daemon::latency::{Latencies, LatencyRecorder};
-use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
+use crate::daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus};
 use crate::daemon::report::StatusReport;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_engine::health::Health;
+use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
 use clap::{CommandFactory, Parser};
 use std::path::Path;
@@ -34,6 +34,10 @@ fn what_is_promised_is_understood() {
         "cinnabar volume add v --backend file:x --mode write-around --share-min 10% --read-only",
         "cinnabar volume set v --mode pass-through --socket a.sock",
         "cinnabar volume remove v --force",
+        "cinnabar volume invalidate v --socket a.sock",
+        "cinnabar volume invalidate v --range 1GiB+64KiB",
+        "cinnabar cache replace new.img --size 8GiB --format",
+        "cinnabar cache abandon",
         "cinnabar config check c.toml",
         "cinnabar simulate faults --seeds 10 --first 7 --jobs 2 --all-kinds --json",
         "cinnabar simulate faults --seed 4711",
@@ -55,6 +59,14 @@ fn what_makes_no_sense_is_refused() {
         "cinnabar status --interval 0",
         "cinnabar volume add v",
         "cinnabar volume set v --mode write-back",
+        "cinnabar volume invalidate",
+        "cinnabar volume invalidate v --range 5",
+        "cinnabar volume invalidate v --range 0+0",
+        "cinnabar volume invalidate v --range 5+-1",
+        "cinnabar volume invalidate v --range 1G+1G",
+        "cinnabar volume invalidate v --range 9223372036854775807+18446744073709551615",
+        "cinnabar cache",
+        "cinnabar cache replace",
         "cinnabar simulate",
         "cinnabar simulate faults --seeds 0",
         "cinnabar simulate faults --seeds -1",
@@ -65,6 +77,13 @@ fn what_makes_no_sense_is_refused() {
         let error = parse(line).expect_err(line);
         assert_eq!(error.exit_code(), 2, "{line}");
     }
+}
+
+#[test]
+fn a_range_is_read_as_it_is_meant() {
+    let line = "cinnabar volume invalidate v --range 1MiB+4KiB";
+    let text = format!("{:?}", parse(line).expect("it is a range"));
+    assert!(text.contains("offset: Some(1048576), len: Some(4096)"), "{text}");
 }
 
 /// Every command that does something has examples, and every flag says its default.
@@ -113,21 +132,30 @@ fn sample(reads: u64) -> DataStatus {
         reason: String::new(),
         size_bytes: 20 << 30,
         connections: 1,
-        overdue_now: 0,
+        overdue_now: 2,
         warmth: Warmth::Dropped { blocks: 512, reason: DropReason::EpochChanged },
         counters: VolumeCounters {
             reads,
             blocks_read: reads,
             read_hits: reads / 4 * 3,
             misses: reads - reads / 4 * 3,
+            backend_overdue: 3,
             ..VolumeCounters::default()
         },
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
     };
     let cache = CacheStatus {
         device: "/ssd/cache.img".into(),
-        health: Health::Serving,
-        loaded: None,
+        health: Health::Loading { pages: 250, of: 1000 },
+        loaded: Some(Loaded {
+            report: LoadReport {
+                start: Start::Crashed,
+                blocks: 2560,
+                marked_blocks: 256,
+                ..LoadReport::default()
+            },
+            took: Duration::from_millis(420),
+        }),
         state: State::Degraded,
         reason: "the SSD is gone".into(),
         io: "uring, direct".into(),
@@ -151,6 +179,9 @@ fn the_status_is_readable() {
         "40.0k",
         "85us/8.1ms",
         "vm1: dropped 2.0 MiB from the last run: the backend was changed",
+        "being loaded, 25.0% of its pages read; requests pass through",
+        "after a crash, 10.0 MiB known after 0.4 s, 1.0 MiB dropped as overwritten",
+        "vm1: 3 backend operations took too long, 2 of them are still under way",
     ] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
@@ -183,6 +214,13 @@ fn the_json_has_the_promised_keys() {
             "checksum_failures",
             "ram_bytes",
             "ram_bytes_per_block",
+            "health",
+            "loaded",
+            "journal_records",
+            "journal_writes",
+            "journal_rebases",
+            "checkpoints",
+            "device_losses",
         ],
     );
     let volume = &object["volumes"][0];
@@ -206,6 +244,10 @@ fn the_json_has_the_promised_keys() {
             "backend_read_bytes",
             "backend_write_bytes",
             "cached_blocks",
+            "backend_overdue",
+            "backend_overdue_now",
+            "marked_writes",
+            "invalidated_blocks",
         ],
     );
     for operation in ["read", "write", "flush"] {
@@ -214,6 +256,8 @@ fn the_json_has_the_promised_keys() {
     assert_eq!(volume["mode"], "write-through");
     assert_eq!(volume["state"], "serving");
     assert_eq!(volume["warmth"]["state"], "dropped");
+    assert_eq!(object["cache"]["health"]["state"], "loading");
+    assert_eq!(object["cache"]["loaded"]["start"], "crashed");
     let again: StatusReport = serde_json::from_value(object).expect("it is read back");
     assert_eq!(again, report);
 }

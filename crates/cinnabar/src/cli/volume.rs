@@ -1,4 +1,4 @@
-//! `cinnabar volume`: list, add, remove and change volumes of a running daemon.
+//! `cinnabar volume`: list, add, remove, change and invalidate volumes of a running daemon.
 //!
 //! Called by the command line. Changes last until the daemon ends; what is to stay goes into the
 //! configuration file too.
@@ -8,8 +8,9 @@ use super::failure::Failure;
 use super::output::{self, Table};
 use super::status::ratio;
 use crate::config::VolumeInput;
-use crate::config::units::show_size;
+use crate::config::units::{parse_size, show_size};
 use crate::config::volume::{absolute_backend, check_name, parse_nbd};
+use crate::daemon::control::actions::InvalidateInput;
 use crate::daemon::control::api::ChangeInput;
 use crate::daemon::messages::VolumeMode;
 use crate::daemon::report::VolumeReport;
@@ -72,6 +73,33 @@ enum Command {
         #[command(flatten)]
         daemon: Daemon,
     },
+    /// Drop what is cached of a volume, because somebody else wrote its backend
+    #[command(after_help = "Needed only while the volume is served: a start, or adding it again, \
+        asks the backend whether it was written. Without --range the volume need not be served.\n\n\
+        Examples:\n  \
+        cinnabar volume invalidate vm1\n  \
+        cinnabar volume invalidate vm1 --range 1GiB+64KiB")]
+    Invalidate {
+        /// Its name
+        name: String,
+        /// Only these bytes, such as 0+4096 or 1GiB+64KiB [default: all]
+        #[arg(long, value_name = "OFFSET+LENGTH", value_parser = range)]
+        range: Option<InvalidateInput>,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+}
+
+fn range(text: &str) -> Result<InvalidateInput, String> {
+    let wrong = || "write it as OFFSET+LENGTH, such as 0+4096 or 1GiB+64KiB".to_owned();
+    let (offset, len) = text.split_once('+').ok_or_else(wrong)?;
+    let size =
+        |text: &str| parse_size(text).map_err(|(message, hint)| format!("{message}; {hint}"));
+    let (offset, len) = (size(offset)?, size(len)?);
+    match offset.checked_add(len) {
+        Some(_) if len > 0 => Ok(InvalidateInput { offset: Some(offset), len: Some(len) }),
+        _ => Err("the length must be at least 1, and the end not beyond any volume".to_owned()),
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -108,6 +136,9 @@ struct AddArgs {
     /// Single requests of at least this many bytes bypass the cache; 0 = never
     #[arg(long, value_name = "SIZE", default_value = "0")]
     bypass_large: String,
+    /// A backend operation that takes this many seconds fails for its guest; 0 = never
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    backend_timeout: u64,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -131,6 +162,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             };
             let path = format!("/v1/volumes/{}", escape(name));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
+        }
+        Command::Invalidate { name, range, daemon } => {
+            check_name(name)?;
+            let path = format!("/v1/volumes/{}/invalidate", escape(name));
+            daemon.post(&path, &range.unwrap_or_default())
         }
     }
 }
