@@ -4,6 +4,7 @@
 
 mod frontends;
 mod marks;
+mod restart;
 mod servers;
 
 use crate::shell::{cargo, show};
@@ -17,6 +18,8 @@ pub(crate) enum Bench {
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
     Marks(marks::Args),
+    /// Time from start to first reply and to full index, with a cache of 100 GB
+    Restart(restart::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
     /// Hit ratios and flash writes on recorded traces
@@ -36,6 +39,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
+        Bench::Restart(args) => restart::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(passed) => example("hit_table", &passed.args),
     }
