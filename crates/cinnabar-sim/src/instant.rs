@@ -60,7 +60,7 @@ impl InstantCache {
     /// If there is no such cache, or the engine won't open it.
     pub fn new(setup: CacheSetup) -> Self {
         let mut factory = EngineFactory;
-        let format = Factory::<Length>::format(&mut factory, &setup);
+        let format = Factory::<Length>::format(&mut factory, &setup, 0);
         let engine = factory.start(&setup, &format.superblocks).expect("just formatted");
         let pages = (0..).zip(format.superblocks).collect();
         let mut cache = Self {

@@ -46,6 +46,8 @@ pub struct CacheSetup {
 pub struct Format {
     /// Its size.
     pub device_blocks: u64,
+    /// First block of its log, the rest of the device.
+    pub log: u64,
     /// What its first two blocks hold.
     pub superblocks: [MetaPage; 2],
 }
@@ -54,8 +56,8 @@ pub struct Format {
 pub trait Factory<P> {
     /// What it makes.
     type Machine: Machine<P>;
-    /// A new device.
-    fn format(&mut self, setup: &CacheSetup) -> Format;
+    /// A new device, unlike those with other serial numbers.
+    fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format;
     /// A machine over a device that begins with these two blocks; `Err` says why they are not a
     /// superblock.
     ///
@@ -66,6 +68,10 @@ pub trait Factory<P> {
         setup: &CacheSetup,
         superblocks: &[MetaPage; 2],
     ) -> Result<Self::Machine, String>;
+    /// A machine without a device: everything passes through. `None` if there is no such machine.
+    fn start_without_device(&mut self, _setup: &CacheSetup) -> Option<Self::Machine> {
+        None
+    }
 }
 
 impl<P: Payload> Machine<P> for Engine<P> {
@@ -101,13 +107,13 @@ pub struct EngineFactory;
 impl<P: Payload> Factory<P> for EngineFactory {
     type Machine = Engine<P>;
 
-    fn format(&mut self, setup: &CacheSetup) -> Format {
+    fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format {
         let capacity = u32::try_from(setup.capacity_blocks).expect("a shard's size");
         let geometry = Geometry::for_capacity(capacity, setup.segment_chunks);
-        let (offset, page) = Superblock::format([0xC1; 16], geometry).encode();
+        let (offset, page) = Superblock::format([0xC1 ^ serial; 16], geometry).encode();
         let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
         superblocks[(offset / 4096) as usize] = page;
-        Format { device_blocks: geometry.device_blocks, superblocks }
+        Format { device_blocks: geometry.device_blocks, log: geometry.log, superblocks }
     }
 
     fn start(

@@ -5,10 +5,11 @@
 //! ([`Script::fail`]). Everything panics on a broken promise: this is for tests only.
 
 use crate::machine::{CacheSetup, Factory, Machine};
+use crate::medium::proof::judge;
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::stamp::{Stamp, Stamped};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{
     Action, Answer, Command, Event, Failure, IoError, IoOp, IoRequest, Op, Payload, Request,
     RequestId, Target,
@@ -47,8 +48,8 @@ impl<F: Factory<Stamped>> Script<F> {
     /// # Panics
     /// If the machine does not open.
     pub fn new(mut factory: F, setup: CacheSetup, backends: Vec<Backend>) -> Self {
-        let format = factory.format(&setup);
-        let cache = CacheDevice::new(format.device_blocks, &format.superblocks);
+        let format = factory.format(&setup, 0);
+        let cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
         let machine = factory.start(&setup, &format.superblocks).expect("just formatted");
         let mut script = Self {
             factory,
@@ -71,11 +72,11 @@ impl<F: Factory<Stamped>> Script<F> {
     /// If the machine refuses.
     pub fn attach(&mut self, backend: usize, spec: VolumeSpec) -> (VolumeId, Warmth) {
         let medium = &self.media.backends[backend];
-        let then = self.machine.recorded(&spec.name).and_then(|recorded| recorded.epoch);
+        let then = self.machine.recorded(&spec.name);
         let spec = VolumeSpec {
             size_bytes: medium.sectors() * SECTOR_BYTES,
             align_bytes: medium.align_bytes as u32,
-            belief: Belief::of_equality(then.as_ref(), Some(&medium.epoch())),
+            belief: judge(then.as_ref(), Some(&medium.epoch())),
             epoch: Some(medium.epoch()),
             ..spec
         };
@@ -121,7 +122,8 @@ impl<F: Factory<Stamped>> Script<F> {
     /// If the next one does not open.
     pub fn crash(&mut self) {
         self.held.clear();
-        self.media.crash();
+        let tick = self.tick();
+        self.media.crash(tick);
         self.start();
     }
 

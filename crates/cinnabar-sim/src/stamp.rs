@@ -43,6 +43,13 @@ impl Stamp {
         self.0 | SECTOR_MASK == Self::new(volume, sector, SECTOR_MASK).0
     }
 
+    /// Volume and sector it was written to; `None` for zeros and poison.
+    pub fn origin(self) -> Option<(usize, u64)> {
+        let written = self != Self::ZERO && self != Self::POISON;
+        let volume = (self.0 >> VOLUME_SHIFT).wrapping_sub(1) as usize;
+        written.then_some((volume, self.0 >> SECTOR_SHIFT & SECTOR_MASK))
+    }
+
     /// Its bits.
     pub const fn bits(self) -> u64 {
         self.0

@@ -29,6 +29,8 @@ pub enum Kind {
     WrongReply,
     /// Blocks were believed without proof, or not believed with it.
     Warmth,
+    /// Blocks that were durably cached are gone after a crash.
+    Cold,
     /// Counters contradict what happened.
     Counters,
     /// The machine panicked.

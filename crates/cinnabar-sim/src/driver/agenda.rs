@@ -15,6 +15,12 @@ pub(super) enum Item {
     Effect(IoId, usize, usize),
     /// An I/O completes.
     Finish(IoId),
+    /// An I/O has taken longer than the driver's bound.
+    Overdue(IoId),
+    /// A part of a dead daemon's write lands.
+    Late(u64, usize, usize),
+    /// The operator invalidates these sectors of a volume.
+    Invalidate(usize, u64, u64),
     /// The engine is woken, if it was not since.
     Wake(u64),
     /// A guest may use one of its request slots.

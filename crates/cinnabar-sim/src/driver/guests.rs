@@ -6,15 +6,16 @@ use crate::dice::Dice;
 use crate::driver::agenda::Item;
 use crate::driver::log::sectors_of;
 use crate::driver::world::World;
+use crate::kinds::Path;
 use crate::machine::Factory;
 use crate::oracle::{Outcome, ReadTicket, WriteTicket};
 use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped};
 use crate::violation::{Kind, Violation};
 use crate::workload::{Guest, Plea, VolumeProfile};
 use cinnabar_engine::plan::Mode;
-use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Answer, Event, Failure, Op, Payload, Reply, Request, RequestId};
+use std::ops::Range;
 
 /// A frontend is done with a reply's buffer after at most this long.
 const SENDING_NS_MAX: u64 = 100_000;
@@ -27,17 +28,7 @@ pub(super) enum State {
     Attached,
     Detaching,
     Sealing,
-}
-
-/// How a volume was left when an engine last had it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// No engine ever had it.
-    Never,
-    /// Sealed with this proof; after a clean stop, with just so many blocks on the cache device.
-    Sealed { proof: Option<Epoch>, blocks: Option<u64> },
-    /// Not sealed, or not yet.
-    Lost,
+    Forgetting,
 }
 
 /// What a volume's guest was served since the volume was attached.
@@ -59,12 +50,17 @@ pub(super) struct Served {
 pub(super) struct Volume {
     pub(super) guest: Guest,
     pub(super) state: State,
-    pub(super) left: Left,
     pub(super) id: Option<VolumeId>,
     pub(super) mode: Mode,
     pub(super) served: Served,
     /// Errors injected on its backend so far.
     pub(super) errors: u64,
+    /// I/O of its backend that is overdue now.
+    pub(super) overdue: u64,
+    /// Until when its backend answers nothing.
+    pub(super) stalled: Instant,
+    /// Its backend can't prove anything, in this attachment.
+    pub(super) forgetful: bool,
     /// Request slots in use or about to be.
     slots: u64,
     /// Version of the newest write.
@@ -76,11 +72,13 @@ impl Volume {
         Self {
             guest: Guest::new(dice, profile.guest.clone(), profile.sectors, profile.read_only),
             state: State::Away,
-            left: Left::Never,
             id: None,
             mode: profile.mode,
             served: Served::default(),
             errors: 0,
+            overdue: 0,
+            stalled: Instant(0),
+            forgetful: false,
             slots: 0,
             version: 0,
         }
@@ -90,6 +88,7 @@ impl Volume {
     pub(super) fn reset(&mut self) {
         self.state = State::Away;
         self.id = None;
+        self.overdue = 0;
         self.slots = 0;
     }
 }
@@ -112,6 +111,7 @@ enum Asked {
     Zeroes { ticket: WriteTicket },
     Trim { ticket: WriteTicket },
     Flush { tick: u64 },
+    Invalidate { span: ByteSpan },
     Nonsense,
 }
 
@@ -140,6 +140,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let attached = self.volumes[volume].state == State::Attached;
         let leaving = matches!(self.volumes[volume].state, State::Detaching | State::Sealing);
+        if self.is_loading() {
+            self.count.paths.add(Path::RequestsWhileLoading);
+        }
         let heard = attached || leaving && self.features().refusals && self.dice.chance(0.2);
         if self.quota == 0 || !heard {
             self.volumes[volume].slots -= 1;
@@ -192,6 +195,28 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Plea::Flush => (Asked::Flush { tick: self.oracle.flush_submitted() }, Op::Flush),
         };
         self.enter(volume, asked, op, refusal);
+    }
+
+    /// The operator says that somebody else wrote these bytes; beside the guest's slots, too.
+    pub(super) fn submit_invalidate(&mut self, volume: usize, span: ByteSpan) {
+        self.volumes[volume].slots += 1;
+        self.enter(volume, Asked::Invalidate { span }, Op::Invalidate { span }, None);
+    }
+
+    /// Is a guest's write to these sectors under way?
+    pub(super) fn is_being_written(&self, volume: usize, sectors: &Range<u64>) -> bool {
+        let touches = |ticket: &WriteTicket| {
+            let written = ticket.sectors();
+            written.start < sectors.end && sectors.start < written.end
+        };
+        let doubtful = self.doubtful.iter().map(|(volume, ticket)| (*volume, ticket));
+        let pending = self.pending.values().filter_map(|pending| match &pending.asked {
+            Asked::Write { ticket, .. } | Asked::Zeroes { ticket } | Asked::Trim { ticket } => {
+                Some((pending.volume, ticket))
+            }
+            _ => None,
+        });
+        doubtful.chain(pending).any(|(of, ticket)| of == volume && touches(ticket))
     }
 
     fn prepare_write(&mut self, volume: usize, span: ByteSpan, fua: bool) -> (Asked, Op<Stamped>) {
@@ -301,6 +326,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 served.flushes += 1;
                 self.oracle.flush_done(volume, tick, not_durable)?;
             }
+            (Asked::Invalidate { span }, Answer::Done) => {
+                self.oracle.end_excuses(volume, sectors_of(span));
+            }
             (asked, answer) => {
                 let what = format!("{answer:?} is no answer to {asked:?}");
                 return Err(Violation::new(Kind::WrongReply, what));
@@ -359,14 +387,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
         match &pending.asked {
             Asked::Read { ticket, .. } => self.oracle.read_dropped(ticket),
             Asked::Write { ticket, .. } | Asked::Zeroes { ticket } | Asked::Trim { ticket } => {
+                if outcome == Outcome::Perhaps && self.volumes[pending.volume].overdue > 0 {
+                    // It may still be on its way.
+                    return self.doubtful.push((pending.volume, ticket.clone()));
+                }
                 self.oracle.write_ended(ticket, outcome);
             }
-            Asked::Flush { .. } | Asked::Nonsense => {}
+            Asked::Flush { .. } | Asked::Invalidate { .. } | Asked::Nonsense => {}
         }
     }
 
     /// The machine is gone: nothing under way will be answered.
     pub(super) fn despair(&mut self) {
+        self.volumes.iter_mut().for_each(|volume| volume.overdue = 0);
+        for (_, ticket) in std::mem::take(&mut self.doubtful) {
+            self.oracle.write_ended(&ticket, Outcome::Perhaps);
+        }
         for pending in std::mem::take(&mut self.pending).into_values() {
             let refused = pending.refusal.is_some();
             let outcome = if refused { Outcome::Refused } else { Outcome::Perhaps };

@@ -3,23 +3,34 @@
 //! Called by the world.
 
 use crate::driver::agenda::Item;
-use crate::driver::log::{Place, describe, sectors_of};
+use crate::driver::log::{Place, sectors_of};
 use crate::driver::world::World;
+use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
 use crate::medium::Transfer;
+use crate::oracle::Outcome;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Event, IoError, IoId, IoOp, IoRequest, Target};
 use std::ops::Range;
 
+/// The longest spike, in ns.
+const SPIKE_NS_MAX: u64 = 5_000_000_000;
+/// I/O of a device that died silently fails within this time, in ns.
+const HANG_NS_MAX: u64 = 30_000_000_000;
+
 /// An I/O under way.
 #[derive(Debug)]
 pub(super) struct Flight {
-    transfer: Transfer,
+    pub(super) transfer: Transfer,
     result: Result<(), IoError>,
     /// Parts that have not happened yet.
-    ahead: Vec<Range<usize>>,
+    pub(super) ahead: Vec<Range<usize>>,
+    /// The machine was told that it takes too long.
+    overdue: bool,
+    /// It hangs because its device died.
+    hangs: bool,
 }
 
 impl Flight {
@@ -37,13 +48,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return Err(Violation::new(Kind::BadIo, what));
         }
         let on_cache = request.target == Target::Cache;
+        if on_cache && !self.present {
+            let what = format!("cache I/O without a cache device: {request:?}");
+            return Err(Violation::new(Kind::BadIo, what));
+        }
         let place = self.place_of(&request);
         let tick = self.oracle.tick();
-        self.log.note(self.now, place, || format!("begin {}", describe(&request)));
-        let transfer = self.media.start(request, tick)?;
-        let latency =
-            if on_cache { self.profile.cache_latency } else { self.profile.backend_latency };
-        let lasts_ns = latency.sample(&mut self.dice);
+        self.log.note_io(self.now, place, &request);
+        let mut transfer = self.media.start(request, tick)?;
+        self.misdirect(&mut transfer);
+        let lasts_ns = self.duration(&transfer);
         let error = self.draw_error(&transfer);
         let ahead = self.parts(transfer.units());
         for part in &ahead {
@@ -51,9 +65,63 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.agenda.enter(at, Item::effect(id, part));
         }
         self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id));
+        if !on_cache && lasts_ns > self.profile.overdue_ns {
+            self.agenda.enter(self.now.plus_ns(self.profile.overdue_ns), Item::Overdue(id));
+        }
         let result = error.map_or(Ok(()), Err);
-        self.flights.insert(id, Flight { transfer, result, ahead });
+        self.flights.insert(id, Flight { transfer, result, ahead, overdue: false, hangs: false });
         Ok(())
+    }
+
+    /// How long an I/O takes, in ns.
+    fn duration(&mut self, transfer: &Transfer) -> u64 {
+        let backend = transfer.backend();
+        let latency = match backend {
+            None => self.profile.cache_latency,
+            Some(_) => self.profile.backend_latency,
+        };
+        let mut lasts_ns = latency.sample(&mut self.dice);
+        if self.is_loading_from(transfer) {
+            lasts_ns *= self.profile.metadata_slowness;
+        }
+        if !self.features().stalls {
+            return lasts_ns;
+        }
+        if self.dice.chance(0.002) {
+            self.count.faults.add(Fault::Spike);
+            lasts_ns = (lasts_ns * self.dice.pick(&[10, 100, 1000])).min(SPIKE_NS_MAX);
+        }
+        let stalled = match backend {
+            None => self.cache_stalled,
+            Some(backend) => self.volumes[backend].stalled,
+        };
+        let stalled_ns = if stalled > self.now { stalled.since_ns(self.now) } else { 0 };
+        lasts_ns + stalled_ns
+    }
+
+    fn is_loading_from(&self, transfer: &Transfer) -> bool {
+        matches!(transfer.request.op, IoOp::ReadMeta { .. }) && self.is_loading()
+    }
+
+    /// Once in a while the cache device goes to another place than it was told to: with any read of
+    /// data or metadata, and with writes to the log. (A journal that is written elsewhere can't be
+    /// noticed by anybody.)
+    fn misdirect(&mut self, transfer: &mut Transfer) {
+        let on_cache = transfer.request.target == Target::Cache;
+        if !on_cache || !self.faults_on || !self.features().misdirections {
+            return;
+        }
+        if !self.dice.chance(0.003) {
+            return;
+        }
+        if self.media.misdirect(transfer, &mut self.dice) {
+            let writes = transfer.writes();
+            let kind = if writes { Fault::MisdirectedWrite } else { Fault::MisdirectedRead };
+            self.count.faults.add(kind);
+            self.media.cache.damaged = true;
+            let id = transfer.request.id.0;
+            self.log.milestone(self.now, || format!("MISDIRECTED: I/O {id}, a write: {writes}"));
+        }
     }
 
     /// One part or two, for an I/O on a medium need not happen all at once.
@@ -81,10 +149,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
         match backend {
-            None => self.count.cache_errors += 1,
+            None => {
+                self.count.cache_errors += 1;
+                self.count.faults.add(Fault::CacheError);
+                self.media.cache.damaged = true;
+            }
             Some(backend) => {
                 self.volumes[backend].errors += 1;
                 self.count.backend_errors += 1;
+                self.count.faults.add(Fault::BackendError);
             }
         }
         Some(error)
@@ -95,41 +168,87 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let flight = self.flights.get_mut(&id).expect("its end comes after its parts");
         flight.ahead.retain(|part| *part != units);
         let refused = flight.result == Err(IoError::Unsupported);
-        if flight.result.is_ok() || !refused && self.dice.chance(0.5) {
+        let dead = flight.request().target == Target::Cache && self.media.cache.is_dead();
+        if dead {
+            self.media.miss(&flight.transfer, units);
+        } else if flight.result.is_ok() || !refused && self.dice.chance(0.5) {
             self.media.effect(&mut flight.transfer, units);
         }
     }
 
+    /// An I/O takes longer than the driver's bound: the machine is told, and it goes on.
+    pub(super) fn overdue(&mut self, id: IoId) {
+        let flight = self.flights.get_mut(&id).expect("it takes longer than this");
+        flight.overdue = true;
+        let backend = flight.transfer.backend().expect("only backends have a bound");
+        self.volumes[backend].errors += 1;
+        self.volumes[backend].overdue += 1;
+        self.count.faults.add(Fault::Overdue);
+        self.log.milestone(self.now, || format!("OVERDUE: I/O {} of backend {backend}", id.0));
+        self.batch.push(Event::Overdue(id));
+    }
+
+    /// Is this medium dead?
+    pub(super) fn is_dead(&self, target: Target) -> bool {
+        target == Target::Cache && self.media.cache.is_dead()
+    }
+
     /// An I/O completes.
     pub(super) fn finish(&mut self, id: IoId) -> Result<(), Violation> {
-        let flight = self.flights.remove(&id).expect("an I/O completes once");
+        let mut flight = self.flights.remove(&id).expect("an I/O completes once");
+        if self.is_dead(flight.request().target) {
+            if self.media.cache.hangs() && !flight.hangs {
+                let at = self.now.plus_ns(self.dice.within(1..HANG_NS_MAX));
+                self.agenda.enter(at, Item::Finish(id));
+                flight.hangs = true;
+                self.flights.insert(id, flight);
+                return Ok(());
+            }
+            flight.result = Err(IoError::Io);
+            self.count.cache_errors += 1;
+        }
         let place = self.place_of(flight.request());
         self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
-        let done = self.media.finish(flight.transfer, flight.result, tick)?;
+        let backend = flight.transfer.backend();
+        if let (IoOp::Distrust, Some(_), Ok(())) = (&flight.request().op, backend, flight.result) {
+            self.count.paths.add(Path::Distrusted);
+        }
+        let mut done = self.media.finish(flight.transfer, flight.result, tick)?;
+        if let Some(backend) = backend {
+            done.epoch = done.epoch.filter(|_| self.can_prove(backend));
+            if flight.overdue {
+                self.volumes[backend].overdue -= 1;
+                self.settle_doubts();
+            }
+        }
         self.batch.push(Event::IoDone(done));
         Ok(())
     }
 
-    /// The machine is gone: what it had under way has happened or has not, part by part. Nothing of
-    /// it lands later, for the next daemon's lock waits for it.
-    pub(super) fn land_or_vanish(&mut self) {
-        for mut flight in std::mem::take(&mut self.flights).into_values() {
-            for part in std::mem::take(&mut flight.ahead) {
-                if self.dice.chance(0.5) {
-                    self.media.effect(&mut flight.transfer, part);
-                }
+    /// Writes that were answered as failed have happened or never will, once nothing of their volume
+    /// is overdue any more.
+    fn settle_doubts(&mut self) {
+        let (volumes, oracle) = (&self.volumes, &mut self.oracle);
+        self.doubtful.retain(|(volume, ticket)| {
+            let settled = volumes[*volume].overdue == 0;
+            if settled {
+                oracle.write_ended(ticket, Outcome::Perhaps);
             }
-        }
-        let tick = self.oracle.tick();
-        for backend in &mut self.media.backends {
-            backend.crash(tick);
-        }
-        self.media.crash();
+            !settled
+        });
     }
 
     fn place_of(&self, request: &IoRequest<Stamped>) -> Place {
-        let backend = self.media.backend_of(request.target)?;
+        self.place_of_backend(self.media.backend_of(request.target), request)
+    }
+
+    pub(super) fn place_of_backend(
+        &self,
+        backend: Option<usize>,
+        request: &IoRequest<Stamped>,
+    ) -> Place {
+        let backend = backend?;
         let span = match &request.op {
             IoOp::Read { offset, data } | IoOp::Write { offset, data, .. } => {
                 ByteSpan::new(*offset, data.iter().map(|slice| slice.len).sum())

@@ -2,25 +2,37 @@
 //!
 //! Called by the world. Words are kept only in the second run of a failed seed.
 
-use crate::stamp::{Stamped, mix};
+use crate::stamp::{Stamp, Stamped, mix};
 use crate::violation::Violation;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
-use cinnabar_engine::{Action, Answer, IoOp, IoRequest, Target};
+use cinnabar_engine::{Action, Answer, IoOp, IoRequest, Slices, Target};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
 
 /// Lines shown about the place of the violation, and of any kind.
-const LINES_ABOUT: usize = 60;
-const LINES_LAST: usize = 60;
+const LINES_ABOUT: usize = 80;
+const LINES_LAST: usize = 30;
 
 /// A backend and a range of its sectors.
 pub(super) type Place = Option<(usize, Range<u64>)>;
 
+/// What a line is about.
+#[derive(Debug)]
+enum About {
+    /// One place, or none in particular.
+    Place(Place),
+    /// Blocks whose data a cache I/O carries: backend and block.
+    Blocks(BTreeSet<(usize, u64)>),
+    /// Everything: a start, a crash, a fault.
+    Everything,
+}
+
 /// Keeps lines and a digest.
 #[derive(Debug)]
 pub(super) struct Log {
-    lines: Option<Vec<(Place, String)>>,
+    lines: Option<Vec<(About, String)>>,
     digest: u64,
 }
 
@@ -36,7 +48,29 @@ impl Log {
     /// Notes a line about a place, or about the whole.
     pub(super) fn note(&mut self, now: Instant, place: Place, words: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
-            lines.push((place, format!("{:>12} ns  {}", now.0, words())));
+            lines.push((About::Place(place), format!("{:>12} ns  {}", now.0, words())));
+        }
+    }
+
+    /// Notes the beginning of an I/O.
+    pub(super) fn note_io(&mut self, now: Instant, place: Place, request: &IoRequest<Stamped>) {
+        if let Some(lines) = &mut self.lines {
+            let about = match &request.op {
+                IoOp::Write { data, .. } | IoOp::WriteMeta { data, .. }
+                    if request.target == Target::Cache =>
+                {
+                    About::Blocks(blocks_in(data))
+                }
+                _ => About::Place(place),
+            };
+            lines.push((about, format!("{:>12} ns  begin {}", now.0, describe(request))));
+        }
+    }
+
+    /// Notes what every place's history shows.
+    pub(super) fn milestone(&mut self, now: Instant, words: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.lines {
+            lines.push((About::Everything, format!("{:>12} ns  * {}", now.0, words())));
         }
     }
 
@@ -45,18 +79,10 @@ impl Log {
         let lines = self.lines.as_deref().unwrap_or_default();
         let mut text = String::new();
         if let Some((backend, sector)) = violation.place {
-            let block = sector / 8 * 8..sector / 8 * 8 + 8;
-            let about: Vec<_> = lines
-                .iter()
-                .filter(|(place, _)| match place {
-                    None => false,
-                    Some((b, range)) => {
-                        *b == backend && range.start < block.end && block.start < range.end
-                    }
-                })
-                .collect();
+            let about = lines.iter().filter(|(about, _)| about.shows(backend, sector));
+            let about: Vec<_> = about.collect();
             let _ = writeln!(text, "about backend {backend}, block {}:", sector / 8);
-            for (_, line) in about.iter().skip(about.len().saturating_sub(LINES_ABOUT)) {
+            for (_, line) in &about[about.len().saturating_sub(LINES_ABOUT)..] {
                 let _ = writeln!(text, "  {line}");
             }
         }
@@ -141,6 +167,30 @@ impl Log {
     }
 }
 
+impl About {
+    fn shows(&self, backend: usize, sector: u64) -> bool {
+        let block = sector / 8 * 8..sector / 8 * 8 + 8;
+        match self {
+            Self::Everything => true,
+            Self::Blocks(blocks) => blocks.contains(&(backend, sector / 8)),
+            Self::Place(None) => false,
+            Self::Place(Some((of, range))) => {
+                *of == backend && range.start < block.end && block.start < range.end
+            }
+        }
+    }
+}
+
+fn blocks_in(data: &Slices<Stamped>) -> BTreeSet<(usize, u64)> {
+    let mut stamps = Vec::new();
+    for slice in data {
+        let (first, count) = (slice.at / SECTOR_BYTES, slice.len / SECTOR_BYTES);
+        slice.data.append_to(first as usize, count as usize, &mut stamps);
+    }
+    let origins = stamps.into_iter().filter_map(Stamp::origin);
+    origins.map(|(volume, sector)| (volume, sector / 8)).collect()
+}
+
 /// An I/O in few words: pages are left out.
 pub(super) fn describe(request: &IoRequest<Stamped>) -> String {
     let (id, target) = (request.id.0, request.target);
@@ -149,8 +199,9 @@ pub(super) fn describe(request: &IoRequest<Stamped>) -> String {
             format!("I/O {id} {target:?} ReadMeta at {offset}, {} pages", pages.len())
         }
         IoOp::WriteMeta { offset, pages, data, fua } => format!(
-            "I/O {id} {target:?} WriteMeta at {offset}, {} pages, {data:?}, fua {fua}",
-            pages.len()
+            "I/O {id} {target:?} WriteMeta at {offset}, {} pages, {} data, fua {fua}",
+            pages.len(),
+            data.len()
         ),
         op => format!("I/O {id} {target:?} {op:?}"),
     }

@@ -5,13 +5,19 @@
 //! plans changing, blocks rotting, I/O failing, clean stops and crashes; at the end every sector is
 //! read back. The same seed gives the same digest of all actions.
 
+mod account;
 mod agenda;
+mod attach;
+mod audit;
+mod between;
 mod commands;
+mod crash;
 mod guests;
 mod io;
 mod lives;
 mod log;
 mod report;
+mod sabotage;
 mod world;
 
 pub use report::{Failed, Report};

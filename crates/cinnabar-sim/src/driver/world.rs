@@ -4,21 +4,25 @@
 //! the machine take it, carry out its actions.
 
 use crate::dice::Dice;
+use crate::driver::account::Account;
 use crate::driver::agenda::{Agenda, Item};
+use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
+use crate::driver::crash::CrashNote;
 use crate::driver::guests::{Pending, Sent, Volume};
 use crate::driver::io::Flight;
 use crate::driver::log::{Log, describe};
 use crate::driver::{Options, Report};
 use crate::machine::{Factory, Machine};
-use crate::medium::{Backend, CacheDevice, Media};
-use crate::oracle::Oracle;
+use crate::medium::{Backend, CacheDevice, Media, Transfer};
+use crate::oracle::{Oracle, WriteTicket};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use crate::workload::{Features, Profile};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Action, Event, IoId, RequestId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A machine that has not replied after so much virtual time never will: ten times the slowest
@@ -55,6 +59,28 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) media: Media,
     pub(super) oracle: Oracle,
     pub(super) volumes: Vec<Volume>,
+    /// What the cache device may believe of each volume.
+    pub(super) accounts: Vec<Account>,
+    /// A cache device that is put away.
+    pub(super) shelf: Option<Shelved>,
+    /// Cache devices formatted so far.
+    pub(super) devices: u8,
+    /// There is a cache device in this life.
+    pub(super) present: bool,
+    /// It could not be opened or closed.
+    pub(super) device_failed: bool,
+    /// It was given up, or is about to be, in this life.
+    pub(super) replaced: bool,
+    /// Until when it answers nothing.
+    pub(super) cache_stalled: Instant,
+    /// What was cached at the last crash.
+    pub(super) crash_note: Option<CrashNote>,
+    /// No volume gave a reason to drop its blocks in this life.
+    pub(super) warm_expected: bool,
+    /// A dead daemon's writes that have not landed yet: when, and which part.
+    pub(super) late: BTreeMap<u64, (Instant, Transfer, Range<usize>)>,
+    /// Writes that were answered as failed, but may still happen.
+    pub(super) doubtful: Vec<(usize, WriteTicket)>,
     /// Requests under way.
     pub(super) pending: BTreeMap<RequestId, Pending>,
     /// Commands under way.
@@ -85,17 +111,19 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let mut dice = Dice::new(seed);
         let mut profile = Profile::draw(&mut dice, &options.features);
         profile.setup.config.mutants = options.mutants;
-        let format = factory.format(&profile.setup);
+        let format = factory.format(&profile.setup, 0);
         let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
             let align = u64::from(volume.align_bytes);
             let mut backend = Backend::new(index, volume.sectors, align, volume.read_only);
             backend.can_zero = volume.can_zero;
             backend
         });
-        let cache = CacheDevice::new(format.device_blocks, &format.superblocks);
+        let cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
         let media = Media::new(cache, backends.collect());
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
-        let volumes = profile.volumes.iter().map(|v| Volume::new(&mut dice, v)).collect();
+        let volumes: Vec<Volume> =
+            profile.volumes.iter().map(|v| Volume::new(&mut dice, v)).collect();
+        let accounts = volumes.iter().map(|_| Account::new()).collect();
         Self {
             factory,
             machine: None,
@@ -107,6 +135,17 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             media,
             oracle: Oracle::new(&sectors),
             volumes,
+            accounts,
+            shelf: None,
+            devices: 0,
+            present: true,
+            device_failed: false,
+            replaced: false,
+            cache_stalled: Instant(0),
+            crash_note: None,
+            warm_expected: true,
+            late: BTreeMap::new(),
+            doubtful: Vec::new(),
             pending: BTreeMap::new(),
             controls: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -136,8 +175,19 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
     }
 
     pub(super) fn report(&self) -> Report {
-        let rotten_reads = self.media.cache.rotten_reads();
-        Report { digest: self.digest(), virtual_ns: self.now.0, rotten_reads, ..self.count }
+        Report {
+            digest: self.digest(),
+            virtual_ns: self.now.0,
+            rotten_reads: self.media.cache.rotten_reads(),
+            log_wraps_percent: self.count.log_wraps_percent + self.log_wraps_percent(),
+            stale_in_window: self.oracle.excused(),
+            ..self.count
+        }
+    }
+
+    /// How often the log of this device was written from end to end, in per cent.
+    pub(super) fn log_wraps_percent(&self) -> u64 {
+        100 * self.media.cache.written_blocks().0 / self.profile.setup.capacity_blocks
     }
 
     /// A number never given before: a token of any kind.
@@ -189,16 +239,27 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let size = 1 + self.dice.below(events_max as u64) as usize;
         while self.batch.len() < size && self.agenda.next_at().is_some_and(|at| at <= last) {
             let (at, item) = self.agenda.pop().expect("there is a next one");
-            self.now = self.now.max(at);
+            self.advance(at);
             self.happen(&item)?;
         }
         Ok(())
+    }
+
+    /// Moves every clock on, if it is not later already.
+    pub(super) fn advance(&mut self, at: Instant) {
+        if at > self.now {
+            self.media.pass_ns(at.since_ns(self.now));
+            self.now = at;
+        }
     }
 
     fn happen(&mut self, item: &Item) -> Result<(), Violation> {
         match *item {
             Item::Effect(id, start, end) => self.effect(id, start..end),
             Item::Finish(id) => self.finish(id)?,
+            Item::Overdue(id) => self.overdue(id),
+            Item::Late(number, _, _) => self.landed(number),
+            Item::Invalidate(volume, first, count) => self.invalidate(volume, first, count),
             Item::Wake(number) => {
                 if self.wake.is_some_and(|(_, wanted)| wanted == number) {
                     self.wake = None;
@@ -217,11 +278,13 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         if self.batch.is_empty() {
             return Ok(());
         }
+        let mut last = false;
         if let Some(fuse) = &mut self.fuse {
-            if *fuse == 0 {
-                return Err(Halt::Crash);
-            }
-            *fuse -= 1;
+            last = *fuse == 0;
+            *fuse = fuse.saturating_sub(1);
+        }
+        if last && self.dice.chance(0.5) {
+            return Err(Halt::Crash);
         }
         self.count.events += self.batch.len() as u64;
         let mut actions = Vec::new();
@@ -238,6 +301,11 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         catch_unwind(AssertUnwindSafe(apply))
             .map_err(|panic| Violation::new(Kind::Panic, panic_text(&*panic)))?;
         self.batch.clear();
+        if last {
+            // The daemon dies while it carries the actions out.
+            let kept = self.dice.below(actions.len() as u64 + 1) as usize;
+            actions.truncate(kept);
+        }
         for action in actions {
             self.log.digest_action(self.now, &action);
             match action {
@@ -247,7 +315,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                 Action::Sample(_) => {}
             }
         }
-        Ok(())
+        if last { Err(Halt::Crash) } else { Ok(()) }
     }
 
     /// Keeps the earliest wish only, as a driver may.

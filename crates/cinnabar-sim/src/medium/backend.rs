@@ -1,7 +1,10 @@
 //! A simulated backend: where a volume really lives.
 //!
-//! Called through [`Media`](super::Media), and by drivers that play another writer.
+//! Called through [`Media`](super::Media), and by drivers that play another writer or cut the power.
 
+use crate::dice::Dice;
+use crate::medium::proof::Proof;
+use crate::medium::volatile::Volatile;
 use crate::medium::{initial, rules, transfer::Transfer};
 use crate::stamp::{Stamp, mix};
 use cinnabar_engine::units::SECTOR_BYTES;
@@ -9,14 +12,8 @@ use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{IoError, IoOp};
 use std::ops::Range;
 
-/// A write that a power cut could undo.
-#[derive(Clone, Copy, Debug)]
-struct Dirty {
-    /// The write, named by the tick it began at.
-    by: u64,
-    /// Tick of its completion: only a flush begun later covers it.
-    completed: u64,
-}
+/// A clock's time at the start of a simulation, in ns: room for clocks that are behind.
+const CLOCK_START_NS: u64 = 1 << 60;
 
 /// A backend.
 #[derive(Debug)]
@@ -29,17 +26,38 @@ pub struct Backend {
     /// Does trims and zeroes by itself.
     pub can_zero: bool,
     contents: Vec<Stamp>,
-    dirty: Vec<Option<Dirty>>,
-    /// Raised with each change: the change time of a file.
-    changes: u64,
+    volatile: Vec<Option<Box<Volatile<Stamp>>>>,
+    /// Sectors that are volatile, some of them twice, and some that are no more.
+    touched: Vec<usize>,
+    /// Raised when the volume is deleted and created anew.
+    creation: u64,
+    clock: u64,
+    change: u64,
+    /// The change time that a power cut of the backend's host leaves at least.
+    durable_change: u64,
+    /// Kept outside of the cache device, raised whenever that may have missed a write.
+    pub generation: u64,
 }
 
 impl Backend {
     /// A backend of so many sectors, each holding its stamp of version 0.
     pub fn new(index: usize, sectors: u64, align_bytes: u64, read_only: bool) -> Self {
-        let dirty = vec![None; sectors as usize];
-        let contents = initial(index, sectors);
-        Self { index, align_bytes, read_only, can_zero: true, contents, dirty, changes: 0 }
+        // Every backend's clock is another one.
+        let clock = CLOCK_START_NS + (mix(index as u64) >> 8);
+        Self {
+            index,
+            align_bytes,
+            read_only,
+            can_zero: true,
+            contents: initial(index, sectors),
+            volatile: vec![None; sectors as usize],
+            touched: Vec::new(),
+            creation: 1,
+            clock,
+            change: clock,
+            durable_change: clock,
+            generation: 0,
+        }
     }
 
     /// Its size in sectors.
@@ -55,24 +73,39 @@ impl Backend {
         self.contents[sector as usize]
     }
 
+    /// What these sectors hold.
+    ///
+    /// # Panics
+    /// If they reach beyond the end.
+    pub fn sectors_of(&self, range: Range<u64>) -> &[Stamp] {
+        &self.contents[range.start as usize..range.end as usize]
+    }
+
     /// What a sector holds, if a power cut could still take it back.
     pub fn not_durable(&self, sector: u64) -> Option<Stamp> {
-        self.dirty[sector as usize].map(|_| self.contents[sector as usize])
+        self.volatile[sector as usize].as_ref().map(|_| self.contents[sector as usize])
     }
 
     /// A sector that a power cut could still take back, if there is one.
     pub fn first_not_durable(&self) -> Option<u64> {
-        self.dirty.iter().position(Option::is_some).map(|sector| sector as u64)
+        self.volatile.iter().position(Option::is_some).map(|sector| sector as u64)
     }
 
-    /// The proof that nobody wrote: identity, size and change time.
+    /// The proof that nobody wrote: identity, size, change time, the clock's time.
     pub fn epoch(&self) -> Epoch {
-        let mut bytes = [0; 64];
-        let fields = [self.index as u64, self.sectors(), self.changes];
-        for (at, field) in (0..).step_by(8).zip(fields) {
-            bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
-        }
-        Epoch(bytes)
+        let identity = (self.index as u64) << 32 | self.creation;
+        let (sectors, change, now) = (self.sectors(), self.change, self.clock);
+        Proof { identity, sectors, change, now }.encode()
+    }
+
+    /// Lets its clock go on.
+    pub fn pass_ns(&mut self, ns: u64) {
+        self.clock += ns;
+    }
+
+    /// Its clock's time, in ns.
+    pub fn clock_ns(&self) -> u64 {
+        self.clock
     }
 
     /// Somebody else writes here, durably.
@@ -82,13 +115,35 @@ impl Backend {
     pub fn write_behind(&mut self, first: u64, values: &[Stamp]) {
         let range = first as usize..first as usize + values.len();
         self.contents[range.clone()].copy_from_slice(values);
-        self.dirty[range].fill(None);
-        self.changes += 1;
+        self.volatile[range].fill(None);
+        self.changed();
+        self.durable_change = self.change;
+    }
+
+    /// The volume is deleted, and another one created under its name.
+    pub fn recreate(&mut self, version: u64) {
+        self.creation += 1;
+        let index = self.index;
+        for (sector, value) in (0..).zip(&mut self.contents) {
+            *value = Stamp::new(index, sector, version);
+        }
+        self.volatile.fill(None);
+        self.touched.clear();
+        self.changed();
+        self.durable_change = self.change;
+    }
+
+    /// A change is later than the one before, however coarse the clock.
+    fn changed(&mut self) {
+        self.change = self.clock.max(self.change + 1);
     }
 
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
         let first = (rules::offset_bytes(&transfer.request.op) / SECTOR_BYTES) as usize;
         let by = transfer.started;
+        if transfer.writes() {
+            self.changed();
+        }
         for unit in units {
             let sector = first + unit;
             match &transfer.request.op {
@@ -111,32 +166,30 @@ impl Backend {
     }
 
     fn put(&mut self, sector: usize, value: Stamp, by: u64) {
-        self.changes += 1;
+        let old = std::mem::replace(&mut self.contents[sector], value);
         // Writing what is there already can't make it less durable.
-        if self.contents[sector] != value {
-            self.contents[sector] = value;
-            self.dirty[sector] = Some(Dirty { by, completed: u64::MAX });
+        if old == value {
+            return;
         }
+        let entry = &mut self.volatile[sector];
+        if entry.is_none() {
+            self.touched.push(sector);
+        }
+        entry.get_or_insert_with(|| Box::new(Volatile::new(old))).put(value, by);
     }
 
     pub(super) fn finish(&mut self, transfer: &Transfer, result: Result<(), IoError>, tick: u64) {
         let op = &transfer.request.op;
         match op {
-            IoOp::Flush | IoOp::Prove if result.is_ok() => {
-                for dirty in &mut self.dirty {
-                    *dirty = dirty.take_if(|dirty| dirty.completed > transfer.started);
-                }
-            }
+            IoOp::Flush | IoOp::Prove if result.is_ok() => self.flush(transfer.started),
+            IoOp::Distrust if result.is_ok() => self.generation += 1,
             IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Trim { .. } => {
                 let durable = matches!(op, IoOp::Write { fua: true, .. }) && result.is_ok();
                 let first = (rules::offset_bytes(op) / SECTOR_BYTES) as usize;
-                for entry in &mut self.dirty[first..first + transfer.units()] {
-                    if let Some(dirty) = entry.as_mut().filter(|dirty| dirty.by == transfer.started)
-                    {
-                        dirty.completed = tick;
-                        if durable {
-                            *entry = None;
-                        }
+                for entry in &mut self.volatile[first..first + transfer.units()] {
+                    let Some(volatile) = entry else { continue };
+                    if volatile.complete(transfer.started, tick, durable) {
+                        *entry = None;
                     }
                 }
             }
@@ -144,10 +197,44 @@ impl Backend {
         }
     }
 
+    fn flush(&mut self, began: u64) {
+        let volatile = &mut self.volatile;
+        self.touched.retain(|&sector| {
+            let entry = &mut volatile[sector];
+            if entry.as_mut().is_some_and(|volatile| volatile.flush(began)) {
+                *entry = None;
+            }
+            entry.is_some()
+        });
+        self.durable_change = self.change;
+    }
+
     /// The engine died: what its writes left counts as complete.
-    pub fn crash(&mut self, tick: u64) {
-        for dirty in self.dirty.iter_mut().flatten() {
-            dirty.completed = dirty.completed.min(tick);
+    pub fn abandon(&mut self, tick: u64) {
+        self.volatile.iter_mut().flatten().for_each(|volatile| volatile.abandon(tick));
+    }
+
+    /// Its host loses power: every sector keeps its last contents or goes back to older ones.
+    /// Returns the sectors that went back.
+    pub fn power_cut(&mut self, dice: &mut Dice) -> Vec<u64> {
+        // All kept, all lost, or sector by sector.
+        let kept = dice.pick(&[0.0, 0.3, 0.7, 1.0]);
+        let mut reverted = Vec::new();
+        for sector in std::mem::take(&mut self.touched) {
+            let Some(volatile) = self.volatile[sector].take() else { continue };
+            if dice.chance(kept) {
+                continue;
+            }
+            let index = dice.below(volatile.candidates() as u64) as usize;
+            let value = *volatile.candidate(if kept == 0.0 { 0 } else { index });
+            if std::mem::replace(&mut self.contents[sector], value) != value {
+                reverted.push(sector as u64);
+            }
         }
+        if dice.chance(0.5) {
+            self.change = self.durable_change;
+        }
+        self.durable_change = self.change;
+        reverted
     }
 }

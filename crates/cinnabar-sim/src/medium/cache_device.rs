@@ -1,48 +1,81 @@
-//! A simulated cache device: blocks of stamps (cached data) or of real bytes (metadata).
+//! A simulated cache device: blocks of stamps (cached data) or of real bytes (metadata), behind a
+//! write cache that a power cut empties.
 //!
-//! Called through [`Media`](super::Media), and by drivers that let its blocks rot.
+//! Called through [`Media`](super::Media), and by drivers that damage it.
 
 use crate::dice::Dice;
+use crate::medium::cell::Contents;
 use crate::medium::rules;
 use crate::medium::transfer::{Transfer, block_of};
-use crate::stamp::{BLOCK_SECTORS, Stamp};
-use cinnabar_engine::IoOp;
+use crate::medium::volatile::Volatile;
+use crate::stamp::BLOCK_SECTORS;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::{IoError, IoOp};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a block holds.
+/// A block.
 #[derive(Clone, Debug)]
-enum Cell {
-    /// Nothing was ever written here.
-    Empty,
-    /// Real bytes.
-    Meta(Box<MetaPage>),
-    /// Stamps.
-    Data {
-        stamps: [Stamp; BLOCK_SECTORS],
-        /// Changed behind the engine's back.
-        rotten: bool,
-    },
+struct Cell {
+    contents: Contents,
+    /// Not what was written last: rotten, torn, lost or misdirected.
+    rotten: bool,
+}
+
+/// What a power cut did to a cache device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// Blocks that went back to older contents.
+    pub lost: u64,
+    /// Metadata pages that are old in some sectors and new in others.
+    pub torn_pages: u64,
+    /// So are blocks of data.
+    pub torn_data: u64,
+}
+
+/// How a device dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// Every I/O fails.
+    Fails,
+    /// Every I/O hangs, and fails in the end.
+    Hangs,
 }
 
 /// A cache device.
 #[derive(Debug)]
 pub struct CacheDevice {
     cells: Vec<Cell>,
+    volatile: BTreeMap<usize, Volatile<Contents>>,
+    /// First block of the log.
+    log: usize,
     rotten_reads: u64,
     data_blocks_written: u64,
     meta_blocks_written: u64,
+    /// Something happened to it that costs cached blocks, or everything: errors, rot, death.
+    pub damaged: bool,
+    death: Option<Death>,
 }
 
 impl CacheDevice {
-    /// A device of so many blocks whose first ones hold `pages`.
-    pub fn new(blocks: u64, pages: &[MetaPage]) -> Self {
-        let mut cells = vec![Cell::Empty; blocks as usize];
+    /// A device of so many blocks whose first ones hold `pages`, with its log from block `log` on.
+    pub fn new(blocks: u64, log: u64, pages: &[MetaPage]) -> Self {
+        let empty = Cell { contents: Contents::Empty, rotten: false };
+        let mut cells = vec![empty; blocks as usize];
         for (cell, page) in cells.iter_mut().zip(pages) {
-            *cell = Cell::Meta(Box::new(page.clone()));
+            cell.contents = Contents::meta(page);
         }
-        Self { cells, rotten_reads: 0, data_blocks_written: 0, meta_blocks_written: 0 }
+        Self {
+            cells,
+            volatile: BTreeMap::new(),
+            log: log as usize,
+            rotten_reads: 0,
+            data_blocks_written: 0,
+            meta_blocks_written: 0,
+            damaged: false,
+            death: None,
+        }
     }
 
     /// Its size.
@@ -60,22 +93,33 @@ impl CacheDevice {
         (self.data_blocks_written, self.meta_blocks_written)
     }
 
+    /// Blocks of the log that a power cut could take back.
+    pub fn volatile_log_blocks(&self) -> u64 {
+        self.volatile.range(self.log..).count() as u64
+    }
+
+    /// From now on nothing works any more.
+    pub fn die(&mut self, death: Death) {
+        self.death = Some(death);
+        self.damaged = true;
+    }
+
+    /// Is it dead?
+    pub fn is_dead(&self) -> bool {
+        self.death.is_some()
+    }
+
+    /// Is it dead, and silent?
+    pub fn hangs(&self) -> bool {
+        self.death == Some(Death::Hangs)
+    }
+
     /// The bytes of a block.
     ///
     /// # Panics
     /// If it is beyond the end.
     pub fn page(&self, block: u64) -> MetaPage {
-        let mut page = MetaPage::zeroed();
-        match &self.cells[block as usize] {
-            Cell::Empty => {}
-            Cell::Meta(bytes) => page = (**bytes).clone(),
-            Cell::Data { stamps, .. } => {
-                for (bytes, stamp) in page.0.chunks_exact_mut(8).zip(stamps.iter().cycle()) {
-                    bytes.copy_from_slice(&stamp.bits().to_le_bytes());
-                }
-            }
-        }
-        page
+        self.cells[block as usize].contents.page()
     }
 
     /// Overwrites a block with bytes, behind the engine's back.
@@ -83,86 +127,187 @@ impl CacheDevice {
     /// # Panics
     /// If it is beyond the end.
     pub fn set_page(&mut self, block: u64, page: &MetaPage) {
-        self.cells[block as usize] = Cell::Meta(Box::new(page.clone()));
+        self.cells[block as usize] = Cell { contents: Contents::meta(page), rotten: true };
     }
 
     /// Lets a block of cached data rot, near a random place: bits that flipped, or the contents of
     /// another block, as a misdirected write leaves them. False if there is none.
     pub fn rot(&mut self, dice: &mut Dice) -> bool {
-        let Some(victim) = self.data_near(dice.below(self.blocks())) else { return false };
-        let Cell::Data { stamps: before, rotten } = self.cells[victim] else { return false };
-        let mut after = before;
-        if dice.chance(0.5) {
-            after[dice.below(BLOCK_SECTORS as u64) as usize] = Stamp::POISON;
-        } else if let Some(Cell::Data { stamps, .. }) =
-            self.data_near(dice.below(self.blocks())).map(|other| &self.cells[other])
-        {
-            after = *stamps;
+        let Some(victim) = self.data_near(dice) else { return false };
+        let before = &self.cells[victim].contents;
+        let after = match self.data_near(dice).filter(|_| dice.chance(0.5)) {
+            Some(other) => self.cells[other].contents.clone(),
+            None => before.rotten(dice),
+        };
+        if after == *before {
+            return false;
         }
-        self.cells[victim] = Cell::Data { stamps: after, rotten: rotten || after != before };
-        after != before
+        self.cells[victim] = Cell { contents: after, rotten: true };
+        true
+    }
+
+    /// Lets a metadata page rot, near a random place; the superblocks seldom. None if there is none.
+    pub fn rot_metadata(&mut self, dice: &mut Dice) -> Option<u64> {
+        // Half of the time outside of the log: journal and checkpoints are small beside it.
+        let end = if dice.chance(0.5) { self.log } else { self.cells.len() };
+        let from = if dice.chance(0.1) { 0 } else { 2 };
+        let at = dice.within(from..end as u64) as usize;
+        let is_meta = |&index: &usize| matches!(self.cells[index].contents, Contents::Meta(_));
+        let victim = (at..end).chain(from as usize..at).find(is_meta)?;
+        let contents = self.cells[victim].contents.rotten(dice);
+        self.cells[victim] = Cell { contents, rotten: true };
+        self.damaged = true;
+        Some(victim as u64)
     }
 
     /// Lets every block of cached data rot.
     pub fn rot_everything(&mut self) {
+        let mut dice = Dice::new(0);
         for cell in &mut self.cells {
-            if let Cell::Data { stamps, rotten } = cell {
-                stamps[0] = Stamp::POISON;
-                *rotten = true;
+            if let Contents::Data(_) = cell.contents {
+                *cell = Cell { contents: cell.contents.rotten(&mut dice), rotten: true };
             }
         }
     }
 
-    fn data_near(&self, block: u64) -> Option<usize> {
-        let at = block as usize;
-        let is_data = |&index: &usize| matches!(self.cells[index], Cell::Data { .. });
+    fn data_near(&self, dice: &mut Dice) -> Option<usize> {
+        let at = dice.below(self.blocks()) as usize;
+        let is_data = |&index: &usize| matches!(self.cells[index].contents, Contents::Data(_));
         (at..self.cells.len()).chain(0..at).find(is_data)
     }
 
+    /// A place of the log where a write of so many blocks can land by mistake, apart from `range`.
+    pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>) -> Option<u64> {
+        let (log, len) = (self.log as u64, range.end - range.start);
+        let last =
+            self.blocks().checked_sub(len).filter(|last| *last > log && range.start >= log)?;
+        let place = dice.within(log..last + 1);
+        (place + len <= range.start || range.end <= place).then_some(place)
+    }
+
+    /// A place of metadata, apart from `range`, that a read can go to by mistake. Never one that is
+    /// still empty: that would look like metadata that were never written.
+    pub fn metadata_elsewhere(&self, dice: &mut Dice, range: &Range<u64>) -> Option<u64> {
+        let len = range.end - range.start;
+        let place = dice.below((self.blocks() + 1).checked_sub(len)?);
+        let written = |block: u64| {
+            let contents = &self.cells[block as usize].contents;
+            matches!(contents, Contents::Meta(_))
+                && *contents != Contents::meta(&MetaPage::zeroed())
+        };
+        let apart = place + len <= range.start || range.end <= place;
+        (apart && (place..place + len).all(written)).then_some(place)
+    }
+
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
-        let first = (rules::offset_bytes(&transfer.request.op) / BLOCK_BYTES) as usize;
+        let offset = transfer.misdirected.unwrap_or(rules::offset_bytes(&transfer.request.op));
+        let first = (offset / BLOCK_BYTES) as usize;
         for unit in units {
             let block = first + unit;
-            match &transfer.request.op {
+            let contents = match &transfer.request.op {
                 IoOp::Read { .. } => {
-                    let stamps = self.stamps(block);
+                    let cell = &self.cells[block];
+                    let wrong = cell.rotten || transfer.misdirected.is_some();
+                    self.rotten_reads += u64::from(wrong);
+                    let stamps = cell.contents.stamps();
                     transfer.data[unit * BLOCK_SECTORS..][..BLOCK_SECTORS].copy_from_slice(&stamps);
+                    continue;
                 }
-                IoOp::ReadMeta { .. } => transfer.pages[unit] = self.page(block as u64),
-                IoOp::Write { .. } => self.cells[block] = data_cell(&transfer.data, unit),
-                IoOp::WriteMeta { pages, .. } => {
-                    self.cells[block] = match pages.get(unit) {
-                        Some(page) => Cell::Meta(Box::new(page.clone())),
-                        None => data_cell(&transfer.data, unit - pages.len()),
-                    };
+                IoOp::ReadMeta { .. } => {
+                    transfer.pages[unit] = self.page(block as u64);
+                    continue;
                 }
-                IoOp::WriteZeroes { .. } => self.cells[block] = Cell::Empty,
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust => {}
+                IoOp::Write { .. } => Contents::Data(block_of(&transfer.data, unit)),
+                IoOp::WriteMeta { pages, .. } => match pages.get(unit) {
+                    Some(page) => Contents::meta(page),
+                    None => Contents::Data(block_of(&transfer.data, unit - pages.len())),
+                },
+                IoOp::WriteZeroes { .. } => Contents::Empty,
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust => continue,
+            };
+            self.put(block, contents, transfer.started, transfer.misdirected.is_some());
+        }
+    }
+
+    fn put(&mut self, block: usize, contents: Contents, by: u64, rotten: bool) {
+        let cell = Cell { contents: contents.clone(), rotten };
+        let old = std::mem::replace(&mut self.cells[block], cell);
+        let volatile = self.volatile.entry(block).or_insert_with(|| Volatile::new(old.contents));
+        volatile.put(contents, by);
+    }
+
+    pub(super) fn finish(&mut self, transfer: &Transfer, result: Result<(), IoError>, tick: u64) {
+        let (op, began) = (&transfer.request.op, transfer.started);
+        match op {
+            IoOp::Flush if result.is_ok() => {
+                self.volatile.retain(|_, volatile| !volatile.flush(began));
             }
-        }
-    }
-
-    pub(super) fn finish(&mut self, transfer: &Transfer) {
-        if let IoOp::Write { .. } | IoOp::WriteMeta { .. } = transfer.request.op {
-            let data = (transfer.data.len() / BLOCK_SECTORS) as u64;
-            self.data_blocks_written += data;
-            self.meta_blocks_written += transfer.units() as u64 - data;
-        }
-    }
-
-    /// A block read as data; metadata are garbage then.
-    fn stamps(&mut self, block: usize) -> [Stamp; BLOCK_SECTORS] {
-        match &self.cells[block] {
-            Cell::Empty => [Stamp::ZERO; BLOCK_SECTORS],
-            Cell::Meta(_) => [Stamp::POISON; BLOCK_SECTORS],
-            Cell::Data { stamps, rotten } => {
-                self.rotten_reads += u64::from(*rotten);
-                *stamps
+            IoOp::Write { fua, .. } | IoOp::WriteMeta { fua, .. } => {
+                let data = (transfer.data.len() / BLOCK_SECTORS) as u64;
+                self.data_blocks_written += data;
+                self.meta_blocks_written += transfer.units() as u64 - data;
+                let durable = *fua && result.is_ok();
+                let offset = transfer.misdirected.unwrap_or(rules::offset_bytes(op));
+                let first = (offset / BLOCK_BYTES) as usize;
+                for block in first..first + transfer.units() {
+                    let Some(volatile) = self.volatile.get_mut(&block) else { continue };
+                    if volatile.complete(began, tick, durable) {
+                        self.volatile.remove(&block);
+                    }
+                }
+                if transfer.misdirected.is_some() {
+                    // What should be there is not.
+                    let meant = (rules::offset_bytes(op) / BLOCK_BYTES) as usize;
+                    self.cells[meant..meant + transfer.units()]
+                        .iter_mut()
+                        .for_each(|cell| cell.rotten = true);
+                }
             }
+            _ => {}
         }
     }
-}
 
-fn data_cell(stamps: &[Stamp], block: usize) -> Cell {
-    Cell::Data { stamps: block_of(stamps, block), rotten: false }
+    /// The engine died: what its writes left counts as complete, and what they did not is missing.
+    pub(super) fn abandon(&mut self, tick: u64) {
+        self.volatile.values_mut().for_each(|volatile| volatile.abandon(tick));
+    }
+
+    /// These blocks of a write that was under way will never be written.
+    pub(super) fn miss(&mut self, transfer: &Transfer, units: Range<usize>) {
+        if transfer.writes() {
+            let first = (rules::offset_bytes(&transfer.request.op) / BLOCK_BYTES) as usize;
+            self.cells[first + units.start..first + units.end]
+                .iter_mut()
+                .for_each(|cell| cell.rotten = true);
+        }
+    }
+
+    /// The host loses power: every block that is not durable keeps its last contents, goes back to
+    /// older ones, or is torn at a sector's border.
+    pub fn power_cut(&mut self, dice: &mut Dice) -> Losses {
+        let kept = dice.pick(&[0.0, 0.5, 0.9]);
+        let tears = dice.pick(&[0.0, 0.1, 0.5]);
+        let mut losses = Losses::default();
+        for (block, volatile) in std::mem::take(&mut self.volatile) {
+            let count = volatile.candidates() as u64;
+            let new = if dice.chance(kept) { count - 1 } else { dice.below(count) } as usize;
+            let mut contents = volatile.candidate(new).clone();
+            if dice.chance(tears) && count > 1 {
+                let new = volatile.candidate(new.max(1));
+                let torn = new.torn(volatile.candidate(dice.below(count) as usize), dice);
+                if torn != *new {
+                    let is_data = matches!(torn, Contents::Data(_));
+                    losses.torn_data += u64::from(is_data);
+                    losses.torn_pages += u64::from(!is_data);
+                }
+                contents = torn;
+            } else {
+                losses.lost += u64::from(new as u64 != count - 1);
+            }
+            let cell = &mut self.cells[block];
+            cell.rotten |= cell.contents != contents;
+            cell.contents = contents;
+        }
+        losses
+    }
 }

@@ -4,22 +4,24 @@
 //! checks it against the seam's rules, [`Media::effect`] lets a part of it happen on the medium (the
 //! driver chooses when, in which order and in how many parts), [`Media::finish`] moves what was read
 //! into the engine's memory and makes the completion.
-//!
-//! Crash faults (a volatile write cache that loses or reorders what no flush covered) belong here,
-//! beside [`Backend::not_durable`], which already knows what could be lost.
+//! [`CacheDevice::power_cut`] and [`Backend::power_cut`] lose, reorder and tear what no flush covers.
 
 mod backend;
 mod cache_device;
+mod cell;
+pub mod proof;
 mod rules;
 mod transfer;
+mod volatile;
 
 pub use backend::Backend;
-pub use cache_device::CacheDevice;
+pub use cache_device::{CacheDevice, Death, Losses};
 pub use transfer::Transfer;
 
+use crate::dice::Dice;
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::units::VolumeId;
+use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,10 +54,52 @@ impl Media {
         self.attached.remove(&volume);
     }
 
-    /// The engine is gone: nothing is attached, nothing under way.
-    pub fn crash(&mut self) {
+    /// The engine is gone: nothing is attached, nothing under way. What its writes have left counts
+    /// as complete at this tick.
+    pub fn crash(&mut self, tick: u64) {
         self.attached.clear();
         self.busy.clear();
+        self.cache.abandon(tick);
+        self.backends.iter_mut().for_each(|backend| backend.abandon(tick));
+    }
+
+    /// A part of a transfer will never happen: the engine died.
+    pub fn miss(&mut self, transfer: &Transfer, units: Range<usize>) {
+        if transfer.backend.is_none() {
+            self.cache.miss(transfer, units);
+        }
+    }
+
+    /// Lets the backends' clocks go on.
+    pub fn pass_ns(&mut self, ns: u64) {
+        self.backends.iter_mut().for_each(|backend| backend.pass_ns(ns));
+    }
+
+    /// Is this block of the cache device under I/O?
+    pub fn is_busy(&self, blocks: &Range<u64>) -> bool {
+        self.busy.values().any(|(taken, _)| taken.start < blocks.end && blocks.start < taken.end)
+    }
+
+    /// Sends a transfer of the cache device to another place, if there is a fitting one: a read
+    /// anywhere where something is, a write elsewhere in the log where no I/O is under way.
+    pub fn misdirect(&self, transfer: &mut Transfer, dice: &mut Dice) -> bool {
+        let Some((range, writes)) = rules::cache_blocks(&transfer.request.op) else { return false };
+        let place = match &transfer.request.op {
+            IoOp::ReadMeta { .. } => self.cache.metadata_elsewhere(dice, &range),
+            _ => self.cache.elsewhere(dice, &range),
+        };
+        let len = range.end - range.start;
+        let Some(place) = place.filter(|p| !writes || !self.is_busy(&(*p..*p + len))) else {
+            return false;
+        };
+        transfer.misdirect(place * BLOCK_BYTES);
+        true
+    }
+
+    /// Blocks of cache writes under way.
+    pub fn blocks_in_flight(&self) -> u64 {
+        let writing = self.busy.values().filter(|(_, writes)| *writes);
+        writing.map(|(range, _)| range.end - range.start).sum()
     }
 
     /// The backend an I/O goes to, if it goes to one.
@@ -129,14 +173,16 @@ impl Media {
         transfer.check_memory()?;
         match transfer.backend {
             Some(backend) => self.backends[backend].finish(&transfer, result, tick),
-            None => self.cache.finish(&transfer),
+            None => self.cache.finish(&transfer, result, tick),
         }
         transfer.deliver();
+        let proves = matches!(transfer.request.op, IoOp::Prove) && result.is_ok();
+        let epoch = transfer.backend.filter(|_| proves).map(|index| self.backends[index].epoch());
         let pages = match transfer.request.op {
             IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
             _ => Vec::new(),
         };
-        Ok(IoDone { pages, ..IoDone::new(transfer.request.id, result) })
+        Ok(IoDone { pages, epoch, ..IoDone::new(transfer.request.id, result) })
     }
 
     /// The whole life of a transfer at once.

@@ -10,7 +10,7 @@ use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
 use cinnabar_engine::{IoOp, IoRequest, Slices};
 
 /// An I/O under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Transfer {
     /// What the engine asked for.
     pub request: IoRequest<Stamped>,
@@ -22,6 +22,8 @@ pub struct Transfer {
     pub(super) data: Vec<Stamp>,
     /// Pages of a metadata read as far as they were read.
     pub(super) pages: Vec<MetaPage>,
+    /// Where on the cache device it goes by mistake, in bytes.
+    pub(super) misdirected: Option<u64>,
 }
 
 impl Transfer {
@@ -37,13 +39,34 @@ impl Transfer {
             IoOp::ReadMeta { pages, .. } => (Vec::new(), pages.clone()),
             _ => (Vec::new(), Vec::new()),
         };
-        Self { request, backend, started, data, pages }
+        Self { request, backend, started, data, pages, misdirected: None }
     }
 
     /// Parts it can happen in: sectors on a backend, blocks on the cache device, none for a flush.
     pub fn units(&self) -> usize {
         let unit_bytes = if self.backend.is_some() { SECTOR_BYTES } else { BLOCK_BYTES };
         (rules::len_bytes(&self.request.op) / unit_bytes) as usize
+    }
+
+    /// The backend it goes to; `None` for the cache device.
+    pub fn backend(&self) -> Option<usize> {
+        self.backend
+    }
+
+    /// Does it change what is on its medium?
+    pub fn writes(&self) -> bool {
+        matches!(
+            self.request.op,
+            IoOp::Write { .. }
+                | IoOp::WriteMeta { .. }
+                | IoOp::WriteZeroes { .. }
+                | IoOp::Trim { .. }
+        )
+    }
+
+    /// It goes to another place of the cache device, at this byte.
+    pub(super) fn misdirect(&mut self, offset: u64) {
+        self.misdirected = Some(offset);
     }
 
     /// Neither side may touch memory that is under I/O.

@@ -7,7 +7,12 @@
 //! - a read returns a value that was written, never one that a completed write or an earlier read
 //!   proves to be gone (promises 1 and 2);
 //! - a failed write, and one in flight at a crash, has happened or has not; the first read decides;
-//! - a trim may zero a sector or not; the first read decides.
+//! - a trim may zero a sector or not; the first read decides;
+//! - after a crash the backend decides, once everything has landed: what it holds then is what every
+//!   later read returns. That is stricter than "the first read decides", and finds a cached block
+//!   that differs from its backend at the first look;
+//! - the one excuse: what somebody else wrote within the stated window after a crash, or to an
+//!   attached volume until the operator invalidates it, may be read as it was before.
 
 mod durability;
 mod sector;
@@ -15,7 +20,7 @@ mod sector;
 use crate::stamp::Stamp;
 use crate::violation::Violation;
 use durability::Durability;
-use sector::Sector;
+use sector::{Sector, Verdict};
 use std::collections::BTreeSet;
 
 /// How a write ended, as far as the contents of its sectors go.
@@ -36,6 +41,13 @@ pub struct WriteTicket {
     first: u64,
     values: Vec<Stamp>,
     submitted: u64,
+}
+
+impl WriteTicket {
+    /// Sectors written.
+    pub fn sectors(&self) -> std::ops::Range<u64> {
+        self.first..self.first + self.values.len() as u64
+    }
 }
 
 /// A read as the oracle remembers it until its reply.
@@ -59,7 +71,10 @@ impl ReadTicket {
 pub struct Oracle {
     backends: Vec<Vec<Option<Box<Sector>>>>,
     durability: Vec<Durability>,
+    /// Version that each sector of a backend holds which nobody has touched.
+    untouched: Vec<u64>,
     tick: u64,
+    excused: u64,
     /// Submission ticks of reads in flight: what they may still return must be remembered.
     reading: BTreeSet<u64>,
 }
@@ -72,7 +87,13 @@ impl Oracle {
             .map(|&count| std::iter::repeat_with(|| None).take(count as usize).collect())
             .collect();
         let durability = sectors.iter().map(|_| Durability::default()).collect();
-        Self { backends, durability, tick: 0, reading: BTreeSet::new() }
+        let untouched = vec![0; sectors.len()];
+        Self { backends, durability, untouched, tick: 0, excused: 0, reading: BTreeSet::new() }
+    }
+
+    /// Stale sectors that were read where the stated limit excuses it.
+    pub fn excused(&self) -> u64 {
+        self.excused
     }
 
     /// The next tick.
@@ -97,6 +118,14 @@ impl Oracle {
 
     /// It was answered, or will never be.
     pub fn write_ended(&mut self, ticket: &WriteTicket, outcome: Outcome) {
+        let now = self.end_write(ticket, outcome);
+        if outcome == Outcome::Done {
+            self.excuses_ended(ticket.backend, ticket.sectors(), now);
+            self.durability[ticket.backend].acknowledged(ticket.first, &ticket.values, now);
+        }
+    }
+
+    fn end_write(&mut self, ticket: &WriteTicket, outcome: Outcome) -> u64 {
         let now = self.tick();
         let horizon = self.horizon();
         for (sector, &value) in (ticket.first..).zip(&ticket.values) {
@@ -104,9 +133,7 @@ impl Oracle {
             sector.end(value, ticket.submitted, now, outcome);
             sector.forget(horizon);
         }
-        if outcome == Outcome::Done {
-            self.durability[ticket.backend].acknowledged(ticket.first, &ticket.values, now);
-        }
+        now
     }
 
     /// A write with FUA succeeded; see [`Oracle::flush_done`].
@@ -140,17 +167,24 @@ impl Oracle {
         let now = self.tick();
         self.reading.remove(&ticket.submitted);
         let horizon = self.horizon();
+        let mut excused = 0;
         for (number, &value) in (ticket.first..).zip(values) {
             let sector = self.sector(ticket.backend, number);
-            if !sector.observe(value, ticket.submitted, now) {
-                let what = format!(
-                    "a read submitted at tick {} and answered at {now} returned {value:?}; {sector:?}",
-                    ticket.submitted
-                );
-                return Err(Violation::wrong_value(ticket.backend, number, value, what));
+            match sector.observe(value, ticket.submitted, now) {
+                Verdict::Right => {}
+                Verdict::Excused => excused += 1,
+                Verdict::Wrong => {
+                    let what = format!(
+                        "a read submitted at tick {} and answered at {now} returned {value:?}; \
+                         {sector:?}",
+                        ticket.submitted
+                    );
+                    return Err(Violation::wrong_value(ticket.backend, number, value, what));
+                }
             }
             sector.forget(horizon);
         }
+        self.excused += excused;
         Ok(())
     }
 
@@ -178,11 +212,65 @@ impl Oracle {
         self.durability[backend].flushed(backend, submitted, not_durable)
     }
 
-    /// Somebody else wrote these values to a backend that no engine had.
+    /// Somebody else wrote these values to a backend, durably.
     pub fn written_behind(&mut self, backend: usize, first: u64, values: Vec<Stamp>) {
         let ticket = self.write_submitted(backend, first, values);
-        self.write_ended(&ticket, Outcome::Done);
+        self.end_write(&ticket, Outcome::Done);
+    }
+
+    /// Whoever had this backend is gone, and everything has landed: it holds `contents`, and that is
+    /// the truth from now on. `reverted` sectors went back in a power cut, which nobody is to blame
+    /// for: a flush that was answered too early has been found before.
+    ///
+    /// # Errors
+    /// [`Violation`] if an acknowledged write is not there.
+    pub fn settled(
+        &mut self,
+        backend: usize,
+        contents: &[Stamp],
+        reverted: &[u64],
+    ) -> Result<(), Violation> {
+        let now = self.tick();
+        let horizon = self.horizon();
+        for &number in reverted {
+            self.sector(backend, number).reset(contents[number as usize], now);
+        }
+        for (number, &value) in (0..).zip(contents) {
+            let Some(sector) = &mut self.backends[backend][number as usize] else { continue };
+            if sector.observe(value, now, now) == Verdict::Wrong {
+                let what = format!("after a crash the backend holds {value:?}; {sector:?}");
+                return Err(Violation::wrong_value(backend, number, value, what));
+            }
+            sector.forget(horizon);
+        }
+        Ok(())
+    }
+
+    /// Until they are written again, reads of these sectors may return these values too.
+    pub fn excuse(&mut self, backend: usize, first: u64, values: &[Stamp]) {
+        for (sector, &value) in (first..).zip(values) {
+            self.sector(backend, sector).excuse(value);
+        }
+    }
+
+    /// Reads of these sectors submitted from now on have no excuse any more.
+    pub fn end_excuses(&mut self, backend: usize, sectors: std::ops::Range<u64>) {
+        let now = self.tick();
+        self.excuses_ended(backend, sectors, now);
+    }
+
+    fn excuses_ended(&mut self, backend: usize, sectors: std::ops::Range<u64>, now: u64) {
+        let sectors = sectors.start as usize..sectors.end as usize;
+        for sector in self.backends[backend][sectors].iter_mut().flatten() {
+            sector.end_excuse(now);
+        }
+    }
+
+    /// A backend was created anew: each sector holds its stamp of this version.
+    pub fn recreated(&mut self, backend: usize, version: u64) {
+        self.backends[backend].fill_with(|| None);
         self.durability[backend] = Durability::default();
+        self.untouched[backend] = version;
     }
 
     fn horizon(&self) -> u64 {
@@ -190,7 +278,8 @@ impl Oracle {
     }
 
     fn sector(&mut self, backend: usize, sector: u64) -> &mut Sector {
+        let version = self.untouched[backend];
         self.backends[backend][sector as usize]
-            .get_or_insert_with(|| Box::new(Sector::holding(Stamp::new(backend, sector, 0))))
+            .get_or_insert_with(|| Box::new(Sector::holding(Stamp::new(backend, sector, version))))
     }
 }

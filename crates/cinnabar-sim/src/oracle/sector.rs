@@ -27,16 +27,61 @@ struct Seen {
     to: u64,
 }
 
+/// Values that a read may return although they are gone: what the cache may still hold of a sector
+/// that somebody else wrote so soon after a crash that nobody can tell.
+#[derive(Clone)]
+struct Excused {
+    values: SmallVec<[Stamp; 2]>,
+    /// For reads submitted before this tick; `u64::MAX` until the sector is written again.
+    until: u64,
+}
+
+/// What an allowed read was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The newest value, or one that may count as it.
+    Right,
+    /// Stale, where the stated limit excuses it.
+    Excused,
+    /// Neither.
+    Wrong,
+}
+
 /// What is remembered of a sector.
 pub(super) struct Sector {
     writes: SmallVec<[Write; 2]>,
     seen: SmallVec<[Seen; 2]>,
+    excused: Option<Box<Excused>>,
 }
 
 impl Sector {
     pub(super) fn holding(value: Stamp) -> Self {
         let writes = SmallVec::from_slice(&[Write { value, submitted: 0, by: 0 }]);
-        Self { writes, seen: SmallVec::new() }
+        Self { writes, seen: SmallVec::new(), excused: None }
+    }
+
+    /// From now on it holds this value and can't hold another; what is excused stays so.
+    pub(super) fn reset(&mut self, value: Stamp, now: u64) {
+        self.writes = SmallVec::from_slice(&[Write { value, submitted: now, by: now }]);
+        self.seen = SmallVec::from_slice(&[Seen { value, from: now, to: now }]);
+    }
+
+    /// A read may return this value too, until the sector is written again.
+    pub(super) fn excuse(&mut self, value: Stamp) {
+        let excused = self
+            .excused
+            .get_or_insert_with(|| Box::new(Excused { values: SmallVec::new(), until: u64::MAX }));
+        excused.until = u64::MAX;
+        if !excused.values.contains(&value) {
+            excused.values.push(value);
+        }
+    }
+
+    /// Reads submitted from `now` on have no excuse any more.
+    pub(super) fn end_excuse(&mut self, now: u64) {
+        if let Some(excused) = &mut self.excused {
+            excused.until = excused.until.min(now);
+        }
     }
 
     pub(super) fn begin(&mut self, value: Stamp, submitted: u64) {
@@ -58,20 +103,24 @@ impl Sector {
         }
     }
 
-    /// A read in `from..=to` returned `value`; false if it may not.
-    pub(super) fn observe(&mut self, value: Stamp, from: u64, to: u64) -> bool {
+    /// A read in `from..=to` returned `value`.
+    pub(super) fn observe(&mut self, value: Stamp, from: u64, to: u64) -> Verdict {
         let seen = &self.seen;
         let mut possible = self
             .writes
             .iter_mut()
             .filter(|write| write.value == value && !superseded(write, seen, from));
-        let Some(first) = possible.next() else { return false };
+        let Some(first) = possible.next() else {
+            let excused = self.excused.as_ref();
+            let excused = excused.is_some_and(|e| from < e.until && e.values.contains(&value));
+            return if excused { Verdict::Excused } else { Verdict::Wrong };
+        };
         // Zeros have many writers: which of them it was, is then not known.
         if possible.next().is_none() {
             first.by = first.by.min(to);
         }
         self.seen.push(Seen { value, from, to });
-        true
+        Verdict::Right
     }
 
     /// Drops what no read submitted at `horizon` or later can need.
@@ -81,6 +130,9 @@ impl Sector {
         let newest_from = seen.iter().filter(|seen| seen.to < horizon).map(|seen| seen.from).max();
         if let Some(newest_from) = newest_from {
             self.seen.retain(|seen| seen.to >= newest_from);
+        }
+        if self.excused.as_ref().is_some_and(|excused| excused.until <= horizon) {
+            self.excused = None;
         }
     }
 }
@@ -103,6 +155,9 @@ impl fmt::Debug for Sector {
         f.write_str("; seen:")?;
         for seen in &self.seen {
             write!(f, " {:?} in {}..{}", seen.value, seen.from, seen.to)?;
+        }
+        if let Some(excused) = &self.excused {
+            write!(f, "; excused: {:?} before {}", excused.values, excused.until)?;
         }
         Ok(())
     }

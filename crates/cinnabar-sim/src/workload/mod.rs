@@ -35,6 +35,8 @@ pub struct Features {
     pub backend_faults: bool,
     /// A cache device that fails.
     pub cache_faults: bool,
+    /// Also while it is being opened.
+    pub start_faults: bool,
     /// Cached blocks that rot on the cache device.
     pub rot: bool,
     /// New plans at run time.
@@ -45,8 +47,30 @@ pub struct Features {
     pub stops: bool,
     /// Crashes in the middle.
     pub crashes: bool,
+    /// Crashes that cut the host's power.
+    pub power_cuts: bool,
+    /// Crashes that cut the power of backends' hosts.
+    pub backend_power_cuts: bool,
     /// Backends changed by somebody else while no engine has them.
     pub foreign_writes: bool,
+    /// Attached volumes changed by somebody else, and invalidated.
+    pub invalidations: bool,
+    /// Volumes deleted and created anew under their names.
+    pub recreations: bool,
+    /// Volumes whose blocks the operator has forgotten.
+    pub forgets: bool,
+    /// Metadata that rot on the cache device.
+    pub metadata_rot: bool,
+    /// Data that the cache device reads from, or puts in, another place.
+    pub misdirections: bool,
+    /// Media that are slow for a while, or answer nothing.
+    pub stalls: bool,
+    /// A cache device that dies.
+    pub deaths: bool,
+    /// Lives without the cache device, or with another one.
+    pub absences: bool,
+    /// Cache devices that are replaced in the middle of a life.
+    pub replacements: bool,
     /// Plain CLOCK instead of probation.
     pub clock: bool,
     /// Bypasses of sequential and large requests.
@@ -65,12 +89,24 @@ impl Features {
         refusals: true,
         backend_faults: true,
         cache_faults: true,
+        start_faults: true,
         rot: true,
         plans: true,
         detaches: true,
         stops: true,
         crashes: true,
+        power_cuts: true,
+        backend_power_cuts: true,
         foreign_writes: true,
+        invalidations: true,
+        recreations: true,
+        forgets: true,
+        metadata_rot: true,
+        misdirections: true,
+        stalls: true,
+        deaths: true,
+        absences: true,
+        replacements: true,
         clock: true,
         bypass: true,
     };
@@ -88,12 +124,24 @@ impl Features {
             refusals: keep(self.refusals, 0.5),
             backend_faults: keep(self.backend_faults, 0.4),
             cache_faults: keep(self.cache_faults, 0.4),
+            start_faults: keep(self.start_faults, 0.3),
             rot: keep(self.rot, 0.5),
             plans: keep(self.plans, 0.5),
             detaches: keep(self.detaches, 0.5),
             stops: keep(self.stops, 0.6),
-            crashes: keep(self.crashes, 0.4),
+            crashes: keep(self.crashes, 0.8),
+            power_cuts: keep(self.power_cuts, 0.6),
+            backend_power_cuts: keep(self.backend_power_cuts, 0.5),
             foreign_writes: keep(self.foreign_writes, 0.5),
+            invalidations: keep(self.invalidations, 0.4),
+            recreations: keep(self.recreations, 0.3),
+            forgets: keep(self.forgets, 0.3),
+            metadata_rot: keep(self.metadata_rot, 0.2),
+            misdirections: keep(self.misdirections, 0.3),
+            stalls: keep(self.stalls, 0.4),
+            deaths: keep(self.deaths, 0.15),
+            absences: keep(self.absences, 0.3),
+            replacements: keep(self.replacements, 0.2),
             clock: keep(self.clock, 0.25),
             bypass: keep(self.bypass, 0.3),
         }
@@ -109,8 +157,30 @@ pub enum Ending {
     Crash,
     /// It is gone while it is being started.
     CrashInStart,
+    /// It is gone while it loads its index, or soon after.
+    CrashInLoading,
     /// It is gone while it is being stopped.
     CrashInStop,
+}
+
+/// Which cache device a life has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The one that the life before had.
+    Same,
+    /// None.
+    Away,
+    /// Another: a new one, or the one that was there before.
+    Other,
+}
+
+/// One life of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Its device.
+    pub device: Device,
+    /// Its end.
+    pub ending: Ending,
 }
 
 /// A volume.
@@ -148,13 +218,17 @@ pub struct Profile {
     /// The volumes.
     pub volumes: Vec<VolumeProfile>,
     /// The lives of the cache.
-    pub lives: Vec<Ending>,
+    pub lives: Vec<Life>,
     /// Speed of the cache device.
     pub cache_latency: Latency,
     /// Speed of the backends.
     pub backend_latency: Latency,
     /// Errors of the media.
     pub faults: Faults,
+    /// I/O of a backend that takes longer than this, in ns, is reported as overdue.
+    pub overdue_ns: u64,
+    /// Reads of metadata take so many times longer than others: a large index.
+    pub metadata_slowness: u64,
     /// Most events in a batch, and the time in ns that it may gather.
     pub batch: (usize, u64),
 }
@@ -163,7 +237,7 @@ impl Profile {
     /// The profile of a seed.
     pub fn draw(dice: &mut Dice, allowed: &Features) -> Self {
         let features = allowed.draw(dice);
-        let capacity_blocks = dice.within(1024..3000);
+        let capacity_blocks = dice.within(1000..2200);
         let setup = CacheSetup {
             capacity_blocks,
             segment_chunks: if dice.chance(0.8) { 1 } else { 2 },
@@ -172,6 +246,7 @@ impl Profile {
                 probation_blocks: dice.chance(0.7).then(|| dice.within(16..256) as u32),
                 chunk_age_ns_max: dice.pick(&[1_000_000, 20_000_000, 1_000_000_000]),
                 sample: dice.chance(0.1),
+                heartbeat_ns: dice.pick(&[20_000_000, 200_000_000, 1_000_000_000]),
                 ..Config::default()
             },
         };
@@ -183,6 +258,8 @@ impl Profile {
             cache_latency: Latency::draw(dice, 5_000..200_000),
             backend_latency: Latency::draw(dice, 20_000..10_000_000),
             faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
+            overdue_ns: dice.pick(&[50_000_000, 1_000_000_000, 10_000_000_000]),
+            metadata_slowness: dice.pick(&[1, 10, 300]),
             batch: (dice.pick(&[1, 4, 32]), dice.pick(&[1_000, 100_000, 2_000_000])),
         }
     }
@@ -219,16 +296,23 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
     volumes
 }
 
-fn draw_lives(dice: &mut Dice, features: &Features) -> Vec<Ending> {
+fn draw_lives(dice: &mut Dice, features: &Features) -> Vec<Life> {
     let mut endings = Vec::new();
     if features.stops {
-        endings.push(Ending::Stop);
+        endings.extend([Ending::Stop; 2]);
     }
     if features.crashes {
-        endings.extend([Ending::Crash, Ending::Crash, Ending::CrashInStart, Ending::CrashInStop]);
+        endings.extend([Ending::Crash; 4]);
+        endings.extend([Ending::CrashInStart, Ending::CrashInLoading, Ending::CrashInStop]);
     }
-    let lives = if endings.is_empty() { 0 } else { dice.within(1..4) };
-    let mut lives: Vec<Ending> = (0..lives).map(|_| dice.pick(&endings)).collect();
-    lives.push(Ending::Stop);
+    let lives = if endings.is_empty() { 0 } else { dice.within(1..5) };
+    let device = |dice: &mut Dice| match dice.below(10) {
+        0 | 1 if features.absences => Device::Away,
+        2 | 3 if features.absences => Device::Other,
+        _ => Device::Same,
+    };
+    let mut lives: Vec<Life> =
+        (0..lives).map(|_| Life { device: device(dice), ending: dice.pick(&endings) }).collect();
+    lives.push(Life { device: Device::Same, ending: Ending::Stop });
     lives
 }

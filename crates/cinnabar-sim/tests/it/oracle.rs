@@ -5,8 +5,17 @@ use cinnabar_sim::{Failed, Features, Kind, Options, Report, run};
 
 /// What the doubles can do: they have no cache device and remember nothing over a restart.
 fn options() -> Options {
-    let features =
-        Features { rot: false, cache_faults: false, stops: false, clock: false, ..Features::ALL };
+    let features = Features {
+        rot: false,
+        cache_faults: false,
+        metadata_rot: false,
+        deaths: false,
+        absences: false,
+        replacements: false,
+        stops: false,
+        clock: false,
+        ..Features::ALL
+    };
     Options { requests: 1000, features, ..Options::default() }
 }
 

@@ -67,8 +67,8 @@ pub(crate) struct Doubles(pub(crate) Bug);
 impl Factory<Stamped> for Doubles {
     type Machine = Double;
 
-    fn format(&mut self, _: &CacheSetup) -> Format {
-        Format { device_blocks: 2, superblocks: [MetaPage::zeroed(), MetaPage::zeroed()] }
+    fn format(&mut self, _: &CacheSetup, _: u8) -> Format {
+        Format { device_blocks: 2, log: 2, superblocks: [MetaPage::zeroed(), MetaPage::zeroed()] }
     }
 
     fn start(&mut self, _: &CacheSetup, _: &[MetaPage; 2]) -> Result<Double, String> {

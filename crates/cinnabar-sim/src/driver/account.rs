@@ -1,0 +1,73 @@
+//! What one cache device may believe of one volume, as far as the driver knows.
+//!
+//! Called by the world: each device has an account of each volume, and takes it along when it is
+//! put away and another one is used.
+
+use crate::stamp::Stamp;
+use cinnabar_engine::volume::{Belief, DropReason};
+
+/// How a volume was left when an engine last had it on this device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// No engine ever had it, or it was forgotten.
+    Never,
+    /// Sealed, with a proof or without; after a clean stop, with just so many blocks.
+    Sealed { proven: bool, blocks: Option<u64> },
+    /// Not sealed, or not yet.
+    Lost,
+}
+
+/// Sectors that somebody else wrote since an engine last had the volume on this device.
+#[derive(Clone, Debug)]
+pub(super) struct Foreign {
+    pub(super) first: u64,
+    /// What they held before: what the device may still hold.
+    pub(super) before: Vec<Stamp>,
+    /// When, by the backend's clock, in ns.
+    pub(super) at_ns: u64,
+}
+
+/// A device's account of a volume.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    pub(super) left: Left,
+    /// The volume's generation when it was left.
+    pub(super) generation: u64,
+    pub(super) foreign: Vec<Foreign>,
+}
+
+impl Account {
+    pub(super) fn new() -> Self {
+        Self { left: Left::Never, generation: 0, foreign: Vec::new() }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.left = Left::Never;
+        self.foreign.clear();
+    }
+
+    /// Is this a reason to drop the blocks that the device holds?
+    pub(super) fn justifies(
+        &self,
+        reason: DropReason,
+        belief: Belief,
+        exclusive: bool,
+        generation: u64,
+    ) -> bool {
+        match reason {
+            DropReason::EpochChanged => belief == Belief::Changed,
+            DropReason::NoProof => belief == Belief::Unknown && !exclusive,
+            DropReason::WrittenWithoutCache => self.generation != generation,
+        }
+    }
+
+    /// May blocks be believed?
+    pub(super) fn may_be_warm(&self, belief: Belief, exclusive: bool, generation: u64) -> bool {
+        let trusted = match belief {
+            Belief::Unchanged => true,
+            Belief::Changed => false,
+            Belief::Unknown => exclusive,
+        };
+        self.left != Left::Never && trusted && self.generation == generation
+    }
+}

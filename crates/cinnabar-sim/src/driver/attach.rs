@@ -1,0 +1,263 @@
+//! Volumes that come and go: attach with a proof, detach, seal, and what may be believed of them.
+//!
+//! Called by the world.
+
+use crate::driver::account::Left;
+use crate::driver::agenda::Item;
+use crate::driver::commands::Control;
+use crate::driver::guests::{Served, State};
+use crate::driver::world::World;
+use crate::kinds::{Fault, Path};
+use crate::machine::{Factory, Machine};
+use crate::medium::proof::{Proof, WINDOW_NS, judge};
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
+use cinnabar_engine::Command;
+use cinnabar_engine::health::Health;
+use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
+use cinnabar_engine::volume::{Belief, DropReason, Epoch, VolumeSpec, Warmth};
+
+/// What an engine was told when a volume was attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attaching {
+    belief: Belief,
+    generation: u64,
+    /// The recorded proof was one of a crash: it leaves a window.
+    written: bool,
+}
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    /// The backend's proof as it stands now.
+    fn proof(&self, volume: usize) -> Option<Epoch> {
+        self.can_prove(volume).then(|| self.media.backends[volume].epoch())
+    }
+
+    /// Can this volume's backend prove anything, as it is now attached?
+    pub(super) fn can_prove(&self, volume: usize) -> bool {
+        self.profile.volumes[volume].proof && !self.volumes[volume].forgetful
+    }
+
+    pub(super) fn attach(&mut self, volume: usize) {
+        let profile = self.profile.volumes[volume].clone();
+        let (share_min_blocks, share_max_blocks) = self.shares();
+        // Now and then a backend that could prove it once can't do so any more.
+        self.volumes[volume].forgetful = self.dice.chance(0.05);
+        if profile.proof && self.volumes[volume].forgetful {
+            self.count.faults.add(Fault::ProofLost);
+        }
+        let epoch = self.proof(volume);
+        let name = format!("vol{volume}");
+        let machine = self.machine.as_ref().expect("volumes are attached to a machine");
+        let recorded = machine.recorded(&name);
+        if let Health::Loading { .. } = machine.health() {
+            self.count.paths.add(Path::AttachedWhileLoading);
+        }
+        let attaching = Attaching {
+            belief: judge(recorded.as_ref(), epoch.as_ref()),
+            generation: self.media.backends[volume].generation,
+            written: recorded.as_ref().is_some_and(|recorded| recorded.written),
+        };
+        if attaching.belief == Belief::Unchanged {
+            let epoch = recorded.and_then(|recorded| recorded.epoch);
+            let then = Proof::decode(&epoch.expect("nothing is unchanged without a proof"));
+            self.excuse_window(volume, &then, attaching.written);
+        }
+        let spec = VolumeSpec {
+            name,
+            size_bytes: profile.sectors * SECTOR_BYTES,
+            align_bytes: profile.align_bytes,
+            read_only: profile.read_only,
+            mode: self.volumes[volume].mode,
+            share_min_blocks,
+            share_max_blocks,
+            bypass_sequential_bytes: profile.bypass_sequential_bytes,
+            bypass_large_bytes: profile.bypass_large_bytes,
+            belief: attaching.belief,
+            generation: attaching.generation,
+            epoch,
+            exclusive: profile.exclusive,
+        };
+        self.volumes[volume].state = State::Attaching;
+        self.command(Control::Attach(volume, attaching), Command::Attach(spec));
+    }
+
+    /// The volume counts as unchanged although somebody else wrote it: that is excused within the
+    /// stated window after a crash, and there only.
+    fn excuse_window(&mut self, volume: usize, then: &Proof, written: bool) {
+        for foreign in &self.accounts[volume].foreign {
+            if written && (then.now..=then.now + WINDOW_NS).contains(&foreign.at_ns) {
+                self.oracle.excuse(volume, foreign.first, &foreign.before);
+                self.count.faults.add(Fault::ForeignInside);
+            }
+        }
+    }
+
+    /// A volume is attached.
+    pub(super) fn attached(
+        &mut self,
+        volume: usize,
+        attaching: &Attaching,
+        id: VolumeId,
+        warmth: Warmth,
+    ) -> Result<(), Violation> {
+        self.count_foreign(volume, attaching);
+        self.check_warmth(volume, attaching, warmth)?;
+        self.volumes[volume].id = Some(id);
+        self.volumes[volume].state = State::Attached;
+        self.accounts[volume].left = Left::Lost;
+        self.accounts[volume].foreign.clear();
+        let attaches = self.volumes[volume].served.attaches + 1;
+        self.volumes[volume].served = Served { attaches, ..Served::default() };
+        self.media.attach(id, volume);
+        self.arm(volume);
+        Ok(())
+    }
+
+    fn count_foreign(&mut self, volume: usize, attaching: &Attaching) {
+        let kind = match (attaching.belief, self.accounts[volume].left) {
+            (Belief::Changed, Left::Lost) if attaching.written => Fault::ForeignOutside,
+            (Belief::Changed, Left::Sealed { .. }) => Fault::ForeignAfterStop,
+            _ => return,
+        };
+        self.count.faults.add_many(kind, self.accounts[volume].foreign.len() as u64);
+    }
+
+    fn check_warmth(
+        &mut self,
+        volume: usize,
+        attaching: &Attaching,
+        warmth: Warmth,
+    ) -> Result<(), Violation> {
+        let Attaching { belief, generation, .. } = *attaching;
+        let exclusive = self.profile.volumes[volume].exclusive;
+        let account = &self.accounts[volume];
+        let crashed = account.left == Left::Lost;
+        let warm = account.may_be_warm(belief, exclusive, generation)
+            && !(crashed && self.options.cold_after_crash);
+        let due = match account.left {
+            Left::Sealed { proven: true, blocks } => blocks.filter(|_| warm),
+            _ => None,
+        };
+        // A full cache may have gone on evicting as soon as it was open.
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        let evicted = machine.cache_counters().evicted_blocks;
+        let short = |blocks, due| blocks > due || blocks + evicted < due;
+        let sound = match warmth {
+            Warmth::New => !due.is_some_and(|due| due > 0) || self.cache_has_failed(),
+            Warmth::Loading => warm,
+            Warmth::Warm { blocks: 0 } => true,
+            Warmth::Warm { blocks } => warm && !due.is_some_and(|due| short(blocks, due)),
+            Warmth::Dropped { reason, .. } => {
+                account.justifies(reason, belief, exclusive, generation)
+                    || self.options.cold_after_crash && crashed
+                    || self.cache_has_failed()
+            }
+        };
+        if !sound {
+            let what = format!(
+                "volume {volume} came back as {warmth:?}: {attaching:?}, exclusive {exclusive}, \
+                 left {:?} with generation {}, {due:?} blocks due",
+                account.left, account.generation
+            );
+            return Err(Violation::new(Kind::Warmth, what));
+        }
+        self.note_warmth(volume, warmth, crashed);
+        Ok(())
+    }
+
+    fn note_warmth(&mut self, volume: usize, warmth: Warmth, crashed: bool) {
+        match warmth {
+            Warmth::Warm { blocks } => self.count.warm_blocks += blocks,
+            Warmth::Dropped { blocks, .. } => self.count.dropped_blocks += blocks,
+            Warmth::New | Warmth::Loading => {}
+        }
+        let path = match warmth {
+            Warmth::New => None,
+            Warmth::Warm { .. } | Warmth::Loading if crashed => Some(Path::BelievedAfterCrash),
+            Warmth::Warm { .. } | Warmth::Loading => Some(Path::BelievedAfterStop),
+            Warmth::Dropped { reason, .. } => Some(match reason {
+                DropReason::EpochChanged => Path::DroppedChanged,
+                DropReason::NoProof => Path::DroppedNoProof,
+                DropReason::WrittenWithoutCache => Path::DroppedGeneration,
+            }),
+        };
+        if let Some(path) = path {
+            self.count.paths.add(path);
+        }
+        let gone = matches!(warmth, Warmth::New | Warmth::Dropped { .. });
+        if gone && self.present && self.shelf.is_none() {
+            // Nothing is left that could be excused.
+            self.oracle.end_excuses(volume, 0..self.profile.volumes[volume].sectors);
+        }
+        if gone {
+            self.warm_expected = false;
+        }
+    }
+
+    pub(super) fn detach(&mut self, volume: usize) {
+        let id = self.volumes[volume].id.expect("an attached volume has an index");
+        self.volumes[volume].state = State::Detaching;
+        self.command(Control::Detach(volume), Command::Detach(id));
+    }
+
+    /// A volume that was detached could lose nothing any more; it is sealed with its proof.
+    pub(super) fn detached(&mut self, volume: usize) -> Result<(), Violation> {
+        if let Some(sector) = self.media.backends[volume].first_not_durable() {
+            let what = "detached, but not flushed to the end";
+            return Err(Violation::at(Kind::NotDurable, volume, sector, what));
+        }
+        let proof = self.proof(volume);
+        let id = self.volumes[volume].id.expect("a detaching volume has an index");
+        self.media.detach(id);
+        self.volumes[volume].state = State::Sealing;
+        self.command(Control::Seal(volume, proof.clone()), Command::Seal(id, proof));
+        Ok(())
+    }
+
+    pub(super) fn detach_failed(&mut self, volume: usize) {
+        let id = self.volumes[volume].id.expect("a detaching volume has an index");
+        self.media.detach(id);
+        self.gone(volume, Left::Lost);
+    }
+
+    pub(super) fn sealed(&mut self, volume: usize, proven: bool) {
+        self.gone(volume, Left::Sealed { proven, blocks: None });
+    }
+
+    fn gone(&mut self, volume: usize, left: Left) {
+        self.accounts[volume].left = left;
+        self.accounts[volume].generation = self.media.backends[volume].generation;
+        self.volumes[volume].state = State::Away;
+        self.soon(50_000_000, Item::Return(volume));
+    }
+
+    /// A volume that went while others worked on comes back, unless everything stops anyway.
+    pub(super) fn come_back(&mut self, volume: usize) {
+        if self.quota == 0 || self.volumes[volume].state != State::Away {
+            return;
+        }
+        if self.features().forgets && self.dice.chance(0.3) {
+            self.volumes[volume].state = State::Forgetting;
+            let command = Command::Forget(format!("vol{volume}"));
+            return self.command(Control::Forget(volume), command);
+        }
+        if self.features().recreations && self.dice.chance(0.2) {
+            self.recreate(volume);
+        }
+        if self.dice.chance(0.4) {
+            self.write_behind(volume);
+        }
+        self.attach(volume);
+    }
+
+    /// After a clean stop: how many blocks of each volume are there, and must be in the next life.
+    pub(super) fn remember_blocks(&mut self) {
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        for (volume, account) in self.volumes.iter().zip(&mut self.accounts) {
+            let counters = volume.id.and_then(|id| machine.volume_counters(id));
+            if let (Left::Sealed { blocks, .. }, Some(counters)) = (&mut account.left, counters) {
+                *blocks = Some(counters.cached_blocks).filter(|_| self.present);
+            }
+        }
+    }
+}

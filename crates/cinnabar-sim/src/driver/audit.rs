@@ -1,0 +1,129 @@
+//! Counters against what happened, and what of it goes into the report.
+//!
+//! Called by the run of the lives, and whenever an index is loaded after a crash.
+
+use crate::driver::guests::State;
+use crate::driver::world::World;
+use crate::kinds::Path;
+use crate::machine::{Factory, Machine};
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
+use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
+use cinnabar_engine::health::{Health, LoadReport, PassThroughReason, Start};
+use cinnabar_engine::units::BLOCK_BYTES;
+
+/// What the media had counted when a life began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    written_blocks: u64,
+    rotten_reads: u64,
+    cache_errors: u64,
+}
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    pub(super) fn before(&self) -> Before {
+        let (data, meta) = self.media.cache.written_blocks();
+        Before {
+            written_blocks: data + meta,
+            rotten_reads: self.media.cache.rotten_reads(),
+            cache_errors: self.count.cache_errors,
+        }
+    }
+
+    /// Adds the machine's counters to the report, at the end of its life.
+    pub(super) fn tally(&mut self) {
+        let Some(machine) = &self.machine else { return };
+        let cache = machine.cache_counters();
+        let count = &mut self.count;
+        count.ghost_hits += cache.admitted.ghost;
+        count.evicted_blocks += cache.evicted_blocks;
+        count.carried_blocks += cache.carried_blocks;
+        count.checksum_failures += cache.checksum_failures;
+        count.paths.add_many(Path::Checkpoints, cache.checkpoints);
+        count.paths.add_many(Path::Rebases, cache.journal_rebases);
+        if let Health::PassThrough(PassThroughReason::Failed(_)) = machine.health() {
+            count.paths.add(Path::PassThroughFailed);
+        }
+        for volume in self.volumes.iter().filter_map(|volume| volume.id) {
+            let counters = machine.volume_counters(volume).unwrap_or_default();
+            count.read_hits += counters.read_hits;
+            count.misses += counters.misses;
+            count.partial_hits += counters.partial_hits;
+            count.paths.add_many(Path::MarkedWrites, counters.marked_writes);
+        }
+    }
+
+    /// A volume's counters against what its guest was served.
+    pub(super) fn check_counters(&self) -> Result<(), Violation> {
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        for (index, volume) in self.volumes.iter().enumerate() {
+            let counters = volume.id.and_then(|id| machine.volume_counters(id));
+            let served = volume.served;
+            let (Some(counters), true) = (counters, volume.state == State::Attached) else {
+                continue;
+            };
+            if served.attaches != 1 || served.failures != 0 {
+                continue;
+            }
+            let VolumeCounters { reads, writes, flushes, trims, zeroes, .. } = counters;
+            let counted = [reads, writes, flushes, trims, zeroes];
+            let told = [served.reads, served.writes, served.flushes, served.trims, served.zeroes];
+            let blocks = counters.blocks_read == served.blocks_read
+                && counters.blocks_written == served.blocks_written
+                && counters.read_hits + counters.misses == counters.blocks_read;
+            if counted != told || !blocks {
+                let what = format!("volume {index} was served {served:?}, counts {counters:?}");
+                return Err(Violation::new(Kind::Counters, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The cache's counters against what its device saw.
+    pub(super) fn check_cache_counters(&self, before: &Before) -> Result<(), Violation> {
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        if self.replaced || !self.present {
+            return Ok(());
+        }
+        let CacheCounters { flash_written_bytes, checksum_failures, device_errors, .. } =
+            machine.cache_counters();
+        let now = self.before();
+        let written = now.written_blocks - before.written_blocks;
+        let rotten = now.rotten_reads - before.rotten_reads;
+        let sound = now.cache_errors == before.cache_errors && !self.media.cache.damaged;
+        let wrong = if sound && checksum_failures > rotten {
+            "more checksum failures than rotten blocks read"
+        } else if sound && device_errors != 0 {
+            "device errors without any"
+        } else if sound && flash_written_bytes != written * BLOCK_BYTES {
+            "not the bytes that were written"
+        } else {
+            return Ok(());
+        };
+        let what = format!(
+            "{wrong}: flash_written_bytes {flash_written_bytes} ({written} blocks written), \
+             checksum_failures {checksum_failures} ({rotten}), device_errors {device_errors}"
+        );
+        Err(Violation::new(Kind::Counters, what))
+    }
+
+    /// After a crash: is what was durably cached back? The index is loaded.
+    pub(super) fn check_crash_warm(&mut self, report: &LoadReport) -> Result<(), Violation> {
+        let Some(note) = self.crash_note.take() else { return Ok(()) };
+        if !self.warm_expected || self.media.cache.damaged || self.options.cold_after_crash {
+            return Ok(());
+        }
+        let due = note.flash_blocks.saturating_sub(note.at_risk + report.unflushed_blocks);
+        self.count.crash_blocks_before += due;
+        self.count.crash_blocks_back += report.blocks.min(due);
+        // Marks made void what was being written; and room may have been needed already.
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        let evicted = machine.cache_counters().evicted_blocks;
+        let enough = report.blocks + report.marked_blocks + evicted >= due * 9 / 10;
+        if report.start != Start::Crashed || !enough {
+            let what = format!("{note:?} at the crash, but loaded: {report:?}, {evicted} evicted");
+            return Err(Violation::new(Kind::Cold, what));
+        }
+        Ok(())
+    }
+}

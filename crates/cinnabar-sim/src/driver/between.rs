@@ -1,0 +1,165 @@
+//! What happens between two lives of the cache: time passes, others write, devices come and go.
+//!
+//! Called by the run of the lives; the foreign writes by volumes that come back in a life, too.
+
+use crate::driver::account::{Account, Foreign};
+use crate::driver::world::World;
+use crate::kinds::Fault;
+use crate::machine::Factory;
+use crate::medium::CacheDevice;
+use crate::stamp::{Stamp, Stamped};
+use crate::workload::Device;
+use cinnabar_engine::metadata::MetaPage;
+
+/// Longest write of somebody else, in sectors.
+const FOREIGN_SECTORS_MAX: u64 = 2048;
+
+/// A cache device that is not in use, with its account of every volume.
+pub(super) struct Shelved {
+    cache: CacheDevice,
+    accounts: Vec<Account>,
+}
+
+impl Shelved {
+    pub(super) fn is_dead(&self) -> bool {
+        self.cache.is_dead()
+    }
+}
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    pub(super) fn between_lives(&mut self) {
+        self.pass_time();
+        for volume in 0..self.volumes.len() {
+            if self.features().recreations && self.dice.chance(0.1) {
+                self.recreate(volume);
+            }
+            if self.dice.chance(0.3) {
+                self.write_behind(volume);
+            }
+        }
+        self.pass_time();
+        if self.features().rot {
+            for _ in 0..self.dice.below(10) {
+                let rots = self.media.cache.rot(&mut self.dice);
+                self.count.rotted += u64::from(rots);
+                self.count.faults.add_many(Fault::DataRot, u64::from(rots));
+            }
+        }
+        if self.features().metadata_rot && self.dice.chance(0.5) {
+            self.rot_metadata();
+        }
+    }
+
+    pub(super) fn rot_metadata(&mut self) {
+        for _ in 0..self.dice.pick(&[1, 1, 5]) {
+            let Some(block) = self.media.cache.rot_metadata(&mut self.dice) else { continue };
+            self.log.milestone(self.now, || format!("METADATA ROT in block {block}"));
+            self.count.faults.add(Fault::MetadataRot);
+        }
+    }
+
+    /// Nothing, less than the window after a crash, or more.
+    fn pass_time(&mut self) {
+        let longest = self.dice.pick(&[1, 1_000_000_000, 2_000_000_000, 20_000_000_000]);
+        let at = self.now.plus_ns(self.dice.below(longest));
+        self.advance(at);
+    }
+
+    /// Somebody else writes to a volume that no engine has, unless the operator has excluded it.
+    pub(super) fn write_behind(&mut self, volume: usize) {
+        if self.features().foreign_writes && !self.profile.volumes[volume].exclusive {
+            self.write_behind_at_will(volume);
+        }
+    }
+
+    pub(super) fn write_behind_at_will(&mut self, volume: usize) {
+        let sectors = self.profile.volumes[volume].sectors;
+        for _ in 0..self.dice.within(1..4) {
+            let first = self.dice.below(sectors);
+            let count = self.dice.within(1..1 + (sectors - first).min(FOREIGN_SECTORS_MAX));
+            let foreign = self.foreign_write(volume, first, count);
+            self.accounts[volume].foreign.push(foreign);
+        }
+    }
+
+    /// Somebody else writes these sectors, durably. Devices that are put away will have to notice.
+    pub(super) fn foreign_write(&mut self, volume: usize, first: u64, count: u64) -> Foreign {
+        self.volumes[volume].version += 1;
+        let version = self.volumes[volume].version;
+        let values: Vec<Stamp> =
+            (first..first + count).map(|sector| Stamp::new(volume, sector, version)).collect();
+        let backend = &mut self.media.backends[volume];
+        let before = backend.sectors_of(first..first + count).to_vec();
+        let foreign = Foreign { first, before, at_ns: backend.clock_ns() };
+        backend.write_behind(first, &values);
+        let place = Some((volume, first..first + count));
+        self.log.note(self.now, place, || format!("SOMEBODY ELSE writes version {version}"));
+        self.oracle.written_behind(volume, first, values);
+        self.count.foreign_writes += 1;
+        if let Some(shelved) = &mut self.shelf {
+            shelved.accounts[volume].foreign.push(foreign.clone());
+        }
+        foreign
+    }
+
+    /// The volume is deleted, and another one is created under its name. Not if the operator vouches
+    /// for it: that would be a lie.
+    pub(super) fn recreate(&mut self, volume: usize) {
+        if self.profile.volumes[volume].exclusive {
+            return;
+        }
+        self.volumes[volume].version += 1;
+        let version = self.volumes[volume].version;
+        self.media.backends[volume].recreate(version);
+        self.oracle.recreated(volume, version);
+        self.accounts[volume].foreign.clear();
+        let place = Some((volume, 0..self.profile.volumes[volume].sectors));
+        self.log.note(self.now, place, || format!("RECREATED with version {version}"));
+        self.count.faults.add(Fault::Recreated);
+    }
+
+    /// Puts the right cache device in place for the next life. Returns what it begins with; `None`:
+    /// there is none.
+    pub(super) fn insert_device(&mut self, device: Device) -> Option<[MetaPage; 2]> {
+        let dead = self.media.cache.is_dead();
+        self.present = device != Device::Away && !(dead && self.dice.chance(0.5));
+        if !self.present {
+            self.log.milestone(self.now, || "NO CACHE DEVICE".to_owned());
+            self.count.faults.add(Fault::DeviceAway);
+            return None;
+        }
+        if dead {
+            self.format_device();
+        } else if device == Device::Other {
+            match self.shelf.take() {
+                Some(back) => {
+                    self.log.milestone(self.now, || "ANOTHER CACHE DEVICE, used before".to_owned());
+                    self.count.faults.add(Fault::DeviceBack);
+                    self.shelf = Some(self.swap_device(back));
+                }
+                None => self.shelf = Some(self.format_device()),
+            }
+        }
+        Some([self.media.cache.page(0), self.media.cache.page(1)])
+    }
+
+    /// Puts a new cache device in the place of the one there is, which is returned.
+    pub(super) fn format_device(&mut self) -> Shelved {
+        self.log.milestone(self.now, || "A NEW CACHE DEVICE".to_owned());
+        self.count.faults.add(Fault::DeviceSwapped);
+        self.devices += 1;
+        let format = self.factory.format(&self.profile.setup, self.devices);
+        let cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
+        let accounts = self.accounts.iter().map(|_| Account::new()).collect();
+        self.swap_device(Shelved { cache, accounts })
+    }
+
+    fn swap_device(&mut self, other: Shelved) -> Shelved {
+        self.crash_note = None;
+        self.count.log_wraps_percent += self.log_wraps_percent();
+        Shelved {
+            cache: std::mem::replace(&mut self.media.cache, other.cache),
+            accounts: std::mem::replace(&mut self.accounts, other.accounts),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Crashes: what becomes of the I/O that was under way, and of everything no flush covered.
+//!
+//! Called by the run of the lives. The daemon alone dies (its I/O is completed by the kernel, in
+//! part and perhaps late), or its host loses power, or a backend's host does, or several of them.
+
+use crate::driver::account::Left;
+use crate::driver::agenda::Item;
+use crate::driver::lives::Stage;
+use crate::driver::world::World;
+use crate::kinds::Fault;
+use crate::machine::{Factory, Machine};
+use crate::medium::Transfer;
+use crate::stamp::Stamped;
+use crate::violation::Violation;
+use cinnabar_engine::health::Health;
+use cinnabar_engine::{IoOp, Target};
+
+/// What a crash leaves standing: a dead daemon's writes land within this time, in ns.
+const LANDING_NS_MAX: u64 = 4_000_000_000;
+
+/// What was cached at a crash, as far as a driver can tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CrashNote {
+    /// Blocks on flash and nowhere else, by the machine's counters.
+    pub(super) flash_blocks: u64,
+    /// Blocks of the log that were being written or could be lost.
+    pub(super) at_risk: u64,
+}
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    pub(super) fn crash(&mut self, stage: Stage) -> Result<(), Violation> {
+        let host = self.features().power_cuts && self.dice.chance(0.5);
+        let backends = self.features().backend_power_cuts && self.dice.chance(0.5);
+        self.log.milestone(self.now, || {
+            format!("CRASH while {stage:?}; host loses power: {host}, backends: {backends}")
+        });
+        self.count.crashes += 1;
+        self.count_crash(stage, host);
+        self.note_cached(host);
+        self.tally();
+        self.despair();
+        self.land(host);
+        let tick = self.oracle.tick();
+        self.media.crash(tick);
+        if host {
+            let losses = self.media.cache.power_cut(&mut self.dice);
+            self.log.milestone(self.now, || format!("the cache device's losses: {losses:?}"));
+            self.count.faults.add_many(Fault::LostBlock, losses.lost);
+            self.count.faults.add_many(Fault::TornPage, losses.torn_pages);
+            self.count.faults.add_many(Fault::TornData, losses.torn_data);
+        }
+        for backend in 0..self.media.backends.len() {
+            self.crash_backend(backend, backends)?;
+        }
+        for (account, backend) in self.accounts.iter_mut().zip(&self.media.backends) {
+            // Before the device is marked as in use, and once it may be marked as clean, what was
+            // sealed may be believed, but need not.
+            account.left = match account.left {
+                Left::Sealed { proven, .. } if stage != Stage::Running => {
+                    Left::Sealed { proven, blocks: None }
+                }
+                Left::Never => Left::Never,
+                _ => Left::Lost,
+            };
+            if stage == Stage::Running {
+                account.generation = backend.generation;
+            }
+        }
+        self.forget_engine();
+        Ok(())
+    }
+
+    fn count_crash(&mut self, stage: Stage, host: bool) {
+        let health = self.machine.as_ref().map(Machine::health);
+        let loading = matches!(health, Some(Health::Loading { .. }));
+        self.count.faults.add(if host { Fault::PowerCut } else { Fault::Kill });
+        match stage {
+            Stage::Opening => self.count.faults.add(Fault::CrashInStart),
+            Stage::Closing => self.count.faults.add(Fault::CrashInStop),
+            Stage::Running if loading => self.count.faults.add(Fault::CrashInLoading),
+            Stage::Running => {}
+        }
+    }
+
+    /// How much of the cache must be there again.
+    fn note_cached(&mut self, host: bool) {
+        let Some(machine) = &self.machine else { return };
+        let counters = machine.cache_counters();
+        let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
+        let serving = machine.health() == Health::Serving && self.present;
+        self.crash_note = serving.then(|| CrashNote {
+            flash_blocks: counters.cached_blocks.saturating_sub(counters.ram_blocks),
+            at_risk: volatile + self.media.blocks_in_flight(),
+        });
+    }
+
+    /// The machine is gone: what it had under way happens or does not, part by part, now or late.
+    fn land(&mut self, host: bool) {
+        let late = !host && self.dice.chance(0.5);
+        for mut flight in std::mem::take(&mut self.flights).into_values() {
+            let raises = matches!(flight.request().op, IoOp::Distrust);
+            if raises && let Some(backend) = flight.transfer.backend() {
+                self.media.backends[backend].generation += self.dice.below(2);
+            }
+            // Never handed to the kernel, or completed in the end.
+            let issued = self.dice.chance(0.7);
+            for part in std::mem::take(&mut flight.ahead) {
+                if !issued || self.dice.chance(0.2) || self.is_dead(flight.request().target) {
+                    self.media.miss(&flight.transfer, part);
+                } else if late && flight.transfer.writes() {
+                    self.land_late(&flight.transfer, part);
+                } else {
+                    self.media.effect(&mut flight.transfer, part);
+                }
+            }
+        }
+        if self.options.wait_for_lock {
+            self.wait_for_lock();
+        }
+    }
+
+    fn land_late(&mut self, transfer: &Transfer, part: std::ops::Range<usize>) {
+        let to_cache = transfer.request.target == Target::Cache;
+        let kind = if to_cache { Fault::LateCacheWrite } else { Fault::LateBackendWrite };
+        self.count.faults.add(kind);
+        let number = self.number();
+        let longest = self.dice.pick(&[1_000_000, 500_000_000, LANDING_NS_MAX]);
+        let at = self.now.plus_ns(self.dice.below(longest));
+        self.late.insert(number, (at, transfer.clone(), part));
+    }
+
+    /// The lock that the dead daemon held is released after the last of its writes.
+    fn wait_for_lock(&mut self) {
+        let mut landing: Vec<_> = std::mem::take(&mut self.late).into_values().collect();
+        landing.sort_by_key(|(at, _, _)| *at);
+        for (at, mut transfer, part) in landing {
+            self.advance(at);
+            self.media.effect(&mut transfer, part);
+        }
+    }
+
+    /// Without the lock, what is late lands while the next engine is at work.
+    pub(super) fn schedule_late(&mut self) {
+        for (number, (at, _, part)) in &self.late {
+            self.agenda.enter((*at).max(self.now), Item::Late(*number, part.start, part.end));
+        }
+    }
+
+    /// A dead daemon's write lands.
+    pub(super) fn landed(&mut self, number: u64) {
+        let Some((_, mut transfer, part)) = self.late.remove(&number) else { return };
+        let request = &transfer.request;
+        let place = self.place_of_backend(transfer.backend(), request);
+        self.log
+            .note(self.now, place, || format!("LATE: a dead daemon's write lands: {request:?}"));
+        self.media.effect(&mut transfer, part);
+    }
+
+    fn crash_backend(&mut self, backend: usize, power_cut: bool) -> Result<(), Violation> {
+        let mut reverted = Vec::new();
+        if power_cut && self.dice.chance(0.7) {
+            self.count.faults.add(Fault::BackendPowerCut);
+            reverted = self.media.backends[backend].power_cut(&mut self.dice);
+            self.count.faults.add_many(Fault::RevertedSector, reverted.len() as u64);
+            for &sector in &reverted {
+                let value = self.media.backends[backend].sector(sector);
+                let place = Some((backend, sector..sector + 1));
+                self.log.note(self.now, place, || format!("POWER CUT: it went back to {value:?}"));
+            }
+        }
+        let medium = &self.media.backends[backend];
+        self.oracle.settled(backend, medium.sectors_of(0..medium.sectors()), &reverted)
+    }
+}

@@ -1,0 +1,175 @@
+//! Everything that disturbs guests at work: plans, rot, stalls, devices that die or are replaced,
+//! volumes that somebody else writes.
+//!
+//! Called by the world, now and then when a guest's request slot is free.
+
+use crate::driver::agenda::Item;
+use crate::driver::commands::Control;
+use crate::driver::guests::State;
+use crate::driver::world::World;
+use crate::kinds::Fault;
+use crate::machine::Factory;
+use crate::medium::Death;
+use crate::stamp::Stamped;
+use cinnabar_engine::Command;
+use cinnabar_engine::Event;
+use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
+use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    /// Once in a while, something happens beside the guests' requests.
+    pub(super) fn disturb(&mut self, volume: usize) {
+        let features = self.features();
+        if features.plans && self.dice.chance(0.01) {
+            self.new_plan();
+        }
+        if features.rot && self.dice.chance(0.02) && self.media.cache.rot(&mut self.dice) {
+            self.log.note(self.now, None, || "a cached block rots".to_owned());
+            self.count.rotted += 1;
+            self.count.faults.add(Fault::DataRot);
+        }
+        if features.metadata_rot && self.dice.chance(0.002) {
+            self.rot_metadata();
+        }
+        if features.stalls && self.dice.chance(0.003) {
+            self.stall(volume);
+        }
+        if features.deaths && self.present && self.dice.chance(0.002) {
+            self.kill_device();
+        }
+        if features.replacements && self.dice.chance(0.003) {
+            self.abandon_device();
+        }
+        let attached = self.volumes[volume].state == State::Attached;
+        if features.invalidations && attached && self.dice.chance(0.01) {
+            self.write_beneath(volume);
+        }
+        if features.detaches && attached && self.dice.chance(0.004) {
+            self.count.detaches += 1;
+            self.count.faults.add(Fault::Detached);
+            self.detach(volume);
+        }
+    }
+
+    /// A medium answers nothing for a while.
+    fn stall(&mut self, volume: usize) {
+        let longest = self.dice.pick(&[100_000_000, 2_000_000_000, 15_000_000_000]);
+        let until = self.now.plus_ns(self.dice.below(longest));
+        let cache = self.dice.chance(0.4);
+        self.count.faults.add(if cache { Fault::CacheStall } else { Fault::BackendStall });
+        let stalled =
+            if cache { &mut self.cache_stalled } else { &mut self.volumes[volume].stalled };
+        *stalled = until;
+        self.log.milestone(self.now, || {
+            let which = if cache { "the cache".to_owned() } else { format!("backend {volume}") };
+            format!("STALL of {which} until {until:?}")
+        });
+    }
+
+    fn kill_device(&mut self) {
+        if self.media.cache.is_dead() {
+            return;
+        }
+        let death = self.dice.pick(&[Death::Fails, Death::Hangs]);
+        self.log.milestone(self.now, || format!("THE CACHE DEVICE DIES: {death:?}"));
+        self.count.faults.add(match death {
+            Death::Fails => Fault::DeviceDeath,
+            Death::Hangs => Fault::DeviceHang,
+        });
+        self.media.cache.die(death);
+    }
+
+    /// The operator replaces the device in the middle of a life.
+    fn abandon_device(&mut self) {
+        if self.is_waiting_for(|control| !matches!(control, Control::AwaitLoad)) || self.replaced {
+            return;
+        }
+        self.replaced = true;
+        self.command(Control::Abandon, Command::Abandon);
+    }
+
+    /// The machine does not use its device any more: it gets a new one. The old one, if it is not
+    /// dead, may be put back in another life.
+    pub(super) fn abandoned(&mut self) {
+        let was_present = std::mem::replace(&mut self.present, true);
+        let leave = self.media.backends.iter().map(|backend| backend.generation);
+        for (account, generation) in self.accounts.iter_mut().zip(leave) {
+            account.generation = generation;
+        }
+        let old = self.format_device();
+        if was_present && !old.is_dead() {
+            self.shelf = Some(old);
+        }
+        for (account, volume) in self.accounts.iter_mut().zip(&self.volumes) {
+            if volume.state != State::Away {
+                account.left = crate::driver::account::Left::Lost;
+            }
+        }
+        let pages = [self.media.cache.page(0), self.media.cache.page(1)];
+        let superblock = Superblock::decode(&pages).expect("just formatted");
+        self.command(Control::Replace, Command::Replace(Box::new(superblock)));
+    }
+
+    /// Somebody else writes an attached volume, and the operator says so a little later. Not where
+    /// guests are writing, nor where the engine writes blocks back that it has read: who is first
+    /// there, nobody can say.
+    fn write_beneath(&mut self, volume: usize) {
+        let profile = &self.profile.volumes[volume];
+        let sectors = profile.sectors;
+        let first = self.dice.below(sectors);
+        let count = self.dice.within(1..1 + (sectors - first).min(256));
+        if profile.align_bytes > 512 || self.is_being_written(volume, &(first..first + count)) {
+            return;
+        }
+        let foreign = self.foreign_write(volume, first, count);
+        self.oracle.excuse(volume, first, &foreign.before);
+        self.soon(20_000_000, Item::Invalidate(volume, first, count));
+    }
+
+    pub(super) fn invalidate(&mut self, volume: usize, first: u64, count: u64) {
+        if self.volumes[volume].state != State::Attached {
+            return;
+        }
+        self.count.faults.add(Fault::Invalidated);
+        let span = ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES);
+        self.submit_invalidate(volume, span);
+    }
+
+    fn new_plan(&mut self) {
+        let mut plan = Plan::default();
+        for volume in 0..self.volumes.len() {
+            let State::Attached = self.volumes[volume].state else { continue };
+            if self.dice.chance(0.3) {
+                continue;
+            }
+            let mode = match self.dice.below(8) {
+                0 => Some(Mode::PassThrough),
+                1 => Some(Mode::WriteAround),
+                2 | 3 => None,
+                _ => Some(Mode::WriteThrough),
+            };
+            self.volumes[volume].mode = mode.unwrap_or(self.volumes[volume].mode);
+            let (min, max) = self.shares();
+            let change_shares = self.dice.chance(0.5);
+            plan.volumes.push(VolumePlan {
+                volume: self.volumes[volume].id.expect("an attached volume has an index"),
+                mode,
+                share_min_blocks: change_shares.then_some(min),
+                share_max_blocks: change_shares.then_some(max),
+            });
+        }
+        self.log.note(self.now, None, || format!("adopt {plan:?}"));
+        self.batch.push(Event::Adopt(plan));
+        self.count.plans += 1;
+        self.count.faults.add(Fault::PlanChange);
+    }
+
+    /// Shares that make sense, and sometimes less of it.
+    pub(super) fn shares(&mut self) -> (u64, u64) {
+        let capacity = self.profile.setup.capacity_blocks;
+        let min = self.dice.pick(&[0, 0, capacity / 10, capacity / 4, capacity]);
+        let max = self.dice.pick(&[capacity, u64::MAX, capacity / 2, capacity / 4]);
+        (min, max)
+    }
+}
