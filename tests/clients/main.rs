@@ -4,6 +4,7 @@
 //! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
 
 mod crash;
+mod degrade;
 mod hostile;
 mod libnbd;
 mod qemu;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         .chain(qemu::CASES)
         .chain(libnbd::CASES)
         .chain(restart::CASES)
+        .chain(degrade::CASES)
         .chain(hostile::CASES)
         .map(Case::into_trial)
         .collect();

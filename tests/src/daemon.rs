@@ -142,6 +142,7 @@ fn socket_name(volume: &str) -> String {
 /// A configuration file.
 #[derive(Clone, Debug)]
 pub struct Config {
+    device: String,
     cache_size: u64,
     cache_keys: String,
     volumes: Vec<Volume>,
@@ -150,7 +151,15 @@ pub struct Config {
 impl Config {
     /// A cache file of `size` bytes and no volumes.
     pub fn new(size: u64) -> Self {
-        Self { cache_size: size, cache_keys: String::new(), volumes: Vec::new() }
+        let device = "cache.img".to_owned();
+        Self { device, cache_size: size, cache_keys: String::new(), volumes: Vec::new() }
+    }
+
+    /// Puts the cache elsewhere than into `cache.img`.
+    #[must_use]
+    pub fn device(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.device);
+        self
     }
 
     /// Adds a line to the table `[cache]`.
@@ -172,8 +181,8 @@ impl Config {
         // A port of its own for each daemon, for tests run side by side.
         let http = free_port()?;
         let mut text = format!(
-            "[cache]\ndevice = \"cache.img\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n",
-            self.cache_size, self.cache_keys
+            "[cache]\ndevice = \"{}\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n",
+            self.device, self.cache_size, self.cache_keys
         );
         for volume in &self.volumes {
             let Volume { name, backend, nbd, keys } = volume;
