@@ -19,9 +19,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use world::{Before, End, FIO_DISK, FIO_VOLUME, IN_FLIGHT, World};
 
-pub(crate) const CASES: [Case; 2] = [
+pub(crate) const CASES: [Case; 3] = [
     Case::new("crash_kills_with_room_for_all", &[FIO], with_room),
     Case::new("crash_kills_while_evicting", &[], while_evicting),
+    Case::new("sigterm_loses_nothing_acknowledged", &[], sigterm),
 ];
 
 /// TEMPORARY
@@ -223,6 +224,23 @@ fn while_evicting() -> Result<()> {
     let evicted = world.daemon()?.glance()?.cache("evicted_blocks")?;
     ensure!(evicted > 0, "nothing was ever evicted");
     tally.show("while evicting");
+    world.stop()
+}
+
+/// A clean stop under load: nothing acknowledged is lost, and what is cached is kept.
+fn sigterm() -> Result<()> {
+    let mut world = World::new(CACHE_WITH_ROOM, 3)?;
+    world.start()?;
+    for _ in 0..2 {
+        world.work(Duration::from_millis(600), Duration::ZERO, End::Ask)?;
+        world.start()?;
+        let status = world.loaded()?;
+        for guest in &world.guests {
+            let warmth = &status.volume(&guest.name)?["warmth"];
+            ensure!(warmth["state"] == "kept" || warmth["state"] == "loading", "{warmth}");
+            ensure!(world.read_all(guest)? > 0, "{}: no hits", guest.name);
+        }
+    }
     world.stop()
 }
 

@@ -73,6 +73,8 @@ pub(super) enum End {
     Stop,
     /// The daemon is killed under them.
     Kill,
+    /// The daemon is asked to end under them.
+    Ask,
 }
 
 impl World {
@@ -261,5 +263,6 @@ fn watch(
     match end {
         End::Stop => Ok((last, Some(daemon))),
         End::Kill => daemon.crash().map(|()| (last, None)),
+        End::Ask => daemon.stop().map(|()| (last, None)),
     }
 }
