@@ -49,6 +49,7 @@ pub(crate) struct Flags(pub(crate) u8);
 impl Flags {
     const REFS: u8 = 0b11;
     const WRITTEN: u8 = 0b100;
+    const UNFLUSHED: u8 = 0b1000;
 
     pub(crate) const fn refs(self) -> u8 {
         self.0 & Self::REFS
@@ -65,6 +66,18 @@ impl Flags {
 
     pub(crate) const fn with_written(self, written: bool) -> Self {
         Self(if written { self.0 | Self::WRITTEN } else { self.0 & !Self::WRITTEN })
+    }
+}
+
+impl Flags {
+    /// When the block came in, its volume had writes that no backend flush covered: a crash of the
+    /// backend's host may undo what the block holds.
+    pub(crate) const fn unflushed(self) -> bool {
+        self.0 & Self::UNFLUSHED != 0
+    }
+
+    pub(crate) const fn with_unflushed(self, unflushed: bool) -> Self {
+        Self(if unflushed { self.0 | Self::UNFLUSHED } else { self.0 & !Self::UNFLUSHED })
     }
 }
 
@@ -95,10 +108,10 @@ impl Descriptors {
         &self.bytes[at..at + count as usize * DESCRIPTOR_BYTES]
     }
 
-    /// Overwrites an entry with bytes of a checkpoint.
+    /// Overwrites entries from `slot` on with bytes of a checkpoint.
     pub(crate) fn set_raw(&mut self, slot: u32, bytes: &[u8]) {
         let at = slot as usize * DESCRIPTOR_BYTES;
-        self.bytes[at..at + DESCRIPTOR_BYTES].copy_from_slice(bytes);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     /// Starts loading the entry of `slot`.

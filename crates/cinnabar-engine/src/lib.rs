@@ -14,6 +14,7 @@ pub mod engine;
 mod ghost;
 pub mod health;
 mod inflight;
+pub mod journal;
 pub mod limits;
 mod log;
 pub mod metadata;

@@ -10,8 +10,8 @@ pub enum Mutant {
     NoMark,
     /// The mark is written, but the backend's write does not wait for it.
     MarkAfterWrite,
-    /// A later write of the same block clears the mark of an earlier one.
-    MarkClearedUnderNewerWrite,
+    /// A mark does not reach the newest chunk.
+    MarkTooOld,
     /// Marks are dropped when the new copy is on flash, whatever the backend has flushed, and a
     /// written copy is believed without a backend flush.
     MarkRetiredBeforeFlush,

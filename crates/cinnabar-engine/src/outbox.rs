@@ -4,7 +4,9 @@
 
 use crate::buffers::Buffer;
 use crate::seam::{Action, Answer, Failure, IoId, IoOp, IoRequest, Reply, RequestId, Target};
+use crate::store::Chain;
 use crate::units::{BLOCK_BYTES, Instant};
+use crate::volume::Covers;
 use slab::Slab;
 
 /// What an I/O was for.
@@ -16,18 +18,30 @@ pub(crate) enum Pending {
     BackendRead { request: usize, index: u32, count: u32 },
     /// The old content of a partly written block; `slot` if it comes from flash.
     Edge { request: usize, edge: usize, slot: Option<u32> },
-    /// A backend write, trim, zero or flush of a request, in order.
-    Backend { request: usize },
+    /// A backend write, trim, zero or flush of a request, in order; what it covers if it flushes.
+    Backend { request: usize, covers: Option<Covers> },
     /// A chunk of the log; an index into the chunks being written.
     Chunk { chunk: usize },
     /// Referenced blocks of the segment being cleaned, from `slot` on.
     Carry { slot: u32, buffers: Vec<Buffer> },
-    /// Pages of a checkpoint.
+    /// Pages of a checkpoint being written, or its flush.
     Checkpoint,
+    /// Pages of the last life's checkpoint, from `position` on.
+    Load { position: u32, count: u32 },
+    /// The header of a chunk that may be newer than the checkpoint.
+    Header { chain: Chain },
+    /// Pages of the journal.
+    Journal,
     /// A step of opening or closing.
     Control,
+    /// The cache device's regular flush.
+    CacheFlush,
+    /// A volume's backend is asked for its proof.
+    Prove { volume: u16, covers: Covers },
+    /// A volume's generation is being changed outside of the cache device.
+    Distrust { volume: u16 },
     /// The backend flush of a volume being detached.
-    Detach { volume: u16 },
+    Detach { volume: u16, covers: Covers },
 }
 
 /// Actions of the current batch and all I/Os under way.

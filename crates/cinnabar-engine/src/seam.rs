@@ -170,8 +170,8 @@ pub enum IoOp<P> {
     /// Called by the heartbeat while a volume is being written (design.md, "Epochs of files").
     Prove,
     /// Backend only: record durably, *outside* of the cache device, that what any cache device
-    /// holds of this volume is not to be believed any more (a new generation). Asked for before
-    /// the first write that the SSD can't record.
+    /// holds of this volume is not to be believed any more: a new generation, given back in
+    /// [`IoDone::generation`]. Asked for before the first write that the SSD can't record.
     Distrust,
     /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards.
     Trim {
@@ -229,12 +229,14 @@ pub struct IoDone {
     pub pages: Vec<MetaPage>,
     /// What a [`IoOp::Prove`] brought, `None` otherwise.
     pub epoch: Option<crate::volume::Epoch>,
+    /// The generation that a [`IoOp::Distrust`] brought, `None` otherwise.
+    pub generation: Option<u64>,
 }
 
 impl IoDone {
     /// A completion without pages or proof.
     pub const fn new(id: IoId, result: Result<(), IoError>) -> Self {
-        Self { id, result, pages: Vec::new(), epoch: None }
+        Self { id, result, pages: Vec::new(), epoch: None, generation: None }
     }
 }
 

@@ -120,10 +120,31 @@ pub(crate) enum VolumeState {
     Attached,
     /// Refuses new requests and waits for those under way.
     Detaching(RequestId),
+    /// Its backend is being flushed for the last time.
+    Flushing(RequestId),
     /// Its backend has been flushed; waits for the proof.
     Detached,
     /// Only its blocks are left, with the proof that tells whether to believe them.
     Sealed,
+}
+
+/// What a backend flush covers that begins at some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Covers {
+    /// Writes that had completed.
+    pub(crate) writes: u64,
+    /// The newest chunk of the log.
+    pub(crate) sequence: u64,
+}
+
+/// The regular question for a volume's proof.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beat {
+    /// When it was asked last.
+    pub(crate) last: Option<crate::units::Instant>,
+    pub(crate) in_flight: bool,
+    /// Something was written since.
+    pub(crate) due: bool,
 }
 
 /// A volume.
@@ -138,6 +159,18 @@ pub(crate) struct Volume {
     pub(crate) requests: u32,
     /// Group that it is a member of, if it is one.
     pub(crate) group: Option<u16>,
+    /// Backend writes, trims and zeroes that have completed, and how many of those a completed
+    /// flush covers.
+    pub(crate) writes: u64,
+    pub(crate) writes_flushed: u64,
+    /// Something may have been written since the proof in `spec` was taken.
+    pub(crate) written: bool,
+    pub(crate) beat: Beat,
+    /// Its generation has been changed since the device was lost; until then writes wait here.
+    pub(crate) distrusted: bool,
+    pub(crate) awaiting_distrust: Vec<usize>,
+    /// A new generation is being asked for although nobody waits.
+    pub(crate) distrusting: bool,
 }
 
 /// Why a request doesn't enter the cache.
@@ -146,6 +179,10 @@ pub(crate) enum Bypass {
     Sequential,
     Large,
     PassThrough,
+    /// The index is being loaded.
+    Loading,
+    /// There is no cache device.
+    NoDevice,
 }
 
 impl Volume {
@@ -159,20 +196,32 @@ impl Volume {
             detector: Detector::default(),
             requests: 0,
             group: None,
+            writes: 0,
+            writes_flushed: 0,
+            written: false,
+            beat: Beat::default(),
+            distrusted: false,
+            awaiting_distrust: Vec::new(),
+            distrusting: false,
         }
     }
 
-    /// Whether, and why, an access bypasses the cache; counts its blocks.
-    pub(crate) fn bypass(&mut self, span: ByteSpan) -> Option<Bypass> {
+    /// Whether, and why, an access bypasses the cache; counts its blocks. `cache` is what keeps
+    /// every access from it.
+    pub(crate) fn bypass(&mut self, span: ByteSpan, cache: Option<Bypass>) -> Option<Bypass> {
         let run = self.detector.note(span);
         let over = |bytes: u64, limit: u64| limit > 0 && bytes >= limit;
         let counts = &mut self.counters.bypassed;
-        let (reason, count) = if self.spec.mode == Mode::PassThrough {
+        let (reason, count) = if cache == Some(Bypass::NoDevice) {
+            (Bypass::NoDevice, &mut counts.no_device)
+        } else if self.spec.mode == Mode::PassThrough {
             (Bypass::PassThrough, &mut counts.pass_through)
         } else if over(span.len, self.spec.bypass_large_bytes) {
             (Bypass::Large, &mut counts.large)
         } else if over(run, self.spec.bypass_sequential_bytes) {
             (Bypass::Sequential, &mut counts.sequential)
+        } else if cache == Some(Bypass::Loading) {
+            (Bypass::Loading, &mut counts.loading)
         } else {
             return None;
         };

@@ -1,10 +1,17 @@
 //! The state machine: one event at a time, in order, to the end.
 //!
-//! Called by drivers. This file routes; `read`, `write`, `zero` serve requests, `lifecycle` opens,
-//! attaches, detaches and closes.
+//! Called by drivers. This file routes; `read`, `write`, `zero` serve requests, `gate` holds writes
+//! back until what they void is durably void; `open` and `load` begin a life, `attach` knows of
+//! volumes, `heartbeat` and `lifecycle` keep what the next life will need, `device` copes without.
 
+mod attach;
+mod device;
+mod gate;
+mod heartbeat;
 mod invariants;
 mod lifecycle;
+mod load;
+mod open;
 mod read;
 mod request;
 mod write;
@@ -13,15 +20,18 @@ mod zero;
 use crate::config::Config;
 use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::descriptors::Key;
+use crate::health::LoadReport;
+use crate::journal::Ticket;
 use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::superblock::Superblock;
 use crate::outbox::{Outbox, Pending};
 use crate::plan::Plan;
-use crate::seam::{Access, Action, Event, IoDone, Op, Payload, Request};
-use crate::store::Store;
+use crate::seam::{Access, Action, Event, IoDone, Op, Payload, Request, RequestId};
+use crate::store::{CheckpointWriter, Store};
 use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
-use crate::volume::Volume;
+use crate::volume::{Volume, Warmth};
 use lifecycle::Lifecycle;
+use load::Loader;
 use request::Active;
 use slab::Slab;
 use smallvec::SmallVec;
@@ -48,6 +58,28 @@ pub struct Engine<P> {
     now: Instant,
     /// The earliest wake asked for and not yet come.
     wake: Option<Instant>,
+    /// The index is being loaded.
+    loader: Option<Box<Loader>>,
+    report: LoadReport,
+    awaiting_load: Vec<RequestId>,
+    /// Something on the device may be unknown: every write is marked until the next checkpoint.
+    doubtful: bool,
+    /// The checkpoint being written, the newest that is complete, and how it went.
+    checkpoint: Option<CheckpointWriter>,
+    checkpoint_sequence: u64,
+    checkpoint_failures: u32,
+    checkpoints: u64,
+    /// Requests whose marks are not durable yet.
+    at_gate: VecDeque<(Ticket, usize)>,
+    /// Attached volumes that the device does not durably know of yet.
+    attaching: VecDeque<(Ticket, RequestId, u16, Warmth)>,
+    /// When the heartbeat has to look again.
+    beat_at: Option<Instant>,
+    /// When the cache device was flushed last, and whether that is under way.
+    log_flush: (Instant, bool),
+    abandoning: Vec<RequestId>,
+    replacing: Option<(RequestId, Box<Superblock>)>,
+    device_losses: u64,
 }
 
 impl<P: Payload> Engine<P> {
@@ -66,6 +98,21 @@ impl<P: Payload> Engine<P> {
             incarnations_used: 0,
             now: Instant::default(),
             wake: None,
+            loader: None,
+            report: LoadReport::default(),
+            awaiting_load: Vec::new(),
+            doubtful: false,
+            checkpoint: None,
+            checkpoint_sequence: 0,
+            checkpoint_failures: 0,
+            checkpoints: 0,
+            at_gate: VecDeque::new(),
+            attaching: VecDeque::new(),
+            beat_at: None,
+            log_flush: (Instant::default(), false),
+            abandoning: Vec::new(),
+            replacing: None,
+            device_losses: 0,
         }
     }
 
@@ -123,9 +170,10 @@ impl<P: Payload> Engine<P> {
             Event::Wake => {
                 self.wake = None;
                 self.ready.append(&mut self.paused);
+                self.continue_load();
                 self.advance_lifecycle();
             }
-            Event::Overdue(_) => {}
+            Event::Overdue(id) => self.overdue(id),
             Event::Adopt(plan) => self.adopt(&plan),
             Event::Control(id, command) => self.control(id, command),
         }
@@ -139,7 +187,7 @@ impl<P: Payload> Engine<P> {
 
     /// What is due after each batch: old chunks, short free segments, the next wake.
     fn tend(&mut self) {
-        if self.lifecycle.is_serving() {
+        if self.lifecycle.is_serving() && self.loader.is_none() {
             let due = self.store.submit_aged(self.now, &mut self.outbox);
             let more = self.store.clean(&mut self.outbox);
             if let Some(due) = due {
@@ -148,7 +196,11 @@ impl<P: Payload> Engine<P> {
             if more {
                 self.wake_at(self.now);
             }
+            self.checkpoint_if_due();
         }
+        self.beat();
+        self.pump_journal();
+        self.answer_abandoned();
         if !self.paused.is_empty() {
             self.wake_at(self.now);
         }
@@ -162,7 +214,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn io_done(&mut self, done: IoDone) {
-        let IoDone { id, result, pages, epoch: _ } = done;
+        let IoDone { id, result, pages, epoch, generation } = done;
         match self.outbox.complete(id) {
             Pending::CacheRead { request, index, slot, count } => {
                 self.cache_read_done(request, index, slot, count, result);
@@ -171,18 +223,31 @@ impl<P: Payload> Engine<P> {
                 self.backend_read_done(request, index, count, result);
             }
             Pending::Edge { request, edge, slot } => self.edge_done(request, edge, slot, result),
-            Pending::Backend { request } => self.backend_done(request, result),
+            Pending::Backend { request, covers } => self.backend_done(request, covers, result),
             Pending::Chunk { chunk } => {
                 self.store.chunk_written(chunk, result);
+                self.resume_checkpoint();
                 self.advance_lifecycle();
             }
             Pending::Carry { slot, buffers } => {
                 self.store.carry(slot, &buffers, result, self.now, &mut self.outbox);
                 self.advance_lifecycle();
             }
-            Pending::Checkpoint => self.checkpoint_done(result, &pages),
-            Pending::Control => self.control_done(result),
-            Pending::Detach { volume } => self.detach_flushed(volume, result),
+            Pending::Checkpoint => self.checkpoint_done(result),
+            Pending::Load { position, count } => self.pages_loaded(position, count, result, &pages),
+            Pending::Header { chain } => self.header_loaded(chain, result, &pages),
+            Pending::Journal => {
+                self.journal_done(result);
+                self.advance_lifecycle();
+            }
+            Pending::Control => self.control_done(result, &pages),
+            Pending::CacheFlush => {
+                self.cache_flushed(result);
+                self.advance_lifecycle();
+            }
+            Pending::Detach { volume, covers } => self.detach_flushed(volume, covers, result),
+            Pending::Prove { volume, covers } => self.proved(volume, covers, result, epoch),
+            Pending::Distrust { volume } => self.distrust_done(volume, result, generation),
         }
     }
 
@@ -217,6 +282,11 @@ impl<P: Payload> Engine<P> {
     pub fn cache_counters(&self) -> CacheCounters {
         CacheCounters {
             flash_written_bytes: self.outbox.flash_written_bytes,
+            journal_records: self.store.journal.records(),
+            journal_writes: self.store.journal.writes,
+            journal_rebases: self.store.journal.rebases,
+            checkpoints: self.checkpoints,
+            device_losses: self.device_losses,
             ..self.store.counters()
         }
     }

@@ -6,10 +6,11 @@ use super::Engine;
 use super::write::WriteState;
 use super::zero::ZeroState;
 use crate::limits::{DATA_BYTES_MAX, REQUESTS_MAX};
+use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Op, Payload, Request, RequestId, Target};
 use crate::units::{ByteSpan, SECTOR_BYTES, VolumeId};
-use crate::volume::{Volume, VolumeState};
+use crate::volume::{Covers, Volume, VolumeState};
 
 /// A request under way.
 pub(super) struct Active<P> {
@@ -18,6 +19,10 @@ pub(super) struct Active<P> {
     /// I/Os that it waits for.
     pub(super) outstanding: u32,
     pub(super) failure: Option<IoError>,
+    /// The guest has been told that it takes too long; nobody waits for the rest.
+    pub(super) answered: bool,
+    /// It holds its blocks.
+    pub(super) held: bool,
     pub(super) kind: Kind<P>,
 }
 
@@ -63,12 +68,16 @@ impl<P: Payload> Engine<P> {
             Op::Write { span, data, fua } => Kind::Write(WriteState::new(span, data, fua)),
             Op::Flush => Kind::Flush,
             Op::Trim { span, fua } => Kind::Zero(ZeroState::new(span, fua, true, true)),
-            Op::Invalidate { span } => Kind::Zero(ZeroState::new(span, false, true, true)),
+            Op::Invalidate { span } => Kind::Zero(ZeroState::invalidate(span)),
             Op::WriteZeroes { span, fua, may_punch } => {
                 Kind::Zero(ZeroState::new(span, fua, false, may_punch))
             }
         };
-        let active = Active { id, volume: volume.0, outstanding: 0, failure: None, kind };
+        let careless = self.config.mutants.is(Mutant::FillNotRevalidated);
+        let hold = hold.filter(|(_, exclusive)| *exclusive || !careless);
+        let held = hold.is_some();
+        let (outstanding, failure, answered) = (0, None, false);
+        let active = Active { id, volume: volume.0, outstanding, failure, answered, held, kind };
         let request = self.requests.insert(active);
         let granted = hold.is_none_or(|(span, exclusive)| {
             state.holds.enter(request, span.first_block(), span.end_block(), exclusive)
@@ -103,19 +112,38 @@ impl<P: Payload> Engine<P> {
     pub(super) fn backend_flush(&mut self, request: usize) {
         let volume = self.requests[request].volume;
         self.volume(volume).counters.backend_flushes += 1;
-        self.backend_io(request, IoOp::Flush);
+        let covers = self.covers(volume);
+        self.start_backend_io(request, IoOp::Flush, Some(covers));
     }
 
-    /// Starts a backend operation of a request; [`backend_done`](Self::backend_done) goes on.
+    /// Starts a backend operation of a request that writes, trims or reads;
+    /// [`backend_done`](Self::backend_done) goes on.
     pub(super) fn backend_io(&mut self, request: usize, op: IoOp<P>) {
+        if !matches!(op, IoOp::Read { .. }) {
+            self.note_written(self.requests[request].volume, false);
+        }
+        self.start_backend_io(request, op, None);
+    }
+
+    fn start_backend_io(&mut self, request: usize, op: IoOp<P>, covers: Option<Covers>) {
         let active = &mut self.requests[request];
         active.outstanding += 1;
         let target = Target::Backend(VolumeId(active.volume));
-        self.outbox.io(target, op, Pending::Backend { request });
+        self.outbox.io(target, op, Pending::Backend { request, covers });
     }
 
     /// A backend write, trim, zero or flush has ended.
-    pub(super) fn backend_done(&mut self, request: usize, result: Result<(), IoError>) {
+    pub(super) fn backend_done(
+        &mut self,
+        request: usize,
+        covers: Option<Covers>,
+        result: Result<(), IoError>,
+    ) {
+        let volume = self.requests[request].volume;
+        match covers {
+            Some(covers) => self.flush_ended(volume, covers, result),
+            None => self.note_written(volume, true),
+        }
         let active = &mut self.requests[request];
         active.outstanding -= 1;
         if let Kind::Zero(_) = active.kind {
@@ -151,7 +179,6 @@ impl<P: Payload> Engine<P> {
     pub(super) fn finish(&mut self, request: usize) {
         let active = self.requests.remove(request);
         assert_eq!(active.outstanding, 0, "a reply must not be early");
-        let has_hold = !matches!(active.kind, Kind::Flush);
         let answer = match active.kind {
             Kind::Read(ReadState { data, .. }) | Kind::Write(WriteState { data, .. }) => {
                 Answer::Data(data)
@@ -159,10 +186,12 @@ impl<P: Payload> Engine<P> {
             Kind::Zero(_) | Kind::Flush => Answer::Done,
         };
         let result = active.failure.map_or(Ok(answer), |error| Err(Failure::Io(error)));
-        self.outbox.reply(active.id, result);
+        if !active.answered {
+            self.outbox.reply(active.id, result);
+        }
         let ready = &mut self.ready;
         let volume = self.volumes[usize::from(active.volume)].as_mut().expect("has requests");
-        if has_hold {
+        if active.held {
             volume.holds.leave(request, |granted| ready.push_back(granted));
         }
         volume.requests -= 1;

@@ -1,4 +1,5 @@
-//! Writes: the old copies go, the backend gets the data, then the new copies may come.
+//! Writes: the old copies go, durably where they are on flash; the backend gets the data; then the
+//! new copies may come.
 //!
 //! Called by the engine's router. The request holds its blocks alone. A block that is written in
 //! part keeps its place in the cache only if its old content is at hand, verified; on a backend that
@@ -7,10 +8,11 @@
 use super::Engine;
 use super::request::Kind;
 use crate::descriptors::Key;
+use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::plan::Mode;
 use crate::seam::{IoError, IoOp, Payload, Slice, Target};
-use crate::store::{Origin, Place};
+use crate::store::{Origin, Place, Removed};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use smallvec::{SmallVec, smallvec};
 
@@ -23,6 +25,10 @@ pub(super) struct WriteState<P> {
     pub(super) data: P,
     fua: bool,
     keep: bool,
+    /// It waits for the gate.
+    waits: bool,
+    /// The backend needs whole blocks, so edges come first.
+    edges_first: bool,
     /// The backend write has been issued.
     issued: bool,
     /// Blocks before this one have been offered to the cache.
@@ -47,7 +53,18 @@ impl<P: Payload> WriteState<P> {
         let words = span.blocks().div_ceil(64) as usize;
         let hits = smallvec![0; words];
         let edges = SmallVec::new();
-        Self { span, data, fua, keep: false, issued: false, offered: 0, hits, edges }
+        Self {
+            span,
+            data,
+            fua,
+            keep: false,
+            waits: false,
+            edges_first: false,
+            issued: false,
+            offered: 0,
+            hits,
+            edges,
+        }
     }
 
     fn was_cached(&self, i: u32) -> bool {
@@ -77,8 +94,9 @@ impl<P: Payload> Engine<P> {
             return self.write_io_done(request);
         }
         let span = state.span;
+        let unready = self.unready();
         let volume = self.volume(index);
-        let bypass = volume.bypass(span);
+        let bypass = volume.bypass(span, unready);
         volume.counters.writes += 1;
         volume.counters.blocks_written += span.blocks();
         let whole_blocks_only = u64::from(volume.spec.align_bytes) == BLOCK_BYTES;
@@ -99,9 +117,31 @@ impl<P: Payload> Engine<P> {
         for edge in 0..state.edges.len() {
             self.begin_edge(request, edge, keep, whole_blocks_only);
         }
-        self.take_out(request);
+        let marked = self.take_out(request);
+        let passed = self.pass_gate(request, marked);
+        let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        state.waits = !passed;
+        state.edges_first = whole_blocks_only;
         self.requests[request].outstanding -= 1;
-        if !whole_blocks_only || self.requests[request].outstanding == 0 {
+        self.issue_if_ready(request);
+    }
+
+    /// The gate is open.
+    pub(super) fn write_passed(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        let Kind::Write(state) = &mut active.kind else { unreachable!("a write") };
+        state.waits = false;
+        if active.failure.is_some() {
+            return self.finish_if_done(request);
+        }
+        self.issue_if_ready(request);
+    }
+
+    /// Issues the backend's write, unless it waits for the gate or for edges that it needs.
+    fn issue_if_ready(&mut self, request: usize) {
+        let active = &self.requests[request];
+        let Kind::Write(state) = &active.kind else { unreachable!("a write") };
+        if !state.waits && (!state.edges_first || active.outstanding == 0) {
             self.issue_write(request);
         }
     }
@@ -203,27 +243,43 @@ impl<P: Payload> Engine<P> {
         if state.issued || active.failure.is_some() {
             self.write_io_done(request);
         } else {
-            self.issue_write(request);
+            self.issue_if_ready(request);
         }
     }
 
     /// Takes every old copy out of the cache: until the backend has the new data nobody knows what
-    /// a block contains, and if the write fails nobody will.
-    fn take_out(&mut self, request: usize) {
+    /// a block contains, and if the write fails nobody will. Gives the blocks to be marked.
+    fn take_out(&mut self, request: usize) -> Option<(u64, u64)> {
         let volume = self.requests[request].volume;
+        let marks_all = self.marks_all();
+        if let Some(loader) = &mut self.loader {
+            let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
+            let (first, end) = (state.span.first_block(), state.span.end_block());
+            loader.pass(volume, first, end);
+            return marks_all.then_some((first, end));
+        }
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        let all = marks_all.then_some((state.span.first_block(), state.span.end_block()));
         if self.store.holdings[usize::from(volume)].cached_blocks == 0 {
-            return;
+            return all;
         }
         let mut hits = 0;
+        let mut marked: Option<(u64, u64)> = None;
         for i in 0..state.span.blocks() {
             let key = Key { volume, block: state.span.first_block() + i };
-            if self.store.remove(key) {
-                state.hits[i as usize / 64] |= 1 << (i % 64);
-                hits += 1;
+            let removed = self.store.remove(key);
+            if removed == Removed::Absent {
+                continue;
+            }
+            state.hits[i as usize / 64] |= 1 << (i % 64);
+            hits += 1;
+            if removed == Removed::FromFlash {
+                let first = marked.map_or(key.block, |(first, _)| first);
+                marked = Some((first, key.block + 1));
             }
         }
         self.volume(volume).counters.write_hits += hits;
+        all.or(marked)
     }
 
     fn issue_write(&mut self, request: usize) {
@@ -251,7 +307,9 @@ impl<P: Payload> Engine<P> {
         let volume = active.volume;
         let Kind::Write(state) = &active.kind else { unreachable!("a write") };
         let mode = self.volumes[usize::from(volume)].as_ref().map(|v| v.spec.mode);
-        if active.failure.is_some() || !state.keep || mode != Some(Mode::WriteThrough) {
+        let failed = active.failure.is_some()
+            && !(state.issued && self.config.mutants.is(Mutant::FailedWriteCached));
+        if failed || !state.keep || mode != Some(Mode::WriteThrough) {
             return self.finish(request);
         }
         let (mut not_reused, mut refused) = (0, 0);

@@ -6,7 +6,9 @@
 use super::Engine;
 use super::request::Kind;
 use crate::descriptors::Key;
+use crate::mutant::Mutant;
 use crate::seam::{IoError, IoOp, Payload, Slice};
+use crate::store::Removed;
 use crate::units::{BLOCK_BYTES, ByteSpan};
 use smallvec::{SmallVec, smallvec};
 
@@ -20,6 +22,8 @@ const FALLBACK_BLOCKS: u32 = 256;
 enum Stage {
     /// Taking cached blocks out, from this one on.
     TakeOut(u64),
+    /// Waiting for what was taken out to be void durably.
+    Gate,
     /// Reading an edge block of a backend that takes whole blocks only.
     ReadEdge(usize),
     /// Writing it back.
@@ -38,6 +42,10 @@ pub(super) struct ZeroState<P> {
     fua: bool,
     trim: bool,
     may_punch: bool,
+    /// The backend is not told: only what is cached goes.
+    invalidate: bool,
+    /// Blocks on flash that were taken out: first and end of the range around them.
+    marked: Option<(u64, u64)>,
     stage: Stage,
     started: bool,
     /// The part that the backend is told of.
@@ -54,12 +62,19 @@ impl<P: Payload> ZeroState<P> {
             fua,
             trim,
             may_punch,
+            invalidate: false,
+            marked: None,
             stage: Stage::TakeOut(span.first_block()),
             started: false,
             inner: span,
             edges: SmallVec::new(),
             buffer: None,
         }
+    }
+
+    /// Drops what is cached and tells nobody.
+    pub(super) fn invalidate(span: ByteSpan) -> Self {
+        Self { invalidate: true, ..Self::new(span, false, true, true) }
     }
 
     /// Splits off what a backend of whole blocks can't do: a trim shrinks, a zero gets edges.
@@ -92,15 +107,20 @@ impl<P: Payload> Engine<P> {
         let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
         if !state.started {
             state.started = true;
-            let counter =
-                if state.trim { &mut volume.counters.trims } else { &mut volume.counters.zeroes };
-            *counter += 1;
+            let counters = &mut volume.counters;
+            match (state.invalidate, state.trim) {
+                (true, _) => {}
+                (false, true) => counters.trims += 1,
+                (false, false) => counters.zeroes += 1,
+            }
             if u64::from(volume.spec.align_bytes) == BLOCK_BYTES {
                 state.align_to_blocks();
             }
         }
         match state.stage {
             Stage::TakeOut(next) => self.take_out_some(request, next),
+            Stage::Gate if state.invalidate => self.finish(request),
+            Stage::Gate => self.go_on(request, Stage::ReadEdge(0)),
             Stage::ReadEdge(edge) => {
                 let Some(&(block, ..)) = state.edges.get(edge) else {
                     return self.go_on(request, Stage::Main);
@@ -141,19 +161,50 @@ impl<P: Payload> Engine<P> {
         let volume = self.requests[request].volume;
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         let end = state.span.end_block();
-        let empty = self.store.holdings[usize::from(volume)].cached_blocks == 0;
+        // While the index is being loaded what it holds is not the whole truth.
+        let empty =
+            self.loader.is_some() || self.store.holdings[usize::from(volume)].cached_blocks == 0;
         let stop = if empty { end } else { end.min(next + BLOCKS_A_STEP) };
+        let mut removed = 0;
         if !empty {
             for block in next..stop {
-                self.store.remove(Key { volume, block });
+                let copy = self.store.remove(Key { volume, block });
+                removed += u64::from(copy != Removed::Absent);
+                if copy == Removed::FromFlash {
+                    let first = state.marked.map_or(block, |(first, _)| first);
+                    state.marked = Some((first, block + 1));
+                }
             }
         }
-        if stop < end {
-            state.stage = Stage::TakeOut(stop);
-            self.paused.push_back(request);
-        } else {
-            self.go_on(request, Stage::ReadEdge(0));
+        let (span, invalidate, mut marked) = (state.span, state.invalidate, state.marked);
+        state.stage = if stop < end { Stage::TakeOut(stop) } else { Stage::Gate };
+        if invalidate {
+            self.volume(volume).counters.invalidated_blocks += removed;
         }
+        if stop < end {
+            return self.paused.push_back(request);
+        }
+        let all = (span.first_block(), end);
+        if self.marks_all() {
+            marked = Some(all);
+        }
+        if let Some(loader) = &mut self.loader {
+            loader.pass(volume, all.0, all.1);
+        }
+        if self.config.mutants.is(Mutant::TrimNotMarked) {
+            marked = None;
+        }
+        if invalidate && self.store.dead || self.pass_gate(request, marked) {
+            self.advance_zero(request);
+        }
+    }
+
+    /// The gate is open.
+    pub(super) fn zero_passed(&mut self, request: usize) {
+        if self.requests[request].failure.is_some() {
+            return self.finish(request);
+        }
+        self.advance_zero(request);
     }
 
     fn write_zeros(&mut self, request: usize, offset: u64) {
@@ -196,7 +247,9 @@ impl<P: Payload> Engine<P> {
                 if next < state.inner.end() { Stage::Fallback(next) } else { Stage::Flush }
             }
             (Stage::Main, Ok(())) => Stage::Flush,
-            (Stage::TakeOut(_), Ok(())) => unreachable!("no backend operation in this stage"),
+            (Stage::TakeOut(_) | Stage::Gate, Ok(())) => {
+                unreachable!("no backend operation in this stage")
+            }
         };
         self.go_on(request, next);
     }

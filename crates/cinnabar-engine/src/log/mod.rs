@@ -39,11 +39,15 @@ pub(crate) struct Segment {
     pub(crate) used: u32,
     /// Order of opening.
     pub(crate) sequence: u64,
+    /// Sequence number of the newest chunk in it.
+    pub(crate) last: u64,
 }
 
 /// A chunk in RAM: being filled, or being written.
 #[derive(Debug)]
 pub(crate) struct Chunk {
+    /// Sequence number, once it is being written.
+    pub(crate) sequence: u64,
     pub(crate) segment: u32,
     /// Slot of the header; data follow.
     pub(crate) first: u32,
@@ -65,13 +69,16 @@ pub(crate) struct Log {
     pub(crate) free: VecDeque<u32>,
     pub(crate) groups: Vec<Group>,
     pub(crate) writing: Slab<Chunk>,
-    /// Sequence number of the next segment or chunk.
+    /// Sequence number of the newest segment or chunk.
     pub(crate) sequence: u64,
+    /// Segments opened that the journal has not been told of yet.
+    pub(crate) opened: Vec<(u32, u64)>,
 }
 
 impl Log {
-    /// An empty log.
-    pub(crate) fn new(geometry: Geometry) -> Self {
+    /// An empty log whose sequence numbers begin behind `sequence`. Those of each life begin behind
+    /// all that any earlier one can have used.
+    pub(crate) fn new(geometry: Geometry, sequence: u64) -> Self {
         let free = Segment {
             state: SegmentState::Free,
             group: 0,
@@ -79,6 +86,7 @@ impl Log {
             pins: 0,
             used: 0,
             sequence: 0,
+            last: 0,
         };
         let mut log = Self {
             geometry,
@@ -86,7 +94,8 @@ impl Log {
             free: (0..geometry.segments).collect(),
             groups: vec![Group::common()],
             writing: Slab::new(),
-            sequence: 1,
+            sequence,
+            opened: Vec::new(),
         };
         log.share_out();
         log
@@ -144,7 +153,8 @@ impl Log {
         let state = &mut self.segments[segment as usize];
         state.pending_chunks += 1;
         let first = segment * self.geometry.segment_slots() + state.used;
-        let chunk = Chunk { segment, first, buffers: Vec::with_capacity(16), opened: now };
+        let chunk =
+            Chunk { sequence: 0, segment, first, buffers: Vec::with_capacity(16), opened: now };
         self.groups[usize::from(group)].chunk = Some(chunk);
         true
     }
@@ -167,7 +177,9 @@ impl Log {
             pins: 0,
             used: 0,
             sequence,
+            last: sequence,
         };
+        self.opened.push((segment, sequence));
         true
     }
 
@@ -189,9 +201,32 @@ impl Log {
     /// Takes the open chunk of `group` for writing, if it holds anything.
     pub(crate) fn take_chunk(&mut self, group: u16) -> Option<usize> {
         let state = &mut self.groups[usize::from(group)];
-        let chunk = state.chunk.take_if(|chunk| !chunk.buffers.is_empty())?;
-        self.segments[chunk.segment as usize].used += 1 + chunk.buffers.len() as u32;
+        let mut chunk = state.chunk.take_if(|chunk| !chunk.buffers.is_empty())?;
+        chunk.sequence = self.next_sequence();
+        let segment = &mut self.segments[chunk.segment as usize];
+        segment.used += 1 + chunk.buffers.len() as u32;
+        segment.last = chunk.sequence;
         Some(self.writing.insert(chunk))
+    }
+
+    /// Whether the chunk of `slot` has been written, or is being written: only then the device can
+    /// hold a copy.
+    pub(crate) fn is_submitted(&self, slot: u32) -> bool {
+        let segment = &self.segments[self.segment_of(slot) as usize];
+        let open = self.groups[usize::from(segment.group)].chunk.as_ref();
+        segment.pending_chunks == 0 || open.is_none_or(|chunk| chunk.buffer_of(slot).is_none())
+    }
+
+    /// Slots of chunks in RAM, as (first, end).
+    pub(crate) fn pending_slots(&self) -> impl Iterator<Item = (u32, u32)> {
+        let open = self.groups.iter().filter_map(|group| group.chunk.as_ref());
+        let writing = self.writing.iter().map(|(_, chunk)| chunk);
+        open.chain(writing).map(|chunk| (chunk.first, chunk.first + 1 + chunk.buffers.len() as u32))
+    }
+
+    /// Whether a chunk up to `sequence` is still being written.
+    pub(crate) fn is_writing_up_to(&self, sequence: u64) -> bool {
+        self.writing.iter().any(|(_, chunk)| chunk.sequence <= sequence)
     }
 
     /// A chunk's write has ended.

@@ -172,7 +172,7 @@ mod tests {
     use crate::metadata::superblock::Geometry;
 
     fn log() -> Log {
-        Log::new(Geometry::for_capacity(255 * 100, 1))
+        Log::new(Geometry::for_capacity(255 * 100, 1), 0)
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::volume::Epoch;
 const MAGIC: u32 = 0x504B_4843;
 const PAGE_HEADER_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1 + 2;
 const ROOM: usize = 4096 - PAGE_HEADER_BYTES;
-const VOLUME_BYTES: usize = 2 + 4 + 8 + 1 + 1 + NAME_BYTES_MAX + 64;
-const SEGMENT_BYTES: usize = 4 + 8 + 4 + 4;
+const VOLUME_BYTES: usize = VolumeRecord::BYTES;
+const SEGMENT_BYTES: usize = 4 + 8 + 8 + 4 + 4 + 1;
 
 /// Volumes in a page.
 pub const VOLUMES_A_PAGE: usize = ROOM / VOLUME_BYTES;
@@ -40,8 +40,14 @@ pub struct Head {
     pub segments: u32,
     /// Number of descriptors: the slots of the log.
     pub slots: u32,
-    /// The newest chunk's sequence number.
+    /// The newest chunk's sequence number: what newer ones say is not in here.
     pub chunk_sequence: u64,
+    /// First page of the journal whose records are not in here.
+    pub journal_page: u64,
+    /// The life that made it.
+    pub life: u32,
+    /// Its era.
+    pub era: u32,
 }
 
 impl Head {
@@ -64,7 +70,16 @@ pub struct VolumeRecord {
     pub size_bytes: u64,
     /// Name.
     pub name: String,
-    /// Proof at clean detach; `None`: none could be had.
+    /// See [`VolumeSpec::generation`](crate::volume::VolumeSpec::generation).
+    pub generation: u64,
+    /// Order of records about volumes.
+    pub stamp: u64,
+    /// Written copies in chunks up to this sequence number, of the life that wrote this record,
+    /// are covered by a backend flush.
+    pub flushed: u64,
+    /// It may have been written since the proof was taken.
+    pub written: bool,
+    /// The newest proof; `None`: none could be had.
     pub epoch: Option<Epoch>,
 }
 
@@ -75,8 +90,12 @@ pub struct SegmentRecord {
     pub segment: u32,
     /// Order of filling.
     pub sequence: u64,
+    /// Sequence number of the newest chunk in it.
+    pub last: u64,
     /// Slots used.
     pub used: u32,
+    /// It was still being filled.
+    pub open: bool,
     /// Volume index that owns its share group; `u32::MAX`: the common group.
     pub owner: u32,
 }
@@ -107,7 +126,7 @@ impl Page {
     /// Page `position` of checkpoint `sequence`.
     pub fn encode(&self, sequence: u64, position: u32) -> MetaPage {
         let mut page = MetaPage::zeroed();
-        let mut w = Writer::new(&mut page);
+        let mut w = Writer::new(&mut page.0);
         let (kind, count) = self.kind_and_count();
         w.u32(MAGIC);
         w.u64(sequence);
@@ -121,14 +140,19 @@ impl Page {
                 w.u32(head.segments);
                 w.u32(head.slots);
                 w.u64(head.chunk_sequence);
+                w.u64(head.journal_page);
+                w.u32(head.life);
+                w.u32(head.era);
             }
             Self::Volumes(records) => records.iter().for_each(|record| record.encode(&mut w)),
             Self::Segments(records) => {
                 for record in records {
                     w.u32(record.segment);
                     w.u64(record.sequence);
+                    w.u64(record.last);
                     w.u32(record.used);
                     w.u32(record.owner);
+                    w.u8(u8::from(record.open));
                 }
             }
             Self::Descriptors(raw) => w.bytes(raw),
@@ -137,9 +161,20 @@ impl Page {
         page
     }
 
+    /// The number and the head of the checkpoint that begins with `page`, if one does.
+    pub fn decode_head(page: &MetaPage) -> Option<(u64, Head)> {
+        let mut r = Reader::verified(&page.0)?;
+        let _magic = r.u32();
+        let sequence = r.u64();
+        match Self::decode(page, sequence, 0)? {
+            Self::Head(head) => Some((sequence, head)),
+            _ => None,
+        }
+    }
+
     /// The content of `page`, if it is page `position` of checkpoint `sequence`.
     pub fn decode(page: &MetaPage, sequence: u64, position: u32) -> Option<Self> {
-        let mut r = Reader::verified(page)?;
+        let mut r = Reader::verified(&page.0)?;
         if r.u32() != MAGIC || r.u64() != sequence || r.u32() != position {
             return None;
         }
@@ -152,6 +187,9 @@ impl Page {
                 segments: r.u32(),
                 slots: r.u32(),
                 chunk_sequence: r.u64(),
+                journal_page: r.u64(),
+                life: r.u32(),
+                era: r.u32(),
             })),
             1 if count <= VOLUMES_A_PAGE => (0..count)
                 .map(|_| VolumeRecord::decode(&mut r))
@@ -162,8 +200,10 @@ impl Page {
                     .map(|_| SegmentRecord {
                         segment: r.u32(),
                         sequence: r.u64(),
+                        last: r.u64(),
                         used: r.u32(),
                         owner: r.u32(),
+                        open: r.u8() == 1,
                     })
                     .collect(),
             )),
@@ -177,26 +217,46 @@ impl Page {
 }
 
 impl VolumeRecord {
-    fn encode(&self, w: &mut Writer<'_>) {
+    /// Bytes of one on disk.
+    pub(super) const BYTES: usize = 2 + 4 + 4 * 8 + 3 + NAME_BYTES_MAX + 64;
+
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
         let mut name = [0; NAME_BYTES_MAX];
         name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         w.u16(self.index);
         w.u32(self.incarnation);
-        w.u64(self.size_bytes);
+        for value in [self.size_bytes, self.generation, self.stamp, self.flushed] {
+            w.u64(value);
+        }
         w.u8(self.name.len() as u8);
         w.u8(u8::from(self.epoch.is_some()));
+        w.u8(u8::from(self.written));
         w.bytes(&name);
         w.bytes(&self.epoch.as_ref().map_or([0; 64], |epoch| epoch.0));
     }
 
-    fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        let (index, incarnation, size_bytes) = (r.u16(), r.u32(), r.u64());
-        let (len, proven) = (usize::from(r.u8()), r.u8());
+    pub(super) fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        let (index, incarnation) = (r.u16(), r.u32());
+        let (size_bytes, generation, stamp, flushed) = (r.u64(), r.u64(), r.u64(), r.u64());
+        let (len, proven, written) = (usize::from(r.u8()), r.u8() == 1, r.u8() == 1);
         let name: [u8; NAME_BYTES_MAX] = r.array();
-        let epoch = r.array();
+        let epoch = proven.then_some(Epoch(r.array()));
+        if !proven {
+            let _empty: [u8; 64] = r.array();
+        }
         let name = String::from_utf8(name.get(..len)?.to_vec()).ok()?;
-        let epoch = (proven == 1).then_some(Epoch(epoch));
-        (index < VOLUMES_MAX).then_some(Self { index, incarnation, size_bytes, name, epoch })
+        let known = index < VOLUMES_MAX && !name.is_empty();
+        known.then_some(Self {
+            index,
+            incarnation,
+            size_bytes,
+            name,
+            generation,
+            stamp,
+            flushed,
+            written,
+            epoch,
+        })
     }
 }
 
@@ -210,12 +270,31 @@ mod tests {
             index: 5,
             incarnation: 6,
             size_bytes: 1 << 40,
+            generation: 1,
+            stamp: 2,
+            flushed: 3,
+            written: true,
             name: "n".repeat(NAME_BYTES_MAX),
             epoch: Some(Epoch([4; 64])),
         };
-        let segment = SegmentRecord { segment: 1, sequence: 2, used: 3, owner: u32::MAX };
+        let segment = SegmentRecord {
+            segment: 1,
+            sequence: 2,
+            last: 9,
+            used: 3,
+            open: true,
+            owner: u32::MAX,
+        };
         let pages = [
-            Page::Head(Head { volumes: 1, segments: 2, slots: 3, chunk_sequence: 4 }),
+            Page::Head(Head {
+                volumes: 1,
+                segments: 2,
+                slots: 3,
+                chunk_sequence: 4,
+                journal_page: 5,
+                life: 6,
+                era: 7,
+            }),
             Page::Volumes(vec![volume; VOLUMES_A_PAGE]),
             Page::Segments(vec![segment; SEGMENTS_A_PAGE]),
             Page::Descriptors(vec![7; DESCRIPTORS_A_PAGE * DESCRIPTOR_BYTES]),

@@ -12,7 +12,7 @@ pub const CHUNK_BLOCKS: u32 = 256;
 /// Blocks of data in a full chunk.
 pub const DATA_BLOCKS_MAX: u32 = CHUNK_BLOCKS - 1;
 const MAGIC: u32 = 0x4B48_4343;
-const HEADER_BYTES: usize = 4 + 4 + 8 + 16 + 4 + 4 + 2 + 2;
+const HEADER_BYTES: usize = 4 + 4 + 8 + 16 + 4 + 4 + 4 + 2 + 2;
 /// Bytes of one entry on disk.
 pub const ENTRY_BYTES: usize = 14;
 const _: () = assert!(HEADER_BYTES + DATA_BLOCKS_MAX as usize * ENTRY_BYTES <= 4096);
@@ -62,8 +62,10 @@ pub struct Entry {
 pub struct ChunkHeader {
     /// Of the device; a chunk of another device's image is not believed.
     pub uuid: [u8; 16],
-    /// Order of writing over the whole device and all its lives.
+    /// Order of writing. A life goes on behind everything it found.
     pub sequence: u64,
+    /// Which life of the device wrote it; what a life did not find can't be taken for its own.
+    pub life: u32,
     /// Slot of the header itself; a misdirected write is not believed.
     pub slot: u32,
     /// Incarnation of the volume that owns the segment's share group, 0 for the common one.
@@ -80,10 +82,11 @@ impl ChunkHeader {
     pub fn encode(&self) -> MetaPage {
         assert!(self.entries.len() <= DATA_BLOCKS_MAX as usize, "a chunk holds 255 blocks");
         let mut page = MetaPage::zeroed();
-        let mut w = Writer::new(&mut page);
+        let mut w = Writer::new(&mut page.0);
         w.u32(MAGIC);
         w.u64(self.sequence);
         w.bytes(&self.uuid);
+        w.u32(self.life);
         w.u32(self.slot);
         w.u32(self.group);
         w.u16(self.entries.len() as u16);
@@ -100,11 +103,20 @@ impl ChunkHeader {
 
     /// The header in `page`, or nothing if it isn't one or is damaged.
     pub fn decode(page: &MetaPage) -> Option<Self> {
-        let mut r = Reader::verified(page)?;
+        Self::read(Reader::verified(&page.0)?)
+    }
+
+    /// As [`decode`](Self::decode), or what would be the header if nobody checked: for the mutant
+    /// that does not.
+    pub(crate) fn decode_or_trust(page: &MetaPage, trust: bool) -> Option<Self> {
+        if trust { Self::read(Reader::unverified(&page.0)) } else { Self::decode(page) }
+    }
+
+    fn read(mut r: Reader<'_>) -> Option<Self> {
         if r.u32() != MAGIC {
             return None;
         }
-        let (sequence, uuid) = (r.u64(), r.array());
+        let (sequence, uuid, life) = (r.u64(), r.array(), r.u32());
         let (slot, group, count) = (r.u32(), r.u32(), r.u16());
         if u32::from(count) > DATA_BLOCKS_MAX {
             return None;
@@ -119,7 +131,7 @@ impl ChunkHeader {
             let block = u64::from_le_bytes(block);
             entries.push(Entry { incarnation, block, kind, checksum: r.u32() });
         }
-        Some(Self { uuid, sequence, slot, group, entries })
+        Some(Self { uuid, sequence, life, slot, group, entries })
     }
 }
 
@@ -137,7 +149,8 @@ mod tests {
                 checksum: i as u32,
             })
             .collect();
-        let header = ChunkHeader { uuid: [3; 16], sequence: 1 << 50, slot: 256, group: 9, entries };
+        let header =
+            ChunkHeader { uuid: [3; 16], sequence: 1 << 50, life: 5, slot: 256, group: 9, entries };
         let mut page = header.encode();
         assert_eq!(ChunkHeader::decode(&page), Some(header));
         page.0[4000] ^= 0x10;

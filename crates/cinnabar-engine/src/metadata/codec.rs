@@ -1,27 +1,25 @@
-//! Little-endian fields in a page, and the checksum that covers it.
+//! Little-endian fields in a page or sector, and the checksum that covers it.
 //!
 //! Called by the structures of this module only.
 
-use super::MetaPage;
-
-/// Where a page's own CRC-32C lies: its first four bytes; it covers the other 4092.
+/// Where the CRC-32C lies: in the first four bytes; it covers all others.
 pub(crate) const CRC_BYTES: usize = 4;
 
 /// Writes fields one behind the other.
 pub(crate) struct Writer<'a> {
-    page: &'a mut MetaPage,
+    page: &'a mut [u8],
     at: usize,
 }
 
 impl<'a> Writer<'a> {
     /// Starts behind the checksum.
-    pub(crate) fn new(page: &'a mut MetaPage) -> Self {
+    pub(crate) fn new(page: &'a mut [u8]) -> Self {
         Self { page, at: CRC_BYTES }
     }
 
     /// Appends bytes; more than fit is a bug of the caller.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.page.0[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.page[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
 
@@ -43,8 +41,8 @@ impl<'a> Writer<'a> {
 
     /// Computes the checksum. Nothing may be written afterwards.
     pub(crate) fn seal(self) {
-        let crc = crc32c::crc32c(&self.page.0[CRC_BYTES..]);
-        self.page.0[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32c::crc32c(&self.page[CRC_BYTES..]);
+        self.page[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
@@ -55,9 +53,14 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Starts behind the checksum, or says that it is wrong.
-    pub(crate) fn verified(page: &'a MetaPage) -> Option<Self> {
-        let (crc, rest) = page.0.split_at(CRC_BYTES);
+    pub(crate) fn verified(page: &'a [u8]) -> Option<Self> {
+        let (crc, rest) = page.split_at(CRC_BYTES);
         (crc32c::crc32c(rest).to_le_bytes() == crc).then_some(Self { rest })
+    }
+
+    /// Starts behind the checksum, whatever it is.
+    pub(crate) fn unverified(page: &'a [u8]) -> Self {
+        Self { rest: &page[CRC_BYTES..] }
     }
 
     /// The next `N` bytes, zeros past the end.

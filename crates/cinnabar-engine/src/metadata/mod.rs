@@ -1,11 +1,12 @@
 //! On-disk structures: real bytes in every mode, encoded and decoded here and nowhere else.
 //!
-//! Called by the engine (chunk headers, checkpoints), by drivers (superblock) and by offline tools.
+//! Called by the engine (chunk headers, checkpoints, journal), by drivers (superblock) and by offline tools.
 //! The layout is in `docs/design/on-disk-format.md`.
 
 pub mod checkpoint;
 pub mod chunk;
 mod codec;
+pub mod journal;
 pub mod superblock;
 
 /// A page of metadata, aligned for direct I/O.

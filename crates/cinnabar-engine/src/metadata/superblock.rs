@@ -12,14 +12,16 @@ pub const SUPERBLOCK_BYTES: u64 = 8192;
 /// First bytes of a superblock behind its checksum.
 pub const MAGIC: [u8; 8] = *b"CINNABAR";
 /// Version of everything on the device.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
-/// Whether the checkpoint may be believed.
+/// How the last life ended, or that one is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// Formatted, or started: nothing on it is believed after a crash.
+    /// Nothing on it is believed: just formatted, or used without crash safety.
+    Cold,
+    /// Started: after a crash, checkpoint, journal and newer chunks tell what is cached.
     InUse,
-    /// Stopped clean: the checkpoint of this sequence number is the whole truth.
+    /// Stopped clean, with the checkpoint of this sequence number.
     Clean {
         /// Sequence number of the checkpoint; its slot is this number modulo 2.
         checkpoint: u64,
@@ -39,6 +41,9 @@ pub struct Superblock {
     pub state: DeviceState,
     /// Incarnations below this have been used by some life of the device.
     pub next_incarnation: u32,
+    /// The life at which everything before was given up. A life's number is the first of its
+    /// incarnations.
+    pub era: u32,
 }
 
 /// Where everything lies on a cache device, in 4 KiB blocks. Chosen at format, fixed since.
@@ -54,7 +59,7 @@ pub struct Geometry {
     pub segment_chunks: u32,
     /// Segments of the log.
     pub segments: u32,
-    /// First block of the marks area, and its length.
+    /// First block of the journal (the marks area), and its length.
     pub marks: (u64, u64),
     /// First block of each of the two checkpoint slots, and the length of one.
     pub checkpoints: ([u64; 2], u64),
@@ -105,8 +110,10 @@ impl Geometry {
     /// Largest number of chunks in a segment (8 MiB).
     pub const SEGMENT_CHUNKS_MAX: u32 = 8;
     const SEGMENTS_MIN: u32 = 4;
-    /// Marks take 1/512 of the log, at least 64 KiB: room for the records of 0.5 % of the blocks.
-    const MARKS_SHARE: u64 = 512;
+    /// The journal takes 1/4096 of the log, at least 256 KiB: marks of 0.5 % of the blocks, dense,
+    /// fill a ninth of it, so that marks written one a page seldom need to be written anew.
+    const MARKS_SHARE: u64 = 4096;
+    const MARKS_MIN: u64 = 64;
 
     /// The geometry for a device of `bytes`.
     ///
@@ -143,7 +150,7 @@ impl Geometry {
 
     fn with(segments: u32, segment_chunks: u32) -> Self {
         let slots = u64::from(segments) * u64::from(segment_chunks * chunk::CHUNK_BLOCKS);
-        let marks = (slots / Self::MARKS_SHARE).max(16);
+        let marks = (slots / Self::MARKS_SHARE).max(Self::MARKS_MIN);
         let checkpoint = checkpoint::pages_max(slots as u32, segments);
         let first = 2 + marks;
         // The log starts on a 1 MiB boundary, so that chunks match the SSD's own units.
@@ -198,24 +205,26 @@ impl Geometry {
 impl Superblock {
     /// A new device's superblock. `uuid` must be random.
     pub fn format(uuid: [u8; 16], geometry: Geometry) -> Self {
-        Self { sequence: 1, uuid, geometry, state: DeviceState::InUse, next_incarnation: 1 }
+        Self { sequence: 1, uuid, geometry, state: DeviceState::Cold, next_incarnation: 1, era: 0 }
     }
 
     /// The page to write, and its byte offset.
     pub fn encode(&self) -> (u64, MetaPage) {
         let mut page = MetaPage::zeroed();
-        let mut w = Writer::new(&mut page);
+        let mut w = Writer::new(&mut page.0);
         w.bytes(&MAGIC);
         w.u32(FORMAT_VERSION);
         w.u64(self.sequence);
         w.bytes(&self.uuid);
         let (state, checkpoint) = match self.state {
-            DeviceState::InUse => (0, 0),
-            DeviceState::Clean { checkpoint } => (1, checkpoint),
+            DeviceState::Cold => (0, 0),
+            DeviceState::InUse => (1, 0),
+            DeviceState::Clean { checkpoint } => (2, checkpoint),
         };
         w.u32(state);
         w.u64(checkpoint);
         w.u32(self.next_incarnation);
+        w.u32(self.era);
         let g = &self.geometry;
         w.u64(g.device_blocks);
         w.u32(g.shards);
@@ -257,7 +266,7 @@ impl Superblock {
         if page.0[4..12] != MAGIC {
             return Err(SuperblockError::Foreign);
         }
-        let mut r = Reader::verified(page).ok_or(SuperblockError::Damaged)?;
+        let mut r = Reader::verified(&page.0).ok_or(SuperblockError::Damaged)?;
         let _magic: [u8; 8] = r.array();
         let version = r.u32();
         if version != FORMAT_VERSION {
@@ -265,7 +274,7 @@ impl Superblock {
         }
         let (sequence, uuid) = (r.u64(), r.array());
         let (state, checkpoint) = (r.u32(), r.u64());
-        let next_incarnation = r.u32();
+        let (next_incarnation, era) = (r.u32(), r.u32());
         let geometry = Geometry {
             device_blocks: r.u64(),
             shards: r.u32(),
@@ -277,14 +286,15 @@ impl Superblock {
             log: r.u64(),
         };
         let state = match state {
-            0 => DeviceState::InUse,
-            1 => DeviceState::Clean { checkpoint },
+            0 => DeviceState::Cold,
+            1 => DeviceState::InUse,
+            2 => DeviceState::Clean { checkpoint },
             _ => return Err(SuperblockError::Damaged),
         };
         if !geometry.is_sound() {
             return Err(SuperblockError::Damaged);
         }
-        Ok(Self { sequence, uuid, geometry, state, next_incarnation })
+        Ok(Self { sequence, uuid, geometry, state, next_incarnation, era })
     }
 }
 

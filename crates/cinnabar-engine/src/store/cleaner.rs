@@ -1,5 +1,8 @@
 //! The cleaner: frees whole segments, carrying referenced blocks forward.
 //!
+//! A segment is announced first: a durable word that nothing in it is to be believed after a crash
+//! comes before the first block leaves, so a block that has left needs no mark when it is written.
+//!
 //! Called by the engine at the end of each batch (`clean`) and when its reads complete. Work is
 //! paid for by appends, some slots of scanning for each, so that no event waits for a whole segment.
 
@@ -7,7 +10,10 @@ use super::fill::Reason;
 use super::{Key, Outbox, Pending, Store};
 use crate::buffers::Buffer;
 use crate::descriptors::Flags;
+use crate::journal::Ticket;
 use crate::log::SegmentState;
+use crate::metadata::journal::Record;
+use crate::mutant::Mutant;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
 
@@ -25,6 +31,8 @@ const SLOTS_A_BATCH_MAX: u32 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
     victim: Option<Victim>,
+    /// The next victim, and what has to be durable before it is one.
+    announced: Option<(u32, Ticket)>,
     /// Emptied, but a guest's read of one of its blocks is still under way.
     parked: Vec<u32>,
     owed: u32,
@@ -56,7 +64,8 @@ impl<P: Payload> Store<P> {
         self.cleaner.owed = 0;
         self.release_parked();
         while budget > 0 {
-            if self.cleaner.victim.is_none() && !self.choose_victim() {
+            self.announce();
+            if self.cleaner.victim.is_none() && !self.begin_victim() {
                 return false;
             }
             let victim = self.cleaner.victim.as_ref().expect("just chosen");
@@ -91,17 +100,39 @@ impl<P: Payload> Store<P> {
         self.cleaner.parked = parked;
     }
 
-    fn choose_victim(&mut self) -> bool {
+    /// Chooses the next segment to be emptied: ahead of its turn if the one being emptied will not
+    /// be enough, for the word takes a while.
+    fn announce(&mut self) {
+        let coming = usize::from(self.cleaner.victim.is_some());
+        if self.cleaner.announced.is_some() {
+            return;
+        }
         let victim = match self.log.group_at_maximum() {
-            Some(group) => self.log.victim(Some(group)),
-            None if self.log.free.len() < self.log.low_water() => self.log.victim(None),
-            None => None,
+            Some(group) if coming == 0 => self.log.victim(Some(group)),
+            None if self.log.free.len() + coming < self.log.low_water() => self.log.victim(None),
+            _ => None,
         };
         let written = |s: &u32| self.log.segments[*s as usize].pending_chunks == 0;
-        let Some(segment) = victim.filter(written) else { return false };
+        let Some(segment) = victim.filter(written) else { return };
         let group = usize::from(self.log.segments[segment as usize].group);
         self.log.groups[group].queue.pop_front();
         self.log.segments[segment as usize].state = SegmentState::Cleaning;
+        let version = self.log.sequence;
+        let ticket = if self.mutants.is(Mutant::SegmentReusedSilently) {
+            Ticket::default()
+        } else {
+            self.journal.append(Record::SegmentVoid { segment, version })
+        };
+        self.cleaner.announced = Some((segment, ticket));
+    }
+
+    /// The announced segment is next, if the word is durable.
+    fn begin_victim(&mut self) -> bool {
+        let announced = self.cleaner.announced;
+        let Some((segment, _)) = announced.filter(|(_, t)| self.journal.is_durable(*t)) else {
+            return false;
+        };
+        self.cleaner.announced = None;
         let (refs_min, carry_left) = self.carry_bound(segment);
         self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0, refs_min, carry_left });
         true
@@ -214,12 +245,13 @@ impl<P: Payload> Store<P> {
         if result.is_err() {
             self.counters.device_errors += 1;
         }
+        let read = result.is_ok() && !self.dead;
         for (source, buffer) in (slot..).zip(buffers) {
             let Some(key) = self.descriptors.key(source) else {
                 self.buffers.give(*buffer);
                 continue;
             };
-            if !self.carry_block(source, key, *buffer, result.is_ok(), now, outbox) {
+            if !self.carry_block(source, key, *buffer, read, now, outbox) {
                 self.buffers.give(*buffer);
                 self.evict(source, key);
             }
@@ -244,7 +276,9 @@ impl<P: Payload> Store<P> {
             return false;
         }
         let written = self.descriptors.flags(source).written();
-        let flags = Flags::default().with_written(written);
+        let unflushed = self.descriptors.flags(source).unflushed()
+            && self.holdings[usize::from(key.volume)].unflushed;
+        let flags = Flags::default().with_written(written).with_unflushed(unflushed);
         let Some((to, full)) = self.append(key, flags, buffer, Reason::Carried, now) else {
             return false;
         };
@@ -262,17 +296,24 @@ impl<P: Payload> Store<P> {
     /// left in it. Only when no read of it is under way; says whether that is so.
     pub(crate) fn abandon_cleaning(&mut self) -> bool {
         self.release_parked();
-        let Some(victim) = &self.cleaner.victim else { return true };
-        if victim.reads > 0 {
+        if self.cleaner.victim.as_ref().is_some_and(|victim| victim.reads > 0) {
             return false;
         }
-        let segment = victim.segment;
-        self.cleaner.victim = None;
+        if let Some((segment, _)) = self.cleaner.announced.take() {
+            self.put_back(segment);
+        }
+        if let Some(victim) = self.cleaner.victim.take() {
+            self.put_back(victim.segment);
+        }
+        true
+    }
+
+    /// What the journal says of a segment put back is undone by the checkpoint that must follow.
+    fn put_back(&mut self, segment: u32) {
         let state = &mut self.log.segments[segment as usize];
         state.state = SegmentState::Sealed;
         let group = usize::from(state.group);
         self.log.groups[group].queue.push_front(segment);
-        true
     }
 }
 

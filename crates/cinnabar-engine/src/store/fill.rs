@@ -8,6 +8,7 @@
 use super::{Flags, Key, Outbox, Store};
 use crate::buffers::Buffer;
 use crate::config::Eviction;
+use crate::metadata::journal::Record;
 use crate::seam::Payload;
 use crate::units::{BLOCK_BYTES, Instant};
 
@@ -103,13 +104,17 @@ impl<P: Payload> Store<P> {
         now: Instant,
         outbox: &mut Outbox<P>,
     ) -> bool {
+        if self.dead {
+            return false;
+        }
         if let Some(slot) = self.find(key) {
             // Another reader was quicker; a write's block was taken out before.
             debug_assert_eq!(origin, Origin::Read, "a written block is still cached at {slot}");
             return true;
         }
         let written = origin != Origin::Read;
-        let flags = Flags::default().with_written(written);
+        let unflushed = self.holdings[usize::from(key.volume)].unflushed;
+        let flags = Flags::default().with_written(written).with_unflushed(unflushed);
         let straight = match self.eviction {
             Eviction::Clock => Some(Reason::All),
             Eviction::Probation => self.take_ghost(key, written).then_some(Reason::Ghost),
@@ -141,7 +146,11 @@ impl<P: Payload> Store<P> {
         self.counters.cached_blocks += 1;
         if let Some(pushed_out) = self.map.insert(self.hash(key), slot) {
             let key = self.descriptors.key(pushed_out).expect("a mapped slot holds a key");
+            let on_flash = self.is_on_flash(pushed_out);
             self.vacate(pushed_out, key);
+            if on_flash {
+                self.entomb(key);
+            }
         }
     }
 
@@ -236,6 +245,10 @@ impl<P: Payload> Store<P> {
         let last_resort = matches!(reason, Reason::Carried | Reason::CleanStop);
         if !self.log.open_chunk(group, last_resort, now) {
             return None;
+        }
+        for (segment, sequence) in self.log.opened.drain(..) {
+            self.journal.append(Record::Opened { segment, sequence, life: self.life });
+            self.opened += 1;
         }
         let (slot, full) = self.log.push(group, buffer);
         self.descriptors.set(slot, key, flags);

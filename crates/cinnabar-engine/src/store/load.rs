@@ -1,171 +1,211 @@
-//! Loading a checkpoint: the index of the last life, if it ended cleanly.
+//! Loading a checkpoint: the index as some moment of the last life left it.
 //!
-//! Called by the engine's lifecycle at a start. Pages are read one batch at a time and taken in at
-//! once; the first bad page ends it, and the caller starts cold.
+//! Called by recovery at a start. Pages come in any order and are taken in at once; a damaged one
+//! costs the blocks that it speaks of. Nothing of it is served before [`replay`](super::replay) has
+//! brought it up to date.
 
-use super::{Holding, Outbox, Pending, Store};
-use crate::descriptors::{DESCRIPTOR_BYTES, Key};
+use super::{Holding, Store};
+use crate::descriptors::{DESCRIPTOR_BYTES, Flags, Key};
 use crate::log::SegmentState;
 use crate::log::shares::Group;
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{DESCRIPTORS_A_PAGE, Head, Page, SegmentRecord, VolumeRecord};
-use crate::seam::{IoOp, Payload, Target};
-use crate::units::BLOCK_BYTES;
+use crate::metadata::superblock::Geometry;
+use crate::mutant::Mutant;
+use crate::seam::Payload;
+use std::collections::BTreeMap;
 
-/// Pages in one read: some 24,000 descriptors, one or two milliseconds of work.
-const PAGES_A_READ: u64 = 64;
-
-/// A checkpoint being read.
-pub(crate) struct Loader {
-    sequence: u64,
-    position: u32,
-    head: Option<Head>,
-    slot: u32,
-    /// Volumes found, for the engine's table.
-    pub(crate) volumes: Vec<VolumeRecord>,
-    segments: Vec<SegmentRecord>,
+/// Where a chunk may follow those that are known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    pub(crate) segment: u32,
+    /// Slot of the next header, within the segment.
+    pub(crate) at: u32,
+    /// The life that must have written it, and the sequence number that it must exceed.
+    pub(crate) life: u32,
+    pub(crate) after: u64,
+    /// Of the segment's opening.
+    pub(crate) opened: u64,
 }
 
-impl Loader {
-    /// A loader of checkpoint `sequence`.
-    pub(crate) fn new(sequence: u64) -> Self {
-        Self {
-            sequence,
-            position: 0,
-            head: None,
-            slot: 0,
-            volumes: Vec::new(),
-            segments: Vec::new(),
-        }
+/// What a recovery knows before it reads the index.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) sequence: u64,
+    pub(crate) head: Head,
+    /// Volumes by incarnation.
+    pub(crate) volumes: BTreeMap<u32, u16>,
+    /// Whether the checkpoint's descriptors with this volume index speak of a volume still known.
+    pub(crate) indices: Vec<bool>,
+    /// Newest sequence number that a backend flush covers, by incarnation and life.
+    pub(crate) flushed: BTreeMap<(u32, u32), u64>,
+    /// Segments still open when the checkpoint was made.
+    pub(crate) chains: Vec<Chain>,
+    /// The checkpoint is exact: nothing changed while it was written.
+    pub(crate) exact: bool,
+    pub(crate) damaged_pages: u64,
+    pub(crate) unflushed_blocks: u64,
+}
+
+impl Known {
+    /// Whether a written copy in a chunk of this life and sequence number is covered by a flush.
+    pub(crate) fn is_flushed(&self, incarnation: u32, life: u32, sequence: u64) -> bool {
+        self.flushed.get(&(incarnation, life)).is_some_and(|covered| sequence <= *covered)
     }
+}
+
+/// Whether a head can be that of a checkpoint on a device of this geometry.
+pub(crate) fn is_sound(head: &Head, geometry: &Geometry) -> bool {
+    (head.slots == 0 || head.slots == geometry.slots())
+        && head.segments <= geometry.segments
+        && head.pages() < geometry.checkpoints.1
 }
 
 impl<P: Payload> Store<P> {
-    /// Reads the next pages; false if all have been read.
-    pub(crate) fn read_checkpoint(&self, loader: &Loader, outbox: &mut Outbox<P>) -> bool {
-        let total = loader.head.map_or(1, |head| 1 + head.pages());
-        let count = (total - u64::from(loader.position)).min(PAGES_A_READ);
-        if count == 0 {
-            return false;
+    /// Makes a volume of an earlier life known.
+    pub(crate) fn adopt(&mut self, record: &VolumeRecord) {
+        let index = usize::from(record.index);
+        if self.holdings.len() <= index {
+            self.holdings.resize(index + 1, Holding::default());
         }
-        let base = self.log.geometry.checkpoints.0[(loader.sequence % 2) as usize];
-        let offset = (base + u64::from(loader.position)) * BLOCK_BYTES;
-        let pages = vec![MetaPage::zeroed(); count as usize];
-        let op = IoOp::ReadMeta { offset, pages };
-        outbox.io(Target::Cache, op, Pending::Checkpoint);
-        true
+        let incarnation = record.incarnation;
+        self.holdings[index] = Holding { incarnation, alive: true, ..Holding::default() };
     }
 
-    /// Takes in pages that were read. False if one is not what it should be.
-    #[must_use]
-    pub(crate) fn load(&mut self, loader: &mut Loader, pages: &[MetaPage]) -> bool {
-        pages.iter().all(|page| {
-            let decoded = Page::decode(page, loader.sequence, loader.position);
-            loader.position += 1;
-            decoded.is_some_and(|page| self.load_page(loader, page))
-        })
+    /// Takes in the page at `position` of the checkpoint.
+    pub(crate) fn load(&mut self, known: &mut Known, position: u32, page: Option<&MetaPage>) {
+        let decoded = page.and_then(|page| Page::decode(page, known.sequence, position));
+        let taken = match decoded {
+            Some(Page::Segments(records)) => records.iter().all(|r| self.load_segment(known, r)),
+            Some(Page::Descriptors(raw)) => self.load_descriptors(known, position, &raw),
+            Some(Page::Volumes(_)) => true,
+            Some(Page::Head(_)) | None => false,
+        };
+        known.damaged_pages += u64::from(!taken);
     }
 
-    fn load_page(&mut self, loader: &mut Loader, page: Page) -> bool {
-        match page {
-            Page::Head(head) => {
-                let geometry = &self.log.geometry;
-                let sound = loader.head.is_none()
-                    && head.slots == geometry.slots()
-                    && head.segments <= geometry.segments
-                    && head.pages() < geometry.checkpoints.1;
-                self.log.sequence = head.chunk_sequence;
-                loader.head = Some(head);
-                sound
-            }
-            Page::Volumes(records) => {
-                for record in &records {
-                    let index = usize::from(record.index);
-                    if self.holdings.len() <= index {
-                        self.holdings.resize(index + 1, Holding::default());
-                    }
-                    let holding = &mut self.holdings[index];
-                    holding.incarnation = record.incarnation;
-                    holding.alive = true;
-                }
-                loader.volumes.extend(records);
-                true
-            }
-            Page::Segments(records) => {
-                let all = records.iter().all(|record| self.load_segment(record));
-                loader.segments.extend(records);
-                all
-            }
-            Page::Descriptors(raw) => self.load_descriptors(loader, &raw),
-        }
-    }
-
-    fn load_segment(&mut self, record: &SegmentRecord) -> bool {
+    fn load_segment(&mut self, known: &mut Known, record: &SegmentRecord) -> bool {
         let slots = self.log.geometry.segment_slots();
         if record.segment >= self.log.geometry.segments || record.used > slots {
             return false;
         }
-        let owner = u16::try_from(record.owner).ok();
-        let existing = self.log.groups.iter().position(|g| g.owner == owner);
-        let group = match (owner, existing) {
-            (None, _) => 0,
-            (Some(_), Some(index)) => index,
-            (Some(_), None) if self.log.groups.len() >= self.log.groups_max() => 0,
-            (Some(_), None) => {
-                self.log.groups.push(Group { owner, ..Group::common() });
+        if record.open {
+            known.chains.push(Chain {
+                segment: record.segment,
+                at: record.used,
+                life: known.head.life,
+                after: record.last.max(known.head.chunk_sequence),
+                opened: record.sequence,
+            });
+        }
+        if record.used == 0 {
+            return true;
+        }
+        let group = self.group_owned_by(u16::try_from(record.owner).ok());
+        self.occupy(record.segment, group, record.sequence, record.last, record.used);
+        true
+    }
+
+    /// The group of a volume, the common one if it has none.
+    pub(super) fn group_owned_by(&mut self, owner: Option<u16>) -> u16 {
+        let Some(owner) = owner else { return 0 };
+        let existing = self.log.groups.iter().position(|g| g.owner == Some(owner));
+        let index = match existing {
+            Some(index) => index,
+            None if self.log.groups.len() >= self.log.groups_max() => 0,
+            None => {
+                self.log.groups.push(Group { owner: Some(owner), ..Group::common() });
                 self.log.groups.len() - 1
             }
         };
-        let segment = &mut self.log.segments[record.segment as usize];
-        if segment.state != SegmentState::Free {
-            return false;
-        }
-        segment.state = SegmentState::Sealed;
-        segment.used = record.used;
-        segment.sequence = record.sequence;
-        segment.group = group as u16;
-        self.log.groups[group].segments += 1;
-        true
+        index as u16
     }
 
-    fn load_descriptors(&mut self, loader: &mut Loader, raw: &[u8]) -> bool {
-        let first = loader.slot;
+    /// A segment turns out to hold something.
+    pub(super) fn occupy(&mut self, index: u32, group: u16, sequence: u64, last: u64, used: u32) {
+        let segment = &mut self.log.segments[index as usize];
+        if segment.state == SegmentState::Free {
+            segment.state = SegmentState::Sealed;
+            segment.group = group;
+            self.log.groups[usize::from(group)].segments += 1;
+        }
+        segment.sequence = sequence;
+        segment.used = used;
+        segment.last = last;
+    }
+
+    fn load_descriptors(&mut self, known: &mut Known, position: u32, raw: &[u8]) -> bool {
+        let head = known.head;
+        let before = head.pages() as u32 - head.slots.div_ceil(DESCRIPTORS_A_PAGE as u32) + 1;
+        let Some(first) = position.checked_sub(before) else { return false };
+        let first = first * DESCRIPTORS_A_PAGE as u32;
         let count = (raw.len() / DESCRIPTOR_BYTES) as u32;
-        loader.slot += DESCRIPTORS_A_PAGE as u32;
         if u64::from(first) + u64::from(count) > u64::from(self.log.geometry.slots()) {
             return false;
         }
-        for (slot, bytes) in (first..).zip(raw.chunks_exact(DESCRIPTOR_BYTES)) {
-            self.descriptors.set_raw(slot, bytes);
-        }
-        let keys: Vec<Option<Key>> =
-            (first..first + count).map(|slot| self.descriptors.key(slot)).collect();
-        for key in keys.iter().flatten() {
-            self.map.prefetch(self.hash(*key));
+        self.descriptors.set_raw(first, raw);
+        let mut keys: Vec<Option<Key>> = Vec::with_capacity(count as usize);
+        for slot in first..first + count {
+            let key = self.descriptors.key(slot).filter(|key| self.believe(known, slot, *key));
+            if let Some(key) = key {
+                self.map.prefetch(self.hash(key));
+            }
+            keys.push(key);
         }
         for (slot, key) in (first..).zip(keys) {
-            let Some(key) = key else { continue };
-            let known = self.holdings.get(usize::from(key.volume)).is_some_and(|h| h.alive);
-            let segment = &self.log.segments[self.log.segment_of(slot) as usize];
-            let used = slot % self.log.geometry.segment_slots() < segment.used;
-            if known && used {
-                self.enter(key, slot);
-            } else {
+            let Some(key) = key else {
                 self.descriptors.clear(slot);
+                continue;
+            };
+            // A checkpoint written while things changed may name a block twice; the journal and the
+            // chunks behind it put that right.
+            if !known.exact
+                && let Some(other) = self.find_loaded(key)
+            {
+                self.forget(other, key);
             }
+            self.enter(key, slot);
         }
         true
     }
 
-    /// All pages are in: order the segments and collect the free ones.
-    pub(crate) fn finish_load(&mut self, loader: &mut Loader) {
-        loader.segments.sort_unstable_by_key(|record| record.sequence);
-        for record in &loader.segments {
-            let group = self.log.segments[record.segment as usize].group;
-            self.log.groups[usize::from(group)].queue.push_back(record.segment);
+    /// Whether a descriptor of the checkpoint counts.
+    fn believe(&mut self, known: &mut Known, slot: u32, key: Key) -> bool {
+        let index = usize::from(key.volume);
+        let segment = &self.log.segments[self.log.segment_of(slot) as usize];
+        let used = slot % self.log.geometry.segment_slots() < segment.used;
+        let current = known.indices.get(index).is_some_and(|current| *current);
+        if !used || !current || !self.holdings[index].alive {
+            return false;
         }
-        let state = &self.log.segments;
-        self.log.free.retain(|s| state[*s as usize].state == SegmentState::Free);
+        let flags = self.descriptors.flags(slot);
+        if !flags.unflushed() {
+            return true;
+        }
+        let incarnation = self.holdings[index].incarnation;
+        let covered = known.is_flushed(incarnation, known.head.life, segment.last)
+            || self.mutants.is(Mutant::MarkRetiredBeforeFlush);
+        if covered {
+            self.descriptors.set_flags(slot, Flags::with_unflushed(flags, false));
+        } else {
+            known.unflushed_blocks += 1;
+        }
+        covered
+    }
+
+    /// Everything is in: order the segments and collect the free ones.
+    pub(crate) fn finish_load(&mut self) {
+        let segments = &self.log.segments;
+        let mut sealed: Vec<u32> = (0..segments.len() as u32)
+            .filter(|s| segments[*s as usize].state == SegmentState::Sealed)
+            .collect();
+        sealed.sort_unstable_by_key(|s| segments[*s as usize].sequence);
+        for segment in sealed {
+            let group = self.log.segments[segment as usize].group;
+            self.log.groups[usize::from(group)].queue.push_back(segment);
+        }
+        let segments = &self.log.segments;
+        self.log.free.retain(|s| segments[*s as usize].state == SegmentState::Free);
         self.log.share_out();
     }
 }

@@ -4,11 +4,12 @@
 //! ghost and the log; it knows keys and data, not requests. Who may touch a block at a time is
 //! settled before (see `inflight`).
 
-mod clean_stop;
+mod checkpoint;
 mod cleaner;
 mod fill;
 mod invariants;
 mod load;
+mod replay;
 
 use crate::address_map::AddressMap;
 use crate::buffers::{Buffer, Buffers};
@@ -16,17 +17,21 @@ use crate::config::{Config, Eviction};
 use crate::counters::{CacheCounters, RamBytes};
 use crate::descriptors::{Descriptors, Flags, Key, mix};
 use crate::ghost::Ghost;
+use crate::journal::{Journal, Ticket};
 use crate::log::Log;
 use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind};
+use crate::metadata::journal::Record;
 use crate::metadata::superblock::Superblock;
+use crate::mutant::{Mutant, Mutants};
 use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
-pub(crate) use clean_stop::CheckpointWriter;
+pub(crate) use checkpoint::CheckpointWriter;
 pub(crate) use cleaner::Cleaner;
 pub(crate) use fill::Origin;
-pub(crate) use load::Loader;
+pub(crate) use load::{Chain, Known, is_sound};
+pub(crate) use replay::Replay;
 
 /// Bytes of RAM that probation takes at most by default.
 const PROBATION_BYTES_MAX: u64 = 256 << 20;
@@ -51,6 +56,21 @@ pub(crate) struct Holding {
     pub(crate) alive: bool,
     pub(crate) cached_blocks: u64,
     pub(crate) reuse: fill::WriteReuse,
+    /// Writes have completed that no backend flush covers.
+    pub(crate) unflushed: bool,
+    /// Written copies in chunks of this life up to this sequence number are covered by a flush.
+    pub(crate) flushed: u64,
+}
+
+/// What was removed from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// Nothing.
+    Absent,
+    /// A copy that only RAM held.
+    FromRam,
+    /// A copy that the device holds, and would still hold after a crash.
+    FromFlash,
 }
 
 /// All that is cached by one shard.
@@ -68,6 +88,18 @@ pub(crate) struct Store<P> {
     pub(crate) holdings: Vec<Holding>,
     counters: CacheCounters,
     chunk_age_ns_max: u64,
+    pub(crate) journal: Journal,
+    /// Which life of the device this is.
+    pub(crate) life: u32,
+    /// A tombstone that nobody waits for by name: every write waits for it.
+    barrier: Ticket,
+    /// Segments opened since the last checkpoint.
+    pub(crate) opened: u32,
+    /// Bytes have been given to the device that no flush covers.
+    pub(crate) unflushed_log: bool,
+    /// The device is not used any more: nothing is found, nothing comes in.
+    pub(crate) dead: bool,
+    pub(crate) mutants: Mutants,
 }
 
 impl<P: Payload> Store<P> {
@@ -90,12 +122,24 @@ impl<P: Payload> Store<P> {
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),
             buffers: Buffers::new(probation + staging as u32),
-            log: Log::new(geometry),
+            log: Log::new(geometry, u64::from(superblock.next_incarnation) << 32),
             cleaner: Cleaner::default(),
             holdings: Vec::new(),
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
+            journal: Journal::new(superblock, config.crash_safe),
+            life: superblock.next_incarnation,
+            barrier: Ticket::default(),
+            opened: 0,
+            unflushed_log: false,
+            dead: false,
+            mutants: config.mutants,
         }
+    }
+
+    /// Everything before this is given up; the ring has been blanked.
+    pub(crate) fn begin_era(&mut self, superblock: &Superblock, crash_safe: bool) {
+        self.journal = Journal::new(superblock, crash_safe);
     }
 
     /// Hash of a key.
@@ -132,6 +176,13 @@ impl<P: Payload> Store<P> {
     /// The slot of a block.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
+        if self.dead {
+            return None;
+        }
+        self.find_loaded(key)
+    }
+
+    fn find_loaded(&self, key: Key) -> Option<u32> {
         self.map.find(self.hash(key), |slot| self.descriptors.is(slot, key))
     }
 
@@ -178,25 +229,66 @@ impl<P: Payload> Store<P> {
         }
     }
 
-    /// Forgets a block that is about to be overwritten or trimmed; says whether it was cached.
-    pub(crate) fn remove(&mut self, key: Key) -> bool {
-        let Some(slot) = self.find(key) else { return false };
+    /// Forgets a block that is about to be overwritten or trimmed; says whether it was cached. A
+    /// copy on flash must be marked before the backend hears of the write.
+    pub(crate) fn remove(&mut self, key: Key) -> Removed {
+        let Some(slot) = self.find(key) else { return Removed::Absent };
         if self.descriptors.flags(slot).written() {
             self.holdings[usize::from(key.volume)].reuse.useless();
         }
+        let on_flash = self.is_on_flash(slot);
         self.forget(slot, key);
-        true
+        if on_flash { Removed::FromFlash } else { Removed::FromRam }
+    }
+
+    /// Whether the device holds, or may come to hold, a copy in this slot.
+    fn is_on_flash(&self, slot: u32) -> bool {
+        !self.probation.holds(slot) && self.log.is_submitted(slot)
+    }
+
+    /// Records that copies of these blocks on flash, as of now, are void.
+    pub(crate) fn mark(&mut self, volume: u16, first: u64, end: u64) -> Ticket {
+        let incarnation = self.holdings[usize::from(volume)].incarnation;
+        let version = self.log.sequence - u64::from(self.mutants.is(Mutant::MarkTooOld));
+        let mut block = first;
+        while block < end {
+            let count = u32::try_from(end - block).unwrap_or(u32::MAX);
+            self.journal.append(Record::Void { incarnation, block, count, version });
+            block += u64::from(count);
+        }
+        self.journal.newest()
+    }
+
+    /// Forgets a block whose copy on flash stays there, for a reason that no write knows of: every
+    /// write waits until that is recorded.
+    pub(crate) fn forget_durably(&mut self, slot: u32, key: Key) {
+        let on_flash = self.is_on_flash(slot);
+        self.forget(slot, key);
+        if on_flash {
+            self.entomb(key);
+        }
+    }
+
+    fn entomb(&mut self, key: Key) {
+        if !self.mutants.is(Mutant::NoTombstone) {
+            self.barrier = self.mark(key.volume, key.block, key.block + 1);
+        }
+    }
+
+    /// What every write has to wait for, marked or not.
+    pub(crate) fn barrier(&self) -> Option<Ticket> {
+        (!self.journal.is_durable(self.barrier)).then_some(self.barrier)
     }
 
     /// Writes the chunk that `group` is filling, if there is one.
     pub(crate) fn submit_chunk(&mut self, group: u16, outbox: &mut Outbox<P>) {
         let Some(index) = self.log.take_chunk(group) else { return };
         let owner = self.log.groups[usize::from(group)].owner;
-        let sequence = self.log.next_sequence();
         let chunk = &self.log.writing[index];
         let mut header = ChunkHeader {
             uuid: self.uuid,
-            sequence,
+            sequence: chunk.sequence,
+            life: self.life,
             slot: chunk.first,
             group: owner.map_or(0, |volume| self.holdings[usize::from(volume)].incarnation),
             entries: Vec::with_capacity(chunk.buffers.len()),
@@ -217,13 +309,16 @@ impl<P: Payload> Store<P> {
 
     fn entry(&self, slot: u32) -> Entry {
         match self.descriptors.key(slot) {
-            Some(key) => Entry {
-                incarnation: self.holdings[usize::from(key.volume)].incarnation,
-                block: key.block,
-                // Kinds matter to crash recovery, which does not believe the log yet.
-                kind: RecordKind::Written,
-                checksum: self.descriptors.checksum(slot),
-            },
+            Some(key) => {
+                let holding = &self.holdings[usize::from(key.volume)];
+                let unflushed = self.descriptors.flags(slot).unflushed() && holding.unflushed;
+                Entry {
+                    incarnation: holding.incarnation,
+                    block: key.block,
+                    kind: if unflushed { RecordKind::Written } else { RecordKind::Clean },
+                    checksum: self.descriptors.checksum(slot),
+                }
+            }
             None => Entry { incarnation: 0, block: 0, kind: RecordKind::Hole, checksum: 0 },
         }
     }
@@ -241,7 +336,11 @@ impl<P: Payload> Store<P> {
         }
         if result.is_err() {
             self.counters.device_errors += 1;
+            // Part of it may be on flash all the same.
+            let version = self.log.sequence;
+            self.barrier = self.journal.append(Record::ChunkVoid { slot: chunk.first, version });
         }
+        self.unflushed_log = true;
     }
 
     /// Writes every chunk that has waited long enough; gives the next instant to look again.
@@ -297,7 +396,8 @@ impl<P: Payload> Store<P> {
             ghost: self.ghost.ram_bytes(),
             buffers: u64::from(self.buffers.total()) * crate::units::BLOCK_BYTES,
             other: (segments + self.holdings.len() * size_of::<Holding>()) as u64
-                + u64::from(self.probation.len()) * 4,
+                + u64::from(self.probation.len()) * 4
+                + self.journal.ram_bytes(),
         }
     }
 

@@ -1,0 +1,321 @@
+//! Volumes come and go: attach, detach, seal, forget.
+//!
+//! Called by the engine's router. What the device knows of a volume is in its journal and its
+//! checkpoints; an attach is answered when that is durable.
+
+use super::Engine;
+use super::open::INCARNATIONS_A_LIFE;
+use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
+use crate::metadata::checkpoint::VolumeRecord;
+use crate::metadata::journal::Record;
+use crate::mutant::Mutant;
+use crate::outbox::Pending;
+use crate::plan::Mode;
+use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
+use crate::store::Holding;
+use crate::units::{BLOCK_BYTES, VolumeId};
+use crate::volume::{
+    Belief, Covers, DropReason, Epoch, Recorded, Volume, VolumeSpec, VolumeState, Warmth,
+};
+
+impl<P: Payload> Engine<P> {
+    /// What the device knows of a volume that is not attached, for the driver's comparison with
+    /// the backend.
+    pub fn recorded(&self, name: &str) -> Option<Recorded> {
+        let mut known = self.volumes.iter().flatten();
+        let volume = known.find(|v| v.state == VolumeState::Sealed && v.spec.name == name)?;
+        Some(Recorded { epoch: volume.spec.epoch.clone(), written: volume.written })
+    }
+
+    /// Volumes that recovery found.
+    pub(super) fn adopt_volumes(&mut self, records: Vec<VolumeRecord>) {
+        for record in records {
+            let index = usize::from(record.index);
+            let spec = VolumeSpec {
+                name: record.name,
+                size_bytes: record.size_bytes,
+                align_bytes: 512,
+                read_only: false,
+                mode: Mode::default(),
+                share_min_blocks: 0,
+                share_max_blocks: u64::MAX,
+                bypass_sequential_bytes: 0,
+                bypass_large_bytes: 0,
+                epoch: record.epoch,
+                belief: Belief::Unknown,
+                generation: record.generation,
+                exclusive: false,
+            };
+            if self.volumes.len() <= index {
+                self.volumes.resize_with(index + 1, || None);
+            }
+            let mut volume = Volume::new(spec, record.incarnation, VolumeState::Sealed);
+            volume.written = record.written;
+            self.volumes[index] = Some(volume);
+        }
+    }
+
+    pub(super) fn attach(&mut self, id: RequestId, spec: VolumeSpec) {
+        match self.try_attach(spec) {
+            Ok((volume, warmth)) => {
+                let ticket = self.newest_ticket();
+                self.attaching.push_back((ticket, id, volume, warmth));
+                self.answer_attached();
+            }
+            Err(failure) => self.outbox.reply(id, Err(failure)),
+        }
+    }
+
+    /// Answers those whose volume the device knows of by now.
+    pub(super) fn answer_attached(&mut self) {
+        while let Some(&(ticket, id, volume, warmth)) = self.attaching.front()
+            && (self.store.dead || self.store.journal.is_durable(ticket))
+        {
+            self.attaching.pop_front();
+            // What an earlier life wrote may not be flushed: the first proof is asked for at once,
+            // now that the driver knows the volume's name.
+            let unflushed = self.store.holdings[usize::from(volume)].unflushed;
+            self.volume(volume).beat.due = unflushed;
+            self.beat_at = Some(self.now);
+            let volume = VolumeId(volume);
+            self.outbox.reply(id, Ok(Answer::Attached { volume, warmth }));
+        }
+    }
+
+    fn try_attach(&mut self, spec: VolumeSpec) -> Result<(u16, Warmth), Failure> {
+        let align = u64::from(spec.align_bytes);
+        let sound = !spec.name.is_empty()
+            && spec.name.len() <= NAME_BYTES_MAX
+            && spec.size_bytes > 0
+            && spec.size_bytes.div_ceil(BLOCK_BYTES) <= VOLUME_BLOCKS_MAX
+            && (align == 512 || align == BLOCK_BYTES)
+            && spec.size_bytes.is_multiple_of(align);
+        if !sound || !self.lifecycle.takes_volumes() {
+            return Err(Failure::Invalid);
+        }
+        let named = |v: &Option<Volume>| v.as_ref().is_some_and(|v| v.spec.name == spec.name);
+        let mut warmth = Warmth::New;
+        if let Some(index) = self.volumes.iter().position(named) {
+            let old = self.volumes[index].as_ref().expect("just found");
+            if old.state != VolumeState::Sealed {
+                return Err(Failure::Invalid);
+            }
+            let blocks = self.store.holdings[index].cached_blocks;
+            match believe(&old.spec, &spec, self.config.mutants.is(Mutant::EpochIgnored)) {
+                Ok(()) => {
+                    let (incarnation, group) = (old.incarnation, old.group);
+                    // What it holds may have been written without a flush, if it was left so.
+                    let writes = u64::from(old.written && !spec.read_only);
+                    let mut volume = Volume::new(spec, incarnation, VolumeState::Attached);
+                    volume.group = group;
+                    self.volumes[index] = Some(volume);
+                    self.take_up(index as u16, writes);
+                    let warm = Warmth::Warm { blocks };
+                    let loading = self.loader.is_some();
+                    return Ok((index as u16, if loading { Warmth::Loading } else { warm }));
+                }
+                Err(reason) => {
+                    self.bury(index as u16);
+                    warmth = Warmth::Dropped { blocks, reason };
+                }
+            }
+        }
+        let index = self.new_index().ok_or(Failure::Limit)?;
+        let incarnation = self.new_incarnation().ok_or(Failure::Limit)?;
+        let writes = u64::from(!spec.read_only);
+        let volume = Volume::new(spec, incarnation, VolumeState::Attached);
+        self.volumes[usize::from(index)] = Some(volume);
+        self.store.holdings[usize::from(index)] =
+            Holding { incarnation, alive: true, ..Holding::default() };
+        self.take_up(index, writes);
+        Ok((index, warmth))
+    }
+
+    /// A volume begins to be served. `writes`: some may not be covered by a backend flush.
+    fn take_up(&mut self, index: u16, writes: u64) {
+        let volume = self.volume(index);
+        volume.writes = writes;
+        volume.written = !volume.spec.read_only;
+        self.store.holdings[usize::from(index)].unflushed = writes > 0;
+        self.join_group(index);
+        self.record_volume(index);
+    }
+
+    /// Lets the device know of a volume as it is now.
+    pub(super) fn record_volume(&mut self, index: u16) {
+        if self.store.dead {
+            return;
+        }
+        let stamp = self.store.journal.next_stamp();
+        let record = self.volume_record(index, stamp);
+        self.store.journal.append(Record::Volume(Box::new(record)));
+    }
+
+    pub(super) fn volume_record(&self, index: u16, stamp: u64) -> VolumeRecord {
+        let volume = self.volumes[usize::from(index)].as_ref().expect("a known volume");
+        VolumeRecord {
+            index,
+            incarnation: volume.incarnation,
+            size_bytes: volume.spec.size_bytes,
+            generation: volume.spec.generation,
+            stamp,
+            flushed: self.store.holdings[usize::from(index)].flushed,
+            written: volume.written,
+            name: volume.spec.name.clone(),
+            epoch: volume.spec.epoch.clone(),
+        }
+    }
+
+    /// The lowest index that no volume has, no cached block mentions, and no checkpoint being made.
+    fn new_index(&mut self) -> Option<u16> {
+        let free = |index: &usize| {
+            let used = self.volumes.get(*index).is_some_and(Option::is_some);
+            let cached = self.store.holdings.get(*index).is_some_and(|h| h.cached_blocks > 0);
+            let named = |writer: &_| crate::store::CheckpointWriter::names(writer, *index as u16);
+            // While the index is being loaded nobody knows which blocks it mentions.
+            let loading = self.loader.is_some() && *index < self.store.holdings.len();
+            !used && !cached && !loading && !self.checkpoint.as_ref().is_some_and(named)
+        };
+        let index = (0..usize::from(VOLUMES_MAX)).find(free)?;
+        if self.volumes.len() <= index {
+            self.volumes.resize_with(index + 1, || None);
+        }
+        if self.store.holdings.len() <= index {
+            self.store.holdings.resize(index + 1, Holding::default());
+        }
+        Some(index as u16)
+    }
+
+    pub(super) fn new_incarnation(&mut self) -> Option<u32> {
+        let used = self.incarnations_used;
+        self.incarnations_used += 1;
+        (used < INCARNATIONS_A_LIFE)
+            .then(|| self.superblock.next_incarnation.wrapping_sub(INCARNATIONS_A_LIFE) + used)
+    }
+
+    pub(super) fn join_group(&mut self, index: u16) {
+        let volume = self.volumes[usize::from(index)].as_mut().expect("just attached");
+        let (min, max) = (volume.spec.share_min_blocks, volume.spec.share_max_blocks);
+        let group = self.store.log.join(index, volume.group, min, max);
+        volume.group = Some(group);
+        self.store.holdings[usize::from(index)].group = group;
+    }
+
+    /// A volume's incarnation ends: its blocks are never believed again, and go as they are met.
+    pub(super) fn bury(&mut self, index: u16) {
+        let volume = self.volumes[usize::from(index)].take().expect("a known volume");
+        self.store.holdings[usize::from(index)].alive = false;
+        if let Some(group) = volume.group {
+            self.store.log.leave(group);
+        }
+        if !self.store.dead && !self.config.mutants.is(Mutant::DropNotRecorded) {
+            let incarnation = volume.incarnation;
+            self.store.journal.append(Record::Dropped { incarnation });
+        }
+    }
+
+    /// Drops the blocks of a volume that is not attached.
+    pub(super) fn forget(&mut self, name: &str) -> Result<Answer<P>, Failure> {
+        let sealed = |v: &Volume| v.state == VolumeState::Sealed && v.spec.name == name;
+        let index = self.volumes.iter().position(|v| v.as_ref().is_some_and(sealed));
+        self.bury(index.ok_or(Failure::NoVolume)? as u16);
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn detach(&mut self, id: RequestId, volume: VolumeId) {
+        let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
+        match known.filter(|v| v.state == VolumeState::Attached) {
+            None => self.outbox.reply(id, Err(Failure::NoVolume)),
+            Some(state) => {
+                state.state = VolumeState::Detaching(id);
+                self.detach_if_quiet(volume.0);
+            }
+        }
+    }
+
+    /// Once a volume being detached has no more requests, its backend is flushed.
+    pub(super) fn detach_if_quiet(&mut self, index: u16) {
+        let volume = self.volume(index);
+        let VolumeState::Detaching(id) = volume.state else { return };
+        if volume.requests > 0 || volume.beat.in_flight {
+            return;
+        }
+        // One flush: from now on there is no second way here.
+        volume.state = VolumeState::Flushing(id);
+        if volume.spec.read_only {
+            volume.state = VolumeState::Detached;
+            return self.outbox.reply(id, Ok(Answer::Done));
+        }
+        volume.counters.backend_flushes += 1;
+        let covers = self.covers(index);
+        let target = Target::Backend(VolumeId(index));
+        self.outbox.io(target, IoOp::Flush, Pending::Detach { volume: index, covers });
+    }
+
+    /// The last flush of a volume has ended. If it failed, its blocks prove nothing any more.
+    pub(super) fn detach_flushed(
+        &mut self,
+        index: u16,
+        covers: Covers,
+        result: Result<(), IoError>,
+    ) {
+        self.flush_ended(index, covers, result);
+        let volume = self.volume(index);
+        let VolumeState::Flushing(id) = volume.state else { unreachable!("it was detaching") };
+        volume.state = VolumeState::Detached;
+        match result {
+            Ok(()) => self.outbox.reply(id, Ok(Answer::Done)),
+            Err(error) => {
+                self.outbox.reply(id, Err(Failure::Io(error)));
+                self.bury(index);
+            }
+        }
+    }
+
+    pub(super) fn seal(
+        &mut self,
+        volume: VolumeId,
+        epoch: Option<Epoch>,
+    ) -> Result<Answer<P>, Failure> {
+        let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
+        let state = known.filter(|v| v.state == VolumeState::Detached).ok_or(Failure::NoVolume)?;
+        if self.store.dead || epoch.is_none() && !state.spec.exclusive {
+            self.bury(volume.0);
+            return Ok(Answer::Done);
+        }
+        state.spec.epoch = epoch;
+        state.written = false;
+        state.state = VolumeState::Sealed;
+        // What it was guaranteed is for those who are there.
+        state.spec.share_min_blocks = 0;
+        self.record_volume(volume.0);
+        self.join_group_sealed(volume.0);
+        Ok(Answer::Done)
+    }
+
+    /// A sealed volume keeps its group, so that its blocks keep their place, but no minimum.
+    fn join_group_sealed(&mut self, index: u16) {
+        let Some(group) = self.volume(index).group else { return };
+        if group != 0 {
+            self.store.log.groups[usize::from(group)].segments_wanted = 0;
+            self.store.log.share_out();
+        }
+    }
+}
+
+/// Whether blocks of `old` may be served for `new`.
+fn believe(old: &VolumeSpec, new: &VolumeSpec, anyway: bool) -> Result<(), DropReason> {
+    if old.size_bytes != new.size_bytes {
+        return Err(DropReason::EpochChanged);
+    }
+    if old.generation != new.generation {
+        return Err(DropReason::WrittenWithoutCache);
+    }
+    match new.belief {
+        _ if anyway => Ok(()),
+        Belief::Unchanged => Ok(()),
+        Belief::Changed => Err(DropReason::EpochChanged),
+        Belief::Unknown if new.exclusive => Ok(()),
+        Belief::Unknown => Err(DropReason::NoProof),
+    }
+}

@@ -1,0 +1,194 @@
+//! Losing the cache device and getting another one, and I/O that takes too long.
+//!
+//! Called by the engine's router and by whoever finds that the device can't record what it must.
+//! Guests go on: reads pass through, writes too, each volume's first one after a word outside of the
+//! device that its copies are not to be believed.
+
+use super::Engine;
+use super::lifecycle::Lifecycle;
+use super::request::Kind;
+use crate::config::Config;
+use crate::health::PassThroughReason;
+use crate::metadata::superblock::{Geometry, Superblock};
+use crate::outbox::Pending;
+use crate::seam::{Answer, Failure, IoError, IoId, Payload, RequestId};
+use crate::store::{Holding, Store};
+use crate::volume::VolumeState;
+
+impl<P: Payload> Engine<P> {
+    /// An engine without a cache device: volumes pass through until
+    /// [`Command::Replace`](crate::Command::Replace) brings one.
+    pub fn without_device(config: Config) -> Self {
+        let superblock = Superblock::format([0; 16], Geometry::for_capacity(1, 1));
+        let mut engine = Self::new(config, superblock);
+        engine.store.dead = true;
+        engine.lifecycle = Lifecycle::PassThrough(PassThroughReason::NoDevice);
+        engine
+    }
+
+    /// The device can't be relied on any more. What is under way on it ends by itself.
+    pub(super) fn lose_device(&mut self, reason: PassThroughReason) {
+        if self.store.dead {
+            return;
+        }
+        self.device_losses += 1;
+        self.store.dead = true;
+        self.checkpoint = None;
+        self.doubtful = false;
+        self.report = crate::health::LoadReport::default();
+        if self.loader.take().is_some() {
+            for id in std::mem::take(&mut self.awaiting_load) {
+                self.outbox.reply(id, Ok(Answer::Loaded(self.report)));
+            }
+        }
+        match std::mem::replace(&mut self.lifecycle, Lifecycle::PassThrough(reason)) {
+            // A clean stop ends without a device; the next start finds it as after a crash.
+            Lifecycle::Closing(id, _) => {
+                self.lifecycle = Lifecycle::Ended;
+                self.outbox.reply(id, Err(Failure::Io(IoError::Io)));
+            }
+            Lifecycle::Ended => self.lifecycle = Lifecycle::Ended,
+            _ => {}
+        }
+        for volume in &mut self.volumes {
+            volume.take_if(|volume| volume.state == VolumeState::Sealed);
+        }
+        self.answer_attached();
+        self.reroute_gate();
+    }
+
+    pub(super) fn abandon(&mut self, id: RequestId) {
+        if !matches!(self.lifecycle, Lifecycle::Serving | Lifecycle::PassThrough(_)) {
+            return self.outbox.reply(id, Err(Failure::Invalid));
+        }
+        self.lose_device(PassThroughReason::Abandoned);
+        self.abandoning.push(id);
+        self.answer_abandoned();
+    }
+
+    /// Answers once nothing is under way on the device.
+    pub(super) fn answer_abandoned(&mut self) {
+        if self.abandoning.is_empty() || self.cache_io_under_way() {
+            return;
+        }
+        for id in std::mem::take(&mut self.abandoning) {
+            self.outbox.reply(id, Ok(Answer::Done));
+        }
+    }
+
+    fn cache_io_under_way(&self) -> bool {
+        self.outbox.pending.iter().any(|(_, pending)| match pending {
+            Pending::CacheRead { .. }
+            | Pending::Edge { slot: Some(_), .. }
+            | Pending::Chunk { .. }
+            | Pending::Carry { .. }
+            | Pending::Checkpoint
+            | Pending::Load { .. }
+            | Pending::Header { .. }
+            | Pending::Journal
+            | Pending::Control
+            | Pending::CacheFlush => true,
+            Pending::BackendRead { .. }
+            | Pending::Edge { slot: None, .. }
+            | Pending::Backend { .. }
+            | Pending::Detach { .. }
+            | Pending::Prove { .. }
+            | Pending::Distrust { .. } => false,
+        })
+    }
+
+    /// Goes on with another, empty device. Every attached volume gets a new generation first: the
+    /// old device may come back one day.
+    pub(super) fn replace(&mut self, id: RequestId, superblock: Superblock) {
+        let idle = matches!(self.lifecycle, Lifecycle::PassThrough(_));
+        if !idle || self.cache_io_under_way() || self.replacing.is_some() {
+            return self.outbox.reply(id, Err(Failure::Invalid));
+        }
+        self.replacing = Some((id, Box::new(superblock)));
+        for index in 0..self.volumes.len() {
+            let Some(volume) = &mut self.volumes[index] else { continue };
+            if !volume.distrusted && volume.awaiting_distrust.is_empty() {
+                volume.distrusting = true;
+                self.distrust(index as u16);
+            }
+        }
+        self.replace_if_distrusted();
+    }
+
+    /// A volume's new generation is known, or could not be had.
+    pub(super) fn distrust_known(&mut self, index: u16) {
+        if let Some(volume) = &mut self.volumes[usize::from(index)] {
+            volume.distrusting = false;
+        }
+        self.replace_if_distrusted();
+    }
+
+    fn replace_if_distrusted(&mut self) {
+        let waits = |v: &crate::volume::Volume| v.distrusting || !v.awaiting_distrust.is_empty();
+        if self.replacing.is_none() || self.volumes.iter().flatten().any(waits) {
+            return;
+        }
+        let (id, superblock) = self.replacing.take().expect("just seen");
+        if self.volumes.iter().flatten().any(|volume| !volume.distrusted) {
+            return self.outbox.reply(id, Err(Failure::Io(IoError::Io)));
+        }
+        self.superblock = *superblock;
+        self.incarnations_used = 0;
+        self.checkpoint_sequence = 0;
+        self.store = Store::new(&self.config, &self.superblock);
+        self.store.dead = true;
+        self.store.holdings.resize(self.volumes.len(), Holding::default());
+        self.begin_open(id);
+    }
+
+    /// A device is in use from now on: volumes that are attached begin to be cached.
+    pub(super) fn resume_volumes(&mut self) {
+        for index in 0..self.volumes.len() {
+            let attached = |v: &crate::volume::Volume| v.state == VolumeState::Attached;
+            if !self.volumes[index].as_ref().is_some_and(attached) {
+                continue;
+            }
+            let incarnation = self.new_incarnation().expect("fewer volumes than incarnations");
+            let volume = self.volume(index as u16);
+            volume.incarnation = incarnation;
+            volume.group = None;
+            volume.distrusted = false;
+            volume.written = !volume.spec.read_only;
+            volume.beat.due = volume.written;
+            let unflushed = volume.written;
+            volume.writes += u64::from(unflushed);
+            self.store.holdings[index] =
+                Holding { incarnation, alive: true, unflushed, ..Holding::default() };
+            self.join_group(index as u16);
+            self.record_volume(index as u16);
+            self.beat_at = Some(self.now);
+        }
+    }
+
+    /// An I/O takes longer than the driver's bound. A guest's request is answered; what it holds
+    /// stays held until the I/O has ended.
+    pub(super) fn overdue(&mut self, id: IoId) {
+        let Some(pending) = usize::try_from(id.0).ok().and_then(|id| self.outbox.pending.get(id))
+        else {
+            return;
+        };
+        let (Pending::BackendRead { request, .. }
+        | Pending::Backend { request, .. }
+        | Pending::Edge { request, slot: None, .. }) = *pending
+        else {
+            return;
+        };
+        let active = &mut self.requests[request];
+        let (volume, guest) = (active.volume, active.id);
+        active.failure.get_or_insert(IoError::TimedOut);
+        let first = !std::mem::replace(&mut active.answered, true);
+        // What a write that is late has done nobody knows: it is not kept.
+        if let Kind::Read(state) = &mut active.kind {
+            state.keep = false;
+        }
+        self.volume(volume).counters.backend_overdue += 1;
+        if first {
+            self.outbox.reply(guest, Err(Failure::Io(IoError::TimedOut)));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The gate before the backend: a write goes on only when what it makes void is durably so.
+//!
+//! Called by the write path and by trims and zeroes. With a cache device that is a record in its
+//! journal; without one, a new generation of the volume, recorded elsewhere.
+
+use super::Engine;
+use super::request::Kind;
+use crate::journal::Ticket;
+use crate::mutant::Mutant;
+use crate::outbox::Pending;
+use crate::seam::{IoError, IoOp, Payload, Target};
+use crate::units::VolumeId;
+use crate::volume::Bypass;
+
+impl<P: Payload> Engine<P> {
+    /// What keeps every request from the cache just now.
+    pub(super) fn unready(&self) -> Option<Bypass> {
+        if self.store.dead {
+            Some(Bypass::NoDevice)
+        } else {
+            self.loader.is_some().then_some(Bypass::Loading)
+        }
+    }
+
+    /// Whether writes are marked whether or not they hit a block on flash: the index is not, or
+    /// not for certain, all there is.
+    pub(super) fn marks_all(&self) -> bool {
+        let loading = self.loader.is_some() && !self.config.mutants.is(Mutant::NoMarkWhileLoading);
+        loading || self.doubtful
+    }
+
+    /// Marks blocks `first..end`, of which one or more have a copy on flash that is void from now
+    /// on; `None` if none has. Gives whether the request may go on at once; if not, it has one I/O
+    /// more to wait for and comes back through [`passed`](Self::passed).
+    pub(super) fn pass_gate(&mut self, request: usize, blocks: Option<(u64, u64)>) -> bool {
+        let volume = self.requests[request].volume;
+        if self.config.mutants.is(Mutant::GenerationNotRaised) && self.store.dead {
+            return true;
+        }
+        if self.store.dead {
+            return self.distrusted(request, volume);
+        }
+        if let Some((first, end)) = blocks
+            && !self.config.mutants.is(Mutant::NoMark)
+        {
+            self.store.mark(volume, first, end);
+            self.volume(volume).counters.marked_writes += 1;
+        } else if self.store.barrier().is_none() {
+            return true;
+        }
+        let ticket = self.store.journal.newest();
+        let hasty = self.config.mutants.is(Mutant::MarkAfterWrite);
+        if self.store.journal.is_durable(ticket) || hasty {
+            return true;
+        }
+        self.requests[request].outstanding += 1;
+        self.at_gate.push_back((ticket, request));
+        false
+    }
+
+    fn distrusted(&mut self, request: usize, index: u16) -> bool {
+        let volume = self.volume(index);
+        if volume.distrusted {
+            return true;
+        }
+        volume.awaiting_distrust.push(request);
+        let first = volume.awaiting_distrust.len() == 1;
+        self.requests[request].outstanding += 1;
+        if first {
+            self.distrust(index);
+        }
+        false
+    }
+
+    pub(super) fn distrust(&mut self, index: u16) {
+        let target = Target::Backend(VolumeId(index));
+        self.outbox.io(target, IoOp::Distrust, Pending::Distrust { volume: index });
+    }
+
+    /// A volume's generation has been changed, or could not be.
+    pub(super) fn distrust_done(
+        &mut self,
+        index: u16,
+        result: Result<(), IoError>,
+        generation: Option<u64>,
+    ) {
+        let volume = self.volume(index);
+        let waiting = std::mem::take(&mut volume.awaiting_distrust);
+        if result.is_ok() {
+            volume.distrusted = true;
+            volume.spec.generation = generation.unwrap_or(volume.spec.generation);
+        }
+        for request in waiting {
+            if let Err(error) = result {
+                self.requests[request].failure.get_or_insert(error);
+            }
+            self.passed(request);
+        }
+        self.distrust_known(index);
+        self.detach_if_quiet(index);
+    }
+
+    /// A write of the journal has ended.
+    pub(super) fn journal_done(&mut self, result: Result<(), IoError>) {
+        if let Err(error) = self.store.journal.written(result) {
+            self.store.count_device_error();
+            return self.lose_device(crate::health::PassThroughReason::Failed(error));
+        }
+        while let Some(&(ticket, request)) = self.at_gate.front()
+            && self.store.journal.is_durable(ticket)
+        {
+            self.at_gate.pop_front();
+            self.passed(request);
+        }
+        self.answer_attached();
+    }
+
+    /// The device is lost: those who wait for it take the other way.
+    pub(super) fn reroute_gate(&mut self) {
+        for (_, request) in std::mem::take(&mut self.at_gate) {
+            let volume = self.requests[request].volume;
+            if self.distrusted(request, volume) {
+                self.passed(request);
+            } else {
+                // It waits for one thing, as before.
+                self.requests[request].outstanding -= 1;
+            }
+        }
+    }
+
+    /// A request may go on.
+    fn passed(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        active.outstanding -= 1;
+        match &active.kind {
+            Kind::Write(_) => self.write_passed(request),
+            Kind::Zero(_) => self.zero_passed(request),
+            Kind::Read(_) | Kind::Flush => unreachable!("only what writes waits"),
+        }
+    }
+
+    /// Lets the journal write what it has.
+    pub(super) fn pump_journal(&mut self) {
+        if self.store.dead {
+            return;
+        }
+        if let Some((offset, pages)) = self.store.journal.next_write() {
+            let data = smallvec::SmallVec::new();
+            let op = IoOp::WriteMeta { offset, pages, data, fua: true };
+            self.outbox.io(Target::Cache, op, Pending::Journal);
+        }
+    }
+
+    /// The newest record's ticket.
+    pub(super) fn newest_ticket(&self) -> Ticket {
+        self.store.journal.newest()
+    }
+}

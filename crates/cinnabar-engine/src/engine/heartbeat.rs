@@ -1,0 +1,151 @@
+//! The heartbeat: while a volume is being written, its backend is flushed and its proof recorded
+//! once a period; while chunks are being written, the cache device is flushed.
+//!
+//! Called at the end of each batch. Without the first a written copy is not believed after a crash;
+//! without the second it may not be there. (design.md, "Epochs of files".)
+
+use super::Engine;
+use crate::metadata::journal::Record;
+use crate::outbox::Pending;
+use crate::seam::{IoError, IoOp, Payload, Target};
+use crate::units::{Instant, VolumeId};
+use crate::volume::{Covers, Epoch, Volume, VolumeState};
+
+impl<P: Payload> Engine<P> {
+    /// What a flush of this volume's backend covers if it begins now.
+    pub(super) fn covers(&self, index: u16) -> Covers {
+        let volume = self.volumes[usize::from(index)].as_ref().expect("a volume in use");
+        Covers { writes: volume.writes, sequence: self.store.log.sequence }
+    }
+
+    /// A flush of this volume's backend has ended.
+    pub(super) fn flush_ended(&mut self, index: u16, covers: Covers, result: Result<(), IoError>) {
+        if result.is_err() {
+            return;
+        }
+        let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
+        volume.writes_flushed = volume.writes_flushed.max(covers.writes);
+        let holding = &mut self.store.holdings[usize::from(index)];
+        holding.flushed = holding.flushed.max(covers.sequence);
+        holding.unflushed = volume.writes != volume.writes_flushed;
+        if !holding.unflushed {
+            holding.flushed = self.store.log.sequence;
+        }
+    }
+
+    /// A backend write, trim or zero is about to be issued, or has ended, well or not: what it did
+    /// is not durable.
+    pub(super) fn note_written(&mut self, index: u16, ended: bool) {
+        let period = self.config.heartbeat_ns;
+        let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
+        if ended {
+            volume.writes += 1;
+            self.store.holdings[usize::from(index)].unflushed = true;
+        }
+        if !volume.beat.due {
+            volume.beat.due = true;
+            let at = volume.beat.last.map_or(self.now, |last| last.plus_ns(period));
+            self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
+        }
+    }
+
+    /// What is due by now; asks to be woken for what is due later.
+    pub(super) fn beat(&mut self) {
+        if !self.config.crash_safe || self.store.dead {
+            return;
+        }
+        if self.store.unflushed_log && self.beat_at.is_none() {
+            self.beat_at = Some(self.log_flush.0.plus_ns(self.config.heartbeat_ns));
+        }
+        let Some(at) = self.beat_at else { return };
+        if at > self.now {
+            return self.wake_at(at);
+        }
+        let mut next = None;
+        for index in 0..self.volumes.len() {
+            let due = self.volumes[index].as_ref().and_then(|v| due(v, self.config.heartbeat_ns));
+            match due {
+                Some(at) if at <= self.now => self.ask_for_proof(index as u16),
+                Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                None => {}
+            }
+        }
+        let (last, in_flight) = self.log_flush;
+        if self.store.unflushed_log && !in_flight {
+            let at = last.plus_ns(self.config.heartbeat_ns);
+            if at <= self.now {
+                self.flush_cache();
+            } else {
+                next = Some(next.map_or(at, |next: Instant| next.min(at)));
+            }
+        }
+        self.beat_at = next;
+        if let Some(next) = next {
+            self.wake_at(next);
+        }
+    }
+
+    fn ask_for_proof(&mut self, index: u16) {
+        let covers = self.covers(index);
+        let now = self.now;
+        let volume = self.volume(index);
+        volume.beat.last = Some(now);
+        volume.beat.in_flight = true;
+        volume.beat.due = false;
+        volume.counters.backend_flushes += 1;
+        let pending = Pending::Prove { volume: index, covers };
+        self.outbox.io(Target::Backend(VolumeId(index)), IoOp::Prove, pending);
+    }
+
+    /// A volume's proof has come, or the backend could not give it.
+    pub(super) fn proved(
+        &mut self,
+        index: u16,
+        covers: Covers,
+        result: Result<(), IoError>,
+        epoch: Option<Epoch>,
+    ) {
+        self.flush_ended(index, covers, result);
+        let period = self.config.heartbeat_ns;
+        let volume = self.volume(index);
+        volume.beat.in_flight = false;
+        if result.is_err() {
+            volume.counters.backend_errors += 1;
+            volume.beat.due = true;
+        }
+        let proven = epoch.is_some();
+        if proven {
+            volume.spec.epoch = epoch;
+        }
+        let again = due(volume, period);
+        if let Some(at) = again {
+            self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
+        }
+        if !self.store.dead && result.is_ok() {
+            let incarnation = self.volume(index).incarnation;
+            let sequence = self.store.holdings[usize::from(index)].flushed;
+            let life = self.store.life;
+            self.store.journal.append(Record::Flushed { incarnation, life, sequence });
+            if proven {
+                self.record_volume(index);
+            }
+        }
+        self.detach_if_quiet(index);
+    }
+
+    /// The cache device has been flushed, or could not be.
+    pub(super) fn cache_flushed(&mut self, result: Result<(), IoError>) {
+        self.log_flush.1 = false;
+        if result.is_err() {
+            self.store.count_device_error();
+            self.store.unflushed_log = true;
+        }
+    }
+}
+
+/// When a volume is to be asked for its proof, if it is.
+fn due(volume: &Volume, period: u64) -> Option<Instant> {
+    let serving = matches!(volume.state, VolumeState::Attached);
+    let asks = serving && volume.beat.due && !volume.beat.in_flight;
+    asks.then(|| volume.beat.last.map_or(Instant(0), |last| last.plus_ns(period)))
+}

@@ -1,0 +1,288 @@
+//! Loading the index while volumes are served already.
+//!
+//! Called by opening and by the engine's router. Until it is done the store finds nothing: reads
+//! pass through and fill nothing, writes are marked whatever they hit. What they voided is taken out
+//! at the end.
+
+use super::Engine;
+use super::open::Found;
+use crate::health::{LoadReport, Start};
+use crate::metadata::MetaPage;
+use crate::metadata::checkpoint::{DESCRIPTORS_A_PAGE, VOLUMES_A_PAGE, VolumeRecord};
+use crate::metadata::journal::Record;
+use crate::mutant::Mutant;
+use crate::outbox::Pending;
+use crate::seam::{Answer, IoError, IoOp, Payload, Target};
+use crate::store::{Chain, Known, Replay};
+use crate::units::BLOCK_BYTES;
+use std::collections::BTreeMap;
+
+/// Pages of one read: some 24,000 descriptors, one or two milliseconds of work.
+const PAGES_A_READ: u32 = 64;
+/// Reads under way at a time.
+const READS: u32 = 8;
+
+/// What loading does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Segments, which descriptors need.
+    Segments,
+    Descriptors,
+    Headers,
+    Replay,
+    /// What passed through meanwhile, from this entry on.
+    Passed(usize),
+}
+
+/// The index being loaded.
+pub(super) struct Loader {
+    known: Known,
+    replay: Option<Replay>,
+    records: Vec<Record>,
+    stage: Stage,
+    /// Next page of the checkpoint to be read, where segments and descriptors end, reads under way.
+    next: u32,
+    ends: (u32, u32),
+    reading: u32,
+    pages: u64,
+    /// Blocks written meanwhile: volume, first, end.
+    passed: Vec<(u16, u64, u64)>,
+    within: u64,
+    start: Start,
+}
+
+impl Loader {
+    /// Metadata pages read, and those to be read as far as is known.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        let headers = self.replay.as_ref().map_or(0, |replay| replay.headers);
+        (self.pages + headers, u64::from(self.ends.1) + headers)
+    }
+
+    /// A write goes to the backend meanwhile.
+    pub(super) fn pass(&mut self, volume: u16, first: u64, end: u64) {
+        match self.passed.last_mut() {
+            Some((last, _, until)) if *last == volume && *until == first => *until = end,
+            _ => self.passed.push((volume, first, end)),
+        }
+    }
+}
+
+impl<P: Payload> Engine<P> {
+    /// Makes the volumes known that checkpoint and journal speak of; gives what loads the rest.
+    pub(super) fn prepare_load(&mut self, found: Found, start: Start) -> Loader {
+        let Found { sequence, head, read, volumes, damaged_pages } = found;
+        let kept = volumes_left(&volumes, &read.records);
+        let mut flushed = BTreeMap::new();
+        for record in &volumes {
+            flushed.insert((record.incarnation, head.life), record.flushed);
+        }
+        for record in &read.records {
+            if let Record::Flushed { incarnation, life, sequence } = *record {
+                let newest = flushed.entry((incarnation, life)).or_default();
+                *newest = sequence.max(*newest);
+            }
+        }
+        let indices = volumes.iter().map(|v| usize::from(v.index) + 1).max().unwrap_or(0);
+        let mut current = vec![false; indices];
+        for record in &volumes {
+            let same = |v: &&VolumeRecord| v.incarnation == record.incarnation;
+            current[usize::from(record.index)] = kept.iter().any(|v| same(&v));
+        }
+        for record in &kept {
+            self.store.adopt(record);
+        }
+        let known = Known {
+            sequence,
+            head,
+            volumes: kept.iter().map(|v| (v.incarnation, v.index)).collect(),
+            indices: current,
+            flushed,
+            chains: Vec::new(),
+            exact: start == Start::Clean,
+            damaged_pages,
+            unflushed_blocks: 0,
+        };
+        self.adopt_volumes(kept);
+        let records = read.records.clone();
+        let keep = !self.config.mutants.is(Mutant::MarksLostInSecondCrash);
+        self.store.journal.go_on(read, sequence, keep);
+        let volume_pages = head.volumes.div_ceil(VOLUMES_A_PAGE as u32);
+        let total = 1 + head.pages() as u32;
+        let descriptor_pages = head.slots.div_ceil(DESCRIPTORS_A_PAGE as u32);
+        Loader {
+            known,
+            replay: None,
+            records,
+            stage: Stage::Segments,
+            next: 1 + volume_pages,
+            ends: (total - descriptor_pages, total),
+            reading: 0,
+            pages: 0,
+            passed: Vec::new(),
+            within: 0,
+            start,
+        }
+    }
+
+    /// Does what can be done now: starts reads, or a step of work.
+    pub(super) fn continue_load(&mut self) {
+        let Some(mut loader) = self.loader.take() else { return };
+        let done = self.step_load(&mut loader);
+        if done {
+            self.finish_load(*loader);
+        } else {
+            self.loader = Some(loader);
+        }
+    }
+
+    fn step_load(&mut self, loader: &mut Loader) -> bool {
+        if loader.stage == Stage::Segments && self.read_pages(loader, loader.ends.0) {
+            loader.stage = Stage::Descriptors;
+        }
+        if loader.stage == Stage::Descriptors && self.read_pages(loader, loader.ends.1) {
+            let chains = std::mem::take(&mut loader.known.chains);
+            let records = std::mem::take(&mut loader.records);
+            let sequence = loader.known.head.chunk_sequence;
+            loader.replay = Some(Replay::new(&records, chains, sequence));
+            loader.stage = Stage::Headers;
+        }
+        if loader.stage == Stage::Headers {
+            let replay = loader.replay.as_mut().expect("made above");
+            self.store.read_headers(replay, &mut self.outbox);
+            if !replay.is_read() {
+                return false;
+            }
+            replay.order();
+            loader.stage = Stage::Replay;
+        }
+        if loader.stage == Stage::Replay {
+            let replay = loader.replay.as_mut().expect("made above");
+            if !self.store.replay(&mut loader.known, replay) {
+                self.wake_at(self.now);
+                return false;
+            }
+            loader.stage = Stage::Passed(0);
+        }
+        if let Stage::Passed(next) = loader.stage {
+            return self.void_passed(loader, next);
+        }
+        false
+    }
+
+    /// Starts reads up to page `end`; true once all up to there are in.
+    fn read_pages(&mut self, loader: &mut Loader, end: u32) -> bool {
+        let slot = (loader.known.sequence % 2) as usize;
+        let base = self.store.log.geometry.checkpoints.0[slot];
+        while loader.next < end && loader.reading < READS {
+            let count = PAGES_A_READ.min(end - loader.next);
+            let position = loader.next;
+            let offset = (base + u64::from(position)) * BLOCK_BYTES;
+            let pages = vec![MetaPage::zeroed(); count as usize];
+            let op = IoOp::ReadMeta { offset, pages };
+            self.outbox.io(Target::Cache, op, Pending::Load { position, count });
+            loader.next += count;
+            loader.reading += 1;
+        }
+        loader.next >= end && loader.reading == 0
+    }
+
+    /// Pages of the checkpoint have been read, or could not be.
+    pub(super) fn pages_loaded(
+        &mut self,
+        position: u32,
+        count: u32,
+        result: Result<(), IoError>,
+        pages: &[MetaPage],
+    ) {
+        let Some(loader) = &mut self.loader else { return };
+        loader.reading -= 1;
+        loader.pages += u64::from(count);
+        for i in 0..count {
+            let page = pages.get(i as usize).filter(|_| result.is_ok());
+            self.store.load(&mut loader.known, position + i, page);
+        }
+        self.continue_load();
+    }
+
+    /// A header has been read, or could not be.
+    pub(super) fn header_loaded(
+        &mut self,
+        chain: Chain,
+        result: Result<(), IoError>,
+        pages: &[MetaPage],
+    ) {
+        let Some(loader) = &mut self.loader else { return };
+        let replay = loader.replay.as_mut().expect("headers are read for it");
+        let page = pages.first().filter(|_| result.is_ok());
+        self.store.header_read(replay, chain, page);
+        self.continue_load();
+    }
+
+    /// Takes out what was written while the index was not there to tell.
+    fn void_passed(&mut self, loader: &mut Loader, mut next: usize) -> bool {
+        let mut budget = 8192;
+        while let Some(&(volume, first, end)) = loader.passed.get(next) {
+            let range = first..end;
+            let (cost, done) = self.store.void_some(volume, range, &mut loader.within, budget);
+            budget = budget.saturating_sub(cost.max(1));
+            if done {
+                (next, loader.within) = (next + 1, 0);
+            }
+            if budget == 0 {
+                loader.stage = Stage::Passed(next);
+                self.wake_at(self.now);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn finish_load(&mut self, loader: Loader) {
+        let replay = loader.replay.expect("it was replayed");
+        self.store.finish_load();
+        // Whatever could not be read now may be readable next time. Until a checkpoint says what
+        // is known now, every write has to be marked.
+        self.doubtful = loader.start == Start::Crashed || loader.known.damaged_pages > 0;
+        self.report = LoadReport {
+            start: loader.start,
+            blocks: self.store.counters().cached_blocks,
+            replayed_blocks: replay.replayed_blocks,
+            unflushed_blocks: loader.known.unflushed_blocks,
+            marked_blocks: replay.marked_blocks,
+            pages: loader.pages + replay.headers,
+            damaged_pages: loader.known.damaged_pages + replay.failed_reads,
+        };
+        for index in 0..self.volumes.len() {
+            if self.volumes[index].as_ref().is_some_and(|volume| volume.group.is_some()) {
+                self.join_group(index as u16);
+            }
+        }
+        for id in std::mem::take(&mut self.awaiting_load) {
+            self.outbox.reply(id, Ok(Answer::Loaded(self.report)));
+        }
+        self.advance_lifecycle();
+    }
+}
+
+/// The volumes whose blocks may still be believed: of each name, and of each index, the newest.
+fn volumes_left(checkpoint: &[VolumeRecord], records: &[Record]) -> Vec<VolumeRecord> {
+    let journal = records.iter().filter_map(|record| match record {
+        Record::Volume(volume) => Some(&**volume),
+        _ => None,
+    });
+    let mut all: Vec<&VolumeRecord> = checkpoint.iter().chain(journal).collect();
+    all.sort_by_key(|volume| std::cmp::Reverse(volume.stamp));
+    let mut kept: Vec<VolumeRecord> = Vec::new();
+    for volume in all {
+        let same = |v: &VolumeRecord| v.name == volume.name || v.index == volume.index;
+        if !kept.iter().any(same) {
+            kept.push(volume.clone());
+        }
+    }
+    let dropped = |volume: &VolumeRecord| {
+        let end = Record::Dropped { incarnation: volume.incarnation };
+        records.contains(&end)
+    };
+    kept.retain(|volume| !dropped(volume));
+    kept
+}

@@ -1,0 +1,284 @@
+//! Opening a device: what the last life left, and the durable word that a new one has begun.
+//!
+//! Called by the engine's router. Order after a crash: the two checkpoint heads, the journal, the
+//! checkpoint's volumes; the device is marked as in use; then volumes can be attached, and the rest
+//! is loaded beside (see `load`). A device that is new, or leaves doubt, is first marked as cold,
+//! then its journal is written out blank, then an empty checkpoint: only after that can it be in use.
+
+use super::Engine;
+use super::lifecycle::{Copies, Lifecycle};
+use super::load::Loader;
+use crate::health::{PassThroughReason, Start};
+use crate::journal::{device_of, scan};
+use crate::metadata::MetaPage;
+use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
+use crate::metadata::superblock::DeviceState;
+use crate::mutant::Mutant;
+use crate::outbox::Pending;
+use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
+use crate::store::{CheckpointWriter, is_sound};
+use crate::units::BLOCK_BYTES;
+
+/// Pages read or blanked by one I/O.
+const PAGES_AN_IO: u64 = 64;
+/// Incarnations that one life may give out.
+pub(super) const INCARNATIONS_A_LIFE: u32 = 4096;
+
+/// How far opening has got; one I/O is under way.
+pub(super) enum Opening {
+    /// Reading the checkpoints' heads.
+    Heads(Vec<(u64, Head)>, usize),
+    /// Reading the journal.
+    Ring(Box<(u64, Head)>, scan::Scan, u64),
+    /// Reading the checkpoint's volumes.
+    Volumes(Found),
+    /// Marking the device as cold.
+    Cold(Copies, Start),
+    /// Blanking the journal, from this page on.
+    Blank(u64, Start),
+    Empty(Box<CheckpointWriter>, Start),
+    /// Marking the device as in use.
+    Mark(Copies, Option<Box<Loader>>, Start),
+}
+
+/// A checkpoint and a journal that go together.
+pub(super) struct Found {
+    pub(super) sequence: u64,
+    pub(super) head: Head,
+    pub(super) read: scan::Read,
+    pub(super) volumes: Vec<VolumeRecord>,
+    pub(super) damaged_pages: u64,
+}
+
+impl<P: Payload> Engine<P> {
+    pub(super) fn open(&mut self, id: RequestId) {
+        match self.lifecycle {
+            Lifecycle::Fresh => {}
+            Lifecycle::PassThrough(_) => return self.outbox.reply(id, Ok(Answer::Done)),
+            _ => return self.outbox.reply(id, Err(Failure::Invalid)),
+        }
+        self.begin_open(id);
+    }
+
+    pub(super) fn begin_open(&mut self, id: RequestId) {
+        if self.superblock.state == DeviceState::Cold {
+            return self.blank(id, 0, Start::New);
+        }
+        self.read_head(0);
+        self.lifecycle = Lifecycle::Opening(id, Opening::Heads(Vec::new(), 0));
+    }
+
+    fn read_head(&mut self, slot: usize) {
+        let offset = self.superblock.geometry.checkpoints.0[slot] * BLOCK_BYTES;
+        self.read_meta(offset, 1);
+    }
+
+    fn read_meta(&mut self, offset: u64, pages: u64) {
+        let pages = vec![MetaPage::zeroed(); pages as usize];
+        self.outbox.io(Target::Cache, IoOp::ReadMeta { offset, pages }, Pending::Control);
+    }
+
+    /// An I/O of opening has ended.
+    pub(super) fn opening_done(
+        &mut self,
+        id: RequestId,
+        stage: Opening,
+        result: Result<(), IoError>,
+        pages: &[MetaPage],
+    ) {
+        let writes = matches!(
+            stage,
+            Opening::Cold(..) | Opening::Blank(..) | Opening::Empty(..) | Opening::Mark(..)
+        );
+        if let (true, Err(error)) = (writes, result) {
+            // A replacement that fails leaves its volumes as they were: without a device.
+            let serving = self.volumes.iter().any(Option::is_some);
+            let reason = PassThroughReason::Failed(error);
+            self.lifecycle =
+                if serving { Lifecycle::PassThrough(reason) } else { Lifecycle::Ended };
+            return self.outbox.reply(id, Err(Failure::Io(error)));
+        }
+        let pages = if result.is_ok() { pages } else { &[] };
+        match stage {
+            Opening::Heads(heads, slot) => self.head_read(id, heads, slot, pages),
+            Opening::Ring(head, scan, next) => self.ring_read(id, head, scan, next, pages),
+            Opening::Volumes(found) => self.volumes_read(id, found, pages),
+            Opening::Cold(Copies::Both, start) => {
+                self.write_superblock();
+                self.lifecycle = Lifecycle::Opening(id, Opening::Cold(Copies::Last, start));
+            }
+            Opening::Cold(Copies::Last, start) => self.blank(id, 0, start),
+            Opening::Blank(next, start) => self.blank(id, next, start),
+            Opening::Empty(mut writer, start) => {
+                self.store.advance_checkpoint(&mut writer, &mut self.outbox);
+                if writer.is_done() {
+                    self.store
+                        .journal
+                        .checkpoint_ends(Some((writer.sequence, writer.journal_page)));
+                    self.checkpoint_sequence = writer.sequence;
+                    return self.mark_in_use(id, None, start);
+                }
+                self.lifecycle = Lifecycle::Opening(id, Opening::Empty(writer, start));
+            }
+            Opening::Mark(Copies::Both, loader, start) => {
+                self.write_superblock();
+                self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Last, loader, start));
+            }
+            Opening::Mark(Copies::Last, loader, start) => self.begin_serving(id, loader, start),
+        }
+    }
+
+    fn head_read(
+        &mut self,
+        id: RequestId,
+        mut heads: Vec<(u64, Head)>,
+        slot: usize,
+        pages: &[MetaPage],
+    ) {
+        let head = pages.first().and_then(Page::decode_head).filter(|(sequence, head)| {
+            *sequence % 2 == slot as u64
+                && head.era == self.superblock.era
+                && is_sound(head, &self.superblock.geometry)
+        });
+        heads.extend(head);
+        if slot == 0 {
+            self.read_head(1);
+            self.lifecycle = Lifecycle::Opening(id, Opening::Heads(heads, 1));
+            return;
+        }
+        let wanted = match self.superblock.state {
+            DeviceState::Clean { checkpoint } => Some(checkpoint),
+            _ => None,
+        };
+        let newest = heads
+            .into_iter()
+            .filter(|(sequence, _)| wanted.is_none_or(|wanted| *sequence == wanted))
+            .max_by_key(|(sequence, _)| *sequence);
+        let Some(head) = newest else { return self.doubt(id) };
+        let device = device_of(self.superblock.uuid);
+        let scan = scan::Scan::new(device, self.superblock.era);
+        self.read_ring(id, Box::new(head), scan, 0);
+    }
+
+    fn read_ring(&mut self, id: RequestId, head: Box<(u64, Head)>, scan: scan::Scan, next: u64) {
+        let (first, len) = self.superblock.geometry.marks;
+        let count = PAGES_AN_IO.min(len - next);
+        self.read_meta((first + next) * BLOCK_BYTES, count);
+        self.lifecycle = Lifecycle::Opening(id, Opening::Ring(head, scan, next + count));
+    }
+
+    fn ring_read(
+        &mut self,
+        id: RequestId,
+        head: Box<(u64, Head)>,
+        mut scan: scan::Scan,
+        next: u64,
+        pages: &[MetaPage],
+    ) {
+        if pages.is_empty() {
+            return self.doubt(id);
+        }
+        scan.take(pages);
+        if next < self.superblock.geometry.marks.1 {
+            return self.read_ring(id, head, scan, next);
+        }
+        let (sequence, head) = *head;
+        let trusting = self.config.mutants.is(Mutant::JournalGapIgnored);
+        let read = scan.read(head.journal_page, trusting);
+        let Some(read) = read.filter(|read| read.checkpoint <= sequence) else {
+            return self.doubt(id);
+        };
+        let found = Found { sequence, head, read, volumes: Vec::new(), damaged_pages: 0 };
+        self.read_volumes(id, found);
+    }
+
+    fn read_volumes(&mut self, id: RequestId, found: Found) {
+        let pages = u64::from(found.head.volumes).div_ceil(VOLUMES_A_PAGE as u64);
+        if pages == 0 {
+            return self.recover(id, found);
+        }
+        let slot = (found.sequence % 2) as usize;
+        let offset = (self.superblock.geometry.checkpoints.0[slot] + 1) * BLOCK_BYTES;
+        self.read_meta(offset, pages);
+        self.lifecycle = Lifecycle::Opening(id, Opening::Volumes(found));
+    }
+
+    fn volumes_read(&mut self, id: RequestId, mut found: Found, pages: &[MetaPage]) {
+        found.damaged_pages += u64::from(pages.is_empty());
+        for (position, page) in (1..).zip(pages) {
+            match Page::decode(page, found.sequence, position) {
+                Some(Page::Volumes(records)) => found.volumes.extend(records),
+                _ => found.damaged_pages += 1,
+            }
+        }
+        self.recover(id, found);
+    }
+
+    /// What was read goes together: make volumes known, and begin a life on top of it.
+    fn recover(&mut self, id: RequestId, found: Found) {
+        let start = match self.superblock.state {
+            DeviceState::Clean { .. } => Start::Clean,
+            _ => Start::Crashed,
+        };
+        self.checkpoint_sequence = found.sequence;
+        let loader = self.prepare_load(found, start);
+        self.mark_in_use(id, Some(Box::new(loader)), start);
+    }
+
+    /// The metadata may hide something: nothing is believed.
+    fn doubt(&mut self, id: RequestId) {
+        self.superblock.state = DeviceState::Cold;
+        self.write_superblock();
+        self.lifecycle = Lifecycle::Opening(id, Opening::Cold(Copies::Both, Start::Damaged));
+    }
+
+    /// Writes out the journal blank from page `next` on, then an empty checkpoint.
+    fn blank(&mut self, id: RequestId, next: u64, start: Start) {
+        let (first, len) = self.superblock.geometry.marks;
+        let count = PAGES_AN_IO.min(len - next);
+        if count > 0 {
+            let offset = (first + next) * BLOCK_BYTES;
+            let pages = vec![MetaPage::zeroed(); count as usize];
+            let data = smallvec::SmallVec::new();
+            let op = IoOp::WriteMeta { offset, pages, data, fua: false };
+            self.outbox.io(Target::Cache, op, Pending::Control);
+            self.lifecycle = Lifecycle::Opening(id, Opening::Blank(next + count, start));
+            return;
+        }
+        // A new era: nothing written before it is taken for a part of it.
+        self.superblock.era = self.superblock.next_incarnation;
+        self.store.begin_era(&self.superblock, self.config.crash_safe);
+        let sequence = self.checkpoint_sequence.max(self.superblock.sequence) + 1;
+        let mut writer = self.store.empty_checkpoint(sequence, self.superblock.era);
+        self.store.advance_checkpoint(&mut writer, &mut self.outbox);
+        self.lifecycle = Lifecycle::Opening(id, Opening::Empty(Box::new(writer), start));
+    }
+
+    fn mark_in_use(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
+        self.superblock.state =
+            if self.config.crash_safe { DeviceState::InUse } else { DeviceState::Cold };
+        self.superblock.next_incarnation += INCARNATIONS_A_LIFE;
+        self.write_superblock();
+        self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Both, loader, start));
+    }
+
+    pub(super) fn write_superblock(&mut self) {
+        self.superblock.sequence += 1;
+        let (offset, page) = self.superblock.encode();
+        let data = smallvec::SmallVec::new();
+        let op = IoOp::WriteMeta { offset, pages: vec![page], data, fua: true };
+        self.outbox.io(Target::Cache, op, Pending::Control);
+    }
+
+    fn begin_serving(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
+        self.lifecycle = Lifecycle::Serving;
+        self.store.dead = false;
+        self.report.start = start;
+        self.resume_volumes();
+        if let Some(loader) = loader {
+            self.loader = Some(loader);
+            self.continue_load();
+        }
+        self.outbox.reply(id, Ok(Answer::Done));
+    }
+}

@@ -1,0 +1,279 @@
+//! The journal: short records, durable before what depends on them goes on.
+//!
+//! Called by the store and the engine, which append; by the engine's end of batch, which lets it
+//! write; by recovery, which reads it. A ring of pages, written one I/O at a time, so that a page is
+//! durable only if all before it are. Records since the last checkpoint are kept in RAM too, to be
+//! written anew (a rebase) when pages with a single record each have filled the ring.
+
+pub mod scan;
+
+use crate::descriptors::mix;
+use crate::metadata::MetaPage;
+use crate::metadata::journal::{MARKS_A_PAGE, PageHeader, Record};
+use crate::metadata::superblock::{Geometry, Superblock};
+use crate::seam::IoError;
+use crate::units::BLOCK_BYTES;
+use std::collections::VecDeque;
+
+/// Pages of one write.
+const PAGES_A_WRITE: u64 = 16;
+
+/// A number that grows with every record appended; see [`Journal::is_durable`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// What a write under way will have achieved.
+#[derive(Clone, Copy, Debug)]
+struct Writing {
+    appended: u64,
+    tail: u64,
+    rebased: bool,
+}
+
+/// Live records being written anew.
+#[derive(Clone, Copy, Debug)]
+struct Rebase {
+    /// Next live record to write, and the end.
+    next: usize,
+    end: usize,
+    /// First page of it: the tail, once all of it is durable.
+    first: u64,
+}
+
+/// The journal of a cache device.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// First block, and pages of the ring.
+    area: (u64, u64),
+    device: u32,
+    era: u32,
+    /// Off: nothing is recorded, and nothing survives a crash.
+    enabled: bool,
+    /// Next page to be written.
+    next: u64,
+    /// First page that still counts, and the newest such value that is durable itself.
+    tail: u64,
+    tail_durable: u64,
+    checkpoint: u64,
+    queue: VecDeque<Record>,
+    /// Records that no checkpoint covers.
+    live: VecDeque<Record>,
+    appended: u64,
+    durable: u64,
+    writing: Option<Writing>,
+    rebase: Option<Rebase>,
+    /// Live records that the checkpoint being made will cover.
+    covered: Option<usize>,
+    /// Order of records about volumes.
+    stamp: u64,
+    pub(crate) writes: u64,
+    pub(crate) rebases: u64,
+}
+
+/// Identity of a device as journal pages carry it.
+pub fn device_of(uuid: [u8; 16]) -> u32 {
+    let all = u128::from_le_bytes(uuid);
+    mix(all as u64, (all >> 64) as u64) as u32
+}
+
+impl Journal {
+    /// A journal without records, on a ring that holds none of this era.
+    pub(crate) fn new(superblock: &Superblock, enabled: bool) -> Self {
+        Self {
+            area: superblock.geometry.marks,
+            device: device_of(superblock.uuid),
+            era: superblock.era,
+            enabled,
+            next: 1,
+            tail: 1,
+            tail_durable: 1,
+            checkpoint: 0,
+            queue: VecDeque::new(),
+            live: VecDeque::new(),
+            appended: 0,
+            durable: 0,
+            writing: None,
+            rebase: None,
+            covered: None,
+            stamp: u64::from(superblock.next_incarnation) << 32,
+            writes: 0,
+            rebases: 0,
+        }
+    }
+
+    /// Goes on behind what recovery read: `records` count until the next checkpoint.
+    pub(crate) fn go_on(&mut self, read: scan::Read, checkpoint: u64, keep: bool) {
+        self.next = read.next;
+        self.tail = read.start;
+        self.tail_durable = read.start;
+        self.checkpoint = checkpoint;
+        if keep {
+            self.live = read.records.into();
+        } else {
+            self.tail = read.next;
+        }
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Appends a record.
+    pub(crate) fn append(&mut self, record: Record) -> Ticket {
+        if self.enabled {
+            self.appended += 1;
+            self.queue.push_back(record.clone());
+            self.live.push_back(record);
+        }
+        Ticket(self.appended)
+    }
+
+    /// The ticket of the newest record.
+    pub(crate) fn newest(&self) -> Ticket {
+        Ticket(self.appended)
+    }
+
+    /// Whether the record of this ticket, and so every one before, is durable.
+    pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
+        self.durable >= ticket.0
+    }
+
+    /// Number for the next record about a volume.
+    pub(crate) fn next_stamp(&mut self) -> u64 {
+        self.stamp += 1;
+        self.stamp
+    }
+
+    /// Number of live records, those that a checkpoint being made covers left out.
+    pub(crate) fn live_len(&self) -> usize {
+        self.live.len() - self.covered.unwrap_or(0)
+    }
+
+    /// Records appended in all.
+    pub(crate) fn records(&self) -> u64 {
+        self.appended
+    }
+
+    fn pages_live(&self) -> u64 {
+        (self.live.len() as u64).div_ceil(MARKS_A_PAGE as u64) + 2
+    }
+
+    /// Pages that may be written without touching one that still counts.
+    fn room(&self) -> u64 {
+        self.area.1 - (self.next - self.tail_durable)
+    }
+
+    /// The next write, if there is something to write, no other under way, and room.
+    pub(crate) fn next_write(&mut self) -> Option<(u64, Vec<MetaPage>)> {
+        if self.writing.is_some() || !self.enabled {
+            return None;
+        }
+        self.begin_rebase();
+        // The last quarter of the ring is for rebases: without it, none could make room again.
+        let reserve = self.area.1 / 4;
+        let rebasing = self.rebase.is_some();
+        let urgent = rebasing || self.tail > self.tail_durable && self.room() <= reserve;
+        let room = if urgent { self.room() } else { self.room().saturating_sub(reserve) };
+        if room == 0 || self.queue.is_empty() && !urgent {
+            return None;
+        }
+        let first = self.next;
+        let position = first % self.area.1;
+        let most = room.min(PAGES_A_WRITE).min(self.area.1 - position);
+        let pages = self.fill_pages(first, most);
+        self.next += pages.len() as u64;
+        let rebased = self.rebase.is_some_and(|rebase| rebase.next == rebase.end);
+        let appended = self.appended - self.queue.len() as u64;
+        self.writing = Some(Writing { appended, tail: self.tail, rebased });
+        self.writes += 1;
+        Some(((self.area.0 + position) * BLOCK_BYTES, pages))
+    }
+
+    fn fill_pages(&mut self, first: u64, most: u64) -> Vec<MetaPage> {
+        let mut pages = Vec::new();
+        loop {
+            let header = PageHeader {
+                device: self.device,
+                era: self.era,
+                page: first + pages.len() as u64,
+                first,
+                tail: self.tail,
+                checkpoint: self.checkpoint,
+            };
+            let rebase = self.rebase.map_or(0..0, |rebase| rebase.next..rebase.end);
+            let new = self.queue.len();
+            let mut records = self.queue.iter().chain(self.live.range(rebase)).peekable();
+            let (page, taken) = header.encode(&mut records);
+            let done = records.peek().is_none();
+            drop(records);
+            self.queue.drain(..taken.min(new));
+            if let Some(rebase) = &mut self.rebase {
+                rebase.next += taken.saturating_sub(new);
+            }
+            pages.push(page);
+            if done || pages.len() as u64 == most {
+                return pages;
+            }
+        }
+    }
+
+    /// Half of the ring is in use, and writing the live records anew makes room.
+    fn begin_rebase(&mut self) {
+        let used = self.next - self.tail;
+        let pays = self.pages_live() < used / 4;
+        if self.rebase.is_none() && used > self.area.1 / 2 && pays {
+            // Records still queued are among the live ones, and will be written twice: harmless.
+            self.rebase = Some(Rebase { next: 0, end: self.live.len(), first: self.next });
+            self.rebases += 1;
+        }
+    }
+
+    /// The write has ended.
+    pub(crate) fn written(&mut self, result: Result<(), IoError>) -> Result<(), IoError> {
+        let writing = self.writing.take().expect("one write at a time");
+        result?;
+        self.durable = writing.appended;
+        self.tail_durable = writing.tail;
+        if writing.rebased
+            && let Some(rebase) = self.rebase.take()
+        {
+            self.tail = self.tail.max(rebase.first);
+        }
+        Ok(())
+    }
+
+    /// Whether everything appended is durable.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.writing.is_none() && self.durable == self.appended
+    }
+
+    /// A checkpoint begins: it covers every record appended so far. Gives the first page whose
+    /// records it does not cover.
+    pub(crate) fn checkpoint_begins(&mut self) -> u64 {
+        self.covered = Some(self.live.len());
+        self.next
+    }
+
+    /// The checkpoint that began last is durable (`Some`: its number, and the page it began with),
+    /// or was given up.
+    pub(crate) fn checkpoint_ends(&mut self, durable: Option<(u64, u64)>) {
+        let covered = self.covered.take().unwrap_or(0);
+        if let Some((checkpoint, page)) = durable {
+            self.live.drain(..covered);
+            self.tail = self.tail.max(page);
+            self.checkpoint = checkpoint;
+            // What was being written anew is covered, and the indices have moved.
+            self.rebase = None;
+        }
+    }
+
+    /// Live records that call for a checkpoint: 0.5 % of the slots.
+    pub(crate) fn live_max(geometry: &Geometry) -> usize {
+        (geometry.slots() as usize / 200).max(64)
+    }
+
+    /// Bytes of RAM.
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        ((self.queue.capacity() + self.live.capacity()) * size_of::<Record>()) as u64
+    }
+}

@@ -1,0 +1,311 @@
+//! Journal pages: what the checkpoint and the chunks don't say.
+//!
+//! Called by the engine's journal (encode), by recovery and by offline tools (decode). A page is
+//! eight sectors of 512 bytes, each checked by itself: a device tears a page between sectors at
+//! worst, so after a crash a sector is whole or what it was before, and anything else is damage.
+
+use super::MetaPage;
+use super::checkpoint::VolumeRecord;
+use super::codec::{Reader, Writer};
+
+/// Sectors in a page.
+pub const SECTORS: usize = 8;
+const SECTOR_BYTES: usize = 512;
+const MAGIC: u32 = 0x4C4E_4A43;
+/// Checksum, magic, device, era, page, first page of the write, tail, checkpoint, index, bytes.
+const HEADER_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8 + 8 + 8 + 1 + 2;
+const ROOM: usize = SECTOR_BYTES - HEADER_BYTES;
+/// Bytes of the largest record.
+const RECORD_BYTES_MAX: usize = 1 + VolumeRecord::BYTES;
+const _: () = assert!(RECORD_BYTES_MAX <= ROOM);
+/// Marks that a page has room for.
+pub const MARKS_A_PAGE: usize = SECTORS * (ROOM / Record::MARK_BYTES);
+
+/// Something that stays true, whatever is written later. See `docs/design/durability.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Copies of these blocks in chunks up to `version` are void.
+    Void {
+        /// Whose.
+        incarnation: u32,
+        /// First block.
+        block: u64,
+        /// Number of blocks.
+        count: u32,
+        /// Sequence number of the log.
+        version: u64,
+    },
+    /// Everything in this segment, in chunks up to `version`, is void.
+    SegmentVoid {
+        /// Which.
+        segment: u32,
+        /// Sequence number of the log.
+        version: u64,
+    },
+    /// The chunk at this slot failed to be written and is void.
+    ChunkVoid {
+        /// Slot of its header.
+        slot: u32,
+        /// Sequence number of the log.
+        version: u64,
+    },
+    /// Chunks newer than `sequence` of this life may be found from the segment's start on.
+    Opened {
+        /// Which.
+        segment: u32,
+        /// Sequence number of its opening.
+        sequence: u64,
+        /// By which life.
+        life: u32,
+    },
+    /// The backend has been flushed: written copies in chunks of this life up to `sequence` may be
+    /// believed.
+    Flushed {
+        /// Whose.
+        incarnation: u32,
+        /// By which life.
+        life: u32,
+        /// Sequence number of the log.
+        sequence: u64,
+    },
+    /// A volume; the one with the highest stamp counts.
+    Volume(Box<VolumeRecord>),
+    /// Blocks of this incarnation are never believed again.
+    Dropped {
+        /// Whose.
+        incarnation: u32,
+    },
+}
+
+impl Record {
+    const MARK_BYTES: usize = 1 + 4 + 5 + 4 + 8;
+
+    fn bytes(&self) -> usize {
+        1 + match self {
+            Self::Void { .. } => Self::MARK_BYTES - 1,
+            Self::SegmentVoid { .. } | Self::ChunkVoid { .. } => 12,
+            Self::Opened { .. } | Self::Flushed { .. } => 16,
+            Self::Volume(_) => VolumeRecord::BYTES,
+            Self::Dropped { .. } => 4,
+        }
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Void { incarnation, block, count, version } => {
+                w.u8(1);
+                w.u32(*incarnation);
+                w.bytes(&block.to_le_bytes()[..5]);
+                w.u32(*count);
+                w.u64(*version);
+            }
+            Self::SegmentVoid { segment, version } => {
+                w.u8(2);
+                w.u32(*segment);
+                w.u64(*version);
+            }
+            Self::ChunkVoid { slot, version } => {
+                w.u8(3);
+                w.u32(*slot);
+                w.u64(*version);
+            }
+            Self::Opened { segment, sequence, life } => {
+                w.u8(4);
+                w.u32(*segment);
+                w.u32(*life);
+                w.u64(*sequence);
+            }
+            Self::Flushed { incarnation, life, sequence } => {
+                w.u8(5);
+                w.u32(*incarnation);
+                w.u32(*life);
+                w.u64(*sequence);
+            }
+            Self::Volume(record) => {
+                w.u8(6);
+                record.encode(w);
+            }
+            Self::Dropped { incarnation } => {
+                w.u8(7);
+                w.u32(*incarnation);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8() {
+            1 => {
+                let incarnation = r.u32();
+                let mut block = [0; 8];
+                block[..5].copy_from_slice(&r.array::<5>());
+                let (count, version) = (r.u32(), r.u64());
+                Self::Void { incarnation, block: u64::from_le_bytes(block), count, version }
+            }
+            2 => Self::SegmentVoid { segment: r.u32(), version: r.u64() },
+            3 => Self::ChunkVoid { slot: r.u32(), version: r.u64() },
+            4 => {
+                let (segment, life) = (r.u32(), r.u32());
+                Self::Opened { segment, sequence: r.u64(), life }
+            }
+            5 => {
+                let (incarnation, life) = (r.u32(), r.u32());
+                Self::Flushed { incarnation, life, sequence: r.u64() }
+            }
+            6 => Self::Volume(Box::new(VolumeRecord::decode(r)?)),
+            7 => Self::Dropped { incarnation: r.u32() },
+            _ => return None,
+        })
+    }
+}
+
+/// What every sector of a page says besides its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// Folded identity of the device.
+    pub device: u32,
+    /// Life at which everything before was given up; pages of other eras mean nothing.
+    pub era: u32,
+    /// Number of the page; it lies at this number modulo the pages of the ring.
+    pub page: u64,
+    /// First page of the write that this one was part of.
+    pub first: u64,
+    /// Pages before this one are dead.
+    pub tail: u64,
+    /// The checkpoint that the records from `tail` on go with; an older one won't do.
+    pub checkpoint: u64,
+}
+
+impl PageHeader {
+    /// The page with as many of `records` as fit, and how many that are.
+    pub fn encode<'a>(
+        &self,
+        records: &mut std::iter::Peekable<impl Iterator<Item = &'a Record>>,
+    ) -> (MetaPage, usize) {
+        let mut page = MetaPage::zeroed();
+        let mut taken = 0;
+        for (index, sector) in page.0.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+            let mut held = Vec::new();
+            let mut bytes = 0;
+            while let Some(record) = records.next_if(|r| bytes + r.bytes() <= ROOM) {
+                bytes += record.bytes();
+                held.push(record);
+            }
+            let mut w = Writer::new(sector);
+            w.u32(MAGIC);
+            w.u32(self.device);
+            w.u32(self.era);
+            for value in [self.page, self.first, self.tail, self.checkpoint] {
+                w.u64(value);
+            }
+            w.u8(index as u8);
+            w.u16(held.len() as u16);
+            taken += held.len();
+            for record in held {
+                record.encode(&mut w);
+            }
+            w.seal();
+        }
+        (page, taken)
+    }
+}
+
+/// A decoded sector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sector {
+    /// Zeros: never written.
+    Blank,
+    /// Whole.
+    Whole(PageHeader, Vec<Record>),
+    /// Neither.
+    Damaged,
+}
+
+/// The eight sectors of a page.
+pub fn decode(page: &MetaPage) -> [Sector; SECTORS] {
+    std::array::from_fn(|index| {
+        let at = index * SECTOR_BYTES;
+        decode_sector(&page.0[at..at + SECTOR_BYTES], index)
+    })
+}
+
+fn decode_sector(sector: &[u8], index: usize) -> Sector {
+    if sector.iter().all(|byte| *byte == 0) {
+        return Sector::Blank;
+    }
+    let whole = || {
+        let mut r = Reader::verified(sector)?;
+        (r.u32() == MAGIC).then_some(())?;
+        let (device, era) = (r.u32(), r.u32());
+        let (page, first, tail, checkpoint) = (r.u64(), r.u64(), r.u64(), r.u64());
+        (usize::from(r.u8()) == index).then_some(())?;
+        let count = usize::from(r.u16());
+        // Each record has at least one byte: a count beyond that is damage, and costs nothing.
+        (count <= ROOM).then_some(())?;
+        let records = (0..count).map(|_| Record::decode(&mut r)).collect::<Option<_>>()?;
+        Some((PageHeader { device, era, page, first, tail, checkpoint }, records))
+    };
+    whole().map_or(Sector::Damaged, |(header, records)| Sector::Whole(header, records))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::Epoch;
+
+    fn header() -> PageHeader {
+        PageHeader { device: 1, era: 2, page: 77, first: 76, tail: 5, checkpoint: 4 }
+    }
+
+    fn records() -> Vec<Record> {
+        let volume = VolumeRecord {
+            index: 3,
+            incarnation: 9,
+            size_bytes: 1 << 40,
+            generation: 7,
+            stamp: 8,
+            flushed: 6,
+            written: true,
+            name: "n".repeat(64),
+            epoch: Some(Epoch([4; 64])),
+        };
+        vec![
+            Record::Void { incarnation: 1, block: (1 << 36) - 1, count: 9, version: 1 << 50 },
+            Record::SegmentVoid { segment: 1, version: 2 },
+            Record::ChunkVoid { slot: 1, version: 2 },
+            Record::Opened { segment: 1, sequence: 2, life: 3 },
+            Record::Flushed { incarnation: 1, life: 2, sequence: 3 },
+            Record::Volume(Box::new(volume)),
+            Record::Dropped { incarnation: 12 },
+        ]
+    }
+
+    #[test]
+    fn every_record_comes_back_from_its_sector() {
+        let all: Vec<Record> = records().into_iter().cycle().take(100).collect();
+        let (page, taken) = header().encode(&mut all.iter().peekable());
+        let mut found = Vec::new();
+        for sector in decode(&page) {
+            let Sector::Whole(seen, records) = sector else { panic!("whole") };
+            assert_eq!(seen, header());
+            found.extend(records);
+        }
+        assert!(taken > 10 && found == all[..taken]);
+    }
+
+    #[test]
+    fn a_page_holds_as_many_marks_as_it_says() {
+        let mark = records().swap_remove(0);
+        let marks = vec![mark; MARKS_A_PAGE + 1];
+        assert_eq!(header().encode(&mut marks.iter().peekable()).1, MARKS_A_PAGE);
+    }
+
+    #[test]
+    fn a_flipped_bit_damages_its_sector_only() {
+        let (mut page, _) = header().encode(&mut records().iter().peekable());
+        page.0[512 + 100] ^= 1;
+        let sectors = decode(&page);
+        assert_eq!(sectors[1], Sector::Damaged);
+        assert!(matches!(sectors[0], Sector::Whole(..)));
+        assert_eq!(decode(&MetaPage::zeroed())[3], Sector::Blank);
+    }
+}

@@ -1,0 +1,290 @@
+//! Replay: chunks that are newer than the checkpoint, and records that void copies, in the order of
+//! the log.
+//!
+//! Called by recovery once the checkpoint is loaded. A record with version v comes behind every
+//! chunk up to v. The work is done in steps, some thousand blocks an event.
+
+use super::load::{Chain, Known};
+use super::{Outbox, Pending, Store};
+use crate::descriptors::{Flags, Key};
+use crate::log::SegmentState;
+use crate::metadata::MetaPage;
+use crate::metadata::chunk::{ChunkHeader, RecordKind};
+use crate::metadata::journal::Record;
+use crate::mutant::Mutant;
+use crate::seam::{IoOp, Payload, Target};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Blocks entered or looked up an event.
+const BLOCKS_A_STEP: u64 = 8192;
+/// Headers being read at a time.
+const READS: usize = 32;
+/// Ranges longer than this are voided by a pass over the descriptors instead of by lookups.
+const LOOKUPS_MAX: u64 = 1 << 16;
+
+/// A chunk found behind the checkpoint.
+#[derive(Debug)]
+struct Found {
+    header: ChunkHeader,
+    opened: u64,
+}
+
+/// What is to be applied.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    chains: VecDeque<Chain>,
+    reading: usize,
+    chunks: Vec<Found>,
+    voids: Vec<Record>,
+    next: (usize, usize),
+    /// Blocks, or slots, of the current range that are done.
+    within: u64,
+    pub(crate) headers: u64,
+    pub(crate) replayed_blocks: u64,
+    pub(crate) marked_blocks: u64,
+    /// A header could not be read: what is behind it is unknown.
+    pub(crate) failed_reads: u64,
+    /// Slots of chunks whose write failed, and the newest that is meant.
+    failed_chunks: BTreeMap<u32, u64>,
+}
+
+impl Replay {
+    /// Everything that `records` say of the log, and the chains to follow.
+    /// What is older than the checkpoint's `sequence` is in it already; records written anew may
+    /// still say it, and applying them again would undo what came later.
+    pub(crate) fn new(records: &[Record], mut chains: Vec<Chain>, sequence: u64) -> Self {
+        let mut replay = Self::default();
+        for record in records {
+            match *record {
+                Record::Opened { segment, sequence: opened, life } if opened > sequence => {
+                    chains.push(Chain { segment, at: 0, life, after: opened, opened });
+                }
+                Record::ChunkVoid { slot, version } => {
+                    let newest = replay.failed_chunks.entry(slot).or_default();
+                    *newest = version.max(*newest);
+                }
+                Record::Void { version, .. } | Record::SegmentVoid { version, .. }
+                    if version >= sequence =>
+                {
+                    replay.voids.push(record.clone());
+                }
+                _ => {}
+            }
+        }
+        replay.voids.sort_by_key(version_of);
+        // Rebased records may come twice.
+        chains.sort_by_key(|chain| (chain.segment, chain.opened, chain.at));
+        chains.dedup_by_key(|chain| (chain.segment, chain.opened, chain.at));
+        replay.chains = chains.into();
+        replay
+    }
+
+    /// All headers are there: put them in order.
+    pub(crate) fn order(&mut self) {
+        self.chunks.sort_by_key(|found| found.header.sequence);
+        // A segment opened twice may have been followed twice to the same chunk.
+        self.chunks.dedup_by_key(|found| found.header.sequence);
+    }
+
+    /// Whether all chains have been followed to their ends.
+    pub(crate) fn is_read(&self) -> bool {
+        self.reading == 0 && self.chains.is_empty()
+    }
+}
+
+fn version_of(record: &Record) -> u64 {
+    match record {
+        Record::Void { version, .. } | Record::SegmentVoid { version, .. } => *version,
+        _ => 0,
+    }
+}
+
+impl<P: Payload> Store<P> {
+    /// Reads the next headers, as many at a time as is good.
+    pub(crate) fn read_headers(&self, replay: &mut Replay, outbox: &mut Outbox<P>) {
+        let slots = self.log.geometry.segment_slots();
+        while replay.reading < READS
+            && let Some(chain) = replay.chains.pop_front()
+        {
+            if chain.segment >= self.log.geometry.segments || chain.at + 2 > slots {
+                continue;
+            }
+            replay.reading += 1;
+            let offset = self.log.offset_of(chain.segment * slots + chain.at);
+            let op = IoOp::ReadMeta { offset, pages: vec![MetaPage::zeroed()] };
+            outbox.io(Target::Cache, op, Pending::Header { chain });
+        }
+    }
+
+    /// A header, or what is in its place, has been read; `None`: it could not be.
+    pub(crate) fn header_read(&self, replay: &mut Replay, chain: Chain, page: Option<&MetaPage>) {
+        replay.reading -= 1;
+        replay.headers += 1;
+        let Some(page) = page else {
+            replay.failed_reads += 1;
+            return;
+        };
+        let slots = self.log.geometry.segment_slots();
+        let slot = chain.segment * slots + chain.at;
+        let trusting = self.mutants.is(Mutant::TornChunkTrusted);
+        let header = ChunkHeader::decode_or_trust(page, trusting).filter(|header| {
+            header.uuid == self.uuid
+                && header.slot == slot
+                && (header.life == chain.life || self.mutants.is(Mutant::LifeIgnored))
+                && header.sequence > chain.after
+                && chain.at + 1 + header.entries.len() as u32 <= slots
+                && !header.entries.is_empty()
+        });
+        let Some(header) = header else { return };
+        let at = chain.at + 1 + header.entries.len() as u32;
+        replay.chains.push_back(Chain { at, after: header.sequence, ..chain });
+        replay.chunks.push(Found { header, opened: chain.opened });
+    }
+
+    /// Applies some of what is next; true when nothing is left.
+    pub(crate) fn replay(&mut self, known: &mut Known, replay: &mut Replay) -> bool {
+        let mut budget = BLOCKS_A_STEP;
+        while budget > 0 {
+            let (chunk, void) = replay.next;
+            let chunk = replay.chunks.get(chunk).map(|found| found.header.sequence);
+            let void = replay.voids.get(void).map(version_of);
+            let cost = match (chunk, void) {
+                (None, None) => return true,
+                (Some(chunk), void) if void.is_none_or(|void| chunk <= void) => {
+                    self.replay_chunk(known, replay)
+                }
+                _ => self.replay_void(known, replay, budget),
+            };
+            budget = budget.saturating_sub(cost.max(1));
+        }
+        false
+    }
+
+    fn replay_chunk(&mut self, known: &mut Known, replay: &mut Replay) -> u64 {
+        let Found { header, opened } = &replay.chunks[replay.next.0];
+        replay.next.0 += 1;
+        let slots = self.log.geometry.segment_slots();
+        let (segment, count) = (header.slot / slots, header.entries.len() as u32);
+        let owner = known.volumes.get(&header.group).copied().filter(|_| header.group != 0);
+        let group = self.group_owned_by(owner);
+        self.occupy(segment, group, *opened, header.sequence, header.slot % slots + 1 + count);
+        let failed = replay.failed_chunks.get(&header.slot);
+        let failed = failed.is_some_and(|newest| *newest >= header.sequence);
+        let holes = RecordKind::Hole;
+        for (slot, entry) in (header.slot + 1..).zip(&header.entries) {
+            let index = known.volumes.get(&entry.incarnation).copied();
+            let Some(volume) = index.filter(|_| entry.kind != holes && !failed) else { continue };
+            let covered = entry.kind == RecordKind::Clean
+                || known.is_flushed(entry.incarnation, header.life, header.sequence)
+                || self.mutants.is(Mutant::MarkRetiredBeforeFlush);
+            let alive = self.holdings[usize::from(volume)].alive;
+            if !covered || !alive || entry.block >= crate::limits::VOLUME_BLOCKS_MAX {
+                known.unflushed_blocks += u64::from(!covered);
+                continue;
+            }
+            let key = Key { volume, block: entry.block };
+            if let Some(other) = self.descriptors.key(slot) {
+                self.forget(slot, other);
+            }
+            if let Some(other) = self.find_loaded(key) {
+                self.forget(other, key);
+            }
+            self.descriptors.set(slot, key, Flags::default());
+            self.descriptors.set_checksum(slot, entry.checksum);
+            self.enter(key, slot);
+            replay.replayed_blocks += 1;
+        }
+        u64::from(count)
+    }
+
+    /// Applies some of a record; gives what it cost.
+    fn replay_void(&mut self, known: &Known, replay: &mut Replay, budget: u64) -> u64 {
+        let slots = self.log.geometry.segment_slots();
+        let cached_before = self.counters.cached_blocks;
+        let (cost, done) = match replay.voids[replay.next.1] {
+            Record::Void { incarnation, block, count, .. } => {
+                match known.volumes.get(&incarnation) {
+                    Some(&volume) => {
+                        let range = block..block + u64::from(count);
+                        self.void_some(volume, range, &mut replay.within, budget)
+                    }
+                    None => (1, true),
+                }
+            }
+            Record::SegmentVoid { segment, .. } if segment < self.log.geometry.segments => {
+                self.void_segment(segment);
+                (u64::from(slots), true)
+            }
+            _ => (1, true),
+        };
+        if done {
+            replay.next.1 += 1;
+            replay.within = 0;
+        }
+        replay.marked_blocks += cached_before - self.counters.cached_blocks;
+        cost
+    }
+
+    fn void_segment(&mut self, index: u32) {
+        let slots = self.log.geometry.segment_slots();
+        for slot in index * slots..(index + 1) * slots {
+            if let Some(key) = self.descriptors.key(slot) {
+                self.forget(slot, key);
+            }
+        }
+        let segment = &mut self.log.segments[index as usize];
+        if segment.state != SegmentState::Free {
+            segment.state = SegmentState::Free;
+            segment.used = 0;
+            let group = usize::from(segment.group);
+            self.log.groups[group].segments -= 1;
+        }
+    }
+
+    /// Voids a range from block `within` of it on, within the budget; gives the cost and whether
+    /// it is done.
+    pub(crate) fn void_some(
+        &mut self,
+        volume: u16,
+        blocks: std::ops::Range<u64>,
+        within: &mut u64,
+        budget: u64,
+    ) -> (u64, bool) {
+        let count = blocks.end - blocks.start;
+        if count > LOOKUPS_MAX {
+            return self.void_by_slots(volume, &blocks, within, budget);
+        }
+        let stop = count.min(*within + budget);
+        for block in blocks.start + *within..blocks.start + stop {
+            let key = Key { volume, block };
+            if let Some(slot) = self.find_loaded(key) {
+                self.forget(slot, key);
+            }
+        }
+        let cost = stop - *within;
+        *within = stop;
+        (cost, stop == count)
+    }
+
+    fn void_by_slots(
+        &mut self,
+        volume: u16,
+        blocks: &std::ops::Range<u64>,
+        within: &mut u64,
+        budget: u64,
+    ) -> (u64, bool) {
+        let slots = u64::from(self.log.geometry.slots());
+        let stop = slots.min(*within + budget * 8);
+        for slot in *within as u32..stop as u32 {
+            if let Some(key) = self.descriptors.key(slot)
+                && key.volume == volume
+                && blocks.contains(&key.block)
+            {
+                self.forget(slot, key);
+            }
+        }
+        let cost = (stop - *within) / 8;
+        *within = stop;
+        (cost, stop == slots)
+    }
+}
