@@ -185,7 +185,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(path);
         }
         let gone = matches!(warmth, Warmth::New | Warmth::Dropped { .. });
-        if gone && self.present && self.shelf.is_none() {
+        if gone && self.parked.is_none() && self.shelf.is_none() {
             // Nothing is left that could be excused.
             self.oracle.end_excuses(volume, 0..self.profile.volumes[volume].sectors);
         }
@@ -210,7 +210,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let id = self.volumes[volume].id.expect("a detaching volume has an index");
         self.media.detach(id);
         self.volumes[volume].state = State::Sealing;
-        self.command(Control::Seal(volume, proof.clone()), Command::Seal(id, proof));
+        self.command(Control::Seal(volume, proof.is_some()), Command::Seal(id, proof));
         Ok(())
     }
 

@@ -96,7 +96,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.note(self.now, place, || format!("SOMEBODY ELSE writes version {version}"));
         self.oracle.written_behind(volume, first, values);
         self.count.foreign_writes += 1;
-        if let Some(shelved) = &mut self.shelf {
+        for shelved in [&mut self.shelf, &mut self.parked].into_iter().flatten() {
             shelved.accounts[volume].foreign.push(foreign.clone());
         }
         foreign
@@ -121,13 +121,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Puts the right cache device in place for the next life. Returns what it begins with; `None`:
     /// there is none.
     pub(super) fn insert_device(&mut self, device: Device) -> Option<[MetaPage; 2]> {
+        if let Some(parked) = self.parked.take() {
+            self.swap_device(parked);
+        }
         let dead = self.media.cache.is_dead();
-        self.present = device != Device::Away && !(dead && self.dice.chance(0.5));
-        if !self.present {
-            self.log.milestone(self.now, || "NO CACHE DEVICE".to_owned());
-            self.count.faults.add(Fault::DeviceAway);
+        if device == Device::Away || dead && self.dice.chance(0.5) {
+            self.park_device();
             return None;
         }
+        self.present = true;
         if dead {
             self.format_device();
         } else if device == Device::Other {
@@ -141,6 +143,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
         }
         Some([self.media.cache.page(0), self.media.cache.page(1)])
+    }
+
+    /// There is no cache device from now on; the one there was may be back in the next life.
+    pub(super) fn park_device(&mut self) {
+        self.log.milestone(self.now, || "NO CACHE DEVICE".to_owned());
+        self.count.faults.add(Fault::DeviceAway);
+        self.present = false;
+        let nothing = CacheDevice::new(0, 0, &[]);
+        let accounts = self.accounts.iter().map(|_| Account::new()).collect();
+        self.parked = Some(self.swap_device(Shelved { cache: nothing, accounts }));
     }
 
     /// Puts a new cache device in the place of the one there is, which is returned.

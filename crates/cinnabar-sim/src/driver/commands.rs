@@ -4,13 +4,13 @@
 
 use crate::driver::attach::Attaching;
 use crate::driver::guests::State;
+use crate::driver::log::describe_command;
 use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::health::{LoadReport, Start};
-use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{Answer, Command, Event, Failure, RequestId};
 
 /// A command under way.
@@ -20,7 +20,7 @@ pub(super) enum Control {
     AwaitLoad,
     Attach(usize, Attaching),
     Detach(usize),
-    Seal(usize, Option<Epoch>),
+    Seal(usize, bool),
     Forget(usize),
     Abandon,
     Replace,
@@ -30,11 +30,8 @@ pub(super) enum Control {
 impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn command(&mut self, control: Control, command: Command) {
         let id = RequestId(self.number());
-        let words = || match &command {
-            Command::Replace(_) => format!("command {id:?}: Replace"),
-            command => format!("command {id:?}: {command:?}"),
-        };
-        self.log.milestone(self.now, words);
+        self.log
+            .milestone(self.now, || format!("command {}: {}", id.0, describe_command(&command)));
         self.controls.insert(id, control);
         self.batch.push(Event::Control(id, command));
     }
@@ -67,9 +64,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             (Control::Detach(volume), Err(Failure::Io(_))) if self.volumes[volume].errors > 0 => {
                 self.detach_failed(volume);
             }
-            (Control::Seal(volume, proof), Ok(Answer::Done)) => {
-                self.sealed(volume, proof.is_some())
-            }
+            (Control::Seal(volume, proven), Ok(Answer::Done)) => self.sealed(volume, proven),
             // What it could not record will not be believed.
             (Control::Seal(volume, _), Err(Failure::Io(_))) if self.cache_has_failed() => {
                 self.sealed(volume, false);

@@ -112,7 +112,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The device could not be opened: the daemon serves without it.
     fn go_on_without(&mut self) -> Result<(), Halt> {
         self.pump(|world| world.flights.is_empty())?;
-        self.present = false;
+        self.park_device();
         self.machine = self.factory.start_without_device(&self.profile.setup);
         assert!(self.machine.is_some(), "a factory that can do without a device");
         self.count.paths.add(Path::PassThroughNoDevice);

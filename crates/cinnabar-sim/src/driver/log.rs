@@ -2,11 +2,13 @@
 //!
 //! Called by the world. Words are kept only in the second run of a failed seed.
 
+use crate::medium::proof::Proof;
 use crate::stamp::{Stamp, Stamped, mix};
 use crate::violation::Violation;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
-use cinnabar_engine::{Action, Answer, IoOp, IoRequest, Slices, Target};
+use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::{Action, Answer, Command, IoOp, IoRequest, Slices, Target};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
@@ -204,6 +206,25 @@ pub(super) fn describe(request: &IoRequest<Stamped>) -> String {
             data.len()
         ),
         op => format!("I/O {id} {target:?} {op:?}"),
+    }
+}
+
+/// A command in few words: proofs are decoded, superblocks left out.
+pub(super) fn describe_command(command: &Command) -> String {
+    let proof = |epoch: &Option<Epoch>| epoch.as_ref().map(Proof::decode);
+    match command {
+        Command::Attach(spec) => format!(
+            "attach {}, {:?}, generation {}, exclusive {}, {:?}, {:?}",
+            spec.name,
+            spec.belief,
+            spec.generation,
+            spec.exclusive,
+            spec.mode,
+            proof(&spec.epoch)
+        ),
+        Command::Seal(volume, epoch) => format!("seal {volume:?}, {:?}", proof(epoch)),
+        Command::Replace(_) => "replace".to_owned(),
+        command => format!("{command:?}"),
     }
 }
 

@@ -92,13 +92,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The machine does not use its device any more: it gets a new one. The old one, if it is not
     /// dead, may be put back in another life.
     pub(super) fn abandoned(&mut self) {
-        let was_present = std::mem::replace(&mut self.present, true);
+        self.present = true;
         let leave = self.media.backends.iter().map(|backend| backend.generation);
         for (account, generation) in self.accounts.iter_mut().zip(leave) {
             account.generation = generation;
         }
         let old = self.format_device();
-        if was_present && !old.is_dead() {
+        let away = self.parked.take();
+        if let Some(old) = away.or(Some(old)).filter(|old| !old.is_dead()) {
             self.shelf = Some(old);
         }
         for (account, volume) in self.accounts.iter_mut().zip(&self.volumes) {

@@ -63,6 +63,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) accounts: Vec<Account>,
     /// A cache device that is put away.
     pub(super) shelf: Option<Shelved>,
+    /// The one that is missing in this life only.
+    pub(super) parked: Option<Shelved>,
     /// Cache devices formatted so far.
     pub(super) devices: u8,
     /// There is a cache device in this life.
@@ -137,6 +139,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             volumes,
             accounts,
             shelf: None,
+            parked: None,
             devices: 0,
             present: true,
             device_failed: false,

@@ -3,25 +3,23 @@
 use crate::double::{Bug, Doubles};
 use cinnabar_sim::{Failed, Features, Kind, Options, Report, run};
 
-/// What the doubles can do: they have no cache device and remember nothing over a restart.
+/// What the doubles can do: their cache device never fails, and they evict nothing.
 fn options() -> Options {
     let features = Features {
         rot: false,
         cache_faults: false,
+        start_faults: false,
         metadata_rot: false,
-        deaths: false,
-        absences: false,
-        replacements: false,
-        stops: false,
+        misdirections: false,
         clock: false,
         ..Features::ALL
     };
-    Options { requests: 1000, features, ..Options::default() }
+    Options { requests: 1000, features, cold_after_crash: false, ..Options::default() }
 }
 
 fn run_seeds(bug: Bug, seeds: std::ops::Range<u64>) -> Result<Report, Box<Failed>> {
     seeds
-        .map(|seed| run(seed, &options(), &mut Doubles(bug)))
+        .map(|seed| run(seed, &options(), &mut Doubles::new(bug)))
         .try_fold(Report::default(), |sum, report| Ok(sum.plus(report?)))
 }
 
@@ -34,6 +32,7 @@ fn sound_doubles_pass() {
         assert!(sum.crashes > 10 && sum.detaches > 10 && sum.plans > 100, "{sum:#?}");
         assert!(sum.refused > 100 && sum.foreign_writes > 10, "{sum:#?}");
         assert_eq!(sum.read_hits > 1000, bug == Bug::None, "{sum:#?}");
+        println!("{bug:?}: {sum:#?}");
     }
 }
 
@@ -49,19 +48,35 @@ fn broken_doubles_are_caught() {
         (Bug::NoFua, &[Kind::NotDurable]),
         (Bug::KeepsFailedWrite, &[Kind::Stale, Kind::Garbage]),
         (Bug::IgnoresReadError, &[Kind::Garbage]),
-        (Bug::BelievesAnything, &[Kind::Stale]),
+        (Bug::BelievesAnything, &[Kind::Stale, Kind::Warmth]),
         (Bug::ForgetsRequests, &[Kind::BadIo, Kind::NoReply, Kind::NotDurable]),
         (Bug::DetachesUnflushed, &[Kind::NotDurable]),
         (Bug::ReusesBuffer, &[Kind::TouchedBuffer, Kind::Stale, Kind::Garbage]),
         (Bug::Misaligned, &[Kind::BadIo]),
-        (Bug::Unbounded, &[Kind::BadIo]),
+        (Bug::Unbounded, &[Kind::BadIo, Kind::WrongReply]),
         (Bug::WritesReadOnly, &[Kind::BadIo]),
+        (Bug::LosesMarks, &[Kind::Stale]),
+        (Bug::BelievesUnflushed, &[Kind::Stale]),
+        (Bug::ColdAfterCrash, &[Kind::Cold]),
+        (Bug::IgnoresGeneration, &[Kind::Stale, Kind::Warmth]),
+        (Bug::NeverDistrusts, &[Kind::Stale, Kind::Warmth]),
+        (Bug::ForgetsNothing, &[Kind::Stale, Kind::Warmth]),
+        (Bug::IgnoresInvalidate, &[Kind::Stale]),
     ];
     for &(bug, kinds) in cases {
         let failed = run_seeds(bug, 0..200).expect_err(&format!("{bug:?} was not caught"));
         assert!(kinds.contains(&failed.violation.kind), "{bug:?} was caught as {failed}");
         println!("{bug:?}: seed {}, {}", failed.seed, failed.violation);
     }
+}
+
+#[test]
+fn not_waiting_for_the_lock_is_caught() {
+    let options = Options { wait_for_lock: false, ..options() };
+    let failed = (0..200).find_map(|seed| run(seed, &options, &mut Doubles::new(Bug::None)).err());
+    let failed = failed.expect("a dead daemon's writes landed in the next life");
+    assert_eq!(failed.violation.kind, Kind::Stale, "{failed}");
+    assert!(failed.events.contains("LATE"), "{failed}");
 }
 
 #[test]
@@ -75,7 +90,7 @@ fn a_failed_run_tells_its_seed_and_its_events() {
 #[test]
 fn the_same_seed_gives_the_same_actions() {
     let digest =
-        |seed| run(seed, &options(), &mut Doubles(Bug::None)).expect("a sound double").digest;
+        |seed| run(seed, &options(), &mut Doubles::new(Bug::None)).expect("a sound double").digest;
     assert_eq!(digest(7), digest(7));
     assert_ne!(digest(7), digest(8));
 }

@@ -2,6 +2,7 @@
 //!
 //! Called by the double.
 
+use super::kept::Block;
 use super::{Bug, Double, Work, span_of};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{IoOp, Op, Payload, Request, Slice};
@@ -26,11 +27,12 @@ impl Double {
         data: &Stamped,
     ) -> Vec<Range<u64>> {
         let volume = &mut self.volumes[usize::from(volume.0)];
+        let kept = volume.kept.borrow();
         let mut missing: Vec<Range<u64>> = Vec::new();
         for block in span.first_block()..span.end_block() {
             let at = (block - span.first_block()) * BLOCK_BYTES;
-            if let Some(cached) = volume.cached.get(&block) {
-                data.copy_from(at, cached, 0, BLOCK_BYTES);
+            if let Some(cached) = kept.cached.get(&block).filter(|_| volume.caching) {
+                data.copy_from(at, &cached.data, 0, BLOCK_BYTES);
                 volume.counters.read_hits += 1;
                 continue;
             }
@@ -53,7 +55,7 @@ impl Double {
                 work.overtaken |= hit;
             }
         }
-        let cached = &mut self.volumes[usize::from(request.volume.0)].cached;
+        let kept = &mut *self.volumes[usize::from(request.volume.0)].kept.borrow_mut();
         let keep = match &request.op {
             Op::Write { .. } => self.bug == Bug::StaleRead,
             Op::WriteZeroes { .. } => self.bug == Bug::LostZeroes,
@@ -63,7 +65,9 @@ impl Double {
             return;
         }
         for block in span.first_block()..span.end_block() {
-            cached.remove(&block);
+            if let Some(copy) = kept.cached.remove(&block) {
+                kept.removed.insert(block, copy);
+            }
         }
     }
 
@@ -73,22 +77,26 @@ impl Double {
         if work.overtaken || self.bug == Bug::PassThrough {
             return;
         }
-        let cached = &mut self.volumes[usize::from(work.request.volume.0)].cached;
+        let volume = &self.volumes[usize::from(work.request.volume.0)];
+        if !volume.caching {
+            return;
+        }
+        let cached = &mut volume.kept.borrow_mut().cached;
         for block in work.missing.iter().cloned().flatten() {
             let copy = Stamped::alloc(1);
             copy.copy_from(0, data, (block - span.first_block()) * BLOCK_BYTES, BLOCK_BYTES);
-            cached.insert(block, copy);
+            cached.insert(block, Block { data: copy, flushed: volume.clean });
         }
     }
 
     /// Caches a write's whole buffer, as broken variants do.
     pub(super) fn keep_write(&mut self, work: &Work) {
         let Op::Write { span, data, .. } = &work.request.op else { return };
-        let cached = &mut self.volumes[usize::from(work.request.volume.0)].cached;
+        let cached = &mut self.volumes[usize::from(work.request.volume.0)].kept.borrow_mut().cached;
         for block in span.first_block()..span.end_block() {
             let copy = Stamped::alloc(1);
             copy.copy_from(0, data, (block - span.first_block()) * BLOCK_BYTES, BLOCK_BYTES);
-            cached.insert(block, copy);
+            cached.insert(block, Block { data: copy, flushed: false });
         }
     }
 }

@@ -1,24 +1,29 @@
 //! A tiny trusted machine behind the seam, and broken variants of it that the oracle must catch.
 //!
-//! It keeps read blocks in a map in RAM, invalidates them on writes, and forwards everything else.
+//! It keeps read blocks in a map that survives everything, invalidates them on writes, and forwards
+//! everything else.
 //! Requests to a backend that wants 4 KiB alignment are carried out one at a time.
 
 mod blocks;
+mod kept;
 
 use blocks::{apply_change, modify};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
-use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{DropReason, Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Recorded, VolumeSpec};
 use cinnabar_engine::{
     Action, Answer, Command, Event, Failure, IoDone, IoError, IoId, IoOp, IoRequest, Op, Payload,
     Reply, Request, RequestId, Slice, Target, limits,
 };
 use cinnabar_sim::machine::{CacheSetup, Factory, Format, Machine};
 use cinnabar_sim::{Stamp, Stamped};
+use kept::{SharedDevice, SharedKept};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// What is wrong with a double.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,25 +65,67 @@ pub(crate) enum Bug {
     Unbounded,
     /// So is a write to a read-only volume.
     WritesReadOnly,
+    /// Blocks taken out by writes are back after a crash.
+    LosesMarks,
+    /// After a crash, blocks are believed although the backend may have lost what they are copies of.
+    BelievesUnflushed,
+    /// Every crash leaves the cache cold.
+    ColdAfterCrash,
+    /// Blocks are believed under any generation.
+    IgnoresGeneration,
+    /// Generations are never changed.
+    NeverDistrusts,
+    /// The operator's word to forget a volume is answered, and that is all.
+    ForgetsNothing,
+    /// So is the one to invalidate.
+    IgnoresInvalidate,
 }
 
-pub(crate) struct Doubles(pub(crate) Bug);
+type Devices = Rc<RefCell<BTreeMap<[u8; 16], SharedDevice>>>;
+
+/// Makes doubles: one kind, on devices that outlive them.
+pub(crate) struct Doubles {
+    bug: Bug,
+    devices: Devices,
+}
+
+impl Doubles {
+    pub(crate) fn new(bug: Bug) -> Self {
+        Self { bug, devices: Devices::default() }
+    }
+}
 
 impl Factory<Stamped> for Doubles {
     type Machine = Double;
 
-    fn format(&mut self, _: &CacheSetup, _: u8) -> Format {
-        Format { device_blocks: 2, log: 2, superblocks: [MetaPage::zeroed(), MetaPage::zeroed()] }
+    fn format(&mut self, _: &CacheSetup, serial: u8) -> Format {
+        let superblock = Superblock::format([serial; 16], Geometry::for_capacity(4, 1));
+        self.devices.borrow_mut().insert(superblock.uuid, SharedDevice::default());
+        let (offset, page) = superblock.encode();
+        let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
+        superblocks[(offset / BLOCK_BYTES) as usize] = page;
+        Format { device_blocks: 2, log: 2, superblocks }
     }
 
-    fn start(&mut self, _: &CacheSetup, _: &[MetaPage; 2]) -> Result<Double, String> {
-        Ok(Double { bug: self.0, ..Double::default() })
+    fn start(&mut self, _: &CacheSetup, pages: &[MetaPage; 2]) -> Result<Double, String> {
+        let superblock = Superblock::decode(pages).map_err(|error| error.to_string())?;
+        let device = self.devices.borrow()[&superblock.uuid].clone();
+        device.borrow_mut().load(self.bug);
+        let devices = self.devices.clone();
+        Ok(Double { bug: self.bug, device: Some(device), devices, ..Double::default() })
+    }
+
+    fn start_without_device(&mut self, _: &CacheSetup) -> Option<Double> {
+        Some(Double { bug: self.bug, devices: self.devices.clone(), ..Double::default() })
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Double {
     bug: Bug,
+    device: Option<SharedDevice>,
+    devices: Devices,
+    distrusts: BTreeMap<IoId, usize>,
     volumes: Vec<Volume>,
     work: BTreeMap<RequestId, Work>,
     io: BTreeMap<IoId, RequestId>,
@@ -92,8 +139,18 @@ pub(crate) struct Double {
 struct Volume {
     spec: VolumeSpec,
     attached: bool,
-    proof: Option<Epoch>,
-    cached: BTreeMap<u64, Stamped>,
+    kept: SharedKept,
+    /// What is read is kept.
+    caching: bool,
+    /// Its generation is being changed: writes wait.
+    distrusting: bool,
+    waiting: Vec<Request<Stamped>>,
+    written: bool,
+    /// Writes begun so far, and under way now.
+    writes: u64,
+    writing: u64,
+    /// Nothing was written since a flush.
+    clean: bool,
     detaching: Option<RequestId>,
     in_flight: u64,
     counters: VolumeCounters,
@@ -113,6 +170,8 @@ struct Work {
     exclusive: bool,
     /// It is the flush of a detach.
     detach: bool,
+    /// Writes begun when it was, if it is a flush and none was under way.
+    covers: Option<u64>,
 }
 
 impl Work {
@@ -126,6 +185,7 @@ impl Work {
             next: None,
             exclusive: false,
             detach: false,
+            covers: None,
         }
     }
 }
@@ -148,11 +208,18 @@ impl Machine<Stamped> for Double {
     }
 
     fn cache_counters(&self) -> CacheCounters {
-        CacheCounters::default()
+        let cached_blocks = self.device.as_ref().map_or(0, |device| device.borrow().blocks());
+        CacheCounters { cached_blocks, ..CacheCounters::default() }
     }
 
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
-        Some(self.volumes[usize::from(volume.0)].counters)
+        let volume = &self.volumes[usize::from(volume.0)];
+        let cached_blocks = volume.kept.borrow().cached.len() as u64;
+        Some(VolumeCounters { cached_blocks, ..volume.counters })
+    }
+
+    fn recorded(&self, name: &str) -> Option<Recorded> {
+        self.recorded_of(name)
     }
 }
 
@@ -167,6 +234,10 @@ fn span_of(op: &Op<Stamped>) -> Option<ByteSpan> {
     }
 }
 
+fn is_write(op: &Op<Stamped>) -> bool {
+    matches!(op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. })
+}
+
 fn reply(
     actions: &mut Vec<Action<Stamped>>,
     id: RequestId,
@@ -178,68 +249,109 @@ fn reply(
 impl Double {
     fn control(&mut self, id: RequestId, command: Command, actions: &mut Vec<Action<Stamped>>) {
         match command {
-            Command::Open | Command::Close => reply(actions, id, Ok(Answer::Done)),
+            Command::Open => reply(actions, id, Ok(Answer::Done)),
+            Command::Close => {
+                if let Some(device) = &self.device {
+                    device.borrow_mut().in_use = false;
+                }
+                reply(actions, id, Ok(Answer::Done));
+            }
             Command::AwaitLoad => {
-                reply(actions, id, Ok(Answer::Loaded(LoadReport::default())));
+                let report = self.device.as_ref().map(|device| device.borrow().report);
+                reply(actions, id, Ok(Answer::Loaded(report.unwrap_or_default())));
             }
-            Command::Forget(_) | Command::Replace(_) | Command::Abandon => {
-                reply(actions, id, Err(Failure::Invalid));
+            Command::Forget(name) => {
+                if let Some(device) =
+                    self.device.as_ref().filter(|_| self.bug != Bug::ForgetsNothing)
+                {
+                    device.borrow_mut().volumes.remove(&name);
+                }
+                reply(actions, id, Ok(Answer::Done));
             }
-            Command::Attach(spec) => {
-                let (index, warmth) = self.attach(spec);
-                let volume = VolumeId(index as u16);
-                reply(actions, id, Ok(Answer::Attached { volume, warmth }));
+            Command::Abandon => {
+                self.device = None;
+                for index in 0..self.volumes.len() {
+                    self.volumes[index].caching = false;
+                    if self.volumes[index].attached && self.bug != Bug::NeverDistrusts {
+                        self.distrust(index, actions);
+                    }
+                }
+                reply(actions, id, Ok(Answer::Done));
             }
+            Command::Replace(superblock) => {
+                let device = self.devices.borrow()[&superblock.uuid].clone();
+                device.borrow_mut().load(self.bug);
+                self.device = Some(device);
+                for index in 0..self.volumes.len() {
+                    if self.volumes[index].attached && !self.volumes[index].distrusting {
+                        self.adopt(index);
+                    }
+                }
+                reply(actions, id, Ok(Answer::Done));
+            }
+            Command::Attach(spec) => self.attach(id, spec, actions),
             Command::Detach(volume) => {
                 self.volumes[usize::from(volume.0)].detaching = Some(id);
                 self.volumes[usize::from(volume.0)].attached = false;
                 self.let_go(usize::from(volume.0), actions);
             }
             Command::Seal(volume, proof) => {
-                self.volumes[usize::from(volume.0)].proof = proof;
+                let volume = &self.volumes[usize::from(volume.0)];
+                let mut kept = volume.kept.borrow_mut();
+                kept.epoch = proof;
+                kept.written = false;
                 reply(actions, id, Ok(Answer::Done));
             }
         }
     }
 
-    fn attach(&mut self, spec: VolumeSpec) -> (usize, Warmth) {
+    fn attach(&mut self, id: RequestId, spec: VolumeSpec, actions: &mut Vec<Action<Stamped>>) {
+        let (kept, warmth, unknown) = self.find_kept(&spec);
         let known = self.volumes.iter().position(|volume| volume.spec.name == spec.name);
-        let Some(index) = known else {
-            self.volumes.push(Volume {
-                spec,
-                attached: true,
-                proof: None,
-                cached: BTreeMap::new(),
-                detaching: None,
-                in_flight: 0,
-                counters: VolumeCounters::default(),
-            });
-            return (self.volumes.len() - 1, Warmth::New);
+        let index = known.unwrap_or(self.volumes.len());
+        let counters = known.map(|index| self.volumes[index].counters).unwrap_or_default();
+        let volume = Volume {
+            spec,
+            attached: true,
+            kept,
+            caching: !unknown,
+            distrusting: false,
+            waiting: Vec::new(),
+            written: false,
+            writes: 0,
+            writing: 0,
+            // An earlier life may have left writes that nobody has flushed.
+            clean: false,
+            detaching: None,
+            in_flight: 0,
+            counters,
         };
-        let volume = &mut self.volumes[index];
-        let proven = volume.proof.is_some() && volume.proof == spec.epoch || spec.exclusive;
-        let blocks = volume.cached.len() as u64;
-        volume.attached = true;
-        volume.spec = spec;
-        if proven {
-            return (index, Warmth::Warm { blocks });
+        if index == self.volumes.len() {
+            self.volumes.push(volume);
+        } else {
+            self.volumes[index] = volume;
         }
-        if self.bug != Bug::BelievesAnything {
-            volume.cached.clear();
+        let volume = VolumeId(index as u16);
+        reply(actions, id, Ok(Answer::Attached { volume, warmth }));
+        if unknown && self.bug == Bug::NeverDistrusts {
+            self.adopt(index);
+        } else if unknown {
+            self.distrust(index, actions);
         }
-        (index, Warmth::Dropped { blocks, reason: DropReason::EpochChanged })
     }
 
     /// Once the last request is done, a volume being detached is flushed.
     fn let_go(&mut self, index: usize, actions: &mut Vec<Action<Stamped>>) {
         let volume = &mut self.volumes[index];
         let idle = volume.in_flight == 0 || self.bug == Bug::ForgetsRequests;
+        let idle = idle && !volume.distrusting;
         let Some(id) = volume.detaching.take_if(|_| idle) else { return };
         if matches!(self.bug, Bug::ForgetsRequests | Bug::DetachesUnflushed) {
             return reply(actions, id, Ok(Answer::Done));
         }
         let request = Request { id, volume: VolumeId(index as u16), op: Op::Flush };
-        self.work.insert(id, Work { left: 1, detach: true, ..Work::of(request) });
+        let covers = Some(self.volumes[index].writes);
+        self.work.insert(id, Work { left: 1, detach: true, covers, ..Work::of(request) });
         self.io(id, IoOp::Flush, actions);
     }
 
@@ -259,12 +371,27 @@ impl Double {
             if !sound {
                 return reply(actions, request.id, Err(Failure::Invalid));
             }
-            let writes = !matches!(request.op, Op::Read { .. });
+            let writes = !matches!(request.op, Op::Read { .. } | Op::Invalidate { .. });
             if writes && volume.spec.read_only && self.bug != Bug::WritesReadOnly {
                 return reply(actions, request.id, Err(Failure::ReadOnly));
             }
         }
         volume.in_flight += 1;
+        if is_write(&request.op) && volume.distrusting {
+            return volume.waiting.push(request);
+        }
+        self.admit(request, actions);
+    }
+
+    fn admit(&mut self, request: Request<Stamped>, actions: &mut Vec<Action<Stamped>>) {
+        let volume = &mut self.volumes[usize::from(request.volume.0)];
+        if is_write(&request.op) {
+            volume.writes += 1;
+            volume.writing += 1;
+            volume.clean = false;
+            volume.written = true;
+            volume.kept.borrow_mut().written = true;
+        }
         // Read-modify-write, and who meets one, takes turns.
         if volume.spec.align_bytes > 512 && self.bug != Bug::Misaligned {
             self.queue.push_back(request);
@@ -303,7 +430,12 @@ impl Double {
                 }
             }
             Op::Flush if self.bug == Bug::NoFlush => {}
-            Op::Flush => ios.push(IoOp::Flush),
+            Op::Flush => {
+                work.covers = self.covered(request.volume);
+                ios.push(IoOp::Flush);
+            }
+            Op::Invalidate { .. } if self.bug == Bug::IgnoresInvalidate => {}
+            Op::Invalidate { .. } => self.invalidate(request),
             _ => {
                 self.invalidate(request);
                 if exclusive {
@@ -348,7 +480,23 @@ impl Double {
         }
     }
 
+    /// Writes that a flush covers which begins now, if none is under way.
+    fn covered(&self, volume: VolumeId) -> Option<u64> {
+        let volume = &self.volumes[usize::from(volume.0)];
+        (volume.writing == 0).then_some(volume.writes)
+    }
+
     fn done(&mut self, done: &IoDone, actions: &mut Vec<Action<Stamped>>) {
+        if let Some(index) = self.distrusts.remove(&done.id) {
+            if done.result.is_err() {
+                return self.distrust(index, actions);
+            }
+            self.distrusted(index);
+            for request in std::mem::take(&mut self.volumes[index].waiting) {
+                self.admit(request, actions);
+            }
+            return self.let_go(index, actions);
+        }
         let Some(id) = self.io.remove(&done.id) else { return };
         let Some(work) = self.work.get_mut(&id) else { return };
         work.left -= 1;
@@ -383,9 +531,15 @@ impl Double {
         }
         let work = self.work.remove(&id).expect("it is under way");
         let index = usize::from(work.request.volume.0);
+        let volume = &mut self.volumes[index];
+        volume.writing -= u64::from(is_write(&work.request.op));
+        if work.failure.is_none() && work.covers == Some(volume.writes) {
+            volume.clean = true;
+            volume.kept.borrow_mut().flushed();
+        }
         if work.detach {
             if work.failure.is_some() {
-                self.volumes[index].cached.clear();
+                self.volumes[index].kept.borrow_mut().cached.clear();
             }
             let result = work.failure.map_or(Ok(Answer::Done), |error| Err(Failure::Io(error)));
             return reply(actions, work.request.id, result);
