@@ -72,11 +72,13 @@ impl<P: Payload> Engine<P> {
             && (self.store.dead || self.store.journal.is_durable(ticket))
         {
             self.attaching.pop_front();
-            // What an earlier life wrote may not be flushed: the first proof is asked for at once,
-            // now that the driver knows the volume's name.
-            let unflushed = self.store.holdings[usize::from(volume)].unflushed;
-            self.volume(volume).beat.due = unflushed;
-            self.beat_at = Some(self.now);
+            // What an earlier life wrote may not be flushed; the proof given with the attach is
+            // new, so the first that is asked for is due in a period.
+            let now = self.now;
+            self.volume(volume).beat.last = Some(now);
+            if self.store.holdings[usize::from(volume)].unflushed {
+                self.beat_due(volume);
+            }
             let volume = VolumeId(volume);
             self.outbox.reply(id, Ok(Answer::Attached { volume, warmth }));
         }

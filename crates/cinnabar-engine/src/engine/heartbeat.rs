@@ -36,17 +36,23 @@ impl<P: Payload> Engine<P> {
     /// A backend write, trim or zero is about to be issued, or has ended, well or not: what it did
     /// is not durable.
     pub(super) fn note_written(&mut self, index: u16, ended: bool) {
-        let period = self.config.heartbeat_ns;
         let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
         if ended {
             volume.writes += 1;
             self.store.holdings[usize::from(index)].unflushed = true;
         }
         if !volume.beat.due {
-            volume.beat.due = true;
-            let at = volume.beat.last.map_or(self.now, |last| last.plus_ns(period));
-            self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
+            self.beat_due(index);
         }
+    }
+
+    /// A volume's proof is to be asked for, a period after the last one.
+    pub(super) fn beat_due(&mut self, index: u16) {
+        let period = self.config.heartbeat_ns;
+        let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
+        volume.beat.due = true;
+        let at = volume.beat.last.map_or(self.now, |last| last.plus_ns(period));
+        self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
     }
 
     /// What is due by now; asks to be woken for what is due later.

@@ -13,7 +13,7 @@ impl<P: Payload> Engine<P> {
     /// # Panics
     /// If they don't; the message says which.
     pub fn check_invariants(&self) {
-        self.store.check_invariants();
+        self.store.check_invariants(self.loader.is_some() || self.store.dead);
         let reads = |pending: &Pending| match pending {
             Pending::CacheRead { .. } | Pending::Edge { slot: Some(_), .. } => 1,
             _ => 0,

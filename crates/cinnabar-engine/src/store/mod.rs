@@ -182,6 +182,7 @@ impl<P: Payload> Store<P> {
         self.find_loaded(key)
     }
 
+    /// As [`find`](Self::find), whether or not the index is in use.
     fn find_loaded(&self, key: Key) -> Option<u32> {
         self.map.find(self.hash(key), |slot| self.descriptors.is(slot, key))
     }
