@@ -6,18 +6,21 @@
 //! * [`memory`]: [`Memory`], the payload of the daemon.
 //! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over `io_uring`
 //!   or over threads.
-//! * [`disk`]: [`Disk`], an open and locked file or block device; cache device set-up; epochs.
+//! * [`disk`]: [`Disk`], an open and locked file or block device; cache device set-up.
+//! * [`proof`]: [`Proof`], what a backend can say of who wrote it last.
 //! * [`sim`]: [`SimModel`], latency, bandwidth and errors of a slow device, seeded.
 //! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw` and `sim:filer,seed=1:file:vm1.raw`.
 
 pub mod disk;
 pub mod memory;
 pub mod port;
+pub mod proof;
 pub mod sim;
 pub mod spec;
 
 pub use disk::{Disk, DiskError, DiskKind};
 pub use memory::Memory;
 pub use port::{Done, FileId, Interest, Job, JobOp, Port, PortEvent, Waker};
+pub use proof::{Proof, ProofError};
 pub use sim::SimModel;
 pub use spec::BackendSpec;

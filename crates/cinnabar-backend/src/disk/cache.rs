@@ -18,8 +18,10 @@ use std::path::Path;
 pub struct CacheOptions {
     /// Size of a file that is made or formatted, in bytes; ignored for block devices.
     pub size_bytes: Option<u64>,
-    /// Take the device whatever is on it.
+    /// Take the device whatever is on it, unless it is ours.
     pub force: bool,
+    /// Take what is ours for blank, too.
+    pub anew: bool,
     /// The rest; `read_only` is ignored.
     pub open: OpenOptions,
 }
@@ -113,6 +115,10 @@ fn inspect(disk: &Disk, options: &CacheOptions) -> Result<Contents, DiskError> {
     let mut pages = [const { MetaPage::zeroed() }; 2];
     blocking::read_pages(disk, &mut pages, 0).map_err(failed)?;
     let kind = match Superblock::decode(&pages) {
+        Ok(_) if options.anew => {
+            tracing::warn!(path = %path.display(), "it is a cache; formatting it anew");
+            return Ok(Contents::Blank);
+        }
         Ok(superblock) => return Ok(Contents::Ours(superblock)),
         Err(SuperblockError::Foreign) => match first_data(disk).map_err(failed)? {
             Some(at) => DiskErrorKind::Foreign(describe(&pages[0], at)),

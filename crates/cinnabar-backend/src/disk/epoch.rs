@@ -1,21 +1,25 @@
-//! Proof that nobody wrote a file since we left it: who it is, how large, and when it last changed.
+//! How files prove that nobody wrote them: who they are, how large, when they last changed, and
+//! what time it was.
 //!
-//! Called by the data plane when a volume is attached and after it was detached.
+//! Called through [`Proof`]. Block devices have nothing to prove it with.
 //!
+//! # After a clean detach
 //! Change times can be coarse (a kernel tick of 4 ms; a second on some file systems): a write right
 //! after ours could get the same one. So the proof is only given once the file system's own clock
-//! has moved past the change time, which a file touched beside it tells.
+//! has moved past the change time, which a file touched beside it tells; and a proof whose clock
+//! had not moved past it is no proof of equality.
+//!
+//! # After a crash
+//! Our own last writes have moved the change time since the last heartbeat, by at most its period
+//! and what it may be late. What lies within that window is taken for ours: somebody else's write
+//! in the same three seconds is not noticed.
 
+use super::clock::{Clock, stamp_ns};
 use super::{Disk, DiskKind};
-use cinnabar_engine::volume::Epoch;
+use crate::proof::{GRACE_NS, PERIOD_NS, Proof, ProofError};
+use cinnabar_engine::volume::{Belief, Epoch, Recorded};
 use rustix::fd::AsFd;
-use rustix::fs::{
-    AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp, fdatasync, fstatfs, fsync, futimens, statx,
-    unlink,
-};
-use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
-use std::path::{Path, PathBuf};
+use rustix::fs::{AtFlags, StatxFlags, fdatasync, fsync, statx};
 use std::time::{Duration, Instant};
 
 /// How long to wait for the file system's clock; some count in two seconds.
@@ -23,60 +27,74 @@ const CLOCK_WAIT_MAX: Duration = Duration::from_millis(2500);
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What the layout of the 64 bytes is called.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
-/// Why no proof could be taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EpochError {
-    /// The kernel refused.
-    #[error("{during}: {errno}")]
-    Io {
-        /// What was tried.
-        during: &'static str,
-        /// What it said.
-        errno: Errno,
-    },
-    /// Somebody wrote meanwhile.
-    #[error("the file changed while its change time was being recorded")]
-    Changed,
-    /// The clock did not move.
-    #[error("the file system's clock did not pass the file's change time")]
-    Clock,
-}
-
-/// The proof as it stands now, for comparison at attach; `None` for block devices, which have none.
-///
-/// # Errors
-/// [`EpochError::Io`].
-pub fn read_epoch(disk: &Disk) -> Result<Option<Epoch>, EpochError> {
-    match disk.kind {
-        DiskKind::Block => Ok(None),
-        DiskKind::File => look(disk).map(|seen| Some(seen.pack())),
-    }
-}
-
-/// Makes everything written durable and takes the proof, waiting until any later write would
-/// change it (usually 5 to 10 ms, at most 2.5 s; blocking). `None` for block devices.
-///
-/// # Errors
-/// [`EpochError`]; the volume's cached blocks are then not to be believed next time.
-pub fn take_epoch(disk: &Disk) -> Result<Option<Epoch>, EpochError> {
-    if disk.kind == DiskKind::Block {
-        fdatasync(&disk.fd).map_err(|errno| EpochError::Io { during: "fdatasync", errno })?;
-        return Ok(None);
-    }
-    // Not fdatasync: the change time itself must survive a power cut.
-    fsync(&disk.fd).map_err(|errno| EpochError::Io { during: "fsync", errno })?;
-    let seen = look(disk)?;
-    let mut clock = Clock::beside(disk)?;
-    let since = Instant::now();
-    while clock.now_ns()? <= seen.change_ns {
-        if since.elapsed() >= CLOCK_WAIT_MAX {
-            return Err(EpochError::Clock);
+impl Proof for Disk {
+    /// Takes the file's own change time for the time where no clock can be had: that
+    /// proves less, never more.
+    fn read_epoch(&self) -> Result<Option<Epoch>, ProofError> {
+        if self.kind == DiskKind::Block {
+            return Ok(None);
         }
-        std::thread::sleep(LOOK_EVERY);
+        let seen = look(self)?;
+        Ok(Some(seen.at(time_or(self, seen.change_ns)).pack()))
     }
-    if look(disk)? == seen { Ok(Some(seen.pack())) } else { Err(EpochError::Changed) }
+
+    /// Usually takes 5 to 10 ms, at most 2.5 s.
+    fn take_epoch(&self) -> Result<Option<Epoch>, ProofError> {
+        flush(self)?;
+        if self.kind == DiskKind::Block {
+            return Ok(None);
+        }
+        let seen = look(self)?;
+        let clock = Clock::of(self)?;
+        let since = Instant::now();
+        let now_ns = loop {
+            let now_ns = clock.now_ns()?;
+            if now_ns > seen.change_ns {
+                break now_ns;
+            }
+            if since.elapsed() >= CLOCK_WAIT_MAX {
+                return Err(ProofError::Clock);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        if look(self)? == seen {
+            Ok(Some(seen.at(now_ns).pack()))
+        } else {
+            Err(ProofError::Changed)
+        }
+    }
+
+    fn prove(&self) -> Result<Option<Epoch>, ProofError> {
+        flush(self)?;
+        self.read_epoch()
+    }
+
+    fn judge(&self, recorded: &Recorded, now: Option<&Epoch>) -> Belief {
+        judge(recorded, now)
+    }
+}
+
+/// Not fdatasync for a file: the change time itself must survive a power cut.
+fn flush(disk: &Disk) -> Result<(), ProofError> {
+    match disk.kind {
+        DiskKind::Block => fdatasync(&disk.fd),
+        DiskKind::File => fsync(&disk.fd),
+    }
+    .map_err(ProofError::Flush)
+}
+
+/// The file system's time, or `otherwise` if that can't be learned.
+fn time_or(disk: &Disk, otherwise: i64) -> i64 {
+    match Clock::of(disk).and_then(|clock| clock.now_ns()) {
+        Ok(now_ns) => now_ns,
+        Err(error) => {
+            let path = disk.path.display();
+            tracing::debug!(%path, reason = %error, "its file system does not tell the time");
+            otherwise
+        }
+    }
 }
 
 /// What the proof is made of.
@@ -90,28 +108,86 @@ struct Seen {
     change_ns: i64,
 }
 
+/// A proof: what was seen, and when by the file system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamped {
+    seen: Seen,
+    now_ns: i64,
+}
+
 impl Seen {
+    fn at(self, now_ns: i64) -> Stamped {
+        Stamped { seen: self, now_ns }
+    }
+
+    /// Who it is, whatever was written.
+    fn identity(&self) -> (u64, u64, i64, u64) {
+        (self.device, self.inode, self.birth_ns, self.size_bytes)
+    }
+}
+
+impl Stamped {
     fn pack(self) -> Epoch {
-        let mut bytes = [0; 64];
+        let Self { seen, now_ns } = self;
         let fields = [
             LAYOUT,
-            self.device,
-            self.inode,
-            self.birth_ns.cast_unsigned(),
-            self.size_bytes,
-            self.change_ns.cast_unsigned(),
+            seen.device,
+            seen.inode,
+            seen.birth_ns.cast_unsigned(),
+            seen.size_bytes,
+            seen.change_ns.cast_unsigned(),
+            now_ns.cast_unsigned(),
         ];
+        let mut bytes = [0; 64];
         for (place, field) in bytes.chunks_exact_mut(8).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
         Epoch(bytes)
     }
+
+    /// What `epoch` says, if it has this layout: another version, or another kind of backend under
+    /// the same name, may have made it.
+    fn unpack(epoch: &Epoch) -> Option<Self> {
+        let mut fields = [0; 8];
+        for (field, place) in fields.iter_mut().zip(epoch.0.chunks_exact(8)) {
+            *field = u64::from_le_bytes(place.try_into().ok()?);
+        }
+        let [layout, device, inode, birth, size_bytes, change, now, rest] = fields;
+        let birth_ns = birth.cast_signed();
+        let seen = Seen { device, inode, birth_ns, size_bytes, change_ns: change.cast_signed() };
+        (layout == LAYOUT && rest == 0).then(|| seen.at(now.cast_signed()))
+    }
 }
 
-fn look(disk: &Disk) -> Result<Seen, EpochError> {
+/// See [`Proof::judge`].
+fn judge(recorded: &Recorded, now: Option<&Epoch>) -> Belief {
+    let then = recorded.epoch.as_ref().and_then(Stamped::unpack);
+    let (Some(then), Some(now)) = (then, now.and_then(Stamped::unpack)) else {
+        return Belief::Unknown;
+    };
+    let (before, after) = (then.seen, now.seen);
+    if before.identity() != after.identity() || after.change_ns < before.change_ns {
+        return Belief::Changed;
+    }
+    if recorded.written {
+        let end = then.now_ns.saturating_add(PERIOD_NS + GRACE_NS);
+        // Ours, or somebody's: nobody can tell.
+        return if after.change_ns <= end { Belief::Unchanged } else { Belief::Unknown };
+    }
+    if after.change_ns != before.change_ns {
+        Belief::Changed
+    } else if then.now_ns > before.change_ns {
+        Belief::Unchanged
+    } else {
+        // A write right after the proof could have got the same change time.
+        Belief::Unknown
+    }
+}
+
+fn look(disk: &Disk) -> Result<Seen, ProofError> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let seen = statx(disk.as_fd(), "", AtFlags::EMPTY_PATH, wanted)
-        .map_err(|errno| EpochError::Io { during: "stat", errno })?;
+        .map_err(|errno| ProofError::Io { during: "stat", errno })?;
     let has_birth = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::BTIME);
     Ok(Seen {
         device: u64::from(seen.stx_dev_major) << 32 | u64::from(seen.stx_dev_minor),
@@ -122,69 +198,5 @@ fn look(disk: &Disk) -> Result<Seen, EpochError> {
     })
 }
 
-fn stamp_ns(stamp: StatxTimestamp) -> i64 {
-    stamp.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(stamp.tv_nsec))
-}
-
-/// The clock that stamps the file.
-enum Clock {
-    /// A file beside it, touched to learn the time; removed at the end.
-    Beside { fd: rustix::fd::OwnedFd, path: PathBuf },
-    /// The kernel's tick: what local file systems stamp with.
-    Tick,
-}
-
-impl Clock {
-    fn beside(disk: &Disk) -> Result<Self, EpochError> {
-        let name = disk.path.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!(".{name}.{}.clock", std::process::id());
-        let path = disk.path.parent().unwrap_or(Path::new(".")).join(name);
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        // One left behind by a crash under the same process id.
-        let _ = unlink(&path);
-        match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => Ok(Self::Beside { fd, path }),
-            Err(_) if is_local(disk) => Ok(Self::Tick),
-            Err(errno) => Err(EpochError::Io { during: "a file beside it", errno }),
-        }
-    }
-
-    fn now_ns(&mut self) -> Result<i64, EpochError> {
-        match self {
-            Self::Beside { fd, .. } => {
-                let failed = |errno| EpochError::Io { during: "touching a file", errno };
-                let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
-                let stamps = rustix::fs::Timestamps { last_access: now, last_modification: now };
-                futimens(&*fd, &stamps).map_err(failed)?;
-                // Some network file systems tell the server's time only when asked anew.
-                let seen = statx(
-                    &*fd,
-                    "",
-                    AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC,
-                    StatxFlags::CTIME,
-                )
-                .map_err(failed)?;
-                Ok(stamp_ns(seen.stx_ctime))
-            }
-            Self::Tick => {
-                // A second less: the file system may cut its stamps down to whole ones.
-                let now = clock_gettime(ClockId::RealtimeCoarse);
-                Ok((now.tv_sec - 1).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec))
-            }
-        }
-    }
-}
-
-impl Drop for Clock {
-    fn drop(&mut self) {
-        if let Self::Beside { path, .. } = self {
-            let _ = unlink(&*path);
-        }
-    }
-}
-
-/// Whether the file is on a file system of this host, whose clock is the kernel's.
-fn is_local(disk: &Disk) -> bool {
-    const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
-    fstatfs(&disk.fd).is_ok_and(|stat| LOCAL.contains(&(stat.f_type.cast_unsigned() & 0xffff_ffff)))
-}
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
 //! Waiting for the lock on a disk, bounded and shown.
 //!
-//! Called by opening.
+//! Called by opening, and by the daemon for a folder of its own.
 
 use super::error::{DiskError, DiskErrorKind};
 use super::open::OpenOptions;
-use rustix::fd::BorrowedFd;
-use rustix::fs::{FlockOperation, Stat, flock, fstat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,6 +50,14 @@ impl Patience {
         true
     }
 
+    /// Says that a wait that was told of is over.
+    fn tell_free(&self, path: &Path) {
+        if self.told.is_some() {
+            let waited_s = self.since.elapsed().as_secs_f64();
+            tracing::info!(path = %path.display(), waited_s, "it is free now");
+        }
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed))
     }
@@ -78,7 +86,10 @@ pub(super) fn lock(
     };
     loop {
         match flock(fd, operation) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                patience.tell_free(path);
+                return Ok(());
+            }
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) => {
                 if !patience.wait(path) {
@@ -88,6 +99,18 @@ pub(super) fn lock(
             Err(errno) => return Err(DiskError::new(path, DiskErrorKind::Lock(errno))),
         }
     }
+}
+
+/// Locks a folder for as long as the returned descriptor lives, so that one process uses it.
+///
+/// # Errors
+/// [`DiskError`]; above all [`DiskErrorKind::InUse`] once the wait is over.
+pub fn lock_folder(folder: &Path, options: &OpenOptions) -> Result<OwnedFd, DiskError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(folder, flags, Mode::empty())
+        .map_err(|errno| DiskError::from_errno(folder, "open", errno))?;
+    lock(fd.as_fd(), folder, false, &mut Patience::new(options))?;
+    Ok(fd)
 }
 
 /// Who holds a lock on this file, as far as the kernel's list tells (not for network file systems).

@@ -4,6 +4,7 @@
 
 mod blocking;
 mod cache;
+mod clock;
 mod epoch;
 mod error;
 mod ioctl;
@@ -11,8 +12,8 @@ mod lock;
 mod open;
 
 pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
-pub use epoch::{EpochError, read_epoch, take_epoch};
 pub use error::{DiskError, DiskErrorKind};
+pub use lock::lock_folder;
 pub use open::OpenOptions;
 
 pub(crate) use ioctl::{discard, zero_out};

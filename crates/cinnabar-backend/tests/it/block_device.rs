@@ -2,9 +2,10 @@
 
 use crate::rig::{Rig, folders, now, pattern, soon};
 use cinnabar_backend::disk::{
-    CacheOptions, Disk, DiskErrorKind, DiskKind, OpenOptions, open_cache, read_epoch, take_epoch,
+    CacheOptions, Disk, DiskErrorKind, DiskKind, OpenOptions, open_cache,
 };
 use cinnabar_backend::port::{Extent, IoMode, JobOp};
+use cinnabar_backend::proof::Proof;
 use cinnabar_engine::units::ByteSpan;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,7 +96,7 @@ fn devices_are_zeroed_and_trimmed() {
 fn devices_have_no_epoch_and_one_user() {
     each(|_, _, device| {
         let disk = Disk::open(device, &soon()).expect("it opens");
-        assert_eq!((read_epoch(&disk), take_epoch(&disk)), (Ok(None), Ok(None)));
+        assert_eq!((disk.read_epoch(), disk.take_epoch()), (Ok(None), Ok(None)));
         for read_only in [false, true] {
             let options = OpenOptions { read_only, ..now() };
             let error = Disk::open(device, &options).expect_err("it is locked");

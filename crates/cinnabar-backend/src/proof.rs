@@ -1,0 +1,64 @@
+//! Proof of who a volume is and whether somebody else wrote it: what every kind of backend brings
+//! in its own way.
+//!
+//! Called by the data plane: when a volume is attached, in its heartbeat, and when it was detached.
+//! Files prove it by their change time (`disk::epoch`); other backends will bring what they have.
+
+use cinnabar_engine::volume::{Belief, Epoch, Recorded};
+use rustix::io::Errno;
+
+/// How often, in ns, a volume that is being written has its proof recorded: the engine's default.
+pub const PERIOD_NS: i64 = 1_000_000_000;
+/// How late, in ns, that may be before a crash makes our own last writes look like somebody's.
+pub const GRACE_NS: i64 = 2_000_000_000;
+
+/// Why no proof could be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProofError {
+    /// What was written could not be made durable.
+    #[error("flushing: {0}")]
+    Flush(Errno),
+    /// The kernel refused something else.
+    #[error("{during}: {errno}")]
+    Io {
+        /// What was tried.
+        during: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+    /// Somebody wrote meanwhile.
+    #[error("the file changed while its change time was being recorded")]
+    Changed,
+    /// The clock did not move.
+    #[error("the file system's clock did not pass the file's change time")]
+    Clock,
+}
+
+/// A backend that may be able to prove who wrote it last. All calls block.
+///
+/// `None` in place of an [`Epoch`]: this backend can't prove anything.
+pub trait Proof {
+    /// The proof as it stands, for the attach: nothing of ours is under way.
+    ///
+    /// # Errors
+    /// [`ProofError::Io`].
+    fn read_epoch(&self) -> Result<Option<Epoch>, ProofError>;
+
+    /// For the clean detach: makes everything written durable and takes the proof, waiting until
+    /// any later write, even one right afterwards, would change it.
+    ///
+    /// # Errors
+    /// [`ProofError`]; the volume's cached blocks are then not to be believed next time.
+    fn take_epoch(&self) -> Result<Option<Epoch>, ProofError>;
+
+    /// For the heartbeat, while we write: makes durable whatever was written before this call, then
+    /// takes the proof and the backend's own time. Never waits for a clock.
+    ///
+    /// # Errors
+    /// [`ProofError::Flush`]: nothing is durable. Any other: what was written is durable, but there
+    /// is no proof.
+    fn prove(&self) -> Result<Option<Epoch>, ProofError>;
+
+    /// What the time between a recorded proof and `now` was.
+    fn judge(&self, recorded: &Recorded, now: Option<&Epoch>) -> Belief;
+}
