@@ -1,42 +1,63 @@
-//! What may take long, on threads of its own: opening backends, proving that nobody wrote them.
+//! What may take long, on threads of its own: opening backends and cache devices, proving that
+//! nobody wrote a backend, keeping generations.
 //!
-//! Called by the control part of the loop. Results come back through a queue, and the waker makes
-//! the loop look.
+//! Called by the control part of the loop and by its I/O. Results come back through a queue, and the
+//! waker makes the loop look.
 
+use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
-use crate::daemon::messages::{AnswerTo, StartError, VolumeConfig};
-use cinnabar_backend::Waker;
-use cinnabar_backend::disk::{Disk, OpenOptions, take_epoch};
+use crate::daemon::generations::{DeviceId, Ledger, StateError};
+use crate::daemon::messages::{AnswerTo, CommandError, NewCache, StartError, VolumeConfig};
+use cinnabar_backend::disk::{Disk, OpenOptions};
+use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_engine::volume::Epoch;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
-/// Tasks under way at a time.
+/// Tasks of those that queue that are under way at a time.
 const THREADS_MAX: usize = 8;
 
 /// Something to be done.
 pub(super) enum Task {
-    /// Open a volume's backend.
+    /// Open a volume's backend, to be attached with the device of this name, if there is one.
     Open {
         config: Box<VolumeConfig>,
         options: OpenOptions,
         taken: Vec<Taken>,
+        ledger: Ledger,
+        device: Option<(DeviceId, PathBuf)>,
         answer: AnswerTo<()>,
     },
-    /// Prove that nobody wrote the disk of this volume.
-    Prove { volume: usize, disk: Arc<Disk> },
+    /// Prove that nobody wrote the disk of this volume, which was detached.
+    Take { volume: usize, disk: Arc<Disk> },
+    /// Flush this disk and take its proof as it stands, for this I/O of the engine's.
+    Prove { io: usize, disk: Arc<Disk> },
+    /// New generations for the volumes of these I/Os of the engine's.
+    Distrust { ledger: Ledger, ios: Vec<usize>, names: Vec<String> },
+    /// Open and format another cache device.
+    OpenDevice { new: NewCache, options: OpenOptions, taken: Vec<Taken> },
+    /// These volumes are recorded on that device from now on.
+    Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
 
 /// What came of it.
 pub(super) enum Finished {
     Opened { name: String, result: Result<Box<OpenedVolume>, StartError>, answer: AnswerTo<()> },
-    Proved { volume: usize, epoch: Option<Epoch> },
+    Taken { volume: usize, epoch: Option<Epoch> },
+    Proved { io: usize, result: Result<Option<Epoch>, ProofError> },
+    Distrusted { ios: Vec<usize>, result: Result<Vec<u64>, StateError> },
+    DeviceOpened(Result<Box<OpenedDevice>, CommandError>),
+    Entrusted(Result<(), StateError>),
 }
 
 /// See the module.
 pub(super) struct Background {
     waiting: VecDeque<Task>,
+    /// Of those that queue.
     running: usize,
+    /// Of those that don't.
+    urgent: usize,
     sender: mpsc::Sender<Finished>,
     receiver: mpsc::Receiver<Finished>,
     waker: Waker,
@@ -45,65 +66,92 @@ pub(super) struct Background {
 impl Background {
     pub(super) fn new(waker: Waker) -> Self {
         let (sender, receiver) = mpsc::channel();
-        Self { waiting: VecDeque::new(), running: 0, sender, receiver, waker }
+        Self { waiting: VecDeque::new(), running: 0, urgent: 0, sender, receiver, waker }
     }
 
+    /// Starts a task. What a guest may wait for never queues behind what waits for somebody's lock;
+    /// there is at most one such task for each volume.
     pub(super) fn start(&mut self, task: Task) {
-        self.waiting.push_back(task);
-        self.fill();
+        if task.is_urgent() {
+            self.urgent += 1;
+            self.spawn(task);
+        } else {
+            self.waiting.push_back(task);
+            self.fill();
+        }
     }
 
     /// Takes something that is finished.
     pub(super) fn take(&mut self) -> Option<Finished> {
         let finished = self.receiver.try_recv().ok()?;
-        self.running -= 1;
-        self.fill();
+        if finished.is_urgent() {
+            self.urgent -= 1;
+        } else {
+            self.running -= 1;
+            self.fill();
+        }
         Some(finished)
     }
 
     /// Nothing waits or runs.
     pub(super) fn is_idle(&self) -> bool {
-        self.running == 0 && self.waiting.is_empty()
+        self.running == 0 && self.urgent == 0 && self.waiting.is_empty()
     }
 
     fn fill(&mut self) {
         while self.running < THREADS_MAX {
             let Some(task) = self.waiting.pop_front() else { break };
             self.running += 1;
-            let (sender, waker) = (self.sender.clone(), self.waker.clone());
-            // A thread that can't be had would drop the task and its answer: do it here then.
-            let slot = Arc::new(std::sync::Mutex::new(Some(task)));
-            let theirs = Arc::clone(&slot);
-            let work = move || {
-                let task = theirs.lock().ok().and_then(|mut slot| slot.take());
-                if let Some(task) = task {
-                    // The loop may be gone; then nobody wants to know.
-                    let _ = sender.send(task.run());
-                    waker.wake();
-                }
-            };
-            let thread = std::thread::Builder::new().name("cinnabar-slow".into());
-            if let Err(error) = thread.spawn(work) {
-                tracing::warn!(%error, "no thread for a slow operation; the data thread does it");
-                if let Some(task) = slot.lock().ok().and_then(|mut slot| slot.take()) {
-                    let _ = self.sender.send(task.run());
-                    self.waker.wake();
-                }
+            self.spawn(task);
+        }
+    }
+
+    fn spawn(&self, task: Task) {
+        let (sender, waker) = (self.sender.clone(), self.waker.clone());
+        // A thread that can't be had would drop the task and its answer: do it here then.
+        let slot = Arc::new(std::sync::Mutex::new(Some(task)));
+        let theirs = Arc::clone(&slot);
+        let work = move || {
+            let task = theirs.lock().ok().and_then(|mut slot| slot.take());
+            if let Some(task) = task {
+                // The loop may be gone; then nobody wants to know.
+                let _ = sender.send(task.run());
+                waker.wake();
+            }
+        };
+        let thread = std::thread::Builder::new().name("cinnabar-slow".into());
+        if let Err(error) = thread.spawn(work) {
+            tracing::warn!(%error, "no thread for a slow operation; the data thread does it");
+            if let Some(task) = slot.lock().ok().and_then(|mut slot| slot.take()) {
+                let _ = self.sender.send(task.run());
+                self.waker.wake();
             }
         }
     }
 }
 
 impl Task {
+    const fn is_urgent(&self) -> bool {
+        matches!(self, Self::Prove { .. } | Self::Distrust { .. } | Self::Entrust { .. })
+    }
+
     fn run(self) -> Finished {
         match self {
-            Self::Open { config, options, taken, answer } => {
+            Self::Open { config, options, taken, ledger, device, answer } => {
                 let name = config.name.clone();
-                let result = disks::open_volume(&config, &options, &taken).map(Box::new);
+                let open = || {
+                    let mut opened = disks::open_volume(&config, &options, &taken)?;
+                    let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+                    let names = std::slice::from_ref(&name);
+                    let kept = ledger.with(|state| state.attach(names, device));
+                    opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
+                    Ok(Box::new(opened))
+                };
+                let result = open();
                 Finished::Opened { name, result, answer }
             }
-            Self::Prove { volume, disk } => {
-                let epoch = take_epoch(&disk).unwrap_or_else(|error| {
+            Self::Take { volume, disk } => {
+                let epoch = disk.take_epoch().unwrap_or_else(|error| {
                     let path = disk.path().display();
                     tracing::warn!(
                         %path, reason = %error,
@@ -113,8 +161,31 @@ impl Task {
                 });
                 // Before the loop hears of it: it may mean to close the disk.
                 drop(disk);
-                Finished::Proved { volume, epoch }
+                Finished::Taken { volume, epoch }
+            }
+            Self::Prove { io, disk } => {
+                let result = disk.prove();
+                drop(disk);
+                Finished::Proved { io, result }
+            }
+            Self::Distrust { ledger, ios, names } => {
+                let result = ledger.with(|state| state.distrust(&names));
+                Finished::Distrusted { ios, result }
+            }
+            Self::OpenDevice { new, options, taken } => {
+                let result = device::open_new(&new, &options, &taken).map(Box::new);
+                Finished::DeviceOpened(result)
+            }
+            Self::Entrust { ledger, names, device, path } => {
+                let result = ledger.with(|state| state.entrust(&names, device, &path));
+                Finished::Entrusted(result)
             }
         }
+    }
+}
+
+impl Finished {
+    const fn is_urgent(&self) -> bool {
+        matches!(self, Self::Proved { .. } | Self::Distrusted { .. } | Self::Entrusted(_))
     }
 }

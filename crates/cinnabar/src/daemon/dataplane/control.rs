@@ -31,6 +31,12 @@ pub(super) enum Awaited {
     Attach(usize, Option<AnswerTo<()>>),
     Detach(usize),
     Seal(usize),
+    /// Asked at this time.
+    Load(Instant),
+    /// Asked for as such, or as a part of a replacement.
+    Abandon(Option<AnswerTo<()>>),
+    Replace,
+    Forget(AnswerTo<()>),
     Close,
 }
 
@@ -56,7 +62,11 @@ impl Plane {
         while let Some(finished) = self.background.take() {
             match finished {
                 Finished::Opened { name, result, answer } => self.opened(&name, result, answer),
-                Finished::Proved { volume, epoch } => self.seal(volume, epoch),
+                Finished::Taken { volume, epoch } => self.seal(volume, epoch),
+                Finished::Proved { io, result } => self.proved(now, io, result),
+                Finished::Distrusted { ios, result } => self.distrusted(now, ios, result),
+                Finished::DeviceOpened(result) => self.device_opened(result),
+                Finished::Entrusted(result) => self.entrusted(result),
             }
         }
     }
@@ -73,12 +83,11 @@ impl Plane {
             Message::SetVolume { name, change, answer } => {
                 let _ = answer.send(self.set_volume(&name, change));
             }
-            Message::Invalidate { answer, .. }
-            | Message::ReplaceCache { answer, .. }
-            | Message::AbandonCache(answer) => {
-                let message = "the engine can't do that yet";
-                let _ = answer.send(Err(CommandError::new(CommandErrorKind::Invalid, message, "")));
+            Message::Invalidate { name, range, answer } => {
+                self.invalidate(now, &name, range, answer);
             }
+            Message::ReplaceCache { new, answer } => self.replace_cache(new, answer),
+            Message::AbandonCache(answer) => self.abandon_cache(answer),
             Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
         }
     }
@@ -92,10 +101,15 @@ impl Plane {
             let hint = "choose another name, or remove that one first";
             let error = CommandError::new(CommandErrorKind::Exists, message, hint);
             let _ = answer.send(Err(error));
+        } else if self.replacing.is_some() {
+            let message = "the cache device is being replaced";
+            let hint = "try again in a moment";
+            let _ = answer.send(Err(CommandError::new(CommandErrorKind::Busy, message, hint)));
         } else {
             self.opening.push(config.name.clone());
             let (options, taken) = (self.open_options.clone(), self.taken());
-            self.background.start(Task::Open { config, options, taken, answer });
+            let (ledger, device) = (self.ledger.clone(), self.cache.identity());
+            self.background.start(Task::Open { config, options, taken, ledger, device, answer });
         }
     }
 
@@ -111,12 +125,8 @@ impl Plane {
             let _ = answer.send(Err(CommandError::gone()));
             return;
         }
-        let installed = result.and_then(|opened| {
-            let epoch = opened.epoch.clone();
-            self.install(*opened).map(|key| (key, epoch))
-        });
-        match installed {
-            Ok((key, epoch)) => self.attach(key, epoch, Some(answer)),
+        match result.and_then(|opened| self.install(*opened)) {
+            Ok(key) => self.attach(key, Some(answer)),
             Err(error) => {
                 let _ = answer.send(Err(command_error(&error)));
             }
@@ -168,7 +178,7 @@ impl Plane {
     }
 
     /// A volume that serves.
-    fn find(&self, name: &str) -> Result<usize, CommandError> {
+    pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
         let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
         match found {
             Some((key, volume)) if matches!(volume.phase, Phase::Serving) => Ok(key),
@@ -209,11 +219,11 @@ impl Plane {
     pub(super) fn command_done(&mut self, now: Instant, reply: Reply<Memory>) {
         match self.awaited.remove((reply.id.0 & !COMMAND) as usize) {
             Awaited::Open => self.opened = Some(reply.result.map(drop)),
-            Awaited::Attach(key, answer) => self.attached(key, answer, &reply.result),
+            Awaited::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
             Awaited::Detach(key) => match reply.result {
                 Ok(_) => {
                     let disk = std::sync::Arc::clone(&self.volumes[key].disk);
-                    self.background.start(Task::Prove { volume: key, disk });
+                    self.background.start(Task::Take { volume: key, disk });
                 }
                 Err(error) => {
                     let volume = &self.volumes[key].config.name;
@@ -228,19 +238,30 @@ impl Plane {
                 let result = reply.result.map(drop).map_err(|error| failed("sealing", error));
                 self.uninstall(key, result);
             }
+            Awaited::Load(opened) => {
+                let report = reply.result.and_then(|answer| match answer {
+                    Answer::Loaded(report) => Ok(report),
+                    _ => Err(Failure::Invalid),
+                });
+                self.loaded(now, opened, report);
+            }
+            Awaited::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
+            Awaited::Replace => self.replaced(now, reply.result.map(drop)),
+            Awaited::Forget(answer) => Self::forgotten(reply.result.map(drop), answer),
             Awaited::Close => self.closed(now, reply.result.map(drop)),
         }
     }
 
     fn attached(
         &mut self,
+        now: Instant,
         key: usize,
         answer: Option<AnswerTo<()>>,
         result: &Result<Answer<Memory>, Failure>,
     ) {
         let result = match *result {
             Ok(Answer::Attached { volume, warmth }) => {
-                self.serve(key, volume, warmth);
+                self.serve(now, key, volume, warmth);
                 Ok(())
             }
             Ok(_) => Err(Failure::Invalid),
@@ -259,7 +280,7 @@ impl Plane {
         }
     }
 
-    fn serve(&mut self, key: usize, id: VolumeId, warmth: Warmth) {
+    fn serve(&mut self, now: Instant, key: usize, id: VolumeId, warmth: Warmth) {
         let volume = &mut self.volumes[key];
         (volume.id, volume.warmth, volume.phase) = (Some(id), warmth, Phase::Serving);
         let place = usize::from(id.0);
@@ -270,6 +291,13 @@ impl Plane {
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.disk.size_bytes(), &volume.config.nbd);
         tracing::info!(volume = name, size_bytes, %at, ?warmth, "serving");
+        self.start_early(now, id);
+        self.settle_warmth();
+    }
+
+    /// Whether the engine has yet to answer for some volume.
+    pub(super) fn is_attaching(&self) -> bool {
+        self.volumes.iter().any(|(_, volume)| matches!(volume.phase, Phase::Attaching))
     }
 
     /// The engine has let go of a volume: it is forgotten as soon as nothing of it is under way.
@@ -303,7 +331,8 @@ impl Plane {
     }
 }
 
-fn failed(what: &str, error: Failure) -> CommandError {
+/// What it means to an operator that the engine could not do something.
+pub(super) fn failed(what: &str, error: Failure) -> CommandError {
     let kind = match error {
         Failure::Io(_) => CommandErrorKind::Io,
         Failure::Limit => CommandErrorKind::Limit,
@@ -312,9 +341,12 @@ fn failed(what: &str, error: Failure) -> CommandError {
     CommandError::new(kind, format!("{what} failed: {error}"), "see the daemon's log")
 }
 
-fn command_error(error: &StartError) -> CommandError {
+/// The same for what could not be opened.
+pub(super) fn command_error(error: &StartError) -> CommandError {
     let kind = match error.kind {
-        StartErrorKind::BackendInUse | StartErrorKind::AddressInUse => CommandErrorKind::Busy,
+        StartErrorKind::BackendInUse
+        | StartErrorKind::AddressInUse
+        | StartErrorKind::CacheInUse => CommandErrorKind::Busy,
         StartErrorKind::Io => CommandErrorKind::Io,
         StartErrorKind::Resources => CommandErrorKind::Limit,
         StartErrorKind::Cancelled => CommandErrorKind::Stopping,

@@ -1,16 +1,14 @@
-//! Opening the cache device and the volumes' backends, and saying what is wrong with them.
+//! Opening the volumes' backends, and saying what is wrong with them.
 //!
 //! Called at start-up, and by the background threads for volumes that come later.
 
-use crate::daemon::messages::{CacheConfig, StartError, StartErrorKind, Subject, VolumeConfig};
-use cinnabar_backend::BackendSpec;
-use cinnabar_backend::disk::{
-    CacheDisk, CacheOptions, Disk, DiskError, DiskErrorKind, OpenOptions, open_cache, read_epoch,
-};
+use crate::daemon::generations::StateError;
+use crate::daemon::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, OpenOptions};
 use cinnabar_backend::sim::SimSpec;
 use cinnabar_backend::spec::SpecError;
+use cinnabar_backend::{BackendSpec, Proof};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
-use cinnabar_engine::metadata::superblock::SuperblockError;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::Epoch;
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +21,8 @@ pub(super) struct OpenedVolume {
     pub(super) layers: Vec<SimSpec>,
     /// The proof as it stands now.
     pub(super) epoch: Option<Epoch>,
+    /// Under which its blocks are believed; 0 until that is looked up.
+    pub(super) generation: u64,
 }
 
 /// A file that is in use here already.
@@ -34,17 +34,6 @@ pub(super) struct Taken {
     pub(super) read_only: bool,
     /// As what, for the message.
     pub(super) what: String,
-}
-
-/// Opens and locks the cache device, making its file if there is none.
-pub(super) fn open_cache_device(
-    config: &CacheConfig,
-    options: &OpenOptions,
-) -> Result<CacheDisk, StartError> {
-    let size_bytes = config.size_bytes;
-    let options = CacheOptions { size_bytes, force: config.force, open: options.clone() };
-    open_cache(&config.device, &options)
-        .map_err(|error| explain(&error, Subject::Cache, cache_kind(&error.kind), "cache device"))
 }
 
 /// Opens and locks a volume's backend. What is taken here is refused at once: its lock would never
@@ -68,11 +57,22 @@ pub(super) fn open_volume(
         let kind = StartErrorKind::BackendSize;
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
-    let epoch = read_epoch(&disk).unwrap_or_else(|error| {
+    let epoch = disk.read_epoch().unwrap_or_else(|error| {
         tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
         None
     });
-    Ok(OpenedVolume { config: config.clone(), disk, layers: spec.layers, epoch })
+    Ok(OpenedVolume { config: config.clone(), disk, layers: spec.layers, epoch, generation: 0 })
+}
+
+/// What it means at start that generations can't be kept.
+pub(super) fn state_error(error: &StateError) -> StartError {
+    let kind = match error {
+        StateError::Folder(DiskError { kind: DiskErrorKind::Cancelled, .. }) => {
+            StartErrorKind::Cancelled
+        }
+        _ => StartErrorKind::Settings,
+    };
+    StartError::new(kind, Subject::Cache, error.to_string(), error.hint())
 }
 
 /// One file can't be two volumes, or cache and volume, unless nobody writes it.
@@ -88,7 +88,12 @@ fn check_taken(config: &VolumeConfig, path: &Path, taken: &[Taken]) -> Result<()
     Err(StartError::new(StartErrorKind::BackendInUse, subject, message, hint))
 }
 
-fn explain(error: &DiskError, subject: Subject, kind: StartErrorKind, what: &str) -> StartError {
+pub(super) fn explain(
+    error: &DiskError,
+    subject: Subject,
+    kind: StartErrorKind,
+    what: &str,
+) -> StartError {
     StartError::new(kind, subject, format!("{what} {error}"), error.hint())
 }
 
@@ -96,24 +101,6 @@ fn with_source(error: &SpecError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error} {source}"),
         None => error.to_string(),
-    }
-}
-
-fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {
-    match kind {
-        DiskErrorKind::Foreign(_) | DiskErrorKind::Superblock(SuperblockError::Foreign) => {
-            StartErrorKind::ForeignData
-        }
-        DiskErrorKind::Superblock(_) => StartErrorKind::CacheFormat,
-        DiskErrorKind::Empty
-        | DiskErrorKind::OddSize(_)
-        | DiskErrorKind::Short { .. }
-        | DiskErrorKind::NoSpace(_)
-        | DiskErrorKind::NoSize => StartErrorKind::CacheSize,
-        DiskErrorKind::InUse { .. } => StartErrorKind::CacheInUse,
-        DiskErrorKind::Cancelled => StartErrorKind::Cancelled,
-        DiskErrorKind::Io { .. } => StartErrorKind::Io,
-        _ => StartErrorKind::CacheAccess,
     }
 }
 

@@ -1,14 +1,14 @@
 //! Formatting a cache device that is blank, or that `--force` gives up.
 //!
-//! Called at start-up, when all else is known to be well.
+//! Called at start-up, when all else is known to be well, and for a device that takes another's place.
 
 use super::disks::with_path;
 use crate::daemon::messages::{StartError, StartErrorKind, Subject};
+use crate::daemon::random;
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, DiskError};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::BLOCK_BYTES;
-use std::io::Read;
 
 /// The superblock that is there, or the one of a fresh format, not written yet.
 pub(super) fn superblock_for(cache: &CacheDisk) -> Result<Superblock, StartError> {
@@ -46,13 +46,9 @@ pub(super) fn format(disk: &Disk, superblock: &Superblock) -> Result<(), StartEr
 }
 
 fn random_uuid() -> Result<[u8; 16], StartError> {
-    let mut uuid = [0; 16];
-    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut uuid)).map_err(
-        |error| {
-            let message = format!("/dev/urandom: {error}");
-            StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
-        },
-    )?;
+    let mut uuid: [u8; 16] = random::bytes().map_err(|error| {
+        StartError::new(StartErrorKind::Resources, Subject::Daemon, error.to_string(), "")
+    })?;
     // Version 4, variant 1, as others expect of a random UUID.
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;

@@ -9,12 +9,17 @@
 //! `background` threads.
 
 mod background;
+mod cache;
 mod clock;
 mod control;
+mod device;
 mod disks;
 mod format;
 mod io;
+mod overdue;
 mod plane;
+mod proofs;
+mod replace;
 mod requests;
 mod startup;
 mod status;

@@ -3,23 +3,27 @@
 //! Called by the data thread.
 
 use super::background::Background;
+use super::cache::Cache;
 use super::clock::Clock;
 use super::control::Awaited;
 use super::io::Io;
+use super::proofs::Distrusts;
+use super::replace::Replacing;
 use super::requests::GuestRequest;
 use super::stop::Stop;
 use super::timers::Timers;
 use super::volume::Volume;
+use crate::daemon::generations::Ledger;
 use crate::daemon::messages::{Message, StartError, StartErrorKind, Subject};
-use cinnabar_backend::disk::{Disk, OpenOptions};
+use cinnabar_backend::Memory;
+use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent};
-use cinnabar_backend::{FileId, Memory};
-use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Action, Engine, Event, Payload};
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::{Action, Engine, Event, IoRequest, Payload};
 use cinnabar_frontend::nbd::{Buffers, Incoming, Ready, Server, Token, Want};
 use slab::Slab;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Everything of the data plane.
@@ -30,6 +34,8 @@ pub(super) struct Plane {
     pub(super) engine: Engine<Memory>,
     pub(super) server: Server<Memory>,
     pub(super) cache: Cache,
+    /// Another device is taking its place.
+    pub(super) replacing: Option<Replacing>,
     pub(super) volumes: Slab<Volume>,
     /// Keys of the volumes in the order they were added.
     pub(super) order: Vec<usize>,
@@ -39,8 +45,15 @@ pub(super) struct Plane {
     pub(super) requests: Slab<GuestRequest>,
     /// Commands in the engine's hands.
     pub(super) awaited: Slab<Awaited>,
-    /// I/Os in the port's hands or held back by a model.
+    /// I/Os in the port's or a thread's hands, or held back by a model.
     pub(super) ios: Slab<Io>,
+    /// I/Os of volumes whose attach the engine has not answered yet.
+    pub(super) early: Vec<(VolumeId, IoRequest<Memory>)>,
+    /// When the first of them takes too long.
+    pub(super) next_overdue: Option<Instant>,
+    /// Generations, outside of any cache device.
+    pub(super) ledger: Ledger,
+    pub(super) distrusts: Distrusts,
     pub(super) timers: Timers,
     /// When the engine wants to be woken.
     pub(super) engine_wake: Option<Instant>,
@@ -51,19 +64,13 @@ pub(super) struct Plane {
     pub(super) messages: mpsc::Receiver<Message>,
     pub(super) stop: Option<Stop>,
     pub(super) warnings: Warnings,
-    /// How the opening of the engine went.
+    /// How the opening of the device went, at start.
     pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,
     /// For the engine in the next batch.
     pub(super) events: Vec<Event<Memory>>,
     pub(super) actions: Vec<Action<Memory>>,
     pub(super) incoming: Vec<Incoming<Memory>>,
     pub(super) port_events: Vec<PortEvent>,
-}
-
-/// The cache device.
-pub(super) struct Cache {
-    pub(super) disk: Arc<Disk>,
-    pub(super) file: FileId,
 }
 
 /// Where the NBD server's buffers come from; the memory knows its own way back.
@@ -113,6 +120,7 @@ impl Plane {
         self.admit(now);
         self.apply(now);
         self.server.flush(now, &mut Pool);
+        self.watch_health();
         self.advance_stop(now);
         Ok(())
     }
@@ -123,8 +131,9 @@ impl Plane {
             return Some(Duration::ZERO);
         }
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
-        let due = [self.timers.next(), self.engine_wake, self.server.deadline(), stop];
-        let next = due.into_iter().flatten().min()?;
+        let wakes = [self.engine_wake, self.next_overdue, self.server.deadline(), stop];
+        let due = wakes.into_iter().chain([self.timers.next()]);
+        let next = due.flatten().min()?;
         Some(Duration::from_nanos(next.since_ns(self.clock.now())))
     }
 
@@ -143,8 +152,9 @@ impl Plane {
             }
         }
         while let Some(held) = self.timers.due(now) {
-            self.deliver(held.io, held.result, Vec::new());
+            self.deliver(now, held.io, held.result, Vec::new());
         }
+        self.tell_overdue(now);
         if self.engine_wake.is_some_and(|at| at <= now) {
             self.engine_wake = None;
             self.events.push(Event::Wake);
@@ -183,8 +193,8 @@ impl Plane {
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { port, stop, server, volumes, cache, .. } = self;
-        drop((server, volumes, cache));
+        let Self { port, stop, server, volumes, cache, ledger, .. } = self;
+        drop((server, volumes, cache, ledger));
         let port = ManuallyDrop::into_inner(port);
         if port.in_flight() > 0 {
             tracing::warn!(in_flight = port.in_flight(), "ending with I/O under way");

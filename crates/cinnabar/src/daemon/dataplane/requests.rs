@@ -1,23 +1,31 @@
-//! Guests' requests on their way into the engine, and its answers on their way out.
+//! Requests on their way into the engine, and its answers on their way out: guests' and the
+//! operator's.
 //!
 //! Called by the loop.
 
-use super::control::COMMAND;
+use super::control::{COMMAND, failed};
 use super::plane::{Plane, Pool};
 use super::volume::{Kind, Phase, Volume};
+use crate::daemon::messages::AnswerTo;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::{JobOp, Memory};
-use cinnabar_engine::units::Instant;
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Event, Failure, Op, Reply, Request, RequestId};
 use cinnabar_frontend::nbd::{Body, Command, Incoming, Ticket};
 
 /// A request in the engine's hands.
 pub(super) struct GuestRequest {
-    ticket: Ticket,
+    asker: Asker,
     /// Key of its volume.
     volume: usize,
     kind: Kind,
     arrived: Instant,
+}
+
+/// Who waits for the answer.
+enum Asker {
+    Guest(Ticket),
+    Operator(AnswerTo<()>),
 }
 
 impl Plane {
@@ -47,16 +55,34 @@ impl Plane {
             Command::BlockStatus { span, .. } => {
                 if tells_extents(volume) {
                     let file = volume.file;
-                    self.ask_extents(file, key, ticket, JobOp::Extents { span });
+                    self.ask_extents(now, file, key, ticket, JobOp::Extents { span });
                 } else {
                     self.server.reply(ticket, Ok(Body::Done), &mut Pool);
                 }
                 return;
             }
         };
-        let request = GuestRequest { ticket, volume: key, kind, arrived: now };
-        let request = RequestId(self.requests.insert(request) as u64);
-        self.events.push(Event::Submit(Request { id: request, volume: id, op }));
+        let request = GuestRequest { asker: Asker::Guest(ticket), volume: key, kind, arrived: now };
+        self.submit(request, id, op);
+    }
+
+    fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
+        let id = RequestId(self.requests.insert(request) as u64);
+        self.events.push(Event::Submit(Request { id, volume, op }));
+    }
+
+    /// Drops what is cached of a part of a volume that serves, by the operator's word.
+    pub(super) fn invalidate_span(
+        &mut self,
+        now: Instant,
+        key: usize,
+        span: ByteSpan,
+        answer: AnswerTo<()>,
+    ) {
+        let asker = Asker::Operator(answer);
+        let request = GuestRequest { asker, volume: key, kind: Kind::Other, arrived: now };
+        let volume = self.volumes[key].id.expect("a volume that serves is attached");
+        self.submit(request, volume, Op::Invalidate { span });
     }
 
     /// The engine has answered something.
@@ -69,11 +95,19 @@ impl Plane {
         if let Some(volume) = self.volumes.get_mut(request.volume) {
             volume.latencies.record(request.kind, now.since_ns(request.arrived));
         }
-        let body = reply.result.map(|answer| match answer {
-            Answer::Data(buffer) if request.kind != Kind::Other => Body::Data(buffer),
-            _ => Body::Done,
-        });
-        self.server.reply(request.ticket, body, &mut Pool);
+        match request.asker {
+            Asker::Guest(ticket) => {
+                let body = reply.result.map(|answer| match answer {
+                    Answer::Data(buffer) if request.kind != Kind::Other => Body::Data(buffer),
+                    _ => Body::Done,
+                });
+                self.server.reply(ticket, body, &mut Pool);
+            }
+            Asker::Operator(answer) => {
+                let result = reply.result.map(drop).map_err(|error| failed("dropping it", error));
+                let _ = answer.send(result);
+            }
+        }
     }
 }
 

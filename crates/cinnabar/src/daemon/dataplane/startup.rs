@@ -1,34 +1,45 @@
 //! From a configuration to a loop that serves.
 //!
 //! Called by the data thread. Whatever can be wrong is found before the cache device is touched, so
-//! that a failed start costs no warmth: locks, sizes, names, shares, addresses come first, then a
-//! format if one is due, and only then the engine opens the device.
+//! that a failed start costs no warmth: locks, sizes, names, shares, addresses come first, then
+//! generations, then a format if one is due, and only then the engine opens the device. A device
+//! that is lost does not keep guests from their disks: they are served without it.
 
 use super::background::Background;
-use super::clock::Clock;
+use super::cache::Cache;
+use super::clock::{Clock, after};
 use super::control::Awaited;
 use super::disks::{self, OpenedVolume, Taken};
-use super::format;
-use super::plane::{Cache, Plane, Warnings};
+use super::io::Owner;
+use super::plane::{Plane, Warnings};
+use super::proofs::Distrusts;
 use super::timers::Timers;
 use super::volume::{Phase, Recorders, Volume, export_of};
+use super::{device, format};
+use crate::daemon::generations::Ledger;
 use crate::daemon::messages::{
     AnswerTo, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig,
 };
 use cinnabar_backend::disk::{Contents, Disk, OpenOptions};
-use cinnabar_backend::{Memory, SimModel, memory, port};
+use cinnabar_backend::{Memory, Proof, SimModel, memory, port};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
-use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
-use cinnabar_engine::{Command, Config, Engine};
+use cinnabar_engine::volume::{Belief, VolumeSpec, Warmth};
+use cinnabar_engine::{Command, Config, Engine, Failure, IoError};
 use cinnabar_frontend::nbd::{Export, Limits, ListenError, Server};
 use slab::Slab;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.
 const SHARES_MIN_PERCENT: u64 = 80;
+/// Longest opening of a cache device, journal and volumes included, before it counts as lost.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often that, and a wish to stop, is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How exactly the thread wakes up for what is due: models of fast devices need it.
 const TIMER_SLACK_NS: u64 = 1000;
 
@@ -40,22 +51,56 @@ impl Plane {
             cancel: Some(Arc::clone(&config.cancel)),
             ..OpenOptions::default()
         };
-        let cache = disks::open_cache_device(&config.cache, &options)?;
-        let superblock = format::superblock_for(&cache)?;
-        let mut used = vec![taken_by_cache(&cache.disk)];
+        let opened = device::open_configured(&config.cache, &options);
+        if let Err(error) = &opened
+            && (config.cache.required || !device::is_lost(&error.kind, true))
+        {
+            return Err(device::start_error(error));
+        }
+        let ledger = Ledger::open(&config.cache.state_dir, &options)
+            .map_err(|error| disks::state_error(&error))?;
+        let cache = match opened {
+            Ok(cache) => Ok(cache),
+            Err(error) => {
+                let known = ledger.with(|state| state.knows_cache(&config.cache.device));
+                if !device::is_lost(&error.kind, known) {
+                    return Err(device::start_error(&error));
+                }
+                Err(error.to_string())
+            }
+        };
+        let superblock = cache.as_ref().ok().map(format::superblock_for).transpose()?;
+        let mut used: Vec<Taken> = cache.iter().map(|cache| taken_by_cache(&cache.disk)).collect();
         let mut opened = Vec::with_capacity(config.volumes.len());
         for volume in &config.volumes {
             let volume = disks::open_volume(volume, &options, &used)?;
             used.push(taken(&volume.disk, &volume.config));
             opened.push(volume);
         }
-        let blank = (cache.contents == Contents::Blank).then(|| superblock.clone());
-        let engine = Engine::new(engine_config(config), superblock);
+        let settings = engine_config(config);
+        let engine = match &superblock {
+            Some(superblock) => Engine::new(settings, superblock.clone()),
+            None => Engine::without_device(settings),
+        };
         for (start, len) in engine.tables() {
             memory::advise_huge(start, len);
         }
-        let (mut plane, commands) = Self::new(config.cache.io, options, cache.disk, engine)?;
-        match plane.prepare(opened, blank.as_ref()) {
+        let (mut plane, commands) = Self::new(config, options, engine, ledger)?;
+        let blank = match (cache, superblock) {
+            (Ok(cache), Some(superblock)) => {
+                plane
+                    .cache
+                    .install(&mut **plane.port, cache.disk, superblock.uuid)
+                    .map_err(|errno| no_place(Subject::Cache, errno))?;
+                (cache.contents == Contents::Blank).then_some(superblock)
+            }
+            (Err(reason), _) => {
+                plane.cache.give_up(reason);
+                None
+            }
+            (Ok(_), None) => unreachable!("an open device has a superblock, or is to get one"),
+        };
+        match plane.prepare(config, opened, blank.as_ref()) {
             Ok(()) => Ok((plane, commands)),
             Err(error) => {
                 plane.end();
@@ -64,32 +109,34 @@ impl Plane {
         }
     }
 
-    /// A loop without volumes.
+    /// A loop without volumes and cache device.
     fn new(
-        mode: IoMode,
+        config: &StartConfig,
         open_options: OpenOptions,
-        disk: Disk,
         engine: Engine<Memory>,
+        ledger: Ledger,
     ) -> Result<(Self, Commands), StartError> {
-        let mut port = open_port(mode)?;
+        let port = open_port(config.cache.io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
         let background = Background::new(port.waker());
-        let disk = Arc::new(disk);
-        let file =
-            port.register(Arc::clone(&disk)).map_err(|errno| no_place(Subject::Cache, errno))?;
         let plane = Self {
             clock: Clock::start(),
             port: ManuallyDrop::new(port),
             engine,
             server: Server::new(Limits::default()),
-            cache: Cache { disk, file },
+            cache: Cache::none(config.cache.device.clone()),
+            replacing: None,
             volumes: Slab::new(),
             order: Vec::new(),
             by_id: Vec::new(),
             requests: Slab::new(),
             awaited: Slab::new(),
             ios: Slab::new(),
+            early: Vec::new(),
+            next_overdue: None,
+            ledger,
+            distrusts: Distrusts::default(),
             timers: Timers::default(),
             engine_wake: None,
             background,
@@ -110,37 +157,93 @@ impl Plane {
     /// Listens for all volumes, formats the device if `blank` is its superblock, opens it.
     fn prepare(
         &mut self,
+        config: &StartConfig,
         opened: Vec<OpenedVolume>,
         blank: Option<&Superblock>,
     ) -> Result<(), StartError> {
-        let mut volumes = Vec::with_capacity(opened.len());
-        for volume in opened {
-            let epoch = volume.epoch.clone();
-            volumes.push((self.install(volume)?, epoch));
+        let keys =
+            opened.into_iter().map(|volume| self.install(volume)).collect::<Result<Vec<_>, _>>()?;
+        self.look_up_generations(&keys)?;
+        if let (Some(superblock), Some(disk)) = (blank, self.cache.disk()) {
+            format::format(disk, superblock)?;
         }
-        if let Some(superblock) = blank {
-            format::format(&self.cache.disk, superblock)?;
-        }
-        self.open(volumes)
+        self.open(config)?;
+        self.attach_all(&keys)
     }
 
-    /// Opens the engine and attaches the volumes.
-    fn open(&mut self, volumes: Vec<(usize, Option<Epoch>)>) -> Result<(), StartError> {
+    /// The generations of volumes that are to be attached.
+    fn look_up_generations(&mut self, keys: &[usize]) -> Result<(), StartError> {
+        let names: Vec<String> =
+            keys.iter().map(|key| self.volumes[*key].config.name.clone()).collect();
+        let device = self.cache.identity();
+        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+        let generations = self
+            .ledger
+            .with(|state| state.attach(&names, device))
+            .map_err(|error| disks::state_error(&error))?;
+        for (key, generation) in keys.iter().zip(generations) {
+            self.volumes[*key].generation = generation;
+        }
+        Ok(())
+    }
+
+    /// Opens the engine. A device that fails or hangs is given up, unless it is required.
+    fn open(&mut self, config: &StartConfig) -> Result<(), StartError> {
+        let since = self.clock.now();
+        let reason = match self.try_open(config)? {
+            Ok(()) => {
+                self.await_load(since);
+                return Ok(());
+            }
+            Err(reason) if config.cache.required => return Err(reason),
+            Err(reason) => reason,
+        };
+        self.engine = Engine::without_device(engine_config(config));
+        self.cache.give_up(reason.message);
+        self.engine_wake = None;
+        self.awaited.clear();
+        // What hangs in the kernel is nobody's any more.
+        self.ios.iter_mut().for_each(|(_, io)| io.owner = Owner::Nobody);
+        self.try_open(config)?
+    }
+
+    /// Opens the engine on what there is: the inner error is the device's.
+    fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
+        self.opened = None;
         self.command(Awaited::Open, Command::Open);
+        let until = after(self.clock.now(), OPEN_WAIT_MAX);
+        // So that the loop looks at the time even if nothing happens.
         while self.opened.is_none() {
+            if config.cancel.load(Relaxed) {
+                let message = "given up while the cache device was being opened";
+                let kind = StartErrorKind::Cancelled;
+                return Err(StartError::new(kind, Subject::Cache, message, ""));
+            }
+            if self.clock.now() >= until {
+                return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
+            }
+            let look = after(self.clock.now(), LOOK_EVERY);
+            self.engine_wake = Some(self.engine_wake.map_or(look, |wake| wake.min(look)));
             self.turn()?;
         }
-        if let Some(Err(error)) = self.opened {
-            let message = disks::with_path("cache device", self.cache.disk.path(), &error);
-            let hint = "see the kernel log (dmesg) for the device's errors";
-            return Err(StartError::new(StartErrorKind::Io, Subject::Cache, message, hint));
+        match self.opened.take() {
+            Some(Err(error)) => Ok(Err(self.open_failure(error))),
+            _ => Ok(Ok(())),
         }
-        for (key, epoch) in volumes {
-            let name = self.volumes[key].config.name.clone();
-            self.attach(key, epoch, None);
-            // Attaching needs no I/O: one batch is enough.
-            self.apply(self.clock.now());
-            if !self.volumes.get(key).is_some_and(|v| matches!(v.phase, Phase::Serving)) {
+    }
+
+    /// Attaches the volumes, and waits until the device knows of them.
+    fn attach_all(&mut self, keys: &[usize]) -> Result<(), StartError> {
+        for key in keys {
+            self.attach(*key, None);
+        }
+        let names: Vec<String> =
+            keys.iter().map(|key| self.volumes[*key].config.name.clone()).collect();
+        while self.is_attaching() {
+            self.turn()?;
+        }
+        for (key, name) in keys.iter().zip(names) {
+            if !self.volumes.get(*key).is_some_and(|v| matches!(v.phase, Phase::Serving)) {
                 let message = format!("volume {name:?} could not be attached");
                 let kind = StartErrorKind::Settings;
                 return Err(StartError::new(kind, Subject::Volume(name), message, "see the log"));
@@ -151,7 +254,7 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, epoch: _ } = opened;
+        let OpenedVolume { config, disk, layers, epoch, generation } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let disk = Arc::new(disk);
@@ -179,10 +282,13 @@ impl Plane {
             file,
             models,
             id: None,
+            epoch,
+            generation,
             warmth: Warmth::New,
             latencies: Recorders::default(),
             phase: Phase::Attaching,
             in_flight: 0,
+            overdue_now: 0,
         });
         self.order.push(key);
         Ok(key)
@@ -216,16 +322,14 @@ impl Plane {
     }
 
     /// Sends the engine a volume.
-    pub(super) fn attach(
-        &mut self,
-        key: usize,
-        epoch: Option<Epoch>,
-        answer: Option<AnswerTo<()>>,
-    ) {
-        let volume = &self.volumes[key];
+    pub(super) fn attach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+        let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
+        let volume = &mut self.volumes[key];
         let config = &volume.config;
-        let (share_min_blocks, share_max_blocks) = self.shares(config);
-        let then = self.engine.recorded(&config.name).and_then(|recorded| recorded.epoch);
+        let epoch = volume.epoch.take();
+        let recorded = self.engine.recorded(&config.name);
+        let belief = recorded
+            .map_or(Belief::Unknown, |recorded| volume.disk.judge(&recorded, epoch.as_ref()));
         let spec = VolumeSpec {
             name: config.name.clone(),
             size_bytes: volume.disk.size_bytes(),
@@ -236,8 +340,8 @@ impl Plane {
             share_max_blocks,
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
-            belief: Belief::of_equality(then.as_ref(), epoch.as_ref()),
-            generation: 0,
+            belief,
+            generation: volume.generation,
             epoch,
             exclusive: config.exclusive,
         };
@@ -246,7 +350,7 @@ impl Plane {
 
     /// Smallest and largest share in blocks.
     pub(super) fn shares(&self, config: &VolumeConfig) -> (u64, u64) {
-        let capacity = self.engine.superblock().geometry.capacity_blocks();
+        let capacity = self.capacity_blocks();
         (config.share_min.blocks(capacity), config.share_max.blocks(capacity))
     }
 
@@ -256,7 +360,7 @@ impl Plane {
         config: &VolumeConfig,
         except: Option<usize>,
     ) -> Result<(), StartError> {
-        let capacity = self.engine.superblock().geometry.capacity_blocks();
+        let capacity = self.capacity_blocks();
         let (min, max) = self.shares(config);
         let others = self.volumes.iter().filter(|(key, _)| Some(*key) != except);
         let sum: u64 = others.map(|(_, volume)| self.shares(&volume.config).0).sum::<u64>() + min;
@@ -278,7 +382,7 @@ impl Plane {
     /// The files that are in use here.
     pub(super) fn taken(&self) -> Vec<Taken> {
         let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.disk, &volume.config));
-        std::iter::once(taken_by_cache(&self.cache.disk)).chain(volumes).collect()
+        self.cache.disk().map(taken_by_cache).into_iter().chain(volumes).collect()
     }
 }
 

@@ -6,19 +6,26 @@ use super::plane::Plane;
 use super::volume::Volume;
 use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
+use cinnabar_engine::counters::CacheCounters;
 
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
-        let direct = if self.cache.disk.is_direct() { "direct" } else { "page cache" };
-        let stopping = self.stop.is_some();
+        let (state, reason) = if self.stop.is_some() {
+            (State::Stopping, "the daemon is stopping".to_owned())
+        } else {
+            self.cache_state()
+        };
         let cache = CacheStatus {
-            device: self.cache.disk.path().to_owned(),
+            device: self.cache.path.clone(),
             health: self.engine.health(),
-            loaded: None,
-            state: if stopping { State::Stopping } else { State::Serving },
-            reason: if stopping { "the daemon is stopping".into() } else { String::new() },
-            io: format!("{}, {direct}", self.port.name()),
-            counters: self.engine.cache_counters(),
+            loaded: self.cache.loaded,
+            state,
+            reason,
+            io: format!("{}, {}", self.port.name(), self.cache.way()),
+            counters: CacheCounters {
+                capacity_blocks: self.capacity_blocks(),
+                ..self.engine.cache_counters()
+            },
             ram: self.engine.ram_bytes(),
             edge_ram_bytes: self.edge_ram_bytes(),
         };
@@ -28,18 +35,14 @@ impl Plane {
 
     fn volume_status(&self, key: usize) -> VolumeStatus {
         let volume = &self.volumes[key];
-        let state = volume.state();
+        let (state, reason) = volume.state();
         VolumeStatus {
             config: volume.config.clone(),
             state,
-            reason: match state {
-                State::Starting => "being attached".into(),
-                State::Stopping => "being detached".into(),
-                _ => String::new(),
-            },
+            reason,
             size_bytes: volume.disk.size_bytes(),
             connections: self.connections(key),
-            overdue_now: 0,
+            overdue_now: volume.overdue_now,
             warmth: volume.warmth,
             counters: volume.id.and_then(|id| self.engine.volume_counters(id)).unwrap_or_default(),
             latencies: volume.latencies.summary(),

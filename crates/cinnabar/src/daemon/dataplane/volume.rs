@@ -7,7 +7,7 @@ use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::sim::{OpKind, Verdict};
 use cinnabar_backend::{Disk, FileId, SimModel};
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::Warmth;
+use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_frontend::nbd::ExportId;
 use std::sync::Arc;
 
@@ -20,11 +20,17 @@ pub(super) struct Volume {
     pub(super) models: Vec<SimModel>,
     /// The engine's name for it, once attached.
     pub(super) id: Option<VolumeId>,
+    /// The backend's proof as it stood when it was opened.
+    pub(super) epoch: Option<Epoch>,
+    /// Under which its blocks are believed.
+    pub(super) generation: u64,
     pub(super) warmth: Warmth,
     pub(super) latencies: Recorders,
     pub(super) phase: Phase,
     /// Backend I/Os under way, held ones included.
     pub(super) in_flight: u32,
+    /// Of those, under way for too long.
+    pub(super) overdue_now: u32,
 }
 
 /// Where a volume is in its life.
@@ -58,12 +64,18 @@ pub(super) enum Kind {
 }
 
 impl Volume {
-    /// How it is.
-    pub(super) fn state(&self) -> State {
+    /// How it is, and why it is not serving as it should.
+    pub(super) fn state(&self) -> (State, String) {
         match self.phase {
-            Phase::Attaching => State::Starting,
-            Phase::Serving => State::Serving,
-            Phase::Leaving(_) | Phase::Gone(..) => State::Stopping,
+            Phase::Attaching => (State::Starting, "being attached".into()),
+            Phase::Serving if self.overdue_now > 0 => {
+                let (count, bound_s) =
+                    (self.overdue_now, self.config.backend_timeout.as_secs_f64());
+                let reason = format!("{count} operations of the backend take over {bound_s} s");
+                (State::Degraded, reason)
+            }
+            Phase::Serving => (State::Serving, String::new()),
+            Phase::Leaving(_) | Phase::Gone(..) => (State::Stopping, "being detached".into()),
         }
     }
 

@@ -112,7 +112,7 @@ fn a_failed_start_costs_no_warmth() {
     rig.try_start().expect_err("a backend is missing");
     rig.config.volumes.pop();
     rig.start();
-    assert_eq!(rig.status().volumes[0].warmth, Warmth::Warm { blocks: kept });
+    assert_eq!(rig.loaded().volumes[0].warmth, Warmth::Warm { blocks: kept });
     assert!(rig.stop().clean);
 }
 

@@ -102,6 +102,17 @@ impl Rig {
         self.ask(Message::Status).expect("there is always a status")
     }
 
+    /// The status once the index is loaded.
+    pub(super) fn loaded(&self) -> DataStatus {
+        loop {
+            let status = self.status();
+            if status.cache.loaded.is_some() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     pub(super) fn stop(&mut self) -> StopReport {
         self.stop_within(Duration::from_mins(1))
     }
@@ -109,6 +120,8 @@ impl Rig {
     pub(super) fn stop_within(&mut self, deadline: Duration) -> StopReport {
         let report = self.ask(|answer| Message::Stop { deadline, answer }).expect("it stops");
         let running = self.running.take().expect("it ran");
+        // A stop sets it; the next daemon is another process, with one of its own.
+        self.config.cancel = Arc::default();
         assert_eq!(running.ended.blocking_recv().expect("the thread says how it ended"), Ok(()));
         report
     }

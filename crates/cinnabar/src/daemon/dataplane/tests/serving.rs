@@ -53,7 +53,7 @@ fn a_clean_restart_is_warm_and_a_changed_backend_is_not() {
         assert!(kept >= 256, "{kept}");
 
         rig.start();
-        let status = rig.status();
+        let status = rig.loaded();
         assert_eq!(status.volumes[0].warmth, Warmth::Warm { blocks: kept });
         let mut client = rig.client("vm1");
         assert!(client.read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));
@@ -65,7 +65,7 @@ fn a_clean_restart_is_warm_and_a_changed_backend_is_not() {
         let file = std::fs::OpenOptions::new().write(true).open(rig.path("vm1.raw"));
         file.expect("it opens").write_all_at(b"changed!", 4096).expect("it is written");
         rig.start();
-        let warmth = rig.status().volumes[0].warmth;
+        let warmth = rig.loaded().volumes[0].warmth;
         let reason = DropReason::EpochChanged;
         assert!(matches!(warmth, Warmth::Dropped { reason: r, .. } if r == reason), "{warmth:?}");
         let mut client = rig.client("vm1");
@@ -194,7 +194,7 @@ fn many_requests_are_under_way_at_once() {
 fn status_tells_what_is_there() {
     let mut rig = Rig::new(IoMode::Threads, &["vm1", "vm2"]);
     rig.start();
-    let status = rig.status();
+    let status = rig.loaded();
     assert_eq!(status.cache.state, State::Serving);
     assert!(status.cache.io.starts_with("threads, "), "{}", status.cache.io);
     assert!(status.cache.counters.capacity_blocks > 6000);
@@ -214,6 +214,7 @@ fn the_thread_stops_when_the_control_plane_is_gone() {
     let ended = handle.ended;
     drop(handle.commands);
     assert_eq!(ended.blocking_recv().expect("it says how it ended"), Ok(()));
+    rig.config.cancel = std::sync::Arc::default();
     rig.start();
     assert!(rig.stop().clean);
 }

@@ -49,7 +49,7 @@ fn volumes_come_and_go_and_come_back_warm() {
         Disk::open(&rig.path("vm2.raw"), &free).expect("its lock is gone");
         assert!(first.read(4096, 4096) == Ok(pattern(4096, 4096)), "others don't notice");
         assert_eq!(add(&rig, second), Ok(()));
-        let warmth = rig.status().volumes[1].warmth;
+        let warmth = rig.loaded().volumes[1].warmth;
         assert!(matches!(warmth, Warmth::Warm { blocks: 64.. }), "{warmth:?}");
         assert!(rig.client("vm2").read(0, 4096) == Ok(pattern(0, 4096)));
         assert!(rig.stop().clean);

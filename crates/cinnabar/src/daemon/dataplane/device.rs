@@ -1,0 +1,155 @@
+//! The cache device: opened at start or later, and told apart whether it is lost or mistaken.
+//!
+//! Called at start-up, and by a background thread for one that takes another's place.
+//!
+//! A daemon serves without its cache device rather than not at all: guests can wait for nothing
+//! less than for an SSD to be exchanged. But what can only be a mistake in the configuration is
+//! said so at once.
+
+use super::disks::{Taken, explain};
+use super::format;
+use crate::daemon::messages::{
+    CacheConfig, CommandError, CommandErrorKind, NewCache, StartErrorKind, Subject,
+};
+use cinnabar_backend::disk::{
+    CacheDisk, CacheOptions, Disk, DiskError, DiskErrorKind, OpenOptions, open_cache,
+};
+use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
+use std::os::unix::fs::MetadataExt;
+
+/// A cache device, open, locked and formatted.
+pub(super) struct OpenedDevice {
+    pub(super) disk: Disk,
+    pub(super) superblock: Superblock,
+}
+
+/// Opens and locks the configured cache device, making its file if there is none.
+pub(super) fn open_configured(
+    config: &CacheConfig,
+    options: &OpenOptions,
+) -> Result<CacheDisk, DiskError> {
+    let options = CacheOptions {
+        size_bytes: config.size_bytes,
+        force: config.force,
+        open: options.clone(),
+        ..CacheOptions::default()
+    };
+    open_cache(&config.device, &options)
+}
+
+/// What it means at start that it can't be used.
+pub(super) fn start_error(error: &DiskError) -> crate::daemon::messages::StartError {
+    explain(error, Subject::Cache, cache_kind(&error.kind), "cache device")
+}
+
+/// Whether a device is lost, and not merely named wrongly. `known`: it was in use before.
+pub(super) fn is_lost(kind: &DiskErrorKind, known: bool) -> bool {
+    match kind {
+        // A block device that is not there, one that fails, one whose contents are damaged.
+        DiskErrorKind::NotFound
+        | DiskErrorKind::Io { .. }
+        | DiskErrorKind::Short { .. }
+        | DiskErrorKind::Superblock(SuperblockError::Damaged) => true,
+        // Its file system is not mounted, or was switched to read-only when the SSD failed.
+        DiskErrorKind::NoFolder
+        | DiskErrorKind::NoSize
+        | DiskErrorKind::Empty
+        | DiskErrorKind::ReadOnly => known,
+        _ => false,
+    }
+}
+
+/// Opens, locks and formats a device that is to take another's place.
+pub(super) fn open_new(
+    new: &NewCache,
+    options: &OpenOptions,
+    taken: &[Taken],
+) -> Result<OpenedDevice, CommandError> {
+    let what = |kind, message: String, hint: &str| CommandError::new(kind, message, hint);
+    let path = new.device.display();
+    if let Ok(metadata) = std::fs::metadata(&new.device) {
+        let identity = (metadata.dev(), metadata.ino());
+        if let Some(twin) = taken.iter().find(|taken| taken.identity == identity) {
+            let message = format!("cache device {path}: it is {}", twin.what);
+            let hint = "name another one; `cinnabar cache abandon` lets go of the one in use";
+            return Err(what(CommandErrorKind::Busy, message, hint));
+        }
+    }
+    let options = CacheOptions {
+        size_bytes: new.size_bytes,
+        force: new.format,
+        anew: new.format,
+        open: options.clone(),
+    };
+    let cache = open_cache(&new.device, &options).map_err(|error| {
+        let mut explained = super::control::command_error(&start_error(&error));
+        if matches!(error.kind, DiskErrorKind::Foreign(_) | DiskErrorKind::Superblock(_)) {
+            "check the path; --format formats it and loses what it holds"
+                .clone_into(&mut explained.hint);
+        } else if matches!(error.kind, DiskErrorKind::NoSize) {
+            "give the size of the file to be made with --size".clone_into(&mut explained.hint);
+        }
+        explained
+    })?;
+    if let cinnabar_backend::disk::Contents::Ours(_) = cache.contents {
+        let message = format!("cache device {path}: it holds a Cinnabar cache");
+        let hint = "--format formats it anew; what it caches now is lost";
+        return Err(what(CommandErrorKind::Invalid, message, hint));
+    }
+    let superblock =
+        format::superblock_for(&cache).map_err(|error| super::control::command_error(&error))?;
+    format::format(&cache.disk, &superblock)
+        .map_err(|error| super::control::command_error(&error))?;
+    Ok(OpenedDevice { disk: cache.disk, superblock })
+}
+
+fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {
+    match kind {
+        DiskErrorKind::Foreign(_) | DiskErrorKind::Superblock(SuperblockError::Foreign) => {
+            StartErrorKind::ForeignData
+        }
+        DiskErrorKind::Superblock(_) => StartErrorKind::CacheFormat,
+        DiskErrorKind::Empty
+        | DiskErrorKind::OddSize(_)
+        | DiskErrorKind::Short { .. }
+        | DiskErrorKind::NoSpace(_)
+        | DiskErrorKind::NoSize => StartErrorKind::CacheSize,
+        DiskErrorKind::InUse { .. } => StartErrorKind::CacheInUse,
+        DiskErrorKind::Cancelled => StartErrorKind::Cancelled,
+        DiskErrorKind::Io { .. } => StartErrorKind::Io,
+        _ => StartErrorKind::CacheAccess,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_lost_and_what_is_a_mistake() {
+        let errno = rustix::io::Errno::IO;
+        for kind in [
+            DiskErrorKind::NotFound,
+            DiskErrorKind::Io { during: "open", errno },
+            DiskErrorKind::Short { got: 1, expected: 2 },
+            DiskErrorKind::Superblock(SuperblockError::Damaged),
+        ] {
+            assert!(is_lost(&kind, false) && is_lost(&kind, true), "{kind}");
+        }
+        for kind in [DiskErrorKind::NoFolder, DiskErrorKind::NoSize, DiskErrorKind::ReadOnly] {
+            assert!(!is_lost(&kind, false) && is_lost(&kind, true), "{kind}");
+        }
+        for kind in [
+            DiskErrorKind::Foreign("data".into()),
+            DiskErrorKind::Superblock(SuperblockError::Version(9)),
+            DiskErrorKind::InUse { waited: Duration::ZERO, holder: None },
+            DiskErrorKind::Cancelled,
+            DiskErrorKind::Permission,
+            DiskErrorKind::WrongKind("directory"),
+            DiskErrorKind::NoSpace(5),
+        ] {
+            assert!(!is_lost(&kind, false) && !is_lost(&kind, true), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Another cache device while volumes are served, or none: `cinnabar cache replace` and `abandon`.
+//!
+//! Called by the control part of the loop. Steps of a replacement: a background thread opens, locks
+//! and formats the new device; the engine gives up the old one; that is closed; the volumes'
+//! generations are entrusted to the new one, durably, so that the old one is never believed again;
+//! the engine goes on with the new one. Until then volumes pass through. What fails on the way
+//! leaves them passing through.
+
+use super::background::Task;
+use super::control::{Awaited, failed};
+use super::device::OpenedDevice;
+use super::plane::Plane;
+use crate::daemon::generations::StateError;
+use crate::daemon::messages::{
+    AnswerTo, ByteRange, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind,
+    Subject,
+};
+use cinnabar_engine::plan::{Plan, VolumePlan};
+use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_engine::{Command, Event, Failure};
+
+/// A replacement under way.
+pub(super) struct Replacing {
+    /// Once it is open.
+    new: Option<Box<OpenedDevice>>,
+    answer: AnswerTo<()>,
+}
+
+impl Plane {
+    pub(super) fn replace_cache(&mut self, new: NewCache, answer: AnswerTo<()>) {
+        if let Err(error) = self.may_change_device() {
+            let _ = answer.send(Err(error));
+            return;
+        }
+        self.replacing = Some(Replacing { new: None, answer });
+        let (options, taken) = (self.open_options.clone(), self.taken());
+        self.background.start(Task::OpenDevice { new, options, taken });
+    }
+
+    /// One thing at a time: what is being opened was promised the device that is in use now.
+    fn may_change_device(&self) -> Result<(), CommandError> {
+        if self.stop.is_some() {
+            return Err(CommandError::gone());
+        }
+        if self.replacing.is_some() || !self.opening.is_empty() || self.is_attaching() {
+            let message = "a volume is being added or a device replaced";
+            return Err(CommandError::new(
+                CommandErrorKind::Busy,
+                message,
+                "try again in a moment",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The new device is open and formatted, or not.
+    pub(super) fn device_opened(&mut self, result: Result<Box<OpenedDevice>, CommandError>) {
+        let Some(replacing) = &mut self.replacing else { return };
+        match result {
+            Ok(new) if self.stop.is_none() => {
+                replacing.new = Some(new);
+                self.command(Awaited::Abandon(None), Command::Abandon);
+            }
+            Ok(_) => self.end_replacing(Err(CommandError::gone())),
+            Err(error) => self.end_replacing(Err(error)),
+        }
+    }
+
+    pub(super) fn abandon_cache(&mut self, answer: AnswerTo<()>) {
+        match self.may_change_device() {
+            Ok(()) => self.command(Awaited::Abandon(Some(answer)), Command::Abandon),
+            Err(error) => {
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    /// The engine has given up the device. The answer is for whoever wanted no more than that.
+    pub(super) fn abandoned(&mut self, result: Result<(), Failure>, answer: Option<AnswerTo<()>>) {
+        let result = result.map_err(|error| failed("giving up the cache device", error));
+        if result.is_ok() {
+            self.cache.close(&mut **self.port);
+        }
+        match (answer, result) {
+            (Some(answer), result) => {
+                let _ = answer.send(result);
+            }
+            (None, Ok(())) if self.stop.is_none() => self.entrust(),
+            (None, Ok(())) => self.end_replacing(Err(CommandError::gone())),
+            (None, Err(error)) => self.end_replacing(Err(error)),
+        }
+    }
+
+    fn entrust(&mut self) {
+        let Some(new) = self.replacing.as_ref().and_then(|replacing| replacing.new.as_ref()) else {
+            return;
+        };
+        let (device, path) = (new.superblock.uuid, new.disk.path().to_owned());
+        let names = self.volumes.iter().map(|(_, volume)| volume.config.name.clone()).collect();
+        let ledger = self.ledger.clone();
+        self.background.start(Task::Entrust { ledger, names, device, path });
+    }
+
+    /// The generations are the new device's from now on, durably.
+    pub(super) fn entrusted(&mut self, result: Result<(), StateError>) {
+        let new = self.replacing.as_mut().and_then(|replacing| replacing.new.take());
+        let Some(new) = new else { return };
+        if let Err(error) = result {
+            let error = CommandError::new(CommandErrorKind::Io, error.to_string(), error.hint());
+            return self.end_replacing(Err(error));
+        }
+        if self.stop.is_some() {
+            return self.end_replacing(Err(CommandError::gone()));
+        }
+        let OpenedDevice { disk, superblock } = *new;
+        match self.cache.install(&mut **self.port, disk, superblock.uuid) {
+            Ok(()) => self.command(Awaited::Replace, Command::Replace(Box::new(superblock))),
+            Err(errno) => {
+                let error = CommandError::new(
+                    CommandErrorKind::Limit,
+                    format!("no place for another file: {errno}"),
+                    "raise the limit on open files",
+                );
+                self.end_replacing(Err(error));
+            }
+        }
+    }
+
+    /// The engine goes on with the new device, or could not.
+    pub(super) fn replaced(&mut self, now: Instant, result: Result<(), Failure>) {
+        match result {
+            Ok(()) => {
+                let capacity_blocks = self.capacity_blocks();
+                let path = self.cache.path.display();
+                tracing::info!(
+                    %path, capacity_blocks,
+                    "the cache device was replaced (hint: name it in the configuration, too)"
+                );
+                self.adopt_shares();
+                self.await_load(now);
+                self.end_replacing(Ok(()));
+            }
+            Err(error) => {
+                let error = failed("beginning with the new cache device", error);
+                self.end_replacing(Err(error));
+            }
+        }
+    }
+
+    /// Percentages are of another capacity now.
+    fn adopt_shares(&mut self) {
+        let plans = self.volumes.iter().filter_map(|(_, volume)| {
+            let (min, max) = self.shares(&volume.config);
+            Some(VolumePlan {
+                volume: volume.id?,
+                mode: None,
+                share_min_blocks: Some(min),
+                share_max_blocks: Some(max),
+            })
+        });
+        let volumes = plans.collect();
+        self.events.push(Event::Adopt(Plan { volumes }));
+    }
+
+    fn end_replacing(&mut self, result: Result<(), CommandError>) {
+        if let Some(replacing) = self.replacing.take() {
+            if let Err(error) = &result {
+                tracing::warn!(reason = %error, "the cache device was not replaced");
+            }
+            let _ = replacing.answer.send(result);
+        }
+    }
+
+    /// Drops what is cached of a volume, attached or not.
+    pub(super) fn invalidate(
+        &mut self,
+        now: Instant,
+        name: &str,
+        range: Option<ByteRange>,
+        answer: AnswerTo<()>,
+    ) {
+        if self.stop.is_some() {
+            let _ = answer.send(Err(CommandError::gone()));
+            return;
+        }
+        let span = self.find(name).and_then(|key| {
+            let size = self.volumes[key].disk.size_bytes();
+            let range = range.unwrap_or(ByteRange { offset: 0, len: size });
+            if range.len == 0 || range.offset >= size || range.len > size - range.offset {
+                let message = format!("the range is not within the {size} bytes of {name:?}");
+                let hint = "give offset and len in bytes, or neither";
+                return Err(CommandError::new(CommandErrorKind::Invalid, message, hint));
+            }
+            Ok((key, ByteSpan::new(range.offset, range.len)))
+        });
+        match span {
+            Ok((key, span)) => self.invalidate_span(now, key, span, answer),
+            Err(error) if error.kind == CommandErrorKind::NotFound && range.is_none() => {
+                self.command(Awaited::Forget(answer), Command::Forget(name.to_owned()));
+            }
+            Err(error) => {
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    /// The engine has dropped what it knew of a volume that is not attached.
+    pub(super) fn forgotten(result: Result<(), Failure>, answer: AnswerTo<()>) {
+        let result = result.map_err(|error| match error {
+            Failure::NoVolume => CommandError::new(
+                CommandErrorKind::NotFound,
+                "there is no such volume, and nothing of it is cached",
+                "`cinnabar volume list` shows those there are",
+            ),
+            error => failed("dropping it", error),
+        });
+        let _ = answer.send(result);
+    }
+
+    /// What it means that a device which was open can't be used.
+    pub(super) fn open_failure(&self, error: Failure) -> StartError {
+        let message = super::disks::with_path("cache device", &self.cache.path, &error);
+        let hint = "see the kernel log (dmesg) for the device's errors";
+        StartError::new(StartErrorKind::Io, Subject::Cache, message, hint)
+    }
+}
