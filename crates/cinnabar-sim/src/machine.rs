@@ -124,4 +124,8 @@ impl<P: Payload> Factory<P> for EngineFactory {
         let superblock = Superblock::decode(superblocks).map_err(|error| error.to_string())?;
         Ok(Engine::new(setup.config, superblock))
     }
+
+    fn start_without_device(&mut self, setup: &CacheSetup) -> Option<Engine<P>> {
+        Some(Engine::without_device(setup.config))
+    }
 }

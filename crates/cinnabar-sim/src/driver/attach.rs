@@ -52,9 +52,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Health::Loading { .. } = machine.health() {
             self.count.paths.add(Path::AttachedWhileLoading);
         }
+        let device = self.present.then_some(self.media.cache.serial);
         let attaching = Attaching {
             belief: judge(recorded.as_ref(), epoch.as_ref()),
-            generation: self.media.backends[volume].generation,
+            generation: self.media.backends[volume].generation_with(device),
             written: recorded.as_ref().is_some_and(|recorded| recorded.written),
         };
         if attaching.belief == Belief::Unchanged {

@@ -161,7 +161,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.faults.add(Fault::DeviceSwapped);
         self.devices += 1;
         let format = self.factory.format(&self.profile.setup, self.devices);
-        let cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
+        let mut cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
+        cache.serial = self.devices;
         let accounts = self.accounts.iter().map(|_| Account::new()).collect();
         self.swap_device(Shelved { cache, accounts })
     }

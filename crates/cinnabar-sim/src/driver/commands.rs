@@ -78,8 +78,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.count.paths.add(Path::PassThroughAbandoned);
                 self.abandoned();
             }
-            (Control::Replace, Ok(Answer::Done)) => self.count.faults.add(Fault::DeviceReplaced),
-            (Control::Replace, Err(Failure::Io(_))) if self.cache_has_failed() => {}
+            (Control::Replace, Ok(Answer::Done)) => self.replaced(),
+            // Neither the new device nor a backend may have failed it.
+            (Control::Replace, Err(Failure::Io(_)))
+                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) => {}
             (control, result) => {
                 let what = format!("{control:?} was answered with {result:?}");
                 return Err(Violation::new(Kind::WrongReply, what));
@@ -108,7 +110,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let what = format!("everything was dropped for damage that nobody did: {report:?}");
             return Err(Violation::new(Kind::Warmth, what));
         }
-        self.check_crash_warm(report)
+        self.loaded = Some(*report);
+        Ok(())
     }
 
     /// Nothing of this volume may come back.

@@ -88,8 +88,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let counters = machine.cache_counters();
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
+        // Dropped volumes' blocks may be counted until room is needed: they are not due.
+        let ids = self.volumes.iter().filter_map(|volume| volume.id);
+        let of = |id| machine.volume_counters(id).map_or(0, |counters| counters.cached_blocks);
+        let cached: u64 = ids.map(of).sum();
         self.crash_note = serving.then(|| CrashNote {
-            flash_blocks: counters.cached_blocks.saturating_sub(counters.ram_blocks),
+            flash_blocks: cached.min(counters.cached_blocks).saturating_sub(counters.ram_blocks),
             at_risk: volatile + self.media.blocks_in_flight(),
         });
     }

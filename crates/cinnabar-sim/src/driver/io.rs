@@ -216,6 +216,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let mut done = self.media.finish(flight.transfer, flight.result, tick)?;
         if let Some(backend) = backend {
+            // Whoever began to wait for it since has a reason to fail, too.
+            self.volumes[backend].errors += u64::from(done.result.is_err());
             done.epoch = done.epoch.filter(|_| self.can_prove(backend));
             if flight.overdue {
                 self.volumes[backend].overdue -= 1;

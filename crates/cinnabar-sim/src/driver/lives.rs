@@ -55,6 +55,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.fuse = (ending == Ending::CrashInStart).then(|| self.dice.below(20));
         self.faults_on = self.features().start_faults;
         self.warm_expected = true;
+        self.loaded = None;
         self.replaced = false;
         let before = self.begin(device)?;
         self.command(Control::Open, Command::Open);
@@ -139,6 +140,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             self.sweep()?;
         }
+        self.check_crash_warm()?;
         self.quota = quota;
         self.faults_on = true;
         for volume in 0..self.volumes.len() {
@@ -207,6 +209,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         *stage = Stage::Closing;
         self.command(Control::Close, Command::Close);
         self.pump(|world| world.controls.is_empty())?;
+        if self.device_failed {
+            self.pump(|world| world.flights.is_empty())?;
+        }
         self.fuse = None;
         if !self.flights.is_empty() {
             let what = format!("I/O is under way after the close: {:?}", self.flights);

@@ -112,6 +112,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.command(Control::Replace, Command::Replace(Box::new(superblock)));
     }
 
+    /// Volumes that are attached are recorded on the new device from now on.
+    pub(super) fn replaced(&mut self) {
+        self.count.faults.add(Fault::DeviceReplaced);
+        let serial = self.media.cache.serial;
+        for (volume, backend) in self.volumes.iter().zip(&mut self.media.backends) {
+            if volume.state == State::Attached {
+                backend.entrust(serial);
+            }
+        }
+    }
+
     /// Somebody else writes an attached volume, and the operator says so a little later. Not where
     /// guests are writing, nor where the engine writes blocks back that it has read: who is first
     /// there, nobody can say.

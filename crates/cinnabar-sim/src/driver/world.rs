@@ -19,6 +19,7 @@ use crate::oracle::{Oracle, WriteTicket};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use crate::workload::{Features, Profile};
+use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Action, Event, IoId, RequestId};
 use std::collections::BTreeMap;
@@ -77,6 +78,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) cache_stalled: Instant,
     /// What was cached at the last crash.
     pub(super) crash_note: Option<CrashNote>,
+    /// What the machine said of its index, once it was loaded.
+    pub(super) loaded: Option<LoadReport>,
     /// No volume gave a reason to drop its blocks in this life.
     pub(super) warm_expected: bool,
     /// A dead daemon's writes that have not landed yet: when, and which part.
@@ -146,6 +149,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             replaced: false,
             cache_stalled: Instant(0),
             crash_note: None,
+            loaded: None,
             warm_expected: true,
             late: BTreeMap::new(),
             doubtful: Vec::new(),

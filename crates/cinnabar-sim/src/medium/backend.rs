@@ -37,6 +37,8 @@ pub struct Backend {
     durable_change: u64,
     /// Kept outside of the cache device, raised whenever that may have missed a write.
     pub generation: u64,
+    /// The cache device that the volume was attached with last.
+    entrusted: Option<u8>,
 }
 
 impl Backend {
@@ -57,6 +59,7 @@ impl Backend {
             change: clock,
             durable_change: clock,
             generation: 0,
+            entrusted: None,
         }
     }
 
@@ -106,6 +109,21 @@ impl Backend {
     /// Its clock's time, in ns.
     pub fn clock_ns(&self) -> u64 {
         self.clock
+    }
+
+    /// The generation under which the volume is attached with this cache device: a new one if it was
+    /// attached with another since. Without a device nothing is recorded, and nothing to disprove.
+    pub fn generation_with(&mut self, device: Option<u8>) -> u64 {
+        if device.is_some() && self.entrusted != device {
+            self.generation += u64::from(self.entrusted.is_some());
+            self.entrusted = device;
+        }
+        self.generation
+    }
+
+    /// It is recorded on this cache device from now on, an empty one.
+    pub fn entrust(&mut self, device: u8) {
+        self.entrusted = Some(device);
     }
 
     /// Somebody else writes here, durably.

@@ -53,6 +53,8 @@ pub struct CacheDevice {
     rotten_reads: u64,
     data_blocks_written: u64,
     meta_blocks_written: u64,
+    /// Which of all cache devices this is.
+    pub serial: u8,
     /// Something happened to it that costs cached blocks, or everything: errors, rot, death.
     pub damaged: bool,
     death: Option<Death>,
@@ -73,6 +75,7 @@ impl CacheDevice {
             rotten_reads: 0,
             data_blocks_written: 0,
             meta_blocks_written: 0,
+            serial: 0,
             damaged: false,
             death: None,
         }
@@ -148,6 +151,9 @@ impl CacheDevice {
 
     /// Lets a metadata page rot, near a random place; the superblocks seldom. None if there is none.
     pub fn rot_metadata(&mut self, dice: &mut Dice) -> Option<u64> {
+        if self.cells.is_empty() {
+            return None;
+        }
         // Half of the time outside of the log: journal and checkpoints are small beside it.
         let end = if dice.chance(0.5) { self.log } else { self.cells.len() };
         let from = if dice.chance(0.1) { 0 } else { 2 };
@@ -171,6 +177,9 @@ impl CacheDevice {
     }
 
     fn data_near(&self, dice: &mut Dice) -> Option<usize> {
+        if self.cells.is_empty() {
+            return None;
+        }
         let at = dice.below(self.blocks()) as usize;
         let is_data = |&index: &usize| matches!(self.cells[index].contents, Contents::Data(_));
         (at..self.cells.len()).chain(0..at).find(is_data)

@@ -178,11 +178,14 @@ impl Media {
         transfer.deliver();
         let proves = matches!(transfer.request.op, IoOp::Prove) && result.is_ok();
         let epoch = transfer.backend.filter(|_| proves).map(|index| self.backends[index].epoch());
+        let raises = matches!(transfer.request.op, IoOp::Distrust) && result.is_ok();
+        let raised = transfer.backend.filter(|_| raises);
+        let generation = raised.map(|index| self.backends[index].generation);
         let pages = match transfer.request.op {
             IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
             _ => Vec::new(),
         };
-        Ok(IoDone { pages, epoch, ..IoDone::new(transfer.request.id, result) })
+        Ok(IoDone { pages, epoch, generation, ..IoDone::new(transfer.request.id, result) })
     }
 
     /// The whole life of a transfer at once.

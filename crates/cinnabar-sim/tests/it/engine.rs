@@ -3,22 +3,13 @@
 //! `CINNABAR_SEEDS=first..end` runs others, for instance one that failed.
 
 use cinnabar_sim::machine::EngineFactory;
-use cinnabar_sim::{Features, Options, Report, run};
+use cinnabar_sim::{Options, Report, run};
 use std::ops::Range;
 
 const SEEDS: Range<u64> = 0..300;
 
 fn options() -> Options {
-    let features = Features {
-        start_faults: false,
-        deaths: false,
-        absences: false,
-        replacements: false,
-        invalidations: false,
-        forgets: false,
-        ..Features::ALL
-    };
-    Options { features, ..Options::default() }
+    Options { cold_after_crash: false, ..Options::default() }
 }
 
 fn seeds() -> Range<u64> {
