@@ -1,0 +1,151 @@
+//! On-disk structures: no panic whatever a page holds, and what is read is what was written.
+
+#![no_main]
+
+use cinnabar_engine::journal::scan::Scan;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::checkpoint::{Head, Page, VolumeRecord};
+use cinnabar_engine::metadata::chunk::{ChunkHeader, Entry, RecordKind};
+use cinnabar_engine::metadata::journal::{PageHeader, Record, Sector, decode};
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::volume::Epoch;
+
+const SECTOR_BYTES: usize = 512;
+
+/// A page of these bytes, zeros behind them.
+fn page(bytes: &[u8]) -> MetaPage {
+    let mut page = MetaPage::zeroed();
+    let len = bytes.len().min(page.0.len());
+    page.0[..len].copy_from_slice(&bytes[..len]);
+    page
+}
+
+/// The page with these bytes changed.
+fn edited(mut page: MetaPage, edits: &[(u16, u8)]) -> MetaPage {
+    for (at, byte) in edits {
+        page.0[usize::from(*at) % size_of::<MetaPage>()] ^= byte;
+    }
+    page
+}
+
+/// The page with a checksum for every `unit` bytes, or else hardly an input would come past the
+/// first test. What is blank stays blank.
+fn sealed(mut page: MetaPage, unit: usize) -> MetaPage {
+    for part in page.0.chunks_exact_mut(unit) {
+        if part.iter().any(|byte| *byte != 0) {
+            let crc = crc32c::crc32c(&part[4..]);
+            part[..4].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    page
+}
+
+/// One of each structure, as the engine writes it: what is to be changed a little.
+fn examples() -> [MetaPage; 5] {
+    let geometry = Geometry::for_device(64 << 20).expect("a good size");
+    let volume = VolumeRecord {
+        index: 1,
+        incarnation: 7,
+        size_bytes: 1 << 30,
+        generation: 3,
+        stamp: 4,
+        flushed: 5,
+        written: true,
+        name: "vm1".into(),
+        epoch: Some(Epoch([9; 64])),
+    };
+    let entry = Entry { incarnation: 7, block: 3, kind: RecordKind::Clean, checksum: 5 };
+    let chunk = ChunkHeader {
+        uuid: [1; 16],
+        sequence: 9,
+        life: 1,
+        slot: 256,
+        group: 0,
+        entries: vec![entry; 20],
+    };
+    let records = [
+        Record::Void { incarnation: 7, block: 3, count: 2, version: 9 },
+        Record::Volume(Box::new(volume.clone())),
+        Record::Opened { segment: 1, sequence: 2, life: 1 },
+    ];
+    let header = PageHeader { device: 1, era: 1, page: 5, first: 4, tail: 1, checkpoint: 2 };
+    let slots = geometry.slots();
+    let head = Head { volumes: 1, slots, journal_page: 5, life: 1, era: 1, ..Head::default() };
+    [
+        Superblock::format([1; 16], geometry).encode().1,
+        Page::Head(head).encode(2, 0),
+        Page::Volumes(vec![volume]).encode(2, 1),
+        chunk.encode(),
+        header.encode(&mut records.iter().peekable()).0,
+    ]
+}
+
+/// Every decoder on every page: what is one structure's page is another's garbage.
+fn decode_all(pages: &[MetaPage; 2], number: u64, position: u32) {
+    superblocks(pages);
+    for page in pages {
+        checkpoint(page, number, position);
+        // The examples' own number and place.
+        checkpoint(page, 2, 1);
+        chunk(page);
+    }
+    journal(pages, number);
+}
+
+fn superblocks(pages: &[MetaPage; 2]) {
+    if let Ok(superblock) = Superblock::decode(pages) {
+        let (offset, page) = superblock.encode();
+        assert!(offset < 8192);
+        assert_eq!(Superblock::decode(&[page, MetaPage::zeroed()]), Ok(superblock.clone()));
+        let geometry = superblock.geometry;
+        assert!(geometry.log + u64::from(geometry.slots()) <= geometry.device_blocks);
+        assert!(geometry.capacity_blocks() > 0);
+    }
+}
+
+fn checkpoint(page: &MetaPage, sequence: u64, position: u32) {
+    if let Some((sequence, head)) = Page::decode_head(page) {
+        let _bounded = head.pages();
+        assert_eq!(Page::decode(page, sequence, 0), Some(Page::Head(head)));
+    }
+    if let Some(found) = Page::decode(page, sequence, position) {
+        let again = found.encode(sequence, position);
+        assert_eq!(Page::decode(&again, sequence, position), Some(found));
+    }
+}
+
+fn chunk(page: &MetaPage) {
+    if let Some(header) = ChunkHeader::decode(page) {
+        assert_eq!(ChunkHeader::decode(&header.encode()), Some(header));
+    }
+}
+
+fn journal(pages: &[MetaPage], from: u64) {
+    for page in pages {
+        for sector in decode(page) {
+            let Sector::Whole(header, records) = sector else { continue };
+            let (again, taken) = header.encode(&mut records.iter().peekable());
+            // They came out of one sector, so they fit into one again.
+            assert_eq!(taken, records.len());
+            assert_eq!(decode(&again)[0], Sector::Whole(header, records.clone()));
+            let mut scan = Scan::new(header.device, header.era);
+            scan.take(pages);
+            if let Some(read) = scan.read(from, false) {
+                assert!(read.start <= read.next && read.next - read.start <= pages.len() as u64);
+            }
+        }
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|input: (u64, u32, Vec<(u16, u8)>, &[u8])| {
+    let (number, position, edits, bytes) = input;
+    let (head, tail) = bytes.split_at(bytes.len() / 2);
+    let raw = [page(head), page(tail)];
+    decode_all(&raw, number, position);
+    let unit = if position.is_multiple_of(2) { size_of::<MetaPage>() } else { SECTOR_BYTES };
+    decode_all(&raw.map(|page| sealed(page, unit)), number, position);
+    let examples = examples();
+    let example = &examples[number as usize % examples.len()];
+    let changed = sealed(edited(example.clone(), &edits), unit);
+    decode_all(&[changed, example.clone()], number / 8, position);
+});
