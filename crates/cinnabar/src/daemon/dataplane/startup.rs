@@ -192,7 +192,9 @@ impl Plane {
         let since = self.clock.now();
         let reason = match self.try_open(config)? {
             Ok(()) => {
-                self.await_load(since);
+                if self.cache.disk().is_some() {
+                    self.await_load(since);
+                }
                 return Ok(());
             }
             Err(reason) if config.cache.required => return Err(reason),

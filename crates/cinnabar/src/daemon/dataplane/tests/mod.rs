@@ -1,6 +1,8 @@
 //! The data plane as a whole: a real thread, real files, a small NBD client.
 
 mod client;
+mod crash;
+mod degrade;
 mod failures;
 mod rig;
 mod serving;

@@ -1,0 +1,279 @@
+//! Without the SSD: lost at start, given up, exchanged. Guests notice nothing but the time.
+
+use super::rig::{MIB, Rig, both, pattern};
+use crate::daemon::messages::{
+    ByteRange, CommandErrorKind, IoMode, Message, NewCache, StartErrorKind, State,
+};
+use cinnabar_backend::disk::{Disk, OpenOptions};
+use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::volume::{DropReason, Warmth};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const EIO: u32 = 5;
+
+fn replace(rig: &Rig, device: &Path, format: bool) -> Result<(), (CommandErrorKind, String)> {
+    let new = NewCache { device: device.into(), size_bytes: Some(40 * MIB), format };
+    rig.ask(|answer| Message::ReplaceCache { new, answer }).map_err(|error| {
+        assert!(!error.hint.is_empty(), "{error}");
+        (error.kind, error.message)
+    })
+}
+
+fn invalidate(rig: &Rig, name: &str, range: Option<(u64, u64)>) -> Result<(), CommandErrorKind> {
+    let (name, range) = (name.to_owned(), range.map(|(offset, len)| ByteRange { offset, len }));
+    rig.ask(|answer| Message::Invalidate { name, range, answer }).map_err(|error| error.kind)
+}
+
+fn is_unlocked(path: &Path) -> bool {
+    let free = OpenOptions { lock_wait: Duration::from_secs(5), ..OpenOptions::default() };
+    Disk::open(path, &free).is_ok()
+}
+
+/// Three reads of the first MiB: enough to be cached.
+fn warm_up(rig: &Rig) {
+    let mut client = rig.client("vm1");
+    for _ in 0..3 {
+        assert!(client.read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));
+    }
+    client.leave();
+}
+
+/// A rig whose cache is on a file system of its own, that may not be there.
+fn with_ssd(io: IoMode) -> Rig {
+    let mut rig = Rig::new(io, &["vm1"]);
+    std::fs::create_dir(rig.path("ssd")).expect("a folder");
+    rig.config.cache.device = rig.path("ssd/cache.img");
+    rig.config.lock_wait_max = Duration::from_secs(2);
+    rig.start();
+    warm_up(&rig);
+    assert!(rig.stop().clean);
+    rig
+}
+
+#[test]
+fn a_run_without_the_ssd_that_wrote_leaves_nothing_to_believe() {
+    both(|io| {
+        for writes in [false, true] {
+            let mut rig = with_ssd(io);
+            std::fs::rename(rig.path("ssd"), rig.path("away")).expect("it goes");
+            rig.start();
+            let status = rig.status();
+            assert_eq!(status.cache.state, State::Degraded);
+            assert!(status.cache.reason.contains("folder does not exist"), "{:?}", status.cache);
+            assert_eq!(status.cache.health, Health::PassThrough(PassThroughReason::NoDevice));
+            assert_eq!((status.cache.loaded, status.cache.counters.capacity_blocks), (None, 0));
+            let mut client = rig.client("vm1");
+            assert!(client.read(0, 65_536) == Ok(pattern(0, 65_536)));
+            if writes {
+                assert_eq!(client.write(8192, &[7; 4096], true), Ok(()));
+                assert_eq!(client.read(8192, 4096), Ok(vec![7; 4096]));
+            }
+            client.leave();
+            rig.stop();
+
+            std::fs::rename(rig.path("away"), rig.path("ssd")).expect("it comes back");
+            rig.start();
+            let warmth = rig.loaded().volumes[0].warmth;
+            if writes {
+                let Warmth::Dropped { reason, .. } = warmth else { panic!("{warmth:?}") };
+                assert_eq!(reason, DropReason::WrittenWithoutCache);
+            } else {
+                assert!(matches!(warmth, Warmth::Warm { blocks: 200.. }), "{warmth:?}");
+            }
+            let mut client = rig.client("vm1");
+            let expected = if writes { vec![7; 4096] } else { pattern(8192, 4096) };
+            assert_eq!(client.read(8192, 4096), Ok(expected));
+            client.leave();
+            assert!(rig.stop().clean);
+        }
+    });
+}
+
+#[test]
+fn a_damaged_device_is_passed_by_and_a_required_one_is_not() {
+    let mut rig = with_ssd(IoMode::Auto);
+    let file = std::fs::OpenOptions::new().write(true).open(&rig.config.cache.device);
+    // Both copies of the superblock, behind their magic numbers.
+    let file = file.expect("it opens");
+    for offset in [64, 4096 + 64] {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x5a; 64], offset)
+            .expect("it is written");
+    }
+    rig.start();
+    let status = rig.status();
+    assert_eq!(status.cache.state, State::Degraded);
+    assert!(status.cache.reason.contains("damaged"), "{}", status.cache.reason);
+    assert!(rig.client("vm1").read(0, 4096) == Ok(pattern(0, 4096)));
+    rig.stop();
+    rig.config.cache.required = true;
+    let error = rig.try_start().expect_err("it is required");
+    assert_eq!(error.kind, StartErrorKind::CacheFormat, "{error}");
+    rig.config.cache.device = "/dev/cinnabar-none".into();
+    let error = rig.try_start().expect_err("it is required");
+    assert_eq!(error.kind, StartErrorKind::CacheAccess, "{error}");
+    rig.config.cache.required = false;
+    rig.start();
+    assert_eq!(rig.status().cache.state, State::Degraded);
+    rig.stop();
+}
+
+#[test]
+fn a_device_is_exchanged_while_guests_read_and_write() {
+    both(|io| {
+        let mut rig = Rig::new(io, &["vm1"]);
+        rig.start();
+        warm_up(&rig);
+        let mut client = rig.client("vm1");
+        let (old, new) = (rig.config.cache.device.clone(), rig.path("new.img"));
+        assert_eq!(replace(&rig, &new, false), Ok(()));
+        assert!(is_unlocked(&old), "it can be taken away");
+        let status = rig.loaded();
+        assert_eq!((status.cache.state, &status.cache.device), (State::Serving, &new));
+        assert!(status.cache.counters.capacity_blocks > 8000, "{:?}", status.cache.counters);
+        assert_eq!(client.write(8192, &[7; 4096], true), Ok(()));
+        for _ in 0..3 {
+            assert!(client.read(MIB, MIB as u32) == Ok(pattern(MIB, MIB as usize)));
+            assert_eq!(client.read(8192, 4096), Ok(vec![7; 4096]));
+        }
+        assert!(rig.status().volumes[0].counters.cached_blocks >= 256);
+        client.leave();
+        assert!(rig.stop().clean);
+
+        rig.config.cache.device = new;
+        rig.start();
+        let warmth = rig.loaded().volumes[0].warmth;
+        assert!(matches!(warmth, Warmth::Warm { blocks: 256.. }), "the new one: {warmth:?}");
+        assert!(rig.stop().clean);
+        rig.config.cache.device = old;
+        rig.start();
+        let status = rig.loaded();
+        let warmth = status.volumes[0].warmth;
+        assert!(!matches!(warmth, Warmth::Warm { .. }), "the old one: {warmth:?}");
+        assert_eq!(rig.client("vm1").read(8192, 4096), Ok(vec![7; 4096]));
+        assert!(rig.stop().clean);
+    });
+}
+
+#[test]
+fn what_can_not_take_the_place_leaves_the_old_one_in_it() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    rig.config.lock_wait_max = Duration::from_millis(300);
+    let mut other = Rig::new(IoMode::Auto, &[]);
+    other.start();
+    assert!(other.stop().clean);
+    rig.start();
+    std::fs::write(rig.path("foreign"), pattern(1, 32 * MIB as usize)).expect("a file");
+    let own = rig.config.cache.device.clone();
+    for (device, format, kind, part) in [
+        (own, true, CommandErrorKind::Busy, "it is the cache device"),
+        (rig.path("vm1.raw"), true, CommandErrorKind::Busy, "the backend of volume \"vm1\""),
+        (rig.path("foreign"), false, CommandErrorKind::Invalid, "not a Cinnabar cache"),
+        (other.config.cache.device.clone(), false, CommandErrorKind::Invalid, "holds a Cinnabar"),
+        (rig.path("none/x"), false, CommandErrorKind::Invalid, "folder"),
+        (rig.folder.path().into(), false, CommandErrorKind::Invalid, "directory"),
+    ] {
+        let (got, message) = replace(&rig, &device, format).expect_err(part);
+        assert_eq!(got, kind, "{message}");
+        assert!(message.contains(part), "{message}");
+        assert_eq!(rig.loaded().cache.state, State::Serving);
+    }
+    // The last one who looked at it did not keep it.
+    assert_eq!(replace(&rig, &other.config.cache.device, true), Ok(()));
+    assert!(rig.client("vm1").read(0, 4096) == Ok(pattern(0, 4096)));
+    assert!(rig.stop().clean);
+}
+
+#[test]
+fn a_device_is_given_up_and_the_same_one_taken_again() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    rig.start();
+    warm_up(&rig);
+    let mut client = rig.client("vm1");
+    let device = rig.config.cache.device.clone();
+    assert_eq!(rig.ask(Message::AbandonCache), Ok(()));
+    assert!(is_unlocked(&device));
+    let status = rig.status();
+    assert_eq!(status.cache.state, State::Degraded);
+    assert_eq!(status.cache.health, Health::PassThrough(PassThroughReason::Abandoned));
+    assert!(client.read(0, 65_536) == Ok(pattern(0, 65_536)));
+    assert_eq!(client.write(8192, &[7; 4096], true), Ok(()));
+    assert_eq!(rig.ask(Message::AbandonCache), Ok(()), "once more changes nothing");
+    assert_eq!(replace(&rig, &device, true), Ok(()));
+    assert_eq!(rig.loaded().cache.state, State::Serving);
+    assert_eq!(client.read(8192, 4096), Ok(vec![7; 4096]));
+    client.leave();
+    assert!(rig.stop().clean);
+}
+
+#[test]
+fn the_operator_has_blocks_dropped() {
+    both(|io| {
+        let mut rig = Rig::new(io, &["vm1"]);
+        let second = rig.volume("vm2");
+        rig.start();
+        warm_up(&rig);
+        let hits = |rig: &Rig| {
+            let before = rig.status().volumes[0].counters.read_hits;
+            let mut client = rig.client("vm1");
+            assert!(client.read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));
+            client.leave();
+            rig.status().volumes[0].counters.read_hits - before
+        };
+        assert_eq!(hits(&rig), 256);
+        assert_eq!(invalidate(&rig, "vm1", Some((4096, 8192))), Ok(()));
+        assert_eq!(hits(&rig), 254);
+        assert_eq!(rig.status().volumes[0].counters.invalidated_blocks, 2);
+        assert_eq!(invalidate(&rig, "vm1", None), Ok(()));
+        assert_eq!(hits(&rig), 0);
+        for range in [(0, 0), (8 * MIB, 1), (MIB, 8 * MIB), (u64::MAX, u64::MAX)] {
+            assert_eq!(invalidate(&rig, "vm1", Some(range)), Err(CommandErrorKind::Invalid));
+        }
+
+        // One that is not attached.
+        assert_eq!(invalidate(&rig, "vm2", None), Err(CommandErrorKind::NotFound));
+        let add = |config| rig.ask(|answer| Message::AddVolume(Box::new(config), answer));
+        let remove = || {
+            let name = "vm2".to_owned();
+            rig.ask(|answer| Message::RemoveVolume { name, force: true, answer })
+        };
+        assert_eq!(add(second.clone()), Ok(()));
+        assert!(rig.client("vm2").read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));
+        assert_eq!(remove(), Ok(()));
+        assert_eq!(invalidate(&rig, "vm2", Some((0, 1))), Err(CommandErrorKind::NotFound));
+        assert_eq!(invalidate(&rig, "vm2", None), Ok(()));
+        assert_eq!(add(second), Ok(()));
+        assert_eq!(rig.status().volumes[1].warmth, Warmth::New);
+        assert!(rig.stop().clean);
+    });
+}
+
+#[test]
+fn a_backend_that_hangs_fails_its_guests_in_time() {
+    both(|io| {
+        let mut rig = Rig::new(io, &["slow", "good"]);
+        let file = rig.config.volumes[0].backend.clone();
+        rig.config.volumes[0].backend = format!("sim:network,packet=1s:{file}");
+        rig.config.volumes[0].backend_timeout = Duration::from_millis(200);
+        rig.start();
+        let (mut slow, mut good) = (rig.client("slow"), rig.client("good"));
+        let since = Instant::now();
+        assert_eq!(slow.read(0, 4096), Err(EIO));
+        let took = since.elapsed();
+        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(1), "{took:?}");
+        let status = &rig.status().volumes[0];
+        assert_eq!((status.overdue_now, status.counters.backend_overdue), (1, 1));
+        assert_eq!(status.state, State::Degraded);
+        assert!(status.reason.contains("0.2 s"), "{}", status.reason);
+        assert!(good.read(0, 4096) == Ok(pattern(0, 4096)));
+        // The write is still under way when its guest has been answered.
+        assert_eq!(slow.write(4096, &[9; 4096], false), Err(EIO));
+        while rig.status().volumes[0].overdue_now > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(rig.status().volumes[0].state, State::Serving);
+        assert_eq!(rig.status().volumes[1].counters.backend_overdue, 0);
+        drop((slow, good));
+        rig.stop();
+    });
+}
