@@ -13,7 +13,7 @@ use crate::metadata::superblock::{Geometry, Superblock};
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoId, Payload, RequestId};
 use crate::store::{Holding, Store};
-use crate::volume::VolumeState;
+use crate::volume::{Volume, VolumeState};
 
 impl<P: Payload> Engine<P> {
     /// An engine without a cache device: volumes pass through until
@@ -45,7 +45,7 @@ impl<P: Payload> Engine<P> {
             // A clean stop ends without a device; the next start finds it as after a crash.
             Lifecycle::Closing(id, _) => {
                 self.lifecycle = Lifecycle::Ended;
-                self.outbox.reply(id, Err(Failure::Io(IoError::Io)));
+                self.abandoning.push((id, Err(Failure::Io(IoError::Io))));
             }
             Lifecycle::Ended => self.lifecycle = Lifecycle::Ended,
             _ => {}
@@ -62,7 +62,7 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::Invalid));
         }
         self.lose_device(PassThroughReason::Abandoned);
-        self.abandoning.push(id);
+        self.abandoning.push((id, Ok(Answer::Done)));
         self.answer_abandoned();
     }
 
@@ -71,8 +71,8 @@ impl<P: Payload> Engine<P> {
         if self.abandoning.is_empty() || self.cache_io_under_way() {
             return;
         }
-        for id in std::mem::take(&mut self.abandoning) {
-            self.outbox.reply(id, Ok(Answer::Done));
+        for (id, result) in std::mem::take(&mut self.abandoning) {
+            self.outbox.reply(id, result);
         }
     }
 
@@ -124,7 +124,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn replace_if_distrusted(&mut self) {
-        let waits = |v: &crate::volume::Volume| v.distrusting || !v.awaiting_distrust.is_empty();
+        let waits = |v: &Volume| v.distrusting || !v.awaiting_distrust.is_empty();
         if self.replacing.is_none() || self.volumes.iter().flatten().any(waits) {
             return;
         }
@@ -138,14 +138,17 @@ impl<P: Payload> Engine<P> {
         self.store = Store::new(&self.config, &self.superblock);
         self.store.dead = true;
         self.store.holdings.resize(self.volumes.len(), Holding::default());
+        for volume in self.volumes.iter_mut().flatten() {
+            volume.group = None;
+        }
         self.begin_open(id);
     }
 
-    /// A device is in use from now on: volumes that are attached begin to be cached.
+    /// A device is in use from now on: volumes that are there, if only to leave, begin anew on it.
     pub(super) fn resume_volumes(&mut self) {
+        let there = |v: &Volume| v.state != VolumeState::Sealed;
         for index in 0..self.volumes.len() {
-            let attached = |v: &crate::volume::Volume| v.state == VolumeState::Attached;
-            if !self.volumes[index].as_ref().is_some_and(attached) {
+            if !self.volumes[index].as_ref().is_some_and(there) {
                 continue;
             }
             let incarnation = self.new_incarnation().expect("fewer volumes than incarnations");

@@ -23,7 +23,8 @@ impl<P: Payload> Engine<P> {
         assert_eq!(pins, reading, "each pin is a read under way");
         for (index, volume) in self.volumes.iter().enumerate() {
             let Some(volume) = volume else { continue };
-            assert!(self.store.holdings[index].alive, "a known volume's holding lives");
+            let alive = self.store.dead || self.store.holdings[index].alive;
+            assert!(alive, "a known volume's holding lives");
             let of = |a: &&super::Active<P>| usize::from(a.volume) == index;
             let requests = self.requests.iter().map(|(_, active)| active).filter(of).count();
             assert_eq!(requests, volume.requests as usize, "requests of volume {index}");

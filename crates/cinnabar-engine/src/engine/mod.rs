@@ -26,7 +26,7 @@ use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::superblock::Superblock;
 use crate::outbox::{Outbox, Pending};
 use crate::plan::Plan;
-use crate::seam::{Access, Action, Event, IoDone, Op, Payload, Request, RequestId};
+use crate::seam::{Access, Action, Answer, Event, Failure, IoDone, Op, Payload, Request, RequestId};
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, Warmth};
@@ -77,7 +77,8 @@ pub struct Engine<P> {
     beat_at: Option<Instant>,
     /// When the cache device was flushed last, and whether that is under way.
     log_flush: (Instant, bool),
-    abandoning: Vec<RequestId>,
+    /// Who waits for the end of all I/O on the device, and what they will be told.
+    abandoning: Vec<(RequestId, Result<Answer<P>, Failure>)>,
     replacing: Option<(RequestId, Box<Superblock>)>,
     device_losses: u64,
 }

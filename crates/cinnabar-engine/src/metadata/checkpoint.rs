@@ -240,10 +240,7 @@ impl VolumeRecord {
         let (size_bytes, generation, stamp, flushed) = (r.u64(), r.u64(), r.u64(), r.u64());
         let (len, proven, written) = (usize::from(r.u8()), r.u8() == 1, r.u8() == 1);
         let name: [u8; NAME_BYTES_MAX] = r.array();
-        let epoch = proven.then_some(Epoch(r.array()));
-        if !proven {
-            let _empty: [u8; 64] = r.array();
-        }
+        let epoch = Some(Epoch(r.array())).filter(|_| proven);
         let name = String::from_utf8(name.get(..len)?.to_vec()).ok()?;
         let known = index < VOLUMES_MAX && !name.is_empty();
         known.then_some(Self {
