@@ -2,13 +2,14 @@
 
 use crate::rig::{folders, pattern, soon};
 use cinnabar_backend::disk::{CacheDisk, CacheOptions, Contents, DiskErrorKind, open_cache};
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
 fn open(path: &Path, size: Option<u64>, force: bool) -> Result<CacheDisk, DiskErrorKind> {
-    let options = CacheOptions { size_bytes: size, force, open: soon() };
+    let options = CacheOptions { size_bytes: size, force, anew: false, open: soon() };
     open_cache(path, &options).map_err(|error| {
         assert!(!error.hint().is_empty());
         error.kind
@@ -111,4 +112,24 @@ fn metadata_areas_are_written_out() {
     assert!(bytes[MIB as usize..][..4096].iter().all(|&byte| byte == 7));
     assert!(bytes[MIB as usize + 4096..].iter().all(|&byte| byte == 0));
     assert_eq!(bytes.len() as u64, 8 * MIB);
+}
+
+#[test]
+fn what_is_ours_is_kept_even_by_force_unless_it_is_to_be_new() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    let cache = open(&path, Some(32 * MIB), false).expect("it is made").disk;
+    let geometry = Geometry::for_device(32 * MIB).expect("large enough");
+    let superblock = Superblock::format([3; 16], geometry);
+    let (offset, page) = superblock.encode();
+    cache.write_pages(offset, &[page]).expect("it is written");
+    drop(cache);
+    for force in [false, true] {
+        let ours = open(&path, None, force).expect("it opens").contents;
+        assert_eq!(ours, Contents::Ours(superblock.clone()));
+    }
+    let options =
+        CacheOptions { size_bytes: Some(40 * MIB), force: false, anew: true, open: soon() };
+    let anew = open_cache(&path, &options).expect("it opens");
+    assert_eq!((anew.disk.size_bytes(), anew.contents), (40 * MIB, Contents::Blank));
 }
