@@ -100,6 +100,8 @@ pub struct CacheCounters {
     pub cached_blocks: u64,
     /// Of those, in RAM only.
     pub ram_blocks: u64,
+    /// Blocks in chunks that are being filled or written: not on flash yet either.
+    pub staged_blocks: u64,
     /// Bytes written to the cache device, metadata included.
     pub flash_written_bytes: u64,
     /// Blocks that entered the cache (RAM or flash).

@@ -197,7 +197,7 @@ impl<P: Payload> Engine<P> {
         match self.lifecycle {
             Lifecycle::PassThrough(_) if quiet => {
                 self.lifecycle = Lifecycle::Ended;
-                self.outbox.reply(id, Ok(Answer::Done));
+                self.abandoning.push((id, Ok(Answer::Done)));
             }
             Lifecycle::Serving if quiet => {
                 self.lifecycle = Lifecycle::Closing(id, Closing::Quiet);

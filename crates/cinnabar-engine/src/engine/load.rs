@@ -240,6 +240,7 @@ impl<P: Payload> Engine<P> {
     fn finish_load(&mut self, loader: Loader) {
         let replay = loader.replay.expect("it was replayed");
         self.store.finish_load();
+        self.store.loading = false;
         // Whatever could not be read now may be readable next time. Until a checkpoint says what
         // is known now, every write has to be marked.
         self.doubtful = loader.start == Start::Crashed || loader.known.damaged_pages > 0;

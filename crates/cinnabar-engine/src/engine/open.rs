@@ -277,6 +277,7 @@ impl<P: Payload> Engine<P> {
         self.resume_volumes();
         if let Some(loader) = loader {
             self.loader = Some(loader);
+            self.store.loading = true;
             self.continue_load();
         }
         self.outbox.reply(id, Ok(Answer::Done));

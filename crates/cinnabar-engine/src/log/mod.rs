@@ -224,6 +224,11 @@ impl Log {
         open.chain(writing).map(|chunk| (chunk.first, chunk.first + 1 + chunk.buffers.len() as u32))
     }
 
+    /// Blocks in chunks in RAM.
+    pub(crate) fn staged_blocks(&self) -> u64 {
+        self.pending_slots().map(|(first, end)| u64::from(end - first - 1)).sum()
+    }
+
     /// Whether a chunk up to `sequence` is still being written.
     pub(crate) fn is_writing_up_to(&self, sequence: u64) -> bool {
         self.writing.iter().any(|(_, chunk)| chunk.sequence <= sequence)

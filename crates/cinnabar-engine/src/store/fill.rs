@@ -104,7 +104,7 @@ impl<P: Payload> Store<P> {
         now: Instant,
         outbox: &mut Outbox<P>,
     ) -> bool {
-        if self.dead {
+        if self.dead || self.loading {
             return false;
         }
         if let Some(slot) = self.find(key) {

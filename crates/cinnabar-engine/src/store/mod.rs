@@ -99,6 +99,8 @@ pub(crate) struct Store<P> {
     pub(crate) unflushed_log: bool,
     /// The device is not used any more: nothing is found, nothing comes in.
     pub(crate) dead: bool,
+    /// The index is being loaded: what is in it is not the whole truth yet. The same.
+    pub(crate) loading: bool,
     pub(crate) mutants: Mutants,
 }
 
@@ -133,6 +135,7 @@ impl<P: Payload> Store<P> {
             opened: 0,
             unflushed_log: false,
             dead: false,
+            loading: false,
             mutants: config.mutants,
         }
     }
@@ -176,7 +179,7 @@ impl<P: Payload> Store<P> {
     /// The slot of a block.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
-        if self.dead {
+        if self.dead || self.loading {
             return None;
         }
         self.find_loaded(key)
@@ -377,7 +380,7 @@ impl<P: Payload> Store<P> {
 
     /// Counters; what others count is added by the engine.
     pub(crate) fn counters(&self) -> CacheCounters {
-        self.counters
+        CacheCounters { staged_blocks: self.log.staged_blocks(), ..self.counters }
     }
 
     pub(crate) fn count_checksum_failure(&mut self) {
