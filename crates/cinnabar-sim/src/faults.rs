@@ -25,6 +25,8 @@ pub struct FaultOptions {
     pub wait_for_lock: bool,
     /// Deliberate bugs of the engine, for tests.
     pub mutants: Mutants,
+    /// Lines shown of a failed seed: of the place's history, and of the last events.
+    pub lines: usize,
     /// Failed seeds after which a search ends early.
     pub failures_max: usize,
     /// Threads of a search; `None`: as many as there are cores.
@@ -38,6 +40,7 @@ impl Default for FaultOptions {
             features: Features::ALL,
             wait_for_lock: true,
             mutants: Mutants::default(),
+            lines: 60,
             failures_max: 10,
             threads: None,
         }
@@ -118,7 +121,8 @@ pub fn run_one(seed: u64, options: &FaultOptions) -> Result<Report, Box<Failed>>
         features: options.features,
         wait_for_lock: options.wait_for_lock,
         mutants: options.mutants,
-        ..Options::default()
+        lines: options.lines,
+        cold_after_crash: false,
     };
     let result = driver::run(seed, &run, &mut EngineFactory);
     UNDER_WAY.set(None);

@@ -13,6 +13,7 @@ use crate::medium::Transfer;
 use crate::stamp::Stamped;
 use crate::violation::Violation;
 use cinnabar_engine::health::Health;
+use cinnabar_engine::metadata::chunk::CHUNK_BLOCKS;
 use cinnabar_engine::{IoOp, Target};
 
 /// What a crash leaves standing: a dead daemon's writes land within this time, in ns.
@@ -25,6 +26,8 @@ pub(super) struct CrashNote {
     pub(super) flash_blocks: u64,
     /// Blocks of the log that were being written or could be lost.
     pub(super) at_risk: u64,
+    /// Blocks of which the device holds a sound copy, after the crash.
+    pub(super) on_device: u64,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -51,6 +54,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         for backend in 0..self.media.backends.len() {
             self.crash_backend(backend, backends)?;
+        }
+        if let Some(note) = &mut self.crash_note {
+            let backends = &self.media.backends;
+            let current = |volume: usize, block| Some(backends.get(volume)?.block(block));
+            // A double's imaginary device has no log to look into.
+            if self.media.cache.has_log() {
+                note.on_device = self.media.cache.sound_copies(current);
+            }
         }
         for (account, backend) in self.accounts.iter_mut().zip(&self.media.backends) {
             // Before the device is marked as in use, and once it may be marked as clean, what was
@@ -88,13 +99,19 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let counters = machine.cache_counters();
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
+        // A journal page under way may be the one that says where newer chunks are to be found.
+        let writes = |flight: &crate::driver::io::Flight| matches!(&flight.request().op, IoOp::WriteMeta { data, .. } if data.is_empty());
+        let segment = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
+        let unannounced =
+            self.flights.values().filter(|flight| writes(flight)).count() as u64 * segment;
         // Dropped volumes' blocks may be counted until room is needed: they are not due.
         let ids = self.volumes.iter().filter_map(|volume| volume.id);
         let of = |id| machine.volume_counters(id).map_or(0, |counters| counters.cached_blocks);
         let cached: u64 = ids.map(of).sum();
         self.crash_note = serving.then(|| CrashNote {
             flash_blocks: cached.min(counters.cached_blocks).saturating_sub(counters.ram_blocks),
-            at_risk: volatile + self.media.blocks_in_flight(),
+            at_risk: volatile + self.media.blocks_in_flight() + unannounced,
+            on_device: u64::MAX,
         });
     }
 

@@ -209,10 +209,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         *stage = Stage::Closing;
         self.command(Control::Close, Command::Close);
         self.pump(|world| world.controls.is_empty())?;
-        if self.device_failed {
-            self.pump(|world| world.flights.is_empty())?;
-        }
         self.fuse = None;
+        self.drain_lost_device()?;
         if !self.flights.is_empty() {
             let what = format!("I/O is under way after the close: {:?}", self.flights);
             return Err(Violation::new(Kind::BadIo, what).into());
@@ -227,6 +225,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.crash_note = None;
         self.tally();
         self.forget_engine();
+        Ok(())
+    }
+
+    /// What a device that was given up is still busy with ends by itself.
+    fn drain_lost_device(&mut self) -> Result<(), Halt> {
+        if !self.present || self.media.cache.damaged {
+            self.pump(|world| {
+                world.flights.values().all(|flight| flight.transfer.backend().is_some())
+            })?;
+        }
         Ok(())
     }
 

@@ -13,10 +13,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Lines shown about the place of the violation, and of any kind.
-const LINES_ABOUT: usize = 80;
-const LINES_LAST: usize = 30;
-
 /// A backend and a range of its sectors.
 pub(super) type Place = Option<(usize, Range<u64>)>;
 
@@ -76,20 +72,20 @@ impl Log {
         }
     }
 
-    /// The lines that matter for this violation.
-    pub(super) fn excerpt(&self, violation: &Violation) -> String {
+    /// The lines that matter for this violation: at most so many of its place's history, and of all.
+    pub(super) fn excerpt(&self, violation: &Violation, count: usize) -> String {
         let lines = self.lines.as_deref().unwrap_or_default();
         let mut text = String::new();
         if let Some((backend, sector)) = violation.place {
             let about = lines.iter().filter(|(about, _)| about.shows(backend, sector));
             let about: Vec<_> = about.collect();
             let _ = writeln!(text, "about backend {backend}, block {}:", sector / 8);
-            for (_, line) in &about[about.len().saturating_sub(LINES_ABOUT)..] {
+            for (_, line) in &about[about.len().saturating_sub(count)..] {
                 let _ = writeln!(text, "  {line}");
             }
         }
         let _ = writeln!(text, "last of all:");
-        for (_, line) in &lines[lines.len().saturating_sub(LINES_LAST)..] {
+        for (_, line) in &lines[lines.len().saturating_sub(count)..] {
             let _ = writeln!(text, "  {line}");
         }
         text

@@ -41,6 +41,8 @@ pub struct Options {
     pub wait_for_lock: bool,
     /// Deliberate bugs of the engine.
     pub mutants: Mutants,
+    /// Lines shown of a failed run: of the place's history, and of the last events.
+    pub lines: usize,
 }
 
 impl Default for Options {
@@ -51,6 +53,7 @@ impl Default for Options {
             cold_after_crash: true,
             wait_for_lock: true,
             mutants: Mutants::default(),
+            lines: 60,
         }
     }
 }
@@ -77,5 +80,6 @@ pub fn run<F: Factory<Stamped>>(
         second.as_ref(),
         digest == again.digest(),
         again.log(),
+        options.lines,
     )))
 }

@@ -135,8 +135,9 @@ impl Failed {
         second: Option<&Violation>,
         same_digest: bool,
         log: &Log,
+        lines: usize,
     ) -> Self {
-        let events = log.excerpt(second.unwrap_or(&violation));
+        let events = log.excerpt(second.unwrap_or(&violation), lines);
         if same_digest && second == Some(&violation) {
             return Self { seed, violation, events };
         }

@@ -6,7 +6,7 @@ use crate::dice::Dice;
 use crate::medium::proof::Proof;
 use crate::medium::volatile::Volatile;
 use crate::medium::{initial, rules, transfer::Transfer};
-use crate::stamp::{Stamp, mix};
+use crate::stamp::{BLOCK_SECTORS, Stamp, mix};
 use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{IoError, IoOp};
@@ -82,6 +82,12 @@ impl Backend {
     /// If they reach beyond the end.
     pub fn sectors_of(&self, range: Range<u64>) -> &[Stamp] {
         &self.contents[range.start as usize..range.end as usize]
+    }
+
+    /// What a block holds; zeros beyond the end.
+    pub fn block(&self, block: u64) -> [Stamp; BLOCK_SECTORS] {
+        let first = block as usize * BLOCK_SECTORS;
+        std::array::from_fn(|index| *self.contents.get(first + index).unwrap_or(&Stamp::ZERO))
     }
 
     /// What a sector holds, if a power cut could still take it back.

@@ -8,11 +8,11 @@ use crate::medium::cell::Contents;
 use crate::medium::rules;
 use crate::medium::transfer::{Transfer, block_of};
 use crate::medium::volatile::Volatile;
-use crate::stamp::BLOCK_SECTORS;
+use crate::stamp::{BLOCK_SECTORS, Stamp};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{IoError, IoOp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A block.
@@ -96,6 +96,11 @@ impl CacheDevice {
         (self.data_blocks_written, self.meta_blocks_written)
     }
 
+    /// Has it a log?
+    pub fn has_log(&self) -> bool {
+        self.cells.len() > self.log
+    }
+
     /// Blocks of the log that a power cut could take back.
     pub fn volatile_log_blocks(&self) -> u64 {
         self.volatile.range(self.log..).count() as u64
@@ -115,6 +120,26 @@ impl CacheDevice {
     /// Is it dead, and silent?
     pub fn hangs(&self) -> bool {
         self.death == Some(Death::Hangs)
+    }
+
+    /// Blocks of volumes of which the log holds a whole copy, as `current` says that it should be
+    /// now; each once.
+    pub fn sound_copies(
+        &self,
+        current: impl Fn(usize, u64) -> Option<[Stamp; BLOCK_SECTORS]>,
+    ) -> u64 {
+        let mut found = BTreeSet::new();
+        for cell in self.cells.iter().skip(self.log).filter(|cell| !cell.rotten) {
+            let Contents::Data(stamps) = &cell.contents else { continue };
+            let Some((volume, sector)) = stamps.iter().find_map(|stamp| stamp.origin()) else {
+                continue;
+            };
+            let block = sector / BLOCK_SECTORS as u64;
+            if current(volume, block).as_ref() == Some(stamps) {
+                found.insert((volume, block));
+            }
+        }
+        found.len() as u64
     }
 
     /// The bytes of a block.

@@ -1,6 +1,7 @@
 //! The engine under the fault simulation: many seeds, and what they must have met together.
 //!
-//! `CINNABAR_SEEDS=first..end` runs others, for instance one that failed.
+//! `CINNABAR_SEEDS=first..end` runs others, for instance one that failed; `CINNABAR_LINES=n` shows
+//! more of it.
 
 use cinnabar_sim::machine::EngineFactory;
 use cinnabar_sim::{Options, Report, run};
@@ -9,7 +10,8 @@ use std::ops::Range;
 const SEEDS: Range<u64> = 0..300;
 
 fn options() -> Options {
-    Options { cold_after_crash: false, ..Options::default() }
+    let lines = std::env::var("CINNABAR_LINES").ok().and_then(|lines| lines.parse().ok());
+    Options { cold_after_crash: false, lines: lines.unwrap_or(60), ..Options::default() }
 }
 
 fn seeds() -> Range<u64> {
