@@ -105,33 +105,40 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::Invalid));
         }
         self.replacing = Some((id, Box::new(superblock)));
-        for index in 0..self.volumes.len() {
-            let Some(volume) = &mut self.volumes[index] else { continue };
-            if !volume.distrusted && volume.awaiting_distrust.is_empty() {
-                volume.distrusting = true;
-                self.distrust(index as u16);
-            }
-        }
         self.replace_if_distrusted();
     }
 
     /// A volume's new generation is known, or could not be had.
-    pub(super) fn distrust_known(&mut self, index: u16) {
+    pub(super) fn distrust_known(&mut self, index: u16, result: Result<(), IoError>) {
         if let Some(volume) = &mut self.volumes[usize::from(index)] {
             volume.distrusting = false;
+        }
+        if let (Err(error), Some((id, _))) = (result, self.replacing.as_ref()) {
+            self.outbox.reply(*id, Err(Failure::Io(error)));
+            self.replacing = None;
         }
         self.replace_if_distrusted();
     }
 
+    /// Asks for what is missing; goes on when nothing is. A volume may have come meanwhile.
     fn replace_if_distrusted(&mut self) {
-        let waits = |v: &Volume| v.distrusting || !v.awaiting_distrust.is_empty();
-        if self.replacing.is_none() || self.volumes.iter().flatten().any(waits) {
+        if self.replacing.is_none() {
+            return;
+        }
+        let mut ready = true;
+        for index in 0..self.volumes.len() {
+            let Some(volume) = &mut self.volumes[index] else { continue };
+            ready &= volume.distrusted;
+            let asked = volume.distrusting || !volume.awaiting_distrust.is_empty();
+            if !volume.distrusted && !asked {
+                volume.distrusting = true;
+                self.distrust(index as u16);
+            }
+        }
+        if !ready {
             return;
         }
         let (id, superblock) = self.replacing.take().expect("just seen");
-        if self.volumes.iter().flatten().any(|volume| !volume.distrusted) {
-            return self.outbox.reply(id, Err(Failure::Io(IoError::Io)));
-        }
         self.superblock = *superblock;
         self.incarnations_used = 0;
         self.checkpoint_sequence = 0;

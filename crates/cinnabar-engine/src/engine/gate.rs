@@ -96,7 +96,7 @@ impl<P: Payload> Engine<P> {
             }
             self.passed(request);
         }
-        self.distrust_known(index);
+        self.distrust_known(index, result);
         self.detach_if_quiet(index);
     }
 

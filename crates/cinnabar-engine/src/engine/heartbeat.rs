@@ -57,7 +57,7 @@ impl<P: Payload> Engine<P> {
 
     /// What is due by now; asks to be woken for what is due later.
     pub(super) fn beat(&mut self) {
-        if !self.config.crash_safe || self.store.dead {
+        if !self.config.crash_safe || self.store.dead || !self.lifecycle.is_serving() {
             return;
         }
         if self.store.unflushed_log && self.beat_at.is_none() {
