@@ -79,7 +79,8 @@ impl Status {
     /// When the cache's health is missing.
     pub fn is_loading(&self) -> Result<bool> {
         let health = self.0["cache"]["health"]["state"].as_str();
-        let health = health.with_context(|| format!("no health of the cache in {}", self.0))?;
+        let health =
+            health.with_context(|| format!("no health of the cache in {}", self.0["cache"]))?;
         Ok(health == "opening" || health == "loading")
     }
 

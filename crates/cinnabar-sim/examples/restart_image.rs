@@ -23,8 +23,11 @@ const REQUEST_BLOCKS: u64 = 64;
 const STEP_REQUESTS: u64 = 256;
 /// Virtual time between two requests of `STEP_REQUESTS` blocks: a gigabyte a second.
 const REQUEST_NS: u64 = 256_000;
-/// Share of the way to the next checkpoint after which the device is left, in percent.
+/// Share of the way to the next checkpoint after which the device is left, in percent: of the
+/// segments that may be opened until then, and of the marks, which the records of those segments
+/// leave room for.
 const LEFT_AT_PERCENT: u64 = 95;
+const MARKS_PERCENT: u64 = 60;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -80,7 +83,7 @@ fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
     driver.read_on(to_go);
     // Marks of what is cached for sure: what was read last.
     let newest = driver.next_block;
-    let marks_max = capacity / 200 * LEFT_AT_PERCENT / 100;
+    let marks_max = capacity / 200 * MARKS_PERCENT / 100;
     for mark in 0..marks_max {
         let block = newest - 1 - (mark * 7 + 1) % (capacity / 2);
         let span = ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES);
@@ -141,12 +144,14 @@ impl Driver {
         }
     }
 
-    /// Reads so many blocks that were never read before.
+    /// Reads so many blocks that were never read before, twice: a full cache keeps what is used
+    /// again.
     fn read_on(&mut self, blocks: u64) {
         let end = self.next_block + blocks;
         while self.next_block < end {
             let bytes = REQUEST_BLOCKS * BLOCK_BYTES;
             let span = ByteSpan::new(self.next_block * BLOCK_BYTES, bytes);
+            self.submit(Op::Read { span, data: Length });
             self.submit(Op::Read { span, data: Length });
             self.next_block += REQUEST_BLOCKS;
         }

@@ -57,13 +57,15 @@ struct Note {
 /// What a crash must leave, seen just before.
 #[derive(Clone, Debug)]
 pub(super) struct Before {
-    /// Blocks of each guest that had reached the SSD.
-    pub(super) resident: Vec<u64>,
-    /// Of all volumes together.
-    pub(super) resident_in_all: u64,
+    /// Blocks that had reached the SSD, of all volumes.
+    pub(super) resident: u64,
+    /// Blocks of each guest, RAM included.
+    pub(super) cached: Vec<u64>,
     /// Blocks that were on their way at the kill: written to flash lately, or written by guests
     /// since this was seen.
     pub(super) in_flight: u64,
+    /// Blocks evicted in this life of the daemon.
+    pub(super) evicted: u64,
 }
 
 /// How guests end their work.
@@ -140,9 +142,20 @@ impl World {
 
     /// Reads all of a guest's volume, compares it, and hands back how many blocks were hits.
     pub(super) fn read_all(&self, guest: &Guest) -> Result<u64> {
-        let hits = || self.daemon()?.glance()?.count(&guest.name, "read_hits");
+        self.hits(&guest.name, |client| load::read_all(client, &guest.books))
+    }
+
+    /// Reads all of the volume that fio verifies; how many blocks were hits.
+    pub(super) fn read_all_of_fio(&self) -> Result<u64> {
+        self.hits(FIO_VOLUME, |client| {
+            (0..FIO_DISK).step_by(64 << 10).try_for_each(|at| client.read(at, 64 << 10).map(drop))
+        })
+    }
+
+    fn hits(&self, name: &str, read: impl FnOnce(&mut Client) -> Result<()>) -> Result<u64> {
+        let hits = || self.daemon()?.glance()?.count(name, "read_hits");
         let before = hits()?;
-        load::read_all(&mut self.client(guest)?, &guest.books).context(guest.name.clone())?;
+        read(&mut self.client(name)?).with_context(|| name.to_owned())?;
         Ok(hits()? - before)
     }
 
@@ -154,7 +167,7 @@ impl World {
         let seed = self.dice.roll();
         let answered = self.shared.answered.load(Ordering::Relaxed);
         let clients = (0..GUESTS * CONNECTIONS)
-            .map(|number| Ok((number, self.client(self.guest_of(number))?)))
+            .map(|number| Ok((number, self.client(&self.guest_of(number).name)?)))
             .collect::<Result<Vec<_>>>()?;
         let daemon = self.daemon.take().context("there is no daemon now")?;
         let (last, daemon) = thread::scope(|scope| -> Result<_> {
@@ -207,16 +220,12 @@ impl World {
         let now = Note::new(status)?;
         let settled = |note: &&Note| now.at.duration_since(note.at) > IN_FLIGHT;
         let settled = self.notes.iter().rev().find(settled).map_or(0, |note| note.flash_blocks);
-        let ram = status.cache("ram_blocks")?;
-        let mut resident = Vec::new();
-        for guest in &self.guests {
-            // RAM is not told by volume: as if it were all this one's.
-            resident.push(status.count(&guest.name, "cached_blocks")?.saturating_sub(ram));
-        }
+        let cached = |guest: &Guest| status.count(&guest.name, "cached_blocks");
         Ok(Before {
-            resident,
-            resident_in_all: status.cache("cached_blocks")? - ram,
+            resident: status.cache("cached_blocks")? - status.cache("ram_blocks")?,
+            cached: self.guests.iter().map(cached).collect::<Result<_>>()?,
             in_flight: now.flash_blocks - settled + touched_blocks,
+            evicted: status.cache("evicted_blocks")?,
         })
     }
 
@@ -224,9 +233,9 @@ impl World {
         &self.guests[(connection % GUESTS) as usize]
     }
 
-    fn client(&self, guest: &Guest) -> Result<Client> {
-        let socket = self.site.path(&format!("{}.sock", guest.name));
-        Client::connect(&socket, &guest.name).with_context(|| format!("to {}", guest.name))
+    fn client(&self, name: &str) -> Result<Client> {
+        let socket = self.site.path(&format!("{name}.sock"));
+        Client::connect(&socket, name).with_context(|| format!("to {name}"))
     }
 }
 
