@@ -58,7 +58,8 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(config.cache.io, IoMode::Auto);
     assert_eq!(config.cache.eviction, EvictionMode::Probation);
     assert_eq!(config.cache.probation_bytes, None);
-    assert!(!config.cache.force);
+    assert!(!config.cache.force && !config.cache.required);
+    assert_eq!(config.cache.state_dir, Path::new("/base/cinnabar-state"));
     assert_eq!(config.lock_wait_max, Duration::from_secs(30));
     assert_eq!(config.control.stop_wait_max, Duration::from_mins(1));
     assert_eq!(config.control.socket, Path::new("/base/control.sock"));
@@ -67,6 +68,7 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(volume.nbd, NbdAddress::Unix("/base/a b.sock".into()));
     assert_eq!(volume.bypass_sequential_bytes, 16 << 20);
     assert_eq!(volume.bypass_large_bytes, 0);
+    assert_eq!(volume.backend_timeout, Duration::from_secs(30));
     assert!(!volume.read_only && !volume.shared && !volume.exclusive);
 }
 
@@ -81,6 +83,8 @@ io = "threads"
 eviction = "clock"
 probation = "4MiB"
 lock_wait_s = 0
+required = true
+state_dir = "../state"
 [control]
 socket = "../run/c.sock"
 http = "localhost:0"
@@ -97,6 +101,7 @@ shared = true
 exclusive = true
 bypass_sequential = "0"
 bypass_large = "1MiB"
+backend_timeout_s = 0
 "#,
     )
     .expect("all keys");
@@ -104,6 +109,8 @@ bypass_large = "1MiB"
     assert_eq!((config.cache.io, config.cache.eviction), (IoMode::Threads, EvictionMode::Clock));
     assert_eq!(config.cache.probation_bytes, Some(4 << 20));
     assert_eq!(config.lock_wait_max, Duration::ZERO);
+    assert!(config.cache.required);
+    assert_eq!(config.cache.state_dir, Path::new("/base/../state"));
     assert_eq!(config.control.socket, Path::new("/base/../run/c.sock"));
     assert_eq!(config.control.http, "127.0.0.1:0".parse().ok());
     assert_eq!(config.control.stop_wait_max, Duration::from_secs(5));
@@ -115,6 +122,7 @@ bypass_large = "1MiB"
     );
     assert!(volume.read_only && volume.shared && volume.exclusive);
     assert_eq!((volume.bypass_sequential_bytes, volume.bypass_large_bytes), (0, 1 << 20));
+    assert_eq!(volume.backend_timeout, Duration::ZERO);
     assert!(config.warnings[0].contains("neither encrypted"), "{:?}", config.warnings);
 }
 
@@ -125,6 +133,9 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("io = 3\n", 4, "io in [cache] must be a string", "with quotes"),
     ("lock_wait_s = -1\n", 4, "must be a whole number", "without quotes"),
     ("lock_wait_s = 4000\n", 4, "more than an hour", "3600"),
+    ("required = 1\n", 4, "required in [cache] must be true or false", "true"),
+    ("state_dir = \"\"\n", 4, "state_dir is not a folder", "state_dir = "),
+    ("state_dir = 5\n", 4, "must be a string", "with quotes"),
     ("device = \"b\"\n", 4, "duplicate key", "toml.io"),
     ("[cashe]\n", 4, "unknown key \"cashe\"", "did you mean \"cache\"?"),
     ("[control]\nhttp = \"0.0.0.0:80\"\n", 5, "not a loopback address", "proxy"),
@@ -154,6 +165,18 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
         "its own",
     ),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nread_only = \"yes\"\n", 7, "true or", "true"),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nbackend_timeout_s = 4000\n",
+        7,
+        "more than an hour",
+        "3600",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nbackend_timeout_s = \"5s\"\n",
+        7,
+        "must be a whole number",
+        "without quotes",
+    ),
     (
         "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nshare_min = \"x\"\n",
         7,

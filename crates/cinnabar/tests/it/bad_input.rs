@@ -244,7 +244,7 @@ fn what_another_daemon_holds_is_left_alone() {
         (
             "NBD port in use",
             format!(
-                "[cache]\ndevice = \"b.img\"\nsize = \"64MiB\"\n{second}\
+                "[cache]\ndevice = \"b.img\"\nsize = \"64MiB\"\nstate_dir = \"b\"\n{second}\
                  [[volume]]\nname = \"b\"\nbackend = \"file:vm2.raw\"\n\
                  nbd = \"tcp:127.0.0.1:{port}\"\n"
             ),

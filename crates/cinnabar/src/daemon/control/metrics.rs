@@ -5,12 +5,15 @@
 use super::Control;
 use super::api::ready;
 use crate::daemon::latency::{BOUNDS_US, LatencySummary};
-use crate::daemon::messages::{CacheStatus, DataStatus, State as VolumeState, VolumeStatus};
+use crate::daemon::messages::{
+    CacheStatus, DataStatus, Loaded, State as VolumeState, VolumeStatus,
+};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use cinnabar_engine::health::Health;
 use cinnabar_engine::units::BLOCK_BYTES;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text::encode};
@@ -89,6 +92,11 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_freed_segments", "Segments freed.", counters.segments_freed),
         ("cache_checksum_failures", "Blocks read with a wrong sum.", counters.checksum_failures),
         ("cache_device_errors", "Failed I/O on the device.", counters.device_errors),
+        ("cache_device_losses", "Times it was replaced or given up.", counters.device_losses),
+        ("cache_journal_records", "Records of the journal: marks.", counters.journal_records),
+        ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
+        ("cache_journal_rebases", "Times it was written anew.", counters.journal_rebases),
+        ("cache_checkpoints", "Checkpoints completed.", counters.checkpoints),
     ];
     for (name, help, value) in counts {
         out.counter(name, help, value)?;
@@ -104,6 +112,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     let help = "Blocks written to flash, by what earned it.";
     let reasons = reasons.map(|(reason, value)| ([("reason", reason)], value));
     out.family("cache_admitted_blocks", help, MetricType::Counter, &reasons)?;
+    cache_load(out, cache)?;
     let ram = cache.ram;
     let parts = [
         ("address_map", ram.address_map),
@@ -117,6 +126,42 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     out.family("ram_bytes", "RAM by part.", MetricType::Gauge, &parts)
 }
 
+/// What the start found. One series for each state, 1 where it is: `cache_health{state}`.
+fn cache_load(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
+    let states = [
+        ("opening", matches!(cache.health, Health::Opening)),
+        ("loading", matches!(cache.health, Health::Loading { .. })),
+        ("serving", matches!(cache.health, Health::Serving)),
+        ("pass_through", matches!(cache.health, Health::PassThrough(_))),
+        ("closed", matches!(cache.health, Health::Closed)),
+    ];
+    let states = states.map(|(state, is)| ([("state", state)], u64::from(is)));
+    out.family("cache_health", "1 for the state it is in.", MetricType::Gauge, &states)?;
+    let (pages, of) = match cache.health {
+        Health::Loading { pages, of } => (pages, of),
+        _ => (0, 0),
+    };
+    out.gauge("cache_loading_pages", "Pages of the index read, while it is loaded.", pages)?;
+    out.gauge("cache_loading_pages_expected", "Pages to be read in all.", of)?;
+    let Some(Loaded { report, took }) = cache.loaded else { return Ok(()) };
+    out.single(
+        "cache_load_seconds",
+        "From opening the device to the whole index.",
+        MetricType::Gauge,
+        |mut metric| metric.encode_gauge(&took.as_secs_f64()),
+    )?;
+    for (name, help, value) in [
+        ("cache_loaded_blocks", "Blocks found by the start.", report.blocks),
+        ("cache_replayed_blocks", "Of those, behind the checkpoint.", report.replayed_blocks),
+        ("cache_unflushed_blocks", "Not believed: no flush covers them.", report.unflushed_blocks),
+        ("cache_marked_blocks", "Not believed: marked before a write.", report.marked_blocks),
+        ("cache_damaged_pages", "Pages of metadata that were damaged.", report.damaged_pages),
+    ] {
+        out.gauge(name, help, value)?;
+    }
+    Ok(())
+}
+
 fn volume_requests(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
     let mut counter = |name, help, value: &dyn Fn(&VolumeStatus) -> u64| {
         out.by_volume(name, help, MetricType::Counter, volumes, value)
@@ -127,6 +172,9 @@ fn volume_requests(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::R
     counter("volume_trims", "Trim requests.", &|volume| volume.counters.trims)?;
     counter("volume_zeroes", "Write-zeroes requests.", &|volume| volume.counters.zeroes)?;
     counter("volume_refused", "Requests refused as invalid.", &|volume| volume.counters.refused)?;
+    counter("volume_marked_writes", "Writes that waited for a mark.", &|volume| {
+        volume.counters.marked_writes
+    })?;
     counter("volume_partial_hits", "Read requests with hits and misses.", &|volume| {
         volume.counters.partial_hits
     })
@@ -154,7 +202,10 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
     counter("volume_write_hit_blocks", "Written blocks that were cached.", &|volume| {
         volume.counters.write_hits
     })?;
-    let mut values = Vec::with_capacity(volumes.len() * 6);
+    counter("volume_invalidated_blocks", "Blocks dropped by the operator's word.", &|volume| {
+        volume.counters.invalidated_blocks
+    })?;
+    let mut values = Vec::with_capacity(volumes.len() * 8);
     for volume in volumes {
         let bypassed = volume.counters.bypassed;
         for (reason, value) in [
@@ -193,6 +244,9 @@ fn volume_backend(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Re
     })?;
     counter("volume_backend_errors", "Backend operations that failed.", &|volume| {
         volume.counters.backend_errors
+    })?;
+    counter("volume_backend_overdue", "Backend operations that took too long.", &|volume| {
+        volume.counters.backend_overdue
     })
 }
 
@@ -203,6 +257,9 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
     gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.size_bytes)?;
     gauge("volume_cached_bytes", "Its data in the cache now.", &|volume| {
         volume.counters.cached_blocks * BLOCK_BYTES
+    })?;
+    gauge("volume_backend_overdue_now", "Of those that take too long, under way.", &|volume| {
+        volume.overdue_now.into()
     })?;
     gauge("volume_connections", "NBD connections now.", &|volume| volume.connections.into())?;
     gauge("volume_healthy", "1 if it serves as configured.", &|volume| well(volume.state).into())
