@@ -239,7 +239,7 @@ impl<P: Payload> Engine<P> {
     pub(super) fn detach_if_quiet(&mut self, index: u16) {
         let volume = self.volume(index);
         let VolumeState::Detaching(id) = volume.state else { return };
-        if volume.requests > 0 || volume.beat.in_flight {
+        if volume.requests > 0 || volume.beat.in_flight || volume.distrusting {
             return;
         }
         // One flush: from now on there is no second way here.
