@@ -26,7 +26,9 @@ use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::superblock::Superblock;
 use crate::outbox::{Outbox, Pending};
 use crate::plan::Plan;
-use crate::seam::{Access, Action, Answer, Event, Failure, IoDone, Op, Payload, Request, RequestId};
+use crate::seam::{
+    Access, Action, Answer, Event, Failure, IoDone, Op, Payload, Request, RequestId,
+};
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, Warmth};

@@ -7,7 +7,7 @@
 
 use super::MetaPage;
 use super::codec::{Reader, Writer};
-use crate::descriptors::DESCRIPTOR_BYTES;
+use crate::descriptors::{DESCRIPTOR_BYTES, Descriptors};
 use crate::limits::{NAME_BYTES_MAX, VOLUMES_MAX};
 use crate::volume::Epoch;
 
@@ -214,6 +214,32 @@ impl Page {
             _ => None,
         }
     }
+}
+
+/// What a descriptor in a checkpoint says, for offline tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorRecord {
+    /// Index of the volume.
+    pub volume: u16,
+    /// Block within it.
+    pub block: u64,
+    /// Believed after a crash only if a backend flush covers its segment.
+    pub unflushed: bool,
+    /// Seeded CRC-32C of the data; see [`checksum_seed`](super::chunk::checksum_seed).
+    pub checksum: u32,
+}
+
+/// The descriptors of a page, one a slot; `None` where a slot holds nothing.
+pub fn descriptors(raw: &[u8]) -> impl Iterator<Item = Option<DescriptorRecord>> + use<> {
+    let count = (raw.len() / DESCRIPTOR_BYTES) as u32;
+    let mut table = Descriptors::new(count);
+    table.set_raw(0, &raw[..count as usize * DESCRIPTOR_BYTES]);
+    (0..count).map(move |slot| {
+        let (key, flags) = (table.key(slot)?, table.flags(slot));
+        let (volume, block) = (key.volume, key.block);
+        let checksum = table.checksum(slot);
+        Some(DescriptorRecord { volume, block, unflushed: flags.unflushed(), checksum })
+    })
 }
 
 impl VolumeRecord {

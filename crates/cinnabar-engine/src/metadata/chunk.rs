@@ -6,6 +6,7 @@
 
 use super::MetaPage;
 use super::codec::{Reader, Writer};
+use crate::descriptors::mix;
 
 /// Blocks of a full chunk, header included (1 MiB).
 pub const CHUNK_BLOCKS: u32 = 256;
@@ -16,6 +17,18 @@ const HEADER_BYTES: usize = 4 + 4 + 8 + 16 + 4 + 4 + 4 + 2 + 2;
 /// Bytes of one entry on disk.
 pub const ENTRY_BYTES: usize = 14;
 const _: () = assert!(HEADER_BYTES + DATA_BLOCKS_MAX as usize * ENTRY_BYTES <= 4096);
+
+/// Seed of a block's checksum: device, key and incarnation, not the place, so that a carried block
+/// keeps its sum and another block's data never passes.
+pub const fn checksum_seed(uuid: [u8; 16], incarnation: u32, block: u64) -> u64 {
+    mix(block, (incarnation as u64) << 36 ^ device_seed(uuid))
+}
+
+/// The secret seed of a device, for checksums and key hashes.
+pub(crate) const fn device_seed(uuid: [u8; 16]) -> u64 {
+    let all = u128::from_le_bytes(uuid);
+    mix(all as u64, (all >> 64) as u64)
+}
 
 /// What a record in the log says of its block. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

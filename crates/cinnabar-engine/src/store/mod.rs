@@ -15,11 +15,11 @@ use crate::address_map::AddressMap;
 use crate::buffers::{Buffer, Buffers};
 use crate::config::{Config, Eviction};
 use crate::counters::{CacheCounters, RamBytes};
-use crate::descriptors::{Descriptors, Flags, Key, mix};
+use crate::descriptors::{Descriptors, Flags, Key};
 use crate::ghost::Ghost;
 use crate::journal::{Journal, Ticket};
 use crate::log::Log;
-use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind};
+use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind, checksum_seed, device_seed};
 use crate::metadata::journal::Record;
 use crate::metadata::superblock::Superblock;
 use crate::mutant::{Mutant, Mutants};
@@ -113,10 +113,8 @@ impl<P: Payload> Store<P> {
         let probation = config.probation_blocks.unwrap_or(default as u32).clamp(1, 1 << 20);
         let staging = (capacity / 16).clamp(STAGING_BLOCKS.0.into(), STAGING_BLOCKS.1.into());
         let slots = geometry.slots() + probation;
-        let (low, high) = superblock.uuid.split_at(8);
-        let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         Self {
-            seed: mix(half(low), half(high)),
+            seed: device_seed(superblock.uuid),
             uuid: superblock.uuid,
             eviction: config.eviction,
             map: AddressMap::new(slots),
@@ -150,11 +148,10 @@ impl<P: Payload> Store<P> {
         key.hash(self.seed)
     }
 
-    /// Seed of a block's checksum: key and incarnation, not the place, so that a carried block
-    /// keeps its sum and another block's data never passes.
+    /// See [`checksum_seed`].
     pub(crate) fn checksum_seed(&self, key: Key) -> u64 {
         let incarnation = self.holdings[usize::from(key.volume)].incarnation;
-        mix(key.block, u64::from(incarnation) << 36 ^ self.seed)
+        checksum_seed(self.uuid, incarnation, key.block)
     }
 
     /// First stage of a batched lookup: the buckets.
