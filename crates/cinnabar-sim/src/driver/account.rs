@@ -33,12 +33,14 @@ pub(super) struct Account {
     pub(super) left: Left,
     /// The volume's generation when it was left.
     pub(super) generation: u64,
+    /// And when it was attached: if it was raised in between, the device need not have heard of it.
+    pub(super) attached: u64,
     pub(super) foreign: Vec<Foreign>,
 }
 
 impl Account {
     pub(super) fn new() -> Self {
-        Self { left: Left::Never, generation: 0, foreign: Vec::new() }
+        Self { left: Left::Never, generation: 0, attached: 0, foreign: Vec::new() }
     }
 
     pub(super) fn forget(&mut self) {
@@ -57,7 +59,9 @@ impl Account {
         match reason {
             DropReason::EpochChanged => belief == Belief::Changed,
             DropReason::NoProof => belief == Belief::Unknown && !exclusive,
-            DropReason::WrittenWithoutCache => self.generation != generation,
+            DropReason::WrittenWithoutCache => {
+                self.generation != generation || self.attached != generation
+            }
         }
     }
 

@@ -106,6 +106,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[volume].id = Some(id);
         self.volumes[volume].state = State::Attached;
         self.accounts[volume].left = Left::Lost;
+        self.accounts[volume].attached = attaching.generation;
         self.accounts[volume].foreign.clear();
         let attaches = self.volumes[volume].served.attaches + 1;
         self.volumes[volume].served = Served { attaches, ..Served::default() };
@@ -223,6 +224,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     pub(super) fn sealed(&mut self, volume: usize, proven: bool) {
         self.gone(volume, Left::Sealed { proven, blocks: None });
+    }
+
+    /// A volume can't be attached while the device is being replaced: once more, a little later.
+    pub(super) fn attach_again(&mut self, volume: usize) {
+        self.volumes[volume].state = State::Away;
+        self.soon(50_000_000, Item::Return(volume));
     }
 
     fn gone(&mut self, volume: usize, left: Left) {

@@ -120,8 +120,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if !self.warm_expected || self.media.cache.damaged || self.options.cold_after_crash {
             return Ok(());
         }
-        // The machine counts blocks in chunks that are not written yet, and the device holds copies
-        // that are void: what is due is not more than either.
+        // The device holds copies that are void, and may have lost what the machine counts: what is
+        // due is not more than either.
         let durable = note.flash_blocks.min(note.on_device);
         let due = durable.saturating_sub(note.at_risk + report.unflushed_blocks);
         self.count.crash_blocks_before += due;

@@ -59,6 +59,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
             (Control::Attach(volume, attaching), Ok(Answer::Attached { volume: id, warmth })) => {
                 self.attached(volume, &attaching, id, warmth)?;
             }
+            (Control::Attach(volume, _), Err(Failure::Invalid))
+                if self.is_waiting_for(|control| *control == Control::Replace) =>
+            {
+                self.attach_again(volume);
+            }
             (Control::Detach(volume), Ok(Answer::Done)) => self.detached(volume)?,
             // The backend could not be flushed: nothing can be proven of it, its blocks are dropped.
             (Control::Detach(volume), Err(Failure::Io(_))) if self.volumes[volume].errors > 0 => {

@@ -109,7 +109,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let of = |id| machine.volume_counters(id).map_or(0, |counters| counters.cached_blocks);
         let cached: u64 = ids.map(of).sum();
         self.crash_note = serving.then(|| CrashNote {
-            flash_blocks: cached.min(counters.cached_blocks).saturating_sub(counters.ram_blocks),
+            flash_blocks: cached
+                .min(counters.cached_blocks)
+                .saturating_sub(counters.ram_blocks + counters.staged_blocks),
             at_risk: volatile + self.media.blocks_in_flight() + unannounced,
             on_device: u64::MAX,
         });

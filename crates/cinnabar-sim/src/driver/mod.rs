@@ -35,7 +35,7 @@ pub struct Options {
     pub requests: u64,
     /// What may happen.
     pub features: Features,
-    /// Crashes must be answered by a cold start, not only by one that is never stale.
+    /// Every crash must leave the cache cold.
     pub cold_after_crash: bool,
     /// A new daemon waits until the dead one's writes have landed.
     pub wait_for_lock: bool,
@@ -50,7 +50,7 @@ impl Default for Options {
         Self {
             requests: 2000,
             features: Features::ALL,
-            cold_after_crash: true,
+            cold_after_crash: false,
             wait_for_lock: true,
             mutants: Mutants::default(),
             lines: 60,

@@ -116,9 +116,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn replaced(&mut self) {
         self.count.faults.add(Fault::DeviceReplaced);
         let serial = self.media.cache.serial;
-        for (volume, backend) in self.volumes.iter().zip(&mut self.media.backends) {
+        let volumes = self.volumes.iter().zip(&mut self.accounts);
+        for ((volume, account), backend) in volumes.zip(&mut self.media.backends) {
             if volume.state == State::Attached {
                 backend.entrust(serial);
+                account.attached = backend.generation;
             }
         }
     }

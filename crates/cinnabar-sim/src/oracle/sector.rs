@@ -105,14 +105,15 @@ impl Sector {
 
     /// A read in `from..=to` returned `value`.
     pub(super) fn observe(&mut self, value: Stamp, from: u64, to: u64) -> Verdict {
+        let excused = self.excused.as_ref();
+        let excused = excused.is_some_and(|e| from < e.until && e.values.contains(&value));
         let seen = &self.seen;
         let mut possible = self
             .writes
             .iter_mut()
             .filter(|write| write.value == value && !superseded(write, seen, from));
-        let Some(first) = possible.next() else {
-            let excused = self.excused.as_ref();
-            let excused = excused.is_some_and(|e| from < e.until && e.values.contains(&value));
+        // A value that is excused proves nothing, even if it may be right.
+        let Some(first) = possible.next().filter(|_| !excused) else {
             return if excused { Verdict::Excused } else { Verdict::Wrong };
         };
         // Zeros have many writers: which of them it was, is then not known.

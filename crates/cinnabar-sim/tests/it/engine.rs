@@ -11,7 +11,7 @@ const SEEDS: Range<u64> = 0..300;
 
 fn options() -> Options {
     let lines = std::env::var("CINNABAR_LINES").ok().and_then(|lines| lines.parse().ok());
-    Options { cold_after_crash: false, lines: lines.unwrap_or(60), ..Options::default() }
+    Options { lines: lines.unwrap_or(60), ..Options::default() }
 }
 
 fn seeds() -> Range<u64> {
