@@ -21,7 +21,12 @@ const _: () = assert!(HEADER_BYTES + DATA_BLOCKS_MAX as usize * ENTRY_BYTES <= 4
 /// Seed of a block's checksum: device, key and incarnation, not the place, so that a carried block
 /// keeps its sum and another block's data never passes.
 pub const fn checksum_seed(uuid: [u8; 16], incarnation: u32, block: u64) -> u64 {
-    mix(block, (incarnation as u64) << 36 ^ device_seed(uuid))
+    block_seed(device_seed(uuid), incarnation, block)
+}
+
+/// As [`checksum_seed`], with the device's seed at hand.
+pub(crate) const fn block_seed(device: u64, incarnation: u32, block: u64) -> u64 {
+    mix(block, (incarnation as u64) << 36 ^ device)
 }
 
 /// The secret seed of a device, for checksums and key hashes.

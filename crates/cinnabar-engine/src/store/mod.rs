@@ -19,7 +19,7 @@ use crate::descriptors::{Descriptors, Flags, Key};
 use crate::ghost::Ghost;
 use crate::journal::{Journal, Ticket};
 use crate::log::Log;
-use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind, checksum_seed, device_seed};
+use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind, block_seed, device_seed};
 use crate::metadata::journal::Record;
 use crate::metadata::superblock::Superblock;
 use crate::mutant::{Mutant, Mutants};
@@ -148,10 +148,10 @@ impl<P: Payload> Store<P> {
         key.hash(self.seed)
     }
 
-    /// See [`checksum_seed`].
+    /// Seed of a block's checksum; see [`checksum_seed`](crate::metadata::chunk::checksum_seed).
     pub(crate) fn checksum_seed(&self, key: Key) -> u64 {
         let incarnation = self.holdings[usize::from(key.volume)].incarnation;
-        checksum_seed(self.uuid, incarnation, key.block)
+        block_seed(self.seed, incarnation, key.block)
     }
 
     /// First stage of a batched lookup: the buckets.
