@@ -16,7 +16,7 @@ use crate::daemon::messages::{
     Subject,
 };
 use cinnabar_engine::plan::{Plan, VolumePlan};
-use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Event, Failure};
 
 /// A replacement under way.
@@ -191,7 +191,10 @@ impl Plane {
                 let hint = "give offset and len in bytes, or neither";
                 return Err(CommandError::new(CommandErrorKind::Invalid, message, hint));
             }
-            Ok((key, ByteSpan::new(range.offset, range.len)))
+            // Whole blocks: those that are only touched count, too.
+            let start = range.offset / BLOCK_BYTES * BLOCK_BYTES;
+            let end = (range.offset + range.len).next_multiple_of(BLOCK_BYTES).min(size);
+            Ok((key, ByteSpan::new(start, end - start)))
         });
         match span {
             Ok((key, span)) => self.invalidate_span(now, key, span, answer),

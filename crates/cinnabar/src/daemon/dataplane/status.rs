@@ -7,6 +7,7 @@ use super::volume::Volume;
 use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
 use cinnabar_engine::counters::CacheCounters;
+use cinnabar_engine::health::Health;
 
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
@@ -22,10 +23,7 @@ impl Plane {
             state,
             reason,
             io: format!("{}, {}", self.port.name(), self.cache.way()),
-            counters: CacheCounters {
-                capacity_blocks: self.capacity_blocks(),
-                ..self.engine.cache_counters()
-            },
+            counters: self.cache_counters(),
             ram: self.engine.ram_bytes(),
             edge_ram_bytes: self.edge_ram_bytes(),
         };
@@ -33,9 +31,28 @@ impl Plane {
         DataStatus { cache, volumes }
     }
 
+    /// Nothing is cached on a device that is not in use, whatever is left in the tables.
+    fn cache_counters(&self) -> CacheCounters {
+        let counters = self.engine.cache_counters();
+        let capacity_blocks = self.capacity_blocks();
+        if self.is_passed_by() {
+            return CacheCounters { capacity_blocks, cached_blocks: 0, ram_blocks: 0, ..counters };
+        }
+        CacheCounters { capacity_blocks, ..counters }
+    }
+
+    fn is_passed_by(&self) -> bool {
+        matches!(self.engine.health(), Health::PassThrough(_))
+    }
+
     fn volume_status(&self, key: usize) -> VolumeStatus {
         let volume = &self.volumes[key];
         let (state, reason) = volume.state();
+        let mut counters =
+            volume.id.and_then(|id| self.engine.volume_counters(id)).unwrap_or_default();
+        if self.is_passed_by() {
+            counters.cached_blocks = 0;
+        }
         VolumeStatus {
             config: volume.config.clone(),
             state,
@@ -44,7 +61,7 @@ impl Plane {
             connections: self.connections(key),
             overdue_now: volume.overdue_now,
             warmth: volume.warmth,
-            counters: volume.id.and_then(|id| self.engine.volume_counters(id)).unwrap_or_default(),
+            counters,
             latencies: volume.latencies.summary(),
         }
     }

@@ -196,6 +196,8 @@ fn a_device_is_given_up_and_the_same_one_taken_again() {
     let status = rig.status();
     assert_eq!(status.cache.state, State::Degraded);
     assert_eq!(status.cache.health, Health::PassThrough(PassThroughReason::Abandoned));
+    let counters = status.cache.counters;
+    assert_eq!((counters.cached_blocks, status.volumes[0].counters.cached_blocks), (0, 0));
     assert!(client.read(0, 65_536) == Ok(pattern(0, 65_536)));
     assert_eq!(client.write(8192, &[7; 4096], true), Ok(()));
     assert_eq!(rig.ask(Message::AbandonCache), Ok(()), "once more changes nothing");
@@ -224,6 +226,9 @@ fn the_operator_has_blocks_dropped() {
         assert_eq!(invalidate(&rig, "vm1", Some((4096, 8192))), Ok(()));
         assert_eq!(hits(&rig), 254);
         assert_eq!(rig.status().volumes[0].counters.invalidated_blocks, 2);
+        // Not on the bounds of blocks.
+        assert_eq!(invalidate(&rig, "vm1", Some((65_536 + 4095, 2))), Ok(()));
+        assert_eq!(hits(&rig), 254);
         assert_eq!(invalidate(&rig, "vm1", None), Ok(()));
         assert_eq!(hits(&rig), 0);
         for range in [(0, 0), (8 * MIB, 1), (MIB, 8 * MIB), (u64::MAX, u64::MAX)] {
