@@ -84,9 +84,9 @@ fn faults(args: &FaultArgs) -> Result<(), Failure> {
     drop(line);
     let found = Found::new(first, &summary);
     if args.json {
-        output::json(&found)?
+        output::json(&found)?;
     } else {
-        output::text(&render(&found))?
+        output::text(&render(&found))?;
     }
     verdict(&found, args.all_kinds)
 }
@@ -202,25 +202,22 @@ fn counts<K: Counted>(tally: &Tally<K>) -> BTreeMap<&'static str, u64> {
 }
 
 fn render(found: &Found) -> String {
-    let mut text = String::new();
-    for failed in &found.failures {
-        text += &format!("seed {} failed: {}\n", failed.seed, failed.what);
-        text += failed.history.trim_end();
-        text += &format!("\nrepeat: {}\n\n", failed.repeat);
-    }
+    let failures = found.failures.iter().map(|failed| {
+        let FailedSeed { seed, what, history, repeat } = failed;
+        format!("seed {seed} failed: {what}\n{}\nrepeat: {repeat}\n\n", history.trim_end())
+    });
+    let mut parts: Vec<String> = failures.collect();
     let table = |title: &str, counts: &BTreeMap<&'static str, u64>| {
         let mut table = Table::new(1, &[title, "COUNT"]);
-        counts.iter().for_each(|(name, count)| {
+        for (name, count) in counts {
             table.row(vec![(*name).to_owned(), count.to_string()]);
-        });
-        table.render()
+        }
+        table.render() + "\n"
     };
-    text += &table("FAULT", &found.faults);
-    text.push('\n');
-    text += &table("RECOVERY", &found.recovery_paths);
-    text.push('\n');
+    parts.push(table("FAULT", &found.faults));
+    parts.push(table("RECOVERY", &found.recovery_paths));
     if !found.never_met.is_empty() && found.seeds > 1 {
-        text += &format!("never met: {}\n\n", found.never_met.join(", "));
+        parts.push(format!("never met: {}\n\n", found.never_met.join(", ")));
     }
     let mut sums = Table::new(2, &["seeds", &seeds(found)]);
     let mut line = |name: &str, value: String| sums.row(vec![name.to_owned(), value]);
@@ -253,7 +250,8 @@ fn render(found: &Found) -> String {
         "window",
         format!("{} sectors stale where the stated limit allows", found.stale_in_window),
     );
-    text + &sums.render()
+    parts.push(sums.render());
+    parts.concat()
 }
 
 fn seeds(found: &Found) -> String {

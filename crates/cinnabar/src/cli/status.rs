@@ -165,19 +165,21 @@ fn start(loaded: &LoadedReport) -> String {
             return "the metadata were damaged: everything was dropped".to_owned();
         }
     };
-    let mut text =
-        format!("{after}, {} known after {:.1} s", in_bytes(loaded.blocks), loaded.seconds);
-    let not_believed = [
-        (loaded.marked_blocks, "overwritten"),
-        (loaded.unflushed_blocks, "not flushed by the backend"),
-    ];
-    for (blocks, why) in not_believed.into_iter().filter(|(blocks, _)| *blocks > 0) {
-        text += &format!(", {} dropped as {why}", in_bytes(blocks));
-    }
-    if loaded.damaged_pages > 0 {
-        text += &format!(", {} damaged pages", loaded.damaged_pages);
-    }
-    text
+    let dropped = |blocks: u64, why: &str| match blocks {
+        0 => String::new(),
+        blocks => format!(", {} dropped as {why}", in_bytes(blocks)),
+    };
+    let damaged = match loaded.damaged_pages {
+        0 => String::new(),
+        pages => format!(", {pages} damaged pages"),
+    };
+    format!(
+        "{after}, {} known after {:.1} s{}{}{damaged}",
+        in_bytes(loaded.blocks),
+        loaded.seconds,
+        dropped(loaded.marked_blocks, "overwritten"),
+        dropped(loaded.unflushed_blocks, "not flushed by the backend"),
+    )
 }
 
 fn volumes(volumes: &[VolumeReport]) -> String {
@@ -243,7 +245,7 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
 /// its backend has been asked for too long ago.
 fn note(volume: &VolumeReport) -> Option<String> {
     let name = &volume.name;
-    let mut text = match &volume.warmth {
+    let mut notes = vec![match &volume.warmth {
         WarmthReport::New | WarmthReport::Loading => String::new(),
         WarmthReport::Kept { blocks } => {
             format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES))
@@ -252,17 +254,17 @@ fn note(volume: &VolumeReport) -> Option<String> {
             let size = show_size(blocks * BLOCK_BYTES);
             format!("{name}: dropped {size} from the last run: {reason}\n")
         }
-    };
+    }];
     if volume.state != State::Serving && !volume.reason.is_empty() {
-        text += &format!("{name}: {}: {}\n", name_of(volume.state), volume.reason);
+        notes.push(format!("{name}: {}: {}\n", name_of(volume.state), volume.reason));
     }
     if volume.backend_overdue > 0 {
-        text += &format!(
+        notes.push(format!(
             "{name}: {} backend operations took too long, {} of them are still under way\n",
             volume.backend_overdue, volume.backend_overdue_now
-        );
+        ));
     }
-    (!text.is_empty()).then_some(text)
+    Some(notes.concat()).filter(|text| !text.is_empty())
 }
 
 const fn name_of(state: State) -> &'static str {

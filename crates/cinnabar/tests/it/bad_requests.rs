@@ -1,10 +1,12 @@
 //! Bad command lines, bad requests to the control socket and to the metrics' port.
 
-use super::rig::{PATIENCE, Site, finish, free_port};
+use super::rig::{PATIENCE, Site, finish, free_port, pattern};
 
 #[test]
 fn bad_command_lines_end_with_a_hint() {
     let site = Site::new();
+    let foreign = site.disk("foreign.img", 24 << 20);
+    site.write("empty.img", "");
     for (args, code) in [
         (&["frobnicate"][..], 2),
         (&["serve"], 2),
@@ -29,6 +31,18 @@ fn bad_command_lines_end_with_a_hint() {
         (&["cache", "replace", "new.img", "--size", "8G"], 2),
         (&["cache", "replace", "new.img", "--socket", "none.sock"], 1),
         (&["cache", "abandon", "--socket", "none.sock"], 1),
+        (&["cache", "check"], 2),
+        (&["cache", "check", "none.img"], 2),
+        (&["cache", "check", "."], 2),
+        (&["cache", "check", "/dev/null"], 2),
+        (&["cache", "check", "foreign.img"], 2),
+        (&["cache", "check", "empty.img"], 2),
+        (&["cache", "dump", "none.img"], 2),
+        (&["cache", "dump", "foreign.img"], 2),
+        (&["cache", "dump", "foreign.img", "--what", "everything"], 2),
+        (&["cache", "repair", "none.img"], 2),
+        (&["cache", "repair", "foreign.img"], 2),
+        (&["cache", "repair", "foreign.img", "--cold", "--yes"], 2),
         (&["simulate", "faults", "--seeds", "none"], 2),
         (&["simulate", "faults", "--seed", "1", "--seeds", "2"], 2),
         (&["simulate", "faults", "--first", "18446744073709551615", "--seeds", "2"], 2),
@@ -40,6 +54,7 @@ fn bad_command_lines_end_with_a_hint() {
         assert!(last.starts_with("hint: "), "{args:?}: {ended:?}");
         assert!(!ended.stderr.contains('\x1b'), "no colours where nobody sees them: {ended:?}");
     }
+    assert!(std::fs::read(foreign).expect("it is ours") == pattern(0, 24 << 20), "left alone");
     let mut command = site.command(&["status"]);
     command.env("CINNABAR_LOG", "what=is=this").args(["--socket", "none.sock"]);
     assert_eq!(finish(&mut command).code, Some(1), "only serve has a log");

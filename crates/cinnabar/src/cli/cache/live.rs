@@ -51,7 +51,8 @@ pub(in crate::cli) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     size.map(parse_size).transpose().map_err(|(message, hint)| Failure::of_usage(message, hint))?;
     // A relative path is relative to here, not to the daemon's folder.
     let device = std::path::absolute(&args.device).map_err(|error| {
-        Failure::of_usage(format!("{:?}: {error}", args.device), "name a file or block device")
+        let message = format!("\"{}\": {error}", args.device.display());
+        Failure::of_usage(message, "name a file or block device")
     })?;
     let device = device.into_os_string().into_string().map_err(|path| {
         Failure::of_usage(format!("{} is not UTF-8", path.display()), "give it another name")

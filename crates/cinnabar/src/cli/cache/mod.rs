@@ -2,9 +2,14 @@
 //!
 //! Called by the command line.
 
+mod check;
+mod dump;
 mod live;
+mod repair;
 
 use super::failure::Failure;
+use super::progress::Progress;
+use crate::offline::{OfflineError, Watch};
 
 /// What to do with a cache device.
 #[derive(Debug, clap::Args)]
@@ -15,6 +20,12 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Check a cache device that no daemon uses, and tell what the next start will do
+    Check(check::Args),
+    /// Print what is on a cache device that no daemon uses
+    Dump(dump::Args),
+    /// Repair a cache device that no daemon uses, or make its next start empty
+    Repair(repair::Args),
     /// Let a running daemon go on with another cache device
     Replace(live::ReplaceArgs),
     /// Let a running daemon go on without a cache device
@@ -24,7 +35,23 @@ enum Command {
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
+        Command::Check(args) => check::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Repair(args) => repair::run(args),
         Command::Replace(args) => live::replace(args),
         Command::Abandon(args) => live::abandon(args),
+    }
+}
+
+/// Exit code 1 says that a device is damaged; that it can't be looked at is always 2.
+impl From<OfflineError> for Failure {
+    fn from(error: OfflineError) -> Self {
+        Self::of_usage(error.to_string(), error.hint())
+    }
+}
+
+impl Watch for Progress {
+    fn at(&mut self, what: &'static str, done: u64, of: u64) {
+        self.show(|| format!("{done} of {of} {what}"));
     }
 }

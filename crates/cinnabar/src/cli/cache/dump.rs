@@ -1,0 +1,63 @@
+//! `cinnabar cache dump`: what is on a device, line by line.
+//!
+//! Called by the command line.
+
+use crate::cli::failure::Failure;
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::offline::Image;
+use crate::offline::dump::{DumpOptions, Line, Part, dump};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// What to print.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A line for each structure, as it is on the device: nothing is put together \
+    or left out. docs/design/on-disk-format.md explains the names.\n\n\
+    Examples:\n  \
+    cinnabar cache dump cache.img --what superblock,volumes\n  \
+    cinnabar cache dump cache.img --what journal --json | jq 'select(.kind == \"void\")'\n  \
+    cinnabar cache dump cache.img --what chunks --entries"
+)]
+pub(in crate::cli) struct Args {
+    /// The cache device: a file or a block device
+    device: PathBuf,
+    /// Parts to print, separated by commas [default: all]
+    #[arg(long, value_name = "PARTS", value_enum, value_delimiter = ',')]
+    what: Vec<Part>,
+    /// Print a line for each block of a chunk, too [default: one a chunk]
+    #[arg(long)]
+    entries: bool,
+    /// Print a JSON object a line [default: words]
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lines written at a time.
+const BYTES_A_WRITE: usize = 64 << 10;
+
+/// Runs it.
+pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
+    let image = Image::open(&args.device)?;
+    let parts = if args.what.is_empty() { Part::ALL.to_vec() } else { args.what.clone() };
+    let options = DumpOptions { parts, entries: args.entries };
+    let device = args.device.display().to_string();
+    let mut text = String::new();
+    let mut written = Ok(());
+    let mut emit = |line: &Line| {
+        text += &if args.json { line.to_json() } else { line.to_string() };
+        text.push('\n');
+        if text.len() >= BYTES_A_WRITE {
+            written = output::text(&text);
+            text.clear();
+        }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let mut line = Progress::new();
+    let dumped = dump(&image, &device, &options, &mut line, &mut emit);
+    drop(line);
+    written?;
+    output::text(&text)?;
+    Ok(dumped?)
+}

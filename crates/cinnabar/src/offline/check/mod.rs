@@ -1,0 +1,99 @@
+//! Checking a device: superblock, checkpoints, journal, log, and what the next start will do.
+//!
+//! Called by `cinnabar cache check` and by tests.
+
+mod index;
+mod judge;
+mod log;
+mod start;
+
+use super::journal::Ring;
+use super::report::{CheckReport, FINDINGS_MAX, StartKind};
+use super::superblocks::Superblocks;
+use super::{OfflineError, Source, Watch};
+use cinnabar_engine::metadata::superblock::SuperblockError;
+use cinnabar_engine::units::BLOCK_BYTES;
+pub(super) use index::Index;
+pub(super) use start::choose;
+
+/// Segments looked at if not all are.
+pub const SEGMENTS_SAMPLED: u32 = 1024;
+
+/// How much to check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Every chunk header, and the data of every block; otherwise the headers of a sample.
+    pub all: bool,
+}
+
+/// What is damaged, in words.
+#[derive(Debug, Default)]
+struct Findings {
+    lines: Vec<String>,
+    more: u64,
+}
+
+impl Findings {
+    fn add(&mut self, line: String) {
+        if self.lines.len() < FINDINGS_MAX {
+            self.lines.push(line);
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Checks the device of path `device`.
+///
+/// # Errors
+/// When it is not a cache device, or one of another version. Damage is a result.
+pub fn check(
+    source: &(impl Source + ?Sized),
+    device: &str,
+    options: CheckOptions,
+    watch: &mut dyn Watch,
+) -> Result<CheckReport, OfflineError> {
+    let copies = Superblocks::read(source);
+    let mut findings = Findings::default();
+    let superblock = match copies.newest() {
+        Ok(superblock) => superblock,
+        Err(SuperblockError::Damaged) => {
+            judge::superblocks(&copies, &mut findings);
+            return Ok(judge::refused(source, device, &copies, findings));
+        }
+        Err(error) => return Err(OfflineError::Superblock { device: device.to_owned(), error }),
+    };
+    judge::superblocks(&copies, &mut findings);
+    judge::size(source, superblock, &mut findings);
+    let slots = [0, 1].map(|slot| Index::read(source, superblock, slot, watch));
+    let ring = Ring::read(source, superblock, watch);
+    let pages = ring.pages;
+    let chosen = choose(superblock, &slots).map(|slot| &slots[slot]);
+    let read = ring.conclude(chosen.map_or(1, Index::journal_page));
+    let next_start = start::next(superblock, chosen, read.as_ref());
+    judge::index(superblock, chosen, &mut findings);
+    judge::journal(superblock, pages, read.as_ref(), &mut findings);
+    let believed = matches!(next_start.kind, StartKind::Warm | StartKind::Recover);
+    let (index, records) = (
+        chosen.filter(|_| believed),
+        read.as_ref().filter(|_| believed).map_or(&[][..], |read| &read.records),
+    );
+    let log = log::check(source, superblock, (index, records), options, watch, &mut findings);
+    Ok(CheckReport {
+        device: device.to_owned(),
+        size_bytes: source.blocks() * BLOCK_BYTES,
+        damaged: !findings.lines.is_empty(),
+        findings: findings.lines,
+        more_findings: findings.more,
+        next_start,
+        superblocks: copies.copies.iter().map(judge::copy).collect(),
+        state: Some(judge::state(superblock)),
+        checkpoints: slots
+            .iter()
+            .map(|slot| slot.report(chosen.is_some_and(|chosen| chosen.slot == slot.slot)))
+            .collect(),
+        journal: Some(judge::ring(superblock, pages, read.as_ref())),
+        log: Some(log),
+        volumes: index::volumes(index, records),
+    })
+}

@@ -1,0 +1,186 @@
+//! Dumping what is on a device, line by line, as it is: nothing is put together or left out.
+//!
+//! Called by `cinnabar cache dump`.
+
+mod line;
+mod records;
+
+use super::superblocks::{Copy, Superblocks};
+use super::{OfflineError, Source, Watch, checkpoints, chunks, journal};
+use cinnabar_engine::metadata::checkpoint::Page;
+use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
+pub use line::Line;
+use std::ops::ControlFlow;
+
+/// Parts of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Both copies of the superblock
+    Superblock,
+    /// Heads of both checkpoints, and their damaged pages
+    Checkpoint,
+    /// Volumes in the checkpoints
+    Volumes,
+    /// Segments in the checkpoints
+    Segments,
+    /// Pages and records of the journal
+    Journal,
+    /// Chunk headers of the log
+    Chunks,
+}
+
+impl Part {
+    /// All of them, in the order of a dump.
+    pub const ALL: [Self; 6] = [
+        Self::Superblock,
+        Self::Checkpoint,
+        Self::Volumes,
+        Self::Segments,
+        Self::Journal,
+        Self::Chunks,
+    ];
+}
+
+/// What to dump.
+#[derive(Clone, Debug)]
+pub struct DumpOptions {
+    /// These parts.
+    pub parts: Vec<Part>,
+    /// A line for each block in a chunk, too.
+    pub entries: bool,
+}
+
+/// Takes a line; breaks the dump off when nobody wants more.
+pub type Emit<'a> = &'a mut dyn FnMut(&Line) -> ControlFlow<()>;
+
+/// Dumps the device of path `device`.
+///
+/// # Errors
+/// When nothing of it can be read as ours; both copies of the superblock are dumped even so.
+pub fn dump(
+    source: &(impl Source + ?Sized),
+    device: &str,
+    options: &DumpOptions,
+    watch: &mut dyn Watch,
+    emit: Emit<'_>,
+) -> Result<(), OfflineError> {
+    let copies = Superblocks::read(source);
+    let superblock = match copies.newest() {
+        Ok(superblock) => superblock,
+        Err(SuperblockError::Foreign) => {
+            let (device, error) = (device.to_owned(), SuperblockError::Foreign);
+            return Err(OfflineError::Superblock { device, error });
+        }
+        Err(error) => {
+            let _any = superblocks(&copies, emit);
+            return Err(OfflineError::Superblock { device: device.to_owned(), error });
+        }
+    };
+    for part in Part::ALL.iter().filter(|part| options.parts.contains(part)) {
+        let flow = match part {
+            Part::Superblock => superblocks(&copies, emit),
+            Part::Checkpoint | Part::Volumes | Part::Segments => {
+                index(source, superblock, *part, watch, emit)
+            }
+            Part::Journal => ring(source, superblock, watch, emit),
+            Part::Chunks => log(source, superblock, options.entries, watch, emit),
+        };
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn superblocks(copies: &Superblocks, emit: Emit<'_>) -> ControlFlow<()> {
+    let newest = copies.newest().map(|newest| newest.sequence);
+    for (page, copy) in copies.copies.iter().enumerate() {
+        let line = Line::new("superblock").with("page", page);
+        emit(&match copy {
+            Copy::Good(superblock) => {
+                let counts = newest == Ok(superblock.sequence);
+                records::superblock(line, superblock).with("counts", counts)
+            }
+            Copy::Blank => line.with("status", "blank"),
+            Copy::Unreadable => line.with("status", "unreadable"),
+            Copy::Bad(error) => line.with("status", "damaged").with("reason", error.to_string()),
+        })?;
+    }
+    ControlFlow::Continue(())
+}
+
+fn index(
+    source: &(impl Source + ?Sized),
+    superblock: &Superblock,
+    part: Part,
+    watch: &mut dyn Watch,
+    emit: Emit<'_>,
+) -> ControlFlow<()> {
+    for slot in 0..2 {
+        let found = checkpoints::head(source, superblock, slot);
+        if part == Part::Checkpoint {
+            emit(&records::head(slot, &found))?;
+        }
+        let checkpoints::SlotHead::Good(sequence, head) = found else { continue };
+        let mut flow = ControlFlow::Continue(());
+        checkpoints::walk(source, superblock, (sequence, head), watch, &mut |found| {
+            flow = match (part, found.page) {
+                (Part::Checkpoint, None) => emit(&records::damaged_page(slot, found.position)),
+                (Part::Volumes, Some(Page::Volumes(volumes))) => volumes
+                    .iter()
+                    .try_for_each(|v| emit(&records::volume("volume", v).with("slot", slot))),
+                (Part::Segments, Some(Page::Segments(segments))) => {
+                    segments.iter().try_for_each(|s| emit(&records::segment(slot, s)))
+                }
+                // Descriptors come last: nothing more for these two.
+                (Part::Volumes | Part::Segments, Some(Page::Descriptors(_))) => {
+                    return ControlFlow::Break(());
+                }
+                _ => ControlFlow::Continue(()),
+            };
+            flow
+        });
+        flow?;
+    }
+    ControlFlow::Continue(())
+}
+
+fn ring(
+    source: &(impl Source + ?Sized),
+    superblock: &Superblock,
+    watch: &mut dyn Watch,
+    emit: Emit<'_>,
+) -> ControlFlow<()> {
+    let mut flow = ControlFlow::Continue(());
+    journal::walk(source, superblock, watch, &mut |place, page, readable| {
+        flow = if readable {
+            records::journal_page(superblock, place, page, emit)
+        } else {
+            emit(&Line::new("journal").with("place", place).with("status", "unreadable"))
+        };
+        flow
+    });
+    flow
+}
+
+fn log(
+    source: &(impl Source + ?Sized),
+    superblock: &Superblock,
+    entries: bool,
+    watch: &mut dyn Watch,
+    emit: Emit<'_>,
+) -> ControlFlow<()> {
+    let segments = chunks::choose(superblock.geometry.segments, None);
+    let mut flow = ControlFlow::Continue(());
+    chunks::Walker::new(source, superblock, false).walk(&segments, watch, &mut |segment, found| {
+        flow = found.iter().try_for_each(|chunk| {
+            emit(&records::chunk(segment, &chunk.header))?;
+            let shown = if entries { &chunk.header.entries[..] } else { &[] };
+            (1..).zip(shown).try_for_each(|(offset, entry)| {
+                emit(&records::entry(chunk.header.slot + offset, entry))
+            })
+        });
+        flow
+    });
+    flow
+}

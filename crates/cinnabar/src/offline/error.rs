@@ -1,0 +1,58 @@
+//! Why an offline tool can't do its work at all; damage that it finds is a result, not an error.
+//!
+//! Made by every tool of this module, shown by the command line.
+
+use cinnabar_backend::DiskError;
+use cinnabar_backend::disk::DiskErrorKind;
+use cinnabar_engine::metadata::superblock::SuperblockError;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfflineError {
+    /// The device can't be opened.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// It is not a cache device, or not one that can be read.
+    #[error("{device}: {error}")]
+    Superblock {
+        /// Its path.
+        device: String,
+        /// Why.
+        error: SuperblockError,
+    },
+    /// There is nothing to repair it from.
+    #[error("{device}: both copies of the superblock are damaged")]
+    NoCopy {
+        /// Its path.
+        device: String,
+    },
+}
+
+impl OfflineError {
+    /// A line that helps.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Disk(error) => match error.kind {
+                DiskErrorKind::NotFound => {
+                    "check the path; the configuration says it: [cache] device"
+                }
+                DiskErrorKind::Empty | DiskErrorKind::OddSize(_) | DiskErrorKind::ReadOnly => {
+                    "name a cache device; the configuration says which: [cache] device"
+                }
+                DiskErrorKind::InUse { .. } => {
+                    "stop the daemon that uses it first; cinnabar status tells about a running one"
+                }
+                _ => error.hint(),
+            },
+            Self::Superblock { error: SuperblockError::Version(_), .. } => {
+                "use the version of cinnabar that made it: cinnabar version tells the format"
+            }
+            Self::Superblock { .. } => {
+                "name a cache device; the configuration says which: [cache] device"
+            }
+            Self::NoCopy { .. } => {
+                "only cached data is lost; format it anew: cinnabar serve --force"
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Repairing what can be repaired without a guess: the superblock's copies.
+//!
+//! Called by `cinnabar cache repair`. What else is damaged heals by itself: a start drops what it
+//! can't believe and writes a new checkpoint.
+
+use super::superblocks::{Copy, Superblocks};
+use super::{Image, OfflineError};
+use cinnabar_engine::metadata::superblock::{DeviceState, Superblock, SuperblockError};
+
+/// What a repair has done, or would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repair {
+    /// Nothing: both copies are good, or one was never written.
+    Nothing,
+    /// A damaged copy is written anew from the good one.
+    Copy {
+        /// Its page.
+        page: usize,
+    },
+    /// Both copies say that nothing on the device is to be believed.
+    Cold,
+}
+
+/// What there is to do on the device of path `device`; with `cold`, to make the next start empty.
+///
+/// # Errors
+/// When it is not a cache device, or no copy of its superblock is good.
+pub fn plan(copies: &Superblocks, device: &str, cold: bool) -> Result<Repair, OfflineError> {
+    copies.newest().map_err(|error| match error {
+        SuperblockError::Damaged => OfflineError::NoCopy { device: device.to_owned() },
+        error => OfflineError::Superblock { device: device.to_owned(), error },
+    })?;
+    let damaged = |copy: &Copy| matches!(copy, Copy::Bad(_) | Copy::Unreadable);
+    Ok(match copies.copies.iter().position(damaged) {
+        _ if cold => Repair::Cold,
+        Some(page) => Repair::Copy { page },
+        None => Repair::Nothing,
+    })
+}
+
+/// Carries it out, durably. The good copy stays as it is until the other one is written: whenever
+/// this is interrupted, at least one copy is good.
+///
+/// # Errors
+/// As [`plan`], and when the device can't be written.
+pub fn carry_out(image: &Image, device: &str, repair: Repair) -> Result<(), OfflineError> {
+    let copies = Superblocks::read(image);
+    let newest = copies
+        .newest()
+        .map_err(|error| OfflineError::Superblock { device: device.to_owned(), error })?;
+    match repair {
+        Repair::Nothing => Ok(()),
+        Repair::Copy { page } => {
+            // The same words under a number that belongs to that page; then it is the newer one.
+            let sequence = next_at(newest.sequence, page);
+            write(image, &Superblock { sequence, ..newest.clone() })
+        }
+        Repair::Cold => {
+            // The older copy first, so that the newer one is good until then.
+            let sequence = newest.sequence + 1;
+            let state = DeviceState::Cold;
+            write(image, &Superblock { sequence, state, ..newest.clone() })?;
+            write(image, &Superblock { sequence: sequence + 1, state, ..newest.clone() })
+        }
+    }
+}
+
+/// The next number after `sequence` whose copy lies in `page`.
+const fn next_at(sequence: u64, page: usize) -> u64 {
+    let next = sequence + 1;
+    if next % 2 == page as u64 { next } else { next + 1 }
+}
+
+fn write(image: &Image, superblock: &Superblock) -> Result<(), OfflineError> {
+    let (offset, page) = superblock.encode();
+    Ok(image.disk().write_pages(offset, &[page])?)
+}
