@@ -92,7 +92,8 @@ impl<P: Payload> Engine<P> {
             && spec.size_bytes.div_ceil(BLOCK_BYTES) <= VOLUME_BLOCKS_MAX
             && (align == 512 || align == BLOCK_BYTES)
             && spec.size_bytes.is_multiple_of(align);
-        if !sound || !self.lifecycle.takes_volumes() {
+        let reopening = self.reopening;
+        if !sound || !(reopening || self.lifecycle.takes_volumes()) {
             return Err(Failure::Invalid);
         }
         let named = |v: &Option<Volume>| v.as_ref().is_some_and(|v| v.spec.name == spec.name);

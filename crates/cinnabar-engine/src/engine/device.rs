@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::lifecycle::Lifecycle;
+use super::open::Opening;
 use super::request::Kind;
 use crate::config::Config;
 use crate::health::PassThroughReason;
@@ -118,13 +119,16 @@ impl<P: Payload> Engine<P> {
             self.replacing = None;
         }
         self.replace_if_distrusted();
+        if let Lifecycle::Opening(id, Opening::Distrust(start)) = self.lifecycle {
+            match result {
+                Ok(()) => self.begin_serving(id, None, start),
+                Err(error) => self.opening_failed(id, error),
+            }
+        }
     }
 
-    /// Asks for what is missing; goes on when nothing is. A volume may have come meanwhile.
-    fn replace_if_distrusted(&mut self) {
-        if self.replacing.is_none() {
-            return;
-        }
+    /// Asks for the new generations that are missing; says whether none is.
+    pub(super) fn all_distrusted(&mut self) -> bool {
         let mut ready = true;
         for index in 0..self.volumes.len() {
             let Some(volume) = &mut self.volumes[index] else { continue };
@@ -135,10 +139,16 @@ impl<P: Payload> Engine<P> {
                 self.distrust(index as u16);
             }
         }
-        if !ready {
+        ready
+    }
+
+    /// Goes on when every volume has its new generation.
+    fn replace_if_distrusted(&mut self) {
+        if self.replacing.is_none() || !self.all_distrusted() {
             return;
         }
         let (id, superblock) = self.replacing.take().expect("just seen");
+        self.reopening = true;
         self.superblock = *superblock;
         self.incarnations_used = 0;
         self.checkpoint_sequence = 0;

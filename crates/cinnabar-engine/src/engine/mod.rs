@@ -82,6 +82,8 @@ pub struct Engine<P> {
     /// Who waits for the end of all I/O on the device, and what they will be told.
     abandoning: Vec<(RequestId, Result<Answer<P>, Failure>)>,
     replacing: Option<(RequestId, Box<Superblock>)>,
+    /// The device being opened is a replacement: volumes are there, passing through.
+    reopening: bool,
     device_losses: u64,
 }
 
@@ -115,6 +117,7 @@ impl<P: Payload> Engine<P> {
             log_flush: (Instant::default(), false),
             abandoning: Vec::new(),
             replacing: None,
+            reopening: false,
             device_losses: 0,
         }
     }

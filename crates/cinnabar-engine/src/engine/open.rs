@@ -39,6 +39,8 @@ pub(super) enum Opening {
     Empty(Box<CheckpointWriter>, Start),
     /// Marking the device as in use.
     Mark(Copies, Option<Box<Loader>>, Start),
+    /// Waiting for new generations of volumes that came while a replacement was being opened.
+    Distrust(Start),
 }
 
 /// A checkpoint and a journal that go together.
@@ -91,12 +93,7 @@ impl<P: Payload> Engine<P> {
             Opening::Cold(..) | Opening::Blank(..) | Opening::Empty(..) | Opening::Mark(..)
         );
         if let (true, Err(error)) = (writes, result) {
-            // A replacement that fails leaves its volumes as they were: without a device.
-            let serving = self.volumes.iter().any(Option::is_some);
-            let reason = PassThroughReason::Failed(error);
-            self.lifecycle =
-                if serving { Lifecycle::PassThrough(reason) } else { Lifecycle::Ended };
-            return self.outbox.reply(id, Err(Failure::Io(error)));
+            return self.opening_failed(id, error);
         }
         let pages = if result.is_ok() { pages } else { &[] };
         match stage {
@@ -125,7 +122,16 @@ impl<P: Payload> Engine<P> {
                 self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Last, loader, start));
             }
             Opening::Mark(Copies::Last, loader, start) => self.begin_serving(id, loader, start),
+            Opening::Distrust(_) => unreachable!("no I/O on the device is under way"),
         }
+    }
+
+    /// A replacement that fails leaves its volumes as they were: without a device.
+    pub(super) fn opening_failed(&mut self, id: RequestId, error: IoError) {
+        let reopening = std::mem::take(&mut self.reopening);
+        let reason = PassThroughReason::Failed(error);
+        self.lifecycle = if reopening { Lifecycle::PassThrough(reason) } else { Lifecycle::Ended };
+        self.outbox.reply(id, Err(Failure::Io(error)));
     }
 
     fn head_read(
@@ -270,7 +276,18 @@ impl<P: Payload> Engine<P> {
         self.outbox.io(Target::Cache, op, Pending::Control);
     }
 
-    fn begin_serving(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
+    pub(super) fn begin_serving(
+        &mut self,
+        id: RequestId,
+        loader: Option<Box<Loader>>,
+        start: Start,
+    ) {
+        if self.reopening && !self.all_distrusted() {
+            // A volume has come while the new device was being opened.
+            self.lifecycle = Lifecycle::Opening(id, Opening::Distrust(start));
+            return;
+        }
+        self.reopening = false;
         self.lifecycle = Lifecycle::Serving;
         self.store.dead = false;
         self.report.start = start;
