@@ -139,9 +139,9 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Lets the journal write what it has.
+    /// Lets the journal write what it has, until the last checkpoint of a clean stop covers it all.
     pub(super) fn pump_journal(&mut self) {
-        if self.store.dead {
+        if self.store.dead || !self.lifecycle.journals() {
             return;
         }
         if let Some((offset, pages)) = self.store.journal.next_write() {

@@ -56,6 +56,12 @@ impl Lifecycle {
         matches!(self, Self::Serving)
     }
 
+    /// Whether the journal may be written.
+    pub(super) fn journals(&self) -> bool {
+        use Closing::{Log, Probation, Quiet};
+        matches!(self, Self::Serving | Self::Closing(_, Quiet | Probation(_) | Log))
+    }
+
     pub(super) fn takes_volumes(&self) -> bool {
         matches!(self, Self::Serving | Self::PassThrough(_))
     }
