@@ -22,6 +22,8 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const WAIT_S_MAX: u64 = 3600;
 /// Default of `lock_wait_s`: the writes of a killed daemon were seen to land for seconds.
 const LOCK_WAIT_S: u64 = 30;
+/// Default of `device_timeout_s`: many times what an SSD in its worst moments takes.
+const DEVICE_TIMEOUT_S: u64 = 30;
 /// Default of `state_dir` without a service manager, beside the configuration.
 const STATE_DIR: &str = "cinnabar-state";
 /// Default of `stop_wait_s`, below the 90 s that systemd waits.
@@ -113,6 +115,7 @@ fn read_cache(
     let probation = section.quantity("probation")?;
     let required = section.flag("required")?;
     let state_dir = section.string("state_dir")?;
+    let device_timeout = section.number("device_timeout_s")?;
     let lock_wait = section.number("lock_wait_s")?;
     section.finish()?;
 
@@ -127,6 +130,12 @@ fn read_cache(
         io: io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
         force: false,
         required: required.is_some_and(|required| required.value),
+        device_timeout: wait(
+            source,
+            "device_timeout_s",
+            device_timeout.as_ref(),
+            DEVICE_TIMEOUT_S,
+        )?,
         state_dir: state_dir
             .map_or_else(|| Ok(default_state_dir(base)), |dir| state_folder(source, base, &dir))?,
         eviction: eviction

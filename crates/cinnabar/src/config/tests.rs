@@ -61,6 +61,7 @@ fn defaults_are_those_of_the_guide() {
     assert!(!config.cache.force && !config.cache.required);
     assert_eq!(config.cache.state_dir, Path::new("/base/cinnabar-state"));
     assert_eq!(config.lock_wait_max, Duration::from_secs(30));
+    assert_eq!(config.cache.device_timeout, Duration::from_secs(30));
     assert_eq!(config.control.stop_wait_max, Duration::from_mins(1));
     assert_eq!(config.control.socket, Path::new("/base/control.sock"));
     assert_eq!(config.control.http, None);
@@ -83,6 +84,7 @@ io = "threads"
 eviction = "clock"
 probation = "4MiB"
 lock_wait_s = 0
+device_timeout_s = 7
 required = true
 state_dir = "../state"
 [control]
@@ -110,6 +112,7 @@ backend_timeout_s = 0
     assert_eq!(config.cache.probation_bytes, Some(4 << 20));
     assert_eq!(config.lock_wait_max, Duration::ZERO);
     assert!(config.cache.required);
+    assert_eq!(config.cache.device_timeout, Duration::from_secs(7));
     assert_eq!(config.cache.state_dir, Path::new("/base/../state"));
     assert_eq!(config.control.socket, Path::new("/base/../run/c.sock"));
     assert_eq!(config.control.http, "127.0.0.1:0".parse().ok());

@@ -26,6 +26,10 @@ pub(super) struct Cache {
     missing: Option<String>,
     /// What the last load found.
     pub(super) loaded: Option<Loaded>,
+    /// Longest operation on it; zero: no bound.
+    pub(super) timeout: Duration,
+    /// It was given up because an operation took longer.
+    pub(super) hangs: bool,
     /// Whether the log knows that it is not in use.
     told: bool,
 }
@@ -39,8 +43,9 @@ struct Device {
 
 impl Cache {
     /// None yet.
-    pub(super) fn none(path: PathBuf) -> Self {
-        Self { path, device: None, missing: None, loaded: None, told: false }
+    pub(super) fn none(path: PathBuf, timeout: Duration) -> Self {
+        let (device, missing, loaded) = (None, None, None);
+        Self { path, device, missing, loaded, timeout, hangs: false, told: false }
     }
 
     /// Where its I/O goes.
@@ -78,7 +83,8 @@ impl Cache {
         let file = port.register(Arc::clone(&disk))?;
         disk.path().clone_into(&mut self.path);
         self.device = Some(Device { disk, file, id });
-        (self.missing, self.loaded, self.told) = (None, None, false);
+        (self.missing, self.loaded) = (None, None);
+        (self.hangs, self.told) = (false, false);
         Ok(())
     }
 
@@ -123,6 +129,9 @@ impl Plane {
             (Health::PassThrough(reason), None) => {
                 let missing = self.cache.missing.clone().filter(|_| self.cache.device.is_none());
                 let reason = match (reason, missing) {
+                    (PassThroughReason::Abandoned, _) if self.cache.hangs => {
+                        "the cache device did not answer and was given up".to_owned()
+                    }
                     (PassThroughReason::Abandoned, _) | (_, None) => why(reason),
                     (_, Some(missing)) => missing,
                 };

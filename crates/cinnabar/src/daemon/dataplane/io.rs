@@ -95,7 +95,9 @@ impl Plane {
                 let (what, Work::Port(op)) = translate(op) else {
                     unreachable!("proofs are of backends")
                 };
-                let io = self.ios.insert(Io::new(Owner::Engine(id), None, what, now));
+                let mut io = Io::new(Owner::Engine(id), None, what, now);
+                io.deadline = self.deadline_of(now, None);
+                let io = self.ios.insert(io);
                 self.port.submit(Job { token: io as u64, file, op });
             }
         }
@@ -106,7 +108,7 @@ impl Plane {
         let mut io = Io::new(Owner::Engine(id), Some(key), what, now);
         // Nobody waits for a proof; a new generation is a matter of this host.
         if matches!(work, Work::Port(_)) {
-            io.deadline = self.deadline_of(now, key);
+            io.deadline = self.deadline_of(now, Some(key));
         }
         let volume: &mut Volume = &mut self.volumes[key];
         volume.in_flight += 1;
@@ -156,7 +158,7 @@ impl Plane {
         let what =
             What { name: "block status", kind: OpKind::Read, offset: span.offset, len: span.len };
         let mut io = Io::new(Owner::BlockStatus(ticket), Some(volume), what, now);
-        io.deadline = self.deadline_of(now, volume);
+        io.deadline = self.deadline_of(now, Some(volume));
         let token = self.ios.insert(io);
         self.port.submit(Job { token: token as u64, file, op });
     }

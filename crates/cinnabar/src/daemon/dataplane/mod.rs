@@ -16,6 +16,7 @@ mod device;
 mod disks;
 mod format;
 mod io;
+mod opening;
 mod overdue;
 mod plane;
 mod proofs;

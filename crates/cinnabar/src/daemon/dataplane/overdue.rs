@@ -1,19 +1,24 @@
-//! Backend operations that take too long: guests are answered, and the operation is waited for on.
+//! Operations that take too long: on a backend, guests are answered, and the operation is waited for
+//! on; on the cache device, that is given up, for every write that needs a mark would hang with it.
 //!
 //! Called by the loop. One look at all I/Os under way, at the moment the first of them is due: under
 //! a steady load that is once a time-out, and nothing is kept for each I/O but its own deadline.
 
 use super::clock::after;
-use super::io::Owner;
+use super::control::Awaited;
+use super::io::{Owner, What};
 use super::plane::{Plane, Pool};
-use cinnabar_engine::Event;
 use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Command, Event};
 use cinnabar_frontend::nbd::Body;
 
 impl Plane {
-    /// Until when an operation on a volume's backend that starts now must be done.
-    pub(super) fn deadline_of(&mut self, now: Instant, volume: usize) -> Option<Instant> {
-        let bound = self.volumes[volume].config.backend_timeout;
+    /// Until when an operation that starts now must be done; `None` is the cache device.
+    pub(super) fn deadline_of(&mut self, now: Instant, volume: Option<usize>) -> Option<Instant> {
+        let bound = match volume {
+            Some(key) => self.volumes[key].config.backend_timeout,
+            None => self.cache.timeout,
+        };
         if bound.is_zero() {
             return None;
         }
@@ -50,6 +55,9 @@ impl Plane {
         io.deadline = None;
         io.overdue = true;
         let (owner, what, volume) = (io.owner, io.what, io.volume);
+        if volume.is_none() {
+            return self.give_up_hanging_device(what);
+        }
         match owner {
             Owner::Engine(id) => self.events.push(Event::Overdue(id)),
             Owner::BlockStatus(ticket) => {
@@ -72,6 +80,20 @@ impl Plane {
                 "the backend takes too long; the guest is told that it failed"
             );
         }
+    }
+
+    /// What is under way on it ends when it ends; nothing new is begun.
+    fn give_up_hanging_device(&mut self, what: What) {
+        if self.cache.hangs || self.stop.is_some() {
+            return;
+        }
+        self.cache.hangs = true;
+        tracing::error!(
+            path = %self.cache.path.display(), operation = what.name, offset = what.offset,
+            len = what.len, bound_s = self.cache.timeout.as_secs_f64(),
+            "the cache device does not answer and is given up"
+        );
+        self.command(Awaited::Abandon(None), Command::Abandon);
     }
 
     /// An operation that was overdue has ended after all.

@@ -7,10 +7,9 @@
 
 use super::background::Background;
 use super::cache::Cache;
-use super::clock::{Clock, after};
+use super::clock::Clock;
 use super::control::Awaited;
 use super::disks::{self, OpenedVolume, Taken};
-use super::io::Owner;
 use super::plane::{Plane, Warnings};
 use super::proofs::Distrusts;
 use super::timers::Timers;
@@ -26,20 +25,14 @@ use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
 use cinnabar_engine::volume::{Belief, VolumeSpec, Warmth};
-use cinnabar_engine::{Command, Config, Engine, Failure, IoError};
+use cinnabar_engine::{Command, Config, Engine};
 use cinnabar_frontend::nbd::{Export, Limits, ListenError, Server};
 use slab::Slab;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.
 const SHARES_MIN_PERCENT: u64 = 80;
-/// Longest opening of a cache device, journal and volumes included, before it counts as lost.
-const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How often that, and a wish to stop, is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How exactly the thread wakes up for what is due: models of fast devices need it.
 const TIMER_SLACK_NS: u64 = 1000;
 
@@ -125,7 +118,7 @@ impl Plane {
             port: ManuallyDrop::new(port),
             engine,
             server: Server::new(Limits::default()),
-            cache: Cache::none(config.cache.device.clone()),
+            cache: Cache::none(config.cache.device.clone(), config.cache.device_timeout),
             replacing: None,
             volumes: Slab::new(),
             order: Vec::new(),
@@ -164,10 +157,7 @@ impl Plane {
         let keys =
             opened.into_iter().map(|volume| self.install(volume)).collect::<Result<Vec<_>, _>>()?;
         self.look_up_generations(&keys)?;
-        if let (Some(superblock), Some(disk)) = (blank, self.cache.disk()) {
-            format::format(disk, superblock)?;
-        }
-        self.open(config)?;
+        self.open(config, blank)?;
         self.attach_all(&keys)
     }
 
@@ -183,73 +173,6 @@ impl Plane {
             .map_err(|error| disks::state_error(&error))?;
         for (key, generation) in keys.iter().zip(generations) {
             self.volumes[*key].generation = generation;
-        }
-        Ok(())
-    }
-
-    /// Opens the engine. A device that fails or hangs is given up, unless it is required.
-    fn open(&mut self, config: &StartConfig) -> Result<(), StartError> {
-        let since = self.clock.now();
-        let reason = match self.try_open(config)? {
-            Ok(()) => {
-                if self.cache.disk().is_some() {
-                    self.await_load(since);
-                }
-                return Ok(());
-            }
-            Err(reason) if config.cache.required => return Err(reason),
-            Err(reason) => reason,
-        };
-        self.engine = Engine::without_device(engine_config(config));
-        self.cache.give_up(reason.message);
-        self.engine_wake = None;
-        self.awaited.clear();
-        // What hangs in the kernel is nobody's any more.
-        self.ios.iter_mut().for_each(|(_, io)| io.owner = Owner::Nobody);
-        self.try_open(config)?
-    }
-
-    /// Opens the engine on what there is: the inner error is the device's.
-    fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
-        self.opened = None;
-        self.command(Awaited::Open, Command::Open);
-        let until = after(self.clock.now(), OPEN_WAIT_MAX);
-        // So that the loop looks at the time even if nothing happens.
-        while self.opened.is_none() {
-            if config.cancel.load(Relaxed) {
-                let message = "given up while the cache device was being opened";
-                let kind = StartErrorKind::Cancelled;
-                return Err(StartError::new(kind, Subject::Cache, message, ""));
-            }
-            if self.clock.now() >= until {
-                return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
-            }
-            let look = after(self.clock.now(), LOOK_EVERY);
-            self.engine_wake = Some(self.engine_wake.map_or(look, |wake| wake.min(look)));
-            self.turn()?;
-        }
-        match self.opened.take() {
-            Some(Err(error)) => Ok(Err(self.open_failure(error))),
-            _ => Ok(Ok(())),
-        }
-    }
-
-    /// Attaches the volumes, and waits until the device knows of them.
-    fn attach_all(&mut self, keys: &[usize]) -> Result<(), StartError> {
-        for key in keys {
-            self.attach(*key, None);
-        }
-        let names: Vec<String> =
-            keys.iter().map(|key| self.volumes[*key].config.name.clone()).collect();
-        while self.is_attaching() {
-            self.turn()?;
-        }
-        for (key, name) in keys.iter().zip(names) {
-            if !self.volumes.get(*key).is_some_and(|v| matches!(v.phase, Phase::Serving)) {
-                let message = format!("volume {name:?} could not be attached");
-                let kind = StartErrorKind::Settings;
-                return Err(StartError::new(kind, Subject::Volume(name), message, "see the log"));
-            }
         }
         Ok(())
     }
@@ -413,7 +336,7 @@ fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {
     })
 }
 
-fn engine_config(config: &StartConfig) -> Config {
+pub(super) fn engine_config(config: &StartConfig) -> Config {
     let probation = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
     Config {
         eviction: config.cache.eviction.into(),

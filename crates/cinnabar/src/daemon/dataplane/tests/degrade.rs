@@ -282,3 +282,71 @@ fn a_backend_that_hangs_fails_its_guests_in_time() {
         rig.stop();
     });
 }
+
+/// A file system that is frozen, which hangs whoever writes; thawed and unmounted when dropped.
+struct Frozen(std::path::PathBuf);
+
+impl Frozen {
+    /// Nothing if this machine does not allow it: it takes root and a loop device.
+    fn mount(rig: &Rig) -> Option<Self> {
+        let (image, folder) = (rig.path("ssd.fs"), rig.path("ssd"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(96 * MIB)).expect("a file");
+        std::fs::create_dir(&folder).expect("a folder");
+        let (image, path) = (image.to_str()?, folder.to_str()?);
+        let done = run("mkfs.ext4", &["-q", image]) && run("mount", &["-o", "loop", image, path]);
+        done.then_some(Self(folder))
+    }
+
+    fn switch(&self, flag: &str) -> bool {
+        run("fsfreeze", &[flag, self.0.to_str().expect("made of UTF-8")])
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.switch("-u");
+        run("umount", &["-l", self.0.to_str().expect("made of UTF-8")]);
+    }
+}
+
+fn run(program: &str, args: &[&str]) -> bool {
+    let quiet = std::process::Stdio::null;
+    let status = std::process::Command::new(program).args(args).stderr(quiet()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let Some(ssd) = Frozen::mount(&rig) else {
+        eprintln!("skipped: no root, no loop device, or no mkfs.ext4");
+        return;
+    };
+    rig.config.cache.device = rig.path("ssd/cache.img");
+    rig.config.cache.device_timeout = Duration::from_secs(1);
+    rig.config.cache.eviction = crate::daemon::messages::EvictionMode::Clock;
+    rig.start();
+    warm_up(&rig);
+    // Until the blocks are on flash, so that a write needs a mark.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(ssd.switch("-f"), "it can be frozen");
+    let mut client = rig.client("vm1");
+    let since = Instant::now();
+    assert_eq!(client.write(8192, &[7; 4096], true), Ok(()));
+    let took = since.elapsed();
+    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
+    let status = rig.status();
+    assert_eq!(status.cache.state, State::Degraded);
+    assert!(status.cache.reason.contains("did not answer"), "{}", status.cache.reason);
+    assert_eq!(client.read(8192, 4096), Ok(vec![7; 4096]));
+    client.leave();
+    assert!(ssd.switch("-u"), "it can be thawed");
+    rig.stop();
+    // What it holds is old, and known to be.
+    rig.start();
+    let warmth = rig.loaded().volumes[0].warmth;
+    let reason = DropReason::WrittenWithoutCache;
+    assert!(matches!(warmth, Warmth::Dropped { reason: r, .. } if r == reason), "{warmth:?}");
+    assert_eq!(rig.client("vm1").read(8192, 4096), Ok(vec![7; 4096]));
+    assert!(rig.stop().clean);
+}

@@ -31,6 +31,7 @@ impl Rig {
             io,
             force: false,
             required: false,
+            device_timeout: Duration::from_secs(30),
             state_dir: folder.path().join("state"),
             eviction: EvictionMode::Probation,
             probation_bytes: None,

@@ -1,0 +1,102 @@
+//! The engine's first steps: open the device, or go on without it; attach the volumes.
+//!
+//! Called at start-up. The loop turns already, but nobody can reach it yet.
+
+use super::clock::after;
+use super::control::Awaited;
+use super::format;
+use super::io::Owner;
+use super::plane::Plane;
+use super::startup::engine_config;
+use super::volume::Phase;
+use crate::daemon::messages::{StartConfig, StartError, StartErrorKind, Subject};
+use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::{Command, Engine, Failure, IoError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Longest opening of a cache device, journal and volumes included, before it counts as lost.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often that, and a wish to stop, is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+impl Plane {
+    /// Opens the engine, after formatting the device if `blank` is its superblock. A device that
+    /// fails or hangs is given up, unless it is required.
+    pub(super) fn open(
+        &mut self,
+        config: &StartConfig,
+        blank: Option<&Superblock>,
+    ) -> Result<(), StartError> {
+        let since = self.clock.now();
+        let formatted = match (blank, self.cache.disk()) {
+            (Some(superblock), Some(disk)) => format::format(disk, superblock),
+            _ => Ok(()),
+        };
+        let opened = match formatted {
+            Ok(()) => self.try_open(config)?,
+            Err(error) => Err(error),
+        };
+        let reason = match opened {
+            Ok(()) => {
+                if self.cache.disk().is_some() {
+                    self.await_load(since);
+                }
+                return Ok(());
+            }
+            Err(reason) if config.cache.required => return Err(reason),
+            Err(reason) => reason,
+        };
+        self.engine = Engine::without_device(engine_config(config));
+        self.cache.give_up(reason.message);
+        self.engine_wake = None;
+        self.awaited.clear();
+        // What hangs in the kernel is nobody's any more.
+        self.ios.iter_mut().for_each(|(_, io)| io.owner = Owner::Nobody);
+        self.try_open(config)?
+    }
+
+    /// Opens the engine on what there is: the inner error is the device's.
+    fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
+        self.opened = None;
+        self.command(Awaited::Open, Command::Open);
+        let until = after(self.clock.now(), OPEN_WAIT_MAX);
+        // So that the loop looks at the time even if nothing happens.
+        while self.opened.is_none() {
+            if config.cancel.load(Relaxed) {
+                let message = "given up while the cache device was being opened";
+                let kind = StartErrorKind::Cancelled;
+                return Err(StartError::new(kind, Subject::Cache, message, ""));
+            }
+            if self.clock.now() >= until {
+                return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
+            }
+            let look = after(self.clock.now(), LOOK_EVERY);
+            self.engine_wake = Some(self.engine_wake.map_or(look, |wake| wake.min(look)));
+            self.turn()?;
+        }
+        match self.opened.take() {
+            Some(Err(error)) => Ok(Err(self.open_failure(error))),
+            _ => Ok(Ok(())),
+        }
+    }
+
+    /// Attaches the volumes, and waits until the device knows of them, or is given up.
+    pub(super) fn attach_all(&mut self, keys: &[usize]) -> Result<(), StartError> {
+        for key in keys {
+            self.attach(*key, None);
+        }
+        let names: Vec<String> =
+            keys.iter().map(|key| self.volumes[*key].config.name.clone()).collect();
+        while self.is_attaching() {
+            self.turn()?;
+        }
+        for (key, name) in keys.iter().zip(names) {
+            if !self.volumes.get(*key).is_some_and(|v| matches!(v.phase, Phase::Serving)) {
+                let message = format!("volume {name:?} could not be attached");
+                let kind = StartErrorKind::Settings;
+                return Err(StartError::new(kind, Subject::Volume(name), message, "see the log"));
+            }
+        }
+        Ok(())
+    }
+}
