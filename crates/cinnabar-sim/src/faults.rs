@@ -36,7 +36,7 @@ pub struct FaultOptions {
 impl Default for FaultOptions {
     fn default() -> Self {
         Self {
-            requests: 1000,
+            requests: 1200,
             features: Features::ALL,
             wait_for_lock: true,
             mutants: Mutants::default(),

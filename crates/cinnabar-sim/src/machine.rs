@@ -46,6 +46,8 @@ pub struct CacheSetup {
 pub struct Format {
     /// Its size.
     pub device_blocks: u64,
+    /// First block of its checkpoints.
+    pub checkpoints: u64,
     /// First block of its log, the rest of the device.
     pub log: u64,
     /// What its first two blocks hold.
@@ -113,7 +115,12 @@ impl<P: Payload> Factory<P> for EngineFactory {
         let (offset, page) = Superblock::format([0xC1 ^ serial; 16], geometry).encode();
         let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
         superblocks[(offset / 4096) as usize] = page;
-        Format { device_blocks: geometry.device_blocks, log: geometry.log, superblocks }
+        Format {
+            device_blocks: geometry.device_blocks,
+            checkpoints: geometry.checkpoints.0[0],
+            log: geometry.log,
+            superblocks,
+        }
     }
 
     fn start(

@@ -49,7 +49,7 @@ impl<F: Factory<Stamped>> Script<F> {
     /// If the machine does not open.
     pub fn new(mut factory: F, setup: CacheSetup, backends: Vec<Backend>) -> Self {
         let format = factory.format(&setup, 0);
-        let cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
+        let cache = CacheDevice::new(&format);
         let machine = factory.start(&setup, &format.superblocks).expect("just formatted");
         let mut script = Self {
             factory,

@@ -145,7 +145,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let evicted = machine.cache_counters().evicted_blocks;
         let short = |blocks, due| blocks > due || blocks + evicted < due;
         let sound = match warmth {
-            Warmth::New => !due.is_some_and(|due| due > 0) || self.cache_has_failed(),
+            Warmth::New => due.is_none_or(|due| due == 0) || self.cache_has_failed(),
             Warmth::Loading => warm,
             Warmth::Warm { blocks: 0 } => true,
             Warmth::Warm { blocks } => warm && !due.is_some_and(|due| short(blocks, due)),
@@ -191,9 +191,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             // Nothing is left that could be excused.
             self.oracle.end_excuses(volume, 0..self.profile.volumes[volume].sectors);
         }
-        if gone {
-            self.warm_expected = false;
-        }
+        self.volumes[volume].believed = !gone;
     }
 
     pub(super) fn detach(&mut self, volume: usize) {

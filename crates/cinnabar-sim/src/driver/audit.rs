@@ -117,18 +117,25 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let (Some(note), Some(report)) = (self.crash_note.take(), self.loaded) else {
             return Ok(());
         };
-        if !self.warm_expected || self.media.cache.damaged || self.options.cold_after_crash {
+        if self.media.cache.damaged || self.options.cold_after_crash {
             return Ok(());
         }
-        // The device holds copies that are void, and may have lost what the machine counts: what is
-        // due is not more than either.
-        let durable = note.flash_blocks.min(note.on_device);
-        let due = durable.saturating_sub(note.at_risk + report.unflushed_blocks);
-        self.count.crash_blocks_before += due;
-        self.count.crash_blocks_back += report.blocks.min(due);
         let machine = self.machine.as_ref().expect("a machine is alive");
+        let (mut due, mut back) = (0, 0);
+        for (volume, (cached, on_device)) in self.volumes.iter().zip(&note.volumes) {
+            if volume.believed {
+                // The device holds copies that are void, and may have lost what the machine counts:
+                // what is due is not more than either.
+                due += cached.min(on_device);
+                let counters = volume.id.and_then(|id| machine.volume_counters(id));
+                back += counters.map_or(0, |counters| counters.cached_blocks);
+            }
+        }
+        due = u64::saturating_sub(due, note.at_risk + report.unflushed_blocks);
+        self.count.crash_blocks_before += due;
+        self.count.crash_blocks_back += back.min(due);
         let evicted = machine.cache_counters().evicted_blocks;
-        if (report.blocks + report.marked_blocks + evicted + COLD_SLACK_BLOCKS) * 2 < due {
+        if (back + report.marked_blocks + evicted + COLD_SLACK_BLOCKS) * 2 < due {
             let what = format!("{note:?} at the crash, but loaded: {report:?}, {evicted} evicted");
             return Err(Violation::new(Kind::Cold, what));
         }

@@ -150,7 +150,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.milestone(self.now, || "NO CACHE DEVICE".to_owned());
         self.count.faults.add(Fault::DeviceAway);
         self.present = false;
-        let nothing = CacheDevice::new(0, 0, &[]);
+        let nothing = CacheDevice::none();
         let accounts = self.accounts.iter().map(|_| Account::new()).collect();
         self.parked = Some(self.swap_device(Shelved { cache: nothing, accounts }));
     }
@@ -161,7 +161,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.faults.add(Fault::DeviceSwapped);
         self.devices += 1;
         let format = self.factory.format(&self.profile.setup, self.devices);
-        let mut cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
+        let mut cache = CacheDevice::new(&format);
         cache.serial = self.devices;
         let accounts = self.accounts.iter().map(|_| Account::new()).collect();
         self.swap_device(Shelved { cache, accounts })

@@ -5,6 +5,8 @@
 
 use crate::driver::account::Left;
 use crate::driver::agenda::Item;
+use crate::driver::guests::Volume;
+use crate::driver::io::{Flight, place_on};
 use crate::driver::lives::Stage;
 use crate::driver::world::World;
 use crate::kinds::Fault;
@@ -20,14 +22,14 @@ use cinnabar_engine::{IoOp, Target};
 const LANDING_NS_MAX: u64 = 4_000_000_000;
 
 /// What was cached at a crash, as far as a driver can tell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CrashNote {
-    /// Blocks on flash and nowhere else, by the machine's counters.
-    pub(super) flash_blocks: u64,
-    /// Blocks of the log that were being written or could be lost.
+    /// Of each volume: blocks cached, by the machine's counters, and blocks of which the device
+    /// holds a sound copy.
+    pub(super) volumes: Vec<(u64, u64)>,
+    /// Blocks that were in RAM only, and blocks of the log that were being written, could be lost,
+    /// or could not be found.
     pub(super) at_risk: u64,
-    /// Blocks of which the device holds a sound copy, after the crash.
-    pub(super) on_device: u64,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -60,7 +62,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let current = |volume: usize, block| Some(backends.get(volume)?.block(block));
             // A double's imaginary device has no log to look into.
             if self.media.cache.has_log() {
-                note.on_device = self.media.cache.sound_copies(current);
+                let copies = self.media.cache.sound_copies(current);
+                for (volume, (_, on_device)) in note.volumes.iter_mut().enumerate() {
+                    *on_device = copies.get(&volume).copied().unwrap_or(0);
+                }
             }
         }
         for (account, backend) in self.accounts.iter_mut().zip(&self.media.backends) {
@@ -100,20 +105,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
         // A journal page under way may be the one that says where newer chunks are to be found.
-        let writes = |flight: &crate::driver::io::Flight| matches!(&flight.request().op, IoOp::WriteMeta { data, .. } if data.is_empty());
+        let writes = |flight: &Flight| matches!(&flight.request().op, IoOp::WriteMeta { data, .. } if data.is_empty());
         let segment = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
         let unannounced =
             self.flights.values().filter(|flight| writes(flight)).count() as u64 * segment;
-        // Dropped volumes' blocks may be counted until room is needed: they are not due.
-        let ids = self.volumes.iter().filter_map(|volume| volume.id);
-        let of = |id| machine.volume_counters(id).map_or(0, |counters| counters.cached_blocks);
-        let cached: u64 = ids.map(of).sum();
+        let cached = |volume: &Volume| {
+            let counters = volume.id.and_then(|id| machine.volume_counters(id));
+            (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)
+        };
         self.crash_note = serving.then(|| CrashNote {
-            flash_blocks: cached
-                .min(counters.cached_blocks)
-                .saturating_sub(counters.ram_blocks + counters.staged_blocks),
-            at_risk: volatile + self.media.blocks_in_flight() + unannounced,
-            on_device: u64::MAX,
+            volumes: self.volumes.iter().map(cached).collect(),
+            at_risk: counters.ram_blocks
+                + counters.staged_blocks
+                + volatile
+                + self.media.blocks_in_flight()
+                + unannounced,
         });
     }
 
@@ -173,7 +179,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn landed(&mut self, number: u64) {
         let Some((_, mut transfer, part)) = self.late.remove(&number) else { return };
         let request = &transfer.request;
-        let place = self.place_of_backend(transfer.backend(), request);
+        let place = place_on(transfer.backend(), request);
         self.log
             .note(self.now, place, || format!("LATE: a dead daemon's write lands: {request:?}"));
         self.media.effect(&mut transfer, part);

@@ -59,6 +59,8 @@ pub(super) struct Volume {
     pub(super) overdue: u64,
     /// Until when its backend answers nothing.
     pub(super) stalled: Instant,
+    /// Its blocks of an earlier life are believed.
+    pub(super) believed: bool,
     /// Its backend can't prove anything, in this attachment.
     pub(super) forgetful: bool,
     /// Request slots in use or about to be.
@@ -78,6 +80,7 @@ impl Volume {
             errors: 0,
             overdue: 0,
             stalled: Instant(0),
+            believed: false,
             forgetful: false,
             slots: 0,
             version: 0,

@@ -55,6 +55,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let place = self.place_of(&request);
         let tick = self.oracle.tick();
         self.log.note_io(self.now, place, &request);
+        self.light_fuse(&request);
         let mut transfer = self.media.start(request, tick)?;
         self.misdirect(&mut transfer);
         let lasts_ns = self.duration(&transfer);
@@ -71,6 +72,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let result = error.map_or(Ok(()), Err);
         self.flights.insert(id, Flight { transfer, result, ahead, overdue: false, hangs: false });
         Ok(())
+    }
+
+    /// A life that is to crash often does so when a checkpoint is being made: what it speaks of may
+    /// not be there yet.
+    fn light_fuse(&mut self, request: &IoRequest<Stamped>) {
+        let IoOp::WriteMeta { offset, .. } = request.op else { return };
+        let made = self.may_crash && self.media.cache.is_checkpoint(offset);
+        if made && self.fuse.is_none() && self.dice.chance(0.2) {
+            self.fuse = Some(self.dice.below(12));
+        }
     }
 
     /// How long an I/O takes, in ns.
@@ -111,7 +122,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if !on_cache || !self.faults_on || !self.features().misdirections {
             return;
         }
-        if !self.dice.chance(0.003) {
+        if !self.dice.chance(self.profile.astray) {
             return;
         }
         if self.media.misdirect(transfer, &mut self.dice) {
@@ -242,26 +253,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     fn place_of(&self, request: &IoRequest<Stamped>) -> Place {
-        self.place_of_backend(self.media.backend_of(request.target), request)
+        place_on(self.media.backend_of(request.target), request)
     }
+}
 
-    pub(super) fn place_of_backend(
-        &self,
-        backend: Option<usize>,
-        request: &IoRequest<Stamped>,
-    ) -> Place {
-        let backend = backend?;
-        let span = match &request.op {
-            IoOp::Read { offset, data } | IoOp::Write { offset, data, .. } => {
-                ByteSpan::new(*offset, data.iter().map(|slice| slice.len).sum())
-            }
-            IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => *span,
-            IoOp::Flush
-            | IoOp::Prove
-            | IoOp::Distrust
-            | IoOp::ReadMeta { .. }
-            | IoOp::WriteMeta { .. } => return None,
-        };
-        Some((backend, sectors_of(span)))
-    }
+/// The sectors of a backend that an I/O is about.
+pub(super) fn place_on(backend: Option<usize>, request: &IoRequest<Stamped>) -> Place {
+    let span = match &request.op {
+        IoOp::Read { offset, data } | IoOp::Write { offset, data, .. } => {
+            ByteSpan::new(*offset, data.iter().map(|slice| slice.len).sum())
+        }
+        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => *span,
+        IoOp::Flush
+        | IoOp::Prove
+        | IoOp::Distrust
+        | IoOp::ReadMeta { .. }
+        | IoOp::WriteMeta { .. } => return None,
+    };
+    Some((backend?, sectors_of(span)))
 }

@@ -54,7 +54,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.milestone(self.now, || format!("START, to end with {ending:?}"));
         self.fuse = (ending == Ending::CrashInStart).then(|| self.dice.below(20));
         self.faults_on = self.features().start_faults;
-        self.warm_expected = true;
         self.loaded = None;
         self.replaced = false;
         let before = self.begin(device)?;
@@ -146,6 +145,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         for volume in 0..self.volumes.len() {
             self.arm(volume);
         }
+        self.may_crash = ending == Ending::Crash;
         if ending == Ending::Crash {
             let left = self.dice.below(quota + 1);
             self.pump(|world| world.quota <= left)?;
@@ -246,6 +246,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.batch.clear();
         self.wake = None;
         self.fuse = None;
+        self.may_crash = false;
         self.quota = 0;
         self.faults_on = false;
         self.device_failed = false;

@@ -80,8 +80,6 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) crash_note: Option<CrashNote>,
     /// What the machine said of its index, once it was loaded.
     pub(super) loaded: Option<LoadReport>,
-    /// No volume gave a reason to drop its blocks in this life.
-    pub(super) warm_expected: bool,
     /// A dead daemon's writes that have not landed yet: when, and which part.
     pub(super) late: BTreeMap<u64, (Instant, Transfer, Range<usize>)>,
     /// Writes that were answered as failed, but may still happen.
@@ -103,6 +101,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     steps: u64,
     /// Steps until the machine vanishes.
     pub(super) fuse: Option<u64>,
+    /// This life is to end by a crash, now or later.
+    pub(super) may_crash: bool,
     /// Requests that guests may still make in this life.
     pub(super) quota: u64,
     /// Media may fail.
@@ -123,7 +123,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             backend.can_zero = volume.can_zero;
             backend
         });
-        let cache = CacheDevice::new(format.device_blocks, format.log, &format.superblocks);
+        let cache = CacheDevice::new(&format);
         let media = Media::new(cache, backends.collect());
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
         let volumes: Vec<Volume> =
@@ -150,7 +150,6 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             cache_stalled: Instant(0),
             crash_note: None,
             loaded: None,
-            warm_expected: true,
             late: BTreeMap::new(),
             doubtful: Vec::new(),
             pending: BTreeMap::new(),
@@ -162,6 +161,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             numbers: 0,
             steps: 0,
             fuse: None,
+            may_crash: false,
             quota: 0,
             faults_on: false,
             log: Log::new(words),

@@ -4,6 +4,7 @@
 //! Called through [`Media`](super::Media), and by drivers that damage it.
 
 use crate::dice::Dice;
+use crate::machine::Format;
 use crate::medium::cell::Contents;
 use crate::medium::rules;
 use crate::medium::transfer::{Transfer, block_of};
@@ -48,6 +49,8 @@ pub enum Death {
 pub struct CacheDevice {
     cells: Vec<Cell>,
     volatile: BTreeMap<usize, Volatile<Contents>>,
+    /// First block of the checkpoints.
+    checkpoints: usize,
     /// First block of the log.
     log: usize,
     rotten_reads: u64,
@@ -61,17 +64,27 @@ pub struct CacheDevice {
 }
 
 impl CacheDevice {
-    /// A device of so many blocks whose first ones hold `pages`, with its log from block `log` on.
-    pub fn new(blocks: u64, log: u64, pages: &[MetaPage]) -> Self {
+    /// A freshly formatted device.
+    pub fn new(format: &Format) -> Self {
         let empty = Cell { contents: Contents::Empty, rotten: false };
-        let mut cells = vec![empty; blocks as usize];
-        for (cell, page) in cells.iter_mut().zip(pages) {
+        let mut cells = vec![empty; format.device_blocks as usize];
+        for (cell, page) in cells.iter_mut().zip(&format.superblocks) {
             cell.contents = Contents::meta(page);
         }
+        Self { checkpoints: format.checkpoints as usize, ..Self::of(cells, format.log as usize) }
+    }
+
+    /// No device at all.
+    pub fn none() -> Self {
+        Self::of(Vec::new(), 0)
+    }
+
+    fn of(cells: Vec<Cell>, log: usize) -> Self {
         Self {
             cells,
             volatile: BTreeMap::new(),
-            log: log as usize,
+            checkpoints: log,
+            log,
             rotten_reads: 0,
             data_blocks_written: 0,
             meta_blocks_written: 0,
@@ -94,6 +107,11 @@ impl CacheDevice {
     /// Blocks written so far: data, metadata.
     pub fn written_blocks(&self) -> (u64, u64) {
         (self.data_blocks_written, self.meta_blocks_written)
+    }
+
+    /// Does this byte belong to a checkpoint?
+    pub fn is_checkpoint(&self, offset: u64) -> bool {
+        (self.checkpoints..self.log).contains(&((offset / BLOCK_BYTES) as usize))
     }
 
     /// Has it a log?
@@ -122,12 +140,12 @@ impl CacheDevice {
         self.death == Some(Death::Hangs)
     }
 
-    /// Blocks of volumes of which the log holds a whole copy, as `current` says that it should be
-    /// now; each once.
+    /// How many blocks of each volume the log holds a whole copy of, as `current` says that it should
+    /// be now.
     pub fn sound_copies(
         &self,
         current: impl Fn(usize, u64) -> Option<[Stamp; BLOCK_SECTORS]>,
-    ) -> u64 {
+    ) -> BTreeMap<usize, u64> {
         let mut found = BTreeSet::new();
         for cell in self.cells.iter().skip(self.log).filter(|cell| !cell.rotten) {
             let Contents::Data(stamps) = &cell.contents else { continue };
@@ -139,7 +157,9 @@ impl CacheDevice {
                 found.insert((volume, block));
             }
         }
-        found.len() as u64
+        let mut copies = BTreeMap::new();
+        found.iter().for_each(|(volume, _)| *copies.entry(*volume).or_insert(0) += 1);
+        copies
     }
 
     /// The bytes of a block.
@@ -320,7 +340,7 @@ impl CacheDevice {
     /// older ones, or is torn at a sector's border.
     pub fn power_cut(&mut self, dice: &mut Dice) -> Losses {
         let kept = dice.pick(&[0.0, 0.5, 0.9]);
-        let tears = dice.pick(&[0.0, 0.1, 0.5]);
+        let tears = dice.pick(&[0.0, 0.1, 0.6]);
         let mut losses = Losses::default();
         for (block, volatile) in std::mem::take(&mut self.volatile) {
             let count = volatile.candidates() as u64;

@@ -28,6 +28,8 @@ pub struct GuestProfile {
     hot: f64,
     sequential: f64,
     refusals: f64,
+    /// Requests after which it turns from reading only to its usual mixture, and back; 0: never.
+    phase: u64,
 }
 
 impl GuestProfile {
@@ -53,6 +55,7 @@ impl GuestProfile {
             hot: dice.pick(&[0.5, 0.8, 0.95]),
             sequential: dice.pick(&[0.0, 0.1, 0.5]),
             refusals: if features.refusals { 0.02 } else { 0.0 },
+            phase: dice.pick(&[0, 0, 30, 100]),
         }
     }
 }
@@ -89,13 +92,14 @@ pub struct Guest {
     read_only: bool,
     hot_from: u64,
     next_sequential: u64,
+    asked: u64,
 }
 
 impl Guest {
     /// A guest of a volume of so many sectors.
     pub fn new(dice: &mut Dice, profile: GuestProfile, sectors: u64, read_only: bool) -> Self {
         let hot_from = dice.below(sectors);
-        Self { profile, sectors, read_only, hot_from, next_sequential: 0 }
+        Self { profile, sectors, read_only, hot_from, next_sequential: 0, asked: 0 }
     }
 
     /// Its habits.
@@ -109,7 +113,9 @@ impl Guest {
     /// Never: a read is always possible.
     pub fn next(&mut self, dice: &mut Dice) -> Plea {
         let mut weights = self.profile.weights;
-        if self.read_only {
+        self.asked += 1;
+        let reading = self.profile.phase > 0 && self.asked / self.profile.phase % 2 == 0;
+        if self.read_only || reading {
             weights[1] = 0;
             weights[3] = 0;
             weights[4] = 0;

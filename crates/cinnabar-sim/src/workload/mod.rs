@@ -225,6 +225,8 @@ pub struct Profile {
     pub backend_latency: Latency,
     /// Errors of the media.
     pub faults: Faults,
+    /// Part of the cache device's I/O that goes astray, if any does.
+    pub astray: f64,
     /// I/O of a backend that takes longer than this, in ns, is reported as overdue.
     pub overdue_ns: u64,
     /// Reads of metadata take so many times longer than others: a large index.
@@ -258,6 +260,7 @@ impl Profile {
             cache_latency: Latency::draw(dice, 5_000..200_000),
             backend_latency: Latency::draw(dice, 20_000..10_000_000),
             faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
+            astray: dice.pick(&[0.003, 0.02, 0.1]),
             overdue_ns: dice.pick(&[50_000_000, 1_000_000_000, 10_000_000_000]),
             metadata_slowness: dice.pick(&[1, 10, 300]),
             batch: (dice.pick(&[1, 4, 32]), dice.pick(&[1_000, 100_000, 2_000_000])),

@@ -2,8 +2,10 @@
 
 mod double;
 mod engine;
+mod faults;
 mod fixture;
 mod hit_ratio;
+mod mutants;
 mod oracle;
 mod pblcache_defects;
 mod rot;

@@ -75,7 +75,7 @@ fn not_waiting_for_the_lock_is_caught() {
     let options = Options { wait_for_lock: false, ..options() };
     let failed = (0..200).find_map(|seed| run(seed, &options, &mut Doubles::new(Bug::None)).err());
     let failed = failed.expect("a dead daemon's writes landed in the next life");
-    assert_eq!(failed.violation.kind, Kind::Stale, "{failed}");
+    assert!(matches!(failed.violation.kind, Kind::Stale | Kind::NotDurable), "{failed}");
     assert!(failed.events.contains("LATE"), "{failed}");
 }
 

@@ -104,7 +104,7 @@ impl Factory<Stamped> for Doubles {
         let (offset, page) = superblock.encode();
         let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
         superblocks[(offset / BLOCK_BYTES) as usize] = page;
-        Format { device_blocks: 2, log: 2, superblocks }
+        Format { device_blocks: 2, checkpoints: 2, log: 2, superblocks }
     }
 
     fn start(&mut self, _: &CacheSetup, pages: &[MetaPage; 2]) -> Result<Double, String> {
