@@ -42,10 +42,10 @@ pub enum RunError {
     #[error(transparent)]
     Data(#[from] StartError),
     /// It stopped, but not as it should have.
-    #[error("stopped, but {0}: the next start is cold")]
+    #[error("stopped, but {0}: the next start is as after a crash")]
     Unclean(&'static str),
     /// A second signal came while stopping.
-    #[error("ended at once by a second signal: the next start is cold")]
+    #[error("ended at once by a second signal: the next start is as after a crash")]
     Impatient,
     /// Threads, signals.
     #[error("can't set up the control thread: {0}")]

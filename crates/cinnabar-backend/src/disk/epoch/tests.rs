@@ -126,3 +126,10 @@ fn times_at_the_ends_of_the_scale_do_not_overflow() {
     let crashed = recorded(end, true);
     assert_eq!(judge(&crashed, Some(&changed_at(i64::MAX).at(0).pack())), Belief::Unchanged);
 }
+
+/// The window is worth nothing if the engine asks less often.
+#[test]
+fn the_period_is_the_engines() {
+    let heartbeat_ns = cinnabar_engine::Config::default().heartbeat_ns;
+    assert_eq!(i64::try_from(heartbeat_ns), Ok(PERIOD_NS));
+}

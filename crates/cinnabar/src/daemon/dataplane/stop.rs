@@ -146,7 +146,11 @@ impl Plane {
         let cut_off = self.requests.len() as u64;
         let volumes: Vec<&str> =
             self.volumes.iter().map(|(_, volume)| volume.config.name.as_str()).collect();
-        tracing::error!(cut_off, ?volumes, "the stop took too long; the next start is cold");
+        tracing::error!(
+            cut_off,
+            ?volumes,
+            "the stop took too long; the next start is as after a crash"
+        );
         self.finish(StopReport { cut_off, ..StopReport::default() });
     }
 
