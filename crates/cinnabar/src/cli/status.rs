@@ -9,8 +9,8 @@ use super::volume::mode_name;
 use crate::config::units::show_size;
 use crate::daemon::messages::State;
 use crate::daemon::report::{
-    CacheReport, HealthReport, LoadedReport, OperationLatency, StartKind, StatusReport,
-    VolumeReport, WarmthReport,
+    CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
+    WarmthReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::io::IsTerminal;
@@ -100,10 +100,6 @@ fn cache(cache: &CacheReport) -> String {
     let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
     let reason = if cache.reason.is_empty() { "" } else { ": " };
     line("state", format!("{}{reason}{}, I/O by {}", name_of(cache.state), cache.reason, cache.io));
-    if let HealthReport::Loading { pages, of } = cache.health {
-        let done = format!("{} of its pages read", ratio(pages, of));
-        line("index", format!("being loaded, {done}; requests pass through"));
-    }
     if let Some(loaded) = &cache.loaded {
         line("start", start(loaded));
     }

@@ -184,7 +184,6 @@ fn the_status_is_readable() {
         "40.0k",
         "85us/8.1ms",
         "vm1: dropped 2.0 MiB from the last run: the backend was changed",
-        "being loaded, 25.0% of its pages read; requests pass through",
         "after a crash, 10.0 MiB known after 0.4 s, 1.0 MiB dropped as overwritten",
         "vm1: 3 backend operations took too long, 2 of them are still under way",
     ] {
