@@ -169,7 +169,7 @@ pub(crate) struct Volume {
     /// Its generation has been changed since the device was lost; until then writes wait here.
     pub(crate) distrusted: bool,
     pub(crate) awaiting_distrust: Vec<usize>,
-    /// A new generation is being asked for although nobody waits.
+    /// A new generation is being asked for.
     pub(crate) distrusting: bool,
 }
 

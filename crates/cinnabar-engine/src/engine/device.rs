@@ -110,10 +110,7 @@ impl<P: Payload> Engine<P> {
     }
 
     /// A volume's new generation is known, or could not be had.
-    pub(super) fn distrust_known(&mut self, index: u16, result: Result<(), IoError>) {
-        if let Some(volume) = &mut self.volumes[usize::from(index)] {
-            volume.distrusting = false;
-        }
+    pub(super) fn distrust_known(&mut self, result: Result<(), IoError>) {
         if let (Err(error), Some((id, _))) = (result, self.replacing.as_ref()) {
             self.outbox.reply(*id, Err(Failure::Io(error)));
             self.replacing = None;
@@ -131,11 +128,9 @@ impl<P: Payload> Engine<P> {
     pub(super) fn all_distrusted(&mut self) -> bool {
         let mut ready = true;
         for index in 0..self.volumes.len() {
-            let Some(volume) = &mut self.volumes[index] else { continue };
-            ready &= volume.distrusted;
-            let asked = volume.distrusting || !volume.awaiting_distrust.is_empty();
-            if !volume.distrusted && !asked {
-                volume.distrusting = true;
+            let Some(volume) = &self.volumes[index] else { continue };
+            ready &= volume.distrusted && !volume.distrusting;
+            if !volume.distrusted {
                 self.distrust(index as u16);
             }
         }

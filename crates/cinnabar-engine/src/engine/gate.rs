@@ -64,15 +64,17 @@ impl<P: Payload> Engine<P> {
             return true;
         }
         volume.awaiting_distrust.push(request);
-        let first = volume.awaiting_distrust.len() == 1;
         self.requests[request].outstanding += 1;
-        if first {
-            self.distrust(index);
-        }
+        self.distrust(index);
         false
     }
 
+    /// Asks for a new generation of a volume, unless that is under way: one that came late would
+    /// be taken for an answer to the next loss of a device.
     pub(super) fn distrust(&mut self, index: u16) {
+        if std::mem::replace(&mut self.volume(index).distrusting, true) {
+            return;
+        }
         let target = Target::Backend(VolumeId(index));
         self.outbox.io(target, IoOp::Distrust, Pending::Distrust { volume: index });
     }
@@ -85,6 +87,7 @@ impl<P: Payload> Engine<P> {
         generation: Option<u64>,
     ) {
         let volume = self.volume(index);
+        volume.distrusting = false;
         let waiting = std::mem::take(&mut volume.awaiting_distrust);
         if result.is_ok() {
             volume.distrusted = true;
@@ -96,7 +99,7 @@ impl<P: Payload> Engine<P> {
             }
             self.passed(request);
         }
-        self.distrust_known(index, result);
+        self.distrust_known(result);
         self.detach_if_quiet(index);
     }
 
