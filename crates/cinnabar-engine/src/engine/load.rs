@@ -15,7 +15,7 @@ use crate::outbox::Pending;
 use crate::seam::{Answer, IoError, IoOp, Payload, Target};
 use crate::store::{Chain, Known, Replay};
 use crate::units::BLOCK_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of one read: some 24,000 descriptors, one or two milliseconds of work.
 const PAGES_A_READ: u32 = 64;
@@ -49,6 +49,8 @@ pub(super) struct Loader {
     passed: Vec<(u16, u64, u64)>,
     within: u64,
     start: Start,
+    /// Buffers to be read into again.
+    spare: Vec<Vec<MetaPage>>,
 }
 
 impl Loader {
@@ -98,7 +100,7 @@ impl<P: Payload> Engine<P> {
             indices: current,
             flushed,
             chains: Vec::new(),
-            exact: start == Start::Clean,
+            emptied: emptied(&read.records, head.chunk_sequence),
             damaged_pages,
             unflushed_blocks: 0,
         };
@@ -121,6 +123,7 @@ impl<P: Payload> Engine<P> {
             passed: Vec::new(),
             within: 0,
             start,
+            spare: Vec::new(),
         }
     }
 
@@ -177,7 +180,8 @@ impl<P: Payload> Engine<P> {
             let count = PAGES_A_READ.min(end - loader.next);
             let position = loader.next;
             let offset = (base + u64::from(position)) * BLOCK_BYTES;
-            let pages = vec![MetaPage::zeroed(); count as usize];
+            let spare = loader.spare.pop().filter(|pages| pages.len() == count as usize);
+            let pages = spare.unwrap_or_else(|| vec![MetaPage::zeroed(); count as usize]);
             let op = IoOp::ReadMeta { offset, pages };
             self.outbox.io(Target::Cache, op, Pending::Load { position, count });
             loader.next += count;
@@ -192,7 +196,7 @@ impl<P: Payload> Engine<P> {
         position: u32,
         count: u32,
         result: Result<(), IoError>,
-        pages: &[MetaPage],
+        pages: Vec<MetaPage>,
     ) {
         let Some(loader) = &mut self.loader else { return };
         loader.reading -= 1;
@@ -201,6 +205,7 @@ impl<P: Payload> Engine<P> {
             let page = pages.get(i as usize).filter(|_| result.is_ok());
             self.store.load(&mut loader.known, position + i, page);
         }
+        loader.spare.push(pages);
         self.continue_load();
     }
 
@@ -265,25 +270,37 @@ impl<P: Payload> Engine<P> {
     }
 }
 
+/// Segments emptied since the checkpoint; records of what came before may come again.
+fn emptied(records: &[Record], since: u64) -> BTreeMap<u32, u64> {
+    let mut emptied = BTreeMap::new();
+    for record in records {
+        if let Record::SegmentVoid { segment, version } = *record
+            && version >= since
+        {
+            let newest = emptied.entry(segment).or_default();
+            *newest = version.max(*newest);
+        }
+    }
+    emptied
+}
+
 /// The volumes whose blocks may still be believed: of each name, and of each index, the newest.
 fn volumes_left(checkpoint: &[VolumeRecord], records: &[Record]) -> Vec<VolumeRecord> {
     let journal = records.iter().filter_map(|record| match record {
         Record::Volume(volume) => Some(&**volume),
         _ => None,
     });
+    let dropped: BTreeSet<u32> = records
+        .iter()
+        .filter_map(|record| match *record {
+            Record::Dropped { incarnation } => Some(incarnation),
+            _ => None,
+        })
+        .collect();
     let mut all: Vec<&VolumeRecord> = checkpoint.iter().chain(journal).collect();
     all.sort_by_key(|volume| std::cmp::Reverse(volume.stamp));
-    let mut kept: Vec<VolumeRecord> = Vec::new();
-    for volume in all {
-        let same = |v: &VolumeRecord| v.name == volume.name || v.index == volume.index;
-        if !kept.iter().any(same) {
-            kept.push(volume.clone());
-        }
-    }
-    let dropped = |volume: &VolumeRecord| {
-        let end = Record::Dropped { incarnation: volume.incarnation };
-        records.contains(&end)
-    };
-    kept.retain(|volume| !dropped(volume));
-    kept
+    let (mut names, mut indices) = (BTreeSet::new(), BTreeSet::new());
+    all.retain(|volume| names.insert(&volume.name) & indices.insert(volume.index));
+    all.retain(|volume| !dropped.contains(&volume.incarnation));
+    all.into_iter().cloned().collect()
 }

@@ -240,7 +240,7 @@ impl<P: Payload> Engine<P> {
                 self.advance_lifecycle();
             }
             Pending::Checkpoint => self.checkpoint_done(result),
-            Pending::Load { position, count } => self.pages_loaded(position, count, result, &pages),
+            Pending::Load { position, count } => self.pages_loaded(position, count, result, pages),
             Pending::Header { chain } => self.header_loaded(chain, result, &pages),
             Pending::Journal => {
                 self.journal_done(result);

@@ -143,6 +143,7 @@ impl<P: Payload> Engine<P> {
     ) {
         let head = pages.first().and_then(Page::decode_head).filter(|(sequence, head)| {
             *sequence % 2 == slot as u64
+                && *sequence < u64::MAX / 2
                 && head.era == self.superblock.era
                 && is_sound(head, &self.superblock.geometry)
         });

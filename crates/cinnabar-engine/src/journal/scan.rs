@@ -6,6 +6,9 @@
 use crate::metadata::MetaPage;
 use crate::metadata::journal::{PageHeader, Record, Sector, decode};
 
+/// No device lives long enough to number a page higher.
+pub(crate) const PAGE_MAX: u64 = 1 << 56;
+
 /// What one place of the ring holds.
 #[derive(Debug)]
 struct Place {
@@ -58,6 +61,9 @@ impl Scan {
             let Sector::Whole(header, records) = sector else {
                 return Place { page: None, damaged };
             };
+            if header.page.max(header.first).max(header.tail) > PAGE_MAX {
+                return Place { page: None, damaged: true };
+            }
             let ours = header.device == self.device && header.era == self.era;
             match &mut whole {
                 _ if !ours => return Place { page: None, damaged },
@@ -154,6 +160,14 @@ mod tests {
         let mut hole = ring(1..5);
         hole[3] = MetaPage::zeroed();
         assert_eq!(read(&hole, 1), None);
+    }
+
+    #[test]
+    fn impossible_numbers_are_damage() {
+        let mut ring = ring(1..5);
+        ring[5] = page(u64::MAX, u64::MAX, 1);
+        assert_eq!(read(&ring, 1), None);
+        assert_eq!(read(&vec![page(u64::MAX, 1, 1); PAGES as usize], PAGE_MAX), None);
     }
 
     #[test]

@@ -172,6 +172,17 @@ impl Page {
         }
     }
 
+    /// The raw descriptors in `page`, if it is page `position` of checkpoint `sequence` and holds
+    /// some: as [`decode`](Self::decode), without a copy.
+    pub fn raw_descriptors(page: &MetaPage, sequence: u64, position: u32) -> Option<&[u8]> {
+        let mut r = Reader::verified(&page.0)?;
+        let ours = r.u32() == MAGIC && r.u64() == sequence && r.u32() == position;
+        let (kind, _, count) = (r.u8(), r.u8(), usize::from(r.u16()));
+        let sound = ours && kind == 3 && count <= DESCRIPTORS_A_PAGE;
+        let bytes = PAGE_HEADER_BYTES..PAGE_HEADER_BYTES + count * DESCRIPTOR_BYTES;
+        sound.then(|| &page.0[bytes])
+    }
+
     /// The content of `page`, if it is page `position` of checkpoint `sequence`.
     pub fn decode(page: &MetaPage, sequence: u64, position: u32) -> Option<Self> {
         let mut r = Reader::verified(&page.0)?;

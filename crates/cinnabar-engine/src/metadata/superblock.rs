@@ -291,7 +291,9 @@ impl Superblock {
             2 => DeviceState::Clean { checkpoint },
             _ => return Err(SuperblockError::Damaged),
         };
-        if !geometry.is_sound() {
+        // Numbers that no device lives long enough to reach.
+        let worn = sequence > 1 << 56 || next_incarnation > u32::MAX - (1 << 20);
+        if !geometry.is_sound() || worn {
             return Err(SuperblockError::Damaged);
         }
         Ok(Self { sequence, uuid, geometry, state, next_incarnation, era })

@@ -142,9 +142,20 @@ impl<P: Payload> Store<P> {
 
     /// Registers a block that has just been put into `slot`.
     pub(super) fn enter(&mut self, key: Key, slot: u32) {
+        let pushed_out = self.map.insert(self.hash(key), slot);
+        self.entered(key, pushed_out);
+    }
+
+    /// Registers one of many blocks that are being loaded.
+    pub(super) fn enter_loaded(&mut self, key: Key, hash: u64, slot: u32) {
+        let pushed_out = self.map.insert_many(hash, slot);
+        self.entered(key, pushed_out);
+    }
+
+    fn entered(&mut self, key: Key, pushed_out: Option<u32>) {
         self.holdings[usize::from(key.volume)].cached_blocks += 1;
         self.counters.cached_blocks += 1;
-        if let Some(pushed_out) = self.map.insert(self.hash(key), slot) {
+        if let Some(pushed_out) = pushed_out {
             let key = self.descriptors.key(pushed_out).expect("a mapped slot holds a key");
             let on_flash = self.is_on_flash(pushed_out);
             self.vacate(pushed_out, key);

@@ -6,6 +6,7 @@
 
 use super::{Holding, Store};
 use crate::descriptors::{DESCRIPTOR_BYTES, Flags, Key};
+use crate::journal::scan::PAGE_MAX;
 use crate::log::SegmentState;
 use crate::log::shares::Group;
 use crate::metadata::MetaPage;
@@ -13,6 +14,7 @@ use crate::metadata::checkpoint::{DESCRIPTORS_A_PAGE, Head, Page, SegmentRecord,
 use crate::metadata::superblock::Geometry;
 use crate::mutant::Mutant;
 use crate::seam::Payload;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// Where a chunk may follow those that are known.
@@ -41,8 +43,8 @@ pub(crate) struct Known {
     pub(crate) flushed: BTreeMap<(u32, u32), u64>,
     /// Segments still open when the checkpoint was made.
     pub(crate) chains: Vec<Chain>,
-    /// The checkpoint is exact: nothing changed while it was written.
-    pub(crate) exact: bool,
+    /// Segments emptied since then, and the newest sequence number that this voids.
+    pub(crate) emptied: BTreeMap<u32, u64>,
     pub(crate) damaged_pages: u64,
     pub(crate) unflushed_blocks: u64,
 }
@@ -58,6 +60,7 @@ impl Known {
 pub(crate) fn is_sound(head: &Head, geometry: &Geometry) -> bool {
     (head.slots == 0 || head.slots == geometry.slots())
         && head.segments <= geometry.segments
+        && head.journal_page <= PAGE_MAX
         && head.pages() < geometry.checkpoints.1
 }
 
@@ -74,12 +77,16 @@ impl<P: Payload> Store<P> {
 
     /// Takes in the page at `position` of the checkpoint.
     pub(crate) fn load(&mut self, known: &mut Known, position: u32, page: Option<&MetaPage>) {
-        let decoded = page.and_then(|page| Page::decode(page, known.sequence, position));
-        let taken = match decoded {
-            Some(Page::Segments(records)) => records.iter().all(|r| self.load_segment(known, r)),
-            Some(Page::Descriptors(raw)) => self.load_descriptors(known, position, &raw),
-            Some(Page::Volumes(_)) => true,
-            Some(Page::Head(_)) | None => false,
+        let raw = page.and_then(|page| Page::raw_descriptors(page, known.sequence, position));
+        let taken = if let Some(raw) = raw {
+            self.load_descriptors(known, position, raw)
+        } else {
+            match page.and_then(|page| Page::decode(page, known.sequence, position)) {
+                Some(Page::Segments(records)) => {
+                    records.iter().all(|record| self.load_segment(known, record))
+                }
+                _ => false,
+            }
         };
         known.damaged_pages += u64::from(!taken);
     }
@@ -89,7 +96,7 @@ impl<P: Payload> Store<P> {
         if record.segment >= self.log.geometry.segments || record.used > slots {
             return false;
         }
-        if record.open {
+        if record.open && !known.emptied.contains_key(&record.segment) {
             known.chains.push(Chain {
                 segment: record.segment,
                 at: record.used,
@@ -98,7 +105,8 @@ impl<P: Payload> Store<P> {
                 opened: record.sequence,
             });
         }
-        if record.used == 0 {
+        // Emptied since: what it holds now, if anything, is in newer chunks.
+        if record.used == 0 || known.emptied.contains_key(&record.segment) {
             return true;
         }
         let group = self.group_owned_by(u16::try_from(record.owner).ok());
@@ -144,27 +152,21 @@ impl<P: Payload> Store<P> {
             return false;
         }
         self.descriptors.set_raw(first, raw);
-        let mut keys: Vec<Option<Key>> = Vec::with_capacity(count as usize);
+        // No block comes twice: what the checkpoint says of segments that were emptied while it
+        // was written is left out, and in all others blocks only left.
+        let mut entries: SmallVec<[(Key, u64, u32); DESCRIPTORS_A_PAGE]> = SmallVec::new();
         for slot in first..first + count {
-            let key = self.descriptors.key(slot).filter(|key| self.believe(known, slot, *key));
-            if let Some(key) = key {
-                self.map.prefetch(self.hash(key));
-            }
-            keys.push(key);
-        }
-        for (slot, key) in (first..).zip(keys) {
-            let Some(key) = key else {
+            let Some(key) = self.descriptors.key(slot) else { continue };
+            if self.believe(known, slot, key) {
+                let hash = self.hash(key);
+                self.map.prefetch_first(hash);
+                entries.push((key, hash, slot));
+            } else {
                 self.descriptors.clear(slot);
-                continue;
-            };
-            // A checkpoint written while things changed may name a block twice; the journal and the
-            // chunks behind it put that right.
-            if !known.exact
-                && let Some(other) = self.find_loaded(key)
-            {
-                self.forget(other, key);
             }
-            self.enter(key, slot);
+        }
+        for (key, hash, slot) in entries {
+            self.enter_loaded(key, hash, slot);
         }
         true
     }

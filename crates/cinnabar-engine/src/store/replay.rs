@@ -7,7 +7,7 @@
 use super::load::{Chain, Known};
 use super::{Outbox, Pending, Store};
 use crate::descriptors::{Flags, Key};
-use crate::log::SegmentState;
+use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::MetaPage;
 use crate::metadata::chunk::{ChunkHeader, RecordKind};
 use crate::metadata::journal::Record;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Blocks entered or looked up an event.
 const BLOCKS_A_STEP: u64 = 8192;
 /// Headers being read at a time.
-const READS: usize = 32;
+const READS: usize = 128;
 /// Ranges longer than this are voided by a pass over the descriptors instead of by lookups.
 const LOOKUPS_MAX: u64 = 1 << 16;
 
@@ -63,9 +63,7 @@ impl Replay {
                     let newest = replay.failed_chunks.entry(slot).or_default();
                     *newest = version.max(*newest);
                 }
-                Record::Void { version, .. } | Record::SegmentVoid { version, .. }
-                    if version >= sequence =>
-                {
+                Record::Void { version, .. } if version >= sequence => {
                     replay.voids.push(record.clone());
                 }
                 _ => {}
@@ -94,7 +92,7 @@ impl Replay {
 
 fn version_of(record: &Record) -> u64 {
     match record {
-        Record::Void { version, .. } | Record::SegmentVoid { version, .. } => *version,
+        Record::Void { version, .. } => *version,
         _ => 0,
     }
 }
@@ -165,6 +163,10 @@ impl<P: Payload> Store<P> {
         replay.next.0 += 1;
         let slots = self.log.geometry.segment_slots();
         let (segment, count) = (header.slot / slots, header.entries.len() as u32);
+        if known.emptied.get(&segment).is_some_and(|newest| header.sequence <= *newest) {
+            return 1;
+        }
+        self.prefetch_chunk(known, header);
         let owner = known.volumes.get(&header.group).copied().filter(|_| header.group != 0);
         let group = self.group_owned_by(owner);
         self.occupy(segment, group, *opened, header.sequence, header.slot % slots + 1 + count);
@@ -178,7 +180,7 @@ impl<P: Payload> Store<P> {
                 || known.is_flushed(entry.incarnation, header.life, header.sequence)
                 || self.mutants.is(Mutant::MarkRetiredBeforeFlush);
             let alive = self.holdings[usize::from(volume)].alive;
-            if !covered || !alive || entry.block >= crate::limits::VOLUME_BLOCKS_MAX {
+            if !covered || !alive || entry.block >= VOLUME_BLOCKS_MAX {
                 known.unflushed_blocks += u64::from(!covered);
                 continue;
             }
@@ -197,9 +199,17 @@ impl<P: Payload> Store<P> {
         u64::from(count)
     }
 
+    fn prefetch_chunk(&self, known: &Known, header: &ChunkHeader) {
+        for entry in &header.entries {
+            let volume = known.volumes.get(&entry.incarnation).copied();
+            if let Some(volume) = volume.filter(|_| entry.block < VOLUME_BLOCKS_MAX) {
+                self.map.prefetch(self.hash(Key { volume, block: entry.block }));
+            }
+        }
+    }
+
     /// Applies some of a record; gives what it cost.
     fn replay_void(&mut self, known: &Known, replay: &mut Replay, budget: u64) -> u64 {
-        let slots = self.log.geometry.segment_slots();
         let cached_before = self.counters.cached_blocks;
         let (cost, done) = match replay.voids[replay.next.1] {
             Record::Void { incarnation, block, count, .. } => {
@@ -211,10 +221,6 @@ impl<P: Payload> Store<P> {
                     None => (1, true),
                 }
             }
-            Record::SegmentVoid { segment, .. } if segment < self.log.geometry.segments => {
-                self.void_segment(segment);
-                (u64::from(slots), true)
-            }
             _ => (1, true),
         };
         if done {
@@ -223,22 +229,6 @@ impl<P: Payload> Store<P> {
         }
         replay.marked_blocks += cached_before - self.counters.cached_blocks;
         cost
-    }
-
-    fn void_segment(&mut self, index: u32) {
-        let slots = self.log.geometry.segment_slots();
-        for slot in index * slots..(index + 1) * slots {
-            if let Some(key) = self.descriptors.key(slot) {
-                self.forget(slot, key);
-            }
-        }
-        let segment = &mut self.log.segments[index as usize];
-        if segment.state != SegmentState::Free {
-            segment.state = SegmentState::Free;
-            segment.used = 0;
-            let group = usize::from(segment.group);
-            self.log.groups[group].segments -= 1;
-        }
     }
 
     /// Voids a range from block `within` of it on, within the budget; gives the cost and whether
