@@ -26,6 +26,8 @@ pub(super) const INCARNATIONS_A_LIFE: u32 = 4096;
 
 /// How far opening has got; one I/O is under way.
 pub(super) enum Opening {
+    /// Making durable whatever the last life left.
+    Settle,
     /// Reading the checkpoints' heads.
     Heads(Vec<(u64, Head)>, usize),
     /// Reading the journal.
@@ -66,8 +68,10 @@ impl<P: Payload> Engine<P> {
         if self.superblock.state == DeviceState::Cold {
             return self.blank(id, 0, Start::New);
         }
-        self.read_head(0);
-        self.lifecycle = Lifecycle::Opening(id, Opening::Heads(Vec::new(), 0));
+        // What the dead life had under way may be readable and yet not durable. Whatever is read
+        // from here on is built upon, so it must not vanish.
+        self.outbox.io(Target::Cache, IoOp::Flush, Pending::Control);
+        self.lifecycle = Lifecycle::Opening(id, Opening::Settle);
     }
 
     fn read_head(&mut self, slot: usize) {
@@ -90,13 +94,21 @@ impl<P: Payload> Engine<P> {
     ) {
         let writes = matches!(
             stage,
-            Opening::Cold(..) | Opening::Blank(..) | Opening::Empty(..) | Opening::Mark(..)
+            Opening::Settle
+                | Opening::Cold(..)
+                | Opening::Blank(..)
+                | Opening::Empty(..)
+                | Opening::Mark(..)
         );
         if let (true, Err(error)) = (writes, result) {
             return self.opening_failed(id, error);
         }
         let pages = if result.is_ok() { pages } else { &[] };
         match stage {
+            Opening::Settle => {
+                self.read_head(0);
+                self.lifecycle = Lifecycle::Opening(id, Opening::Heads(Vec::new(), 0));
+            }
             Opening::Heads(heads, slot) => self.head_read(id, heads, slot, pages),
             Opening::Ring(head, scan, next) => self.ring_read(id, head, scan, next, pages),
             Opening::Volumes(found) => self.volumes_read(id, found, pages),
