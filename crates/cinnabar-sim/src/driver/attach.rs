@@ -187,7 +187,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(path);
         }
         let gone = matches!(warmth, Warmth::New | Warmth::Dropped { .. });
-        if gone && self.parked.is_none() && self.shelf.is_none() {
+        // Where whole blocks are read, changed and written back, the backend may hold what was
+        // excused, too.
+        let written_back = self.profile.volumes[volume].align_bytes > 512;
+        if gone && !written_back && self.parked.is_none() && self.shelf.is_none() {
             // Nothing is left that could be excused.
             self.oracle.end_excuses(volume, 0..self.profile.volumes[volume].sectors);
         }

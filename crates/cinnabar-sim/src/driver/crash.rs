@@ -6,7 +6,7 @@
 use crate::driver::account::Left;
 use crate::driver::agenda::Item;
 use crate::driver::guests::Volume;
-use crate::driver::io::{Flight, place_on};
+use crate::driver::io::place_on;
 use crate::driver::lives::Stage;
 use crate::driver::world::World;
 use crate::kinds::Fault;
@@ -104,11 +104,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let counters = machine.cache_counters();
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
-        // A journal page under way may be the one that says where newer chunks are to be found.
-        let writes = |flight: &Flight| matches!(&flight.request().op, IoOp::WriteMeta { data, .. } if data.is_empty());
-        let segment = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
-        let unannounced =
-            self.flights.values().filter(|flight| writes(flight)).count() as u64 * segment;
+        // The record that says where the newest chunks are to be found may not be written yet.
+        let unannounced = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
         let cached = |volume: &Volume| {
             let counters = volume.id.and_then(|id| machine.volume_counters(id));
             (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)

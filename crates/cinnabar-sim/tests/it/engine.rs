@@ -7,15 +7,21 @@ use cinnabar_sim::machine::EngineFactory;
 use cinnabar_sim::{Options, Report, run};
 use std::ops::Range;
 
-const SEEDS: Range<u64> = 0..300;
+const SEEDS: Range<u64> = 0..100;
 
 fn options() -> Options {
-    let lines = std::env::var("CINNABAR_LINES").ok().and_then(|lines| lines.parse().ok());
-    Options { lines: lines.unwrap_or(60), ..Options::default() }
+    Options { lines: lines(), ..Options::default() }
 }
 
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("CINNABAR_SEEDS") else { return SEEDS };
+/// Lines to show of a failed run.
+pub(crate) fn lines() -> usize {
+    let lines = std::env::var("CINNABAR_LINES").ok().and_then(|lines| lines.parse().ok());
+    lines.unwrap_or(60)
+}
+
+/// The seeds to run: these, unless somebody wants others.
+pub(crate) fn seeds_or(usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var("CINNABAR_SEEDS") else { return usual };
     let (first, end) = text.split_once("..").expect("CINNABAR_SEEDS is first..end");
     first.parse().expect("a number")..end.parse().expect("a number")
 }
@@ -24,7 +30,7 @@ fn seeds() -> Range<u64> {
 fn no_seed_breaks_a_promise() {
     let mut sum = Report::default();
     let mut failures = Vec::new();
-    for seed in seeds() {
+    for seed in seeds_or(SEEDS) {
         match run(seed, &options(), &mut EngineFactory) {
             Ok(report) => sum = sum.plus(report),
             Err(failed) => failures.push(failed),
@@ -37,7 +43,7 @@ fn no_seed_breaks_a_promise() {
         panic!("{} seeds failed, the first: {first}", failures.len());
     }
     println!("{sum:#?}");
-    if seeds() == SEEDS {
+    if seeds_or(SEEDS) == SEEDS {
         check_coverage(&sum);
     }
 }
@@ -66,7 +72,7 @@ fn check_coverage(sum: &Report) {
         ("blocks dropped", sum.dropped_blocks),
     ];
     for (what, count) in met {
-        assert!(count >= 100, "{what}: only {count}; {sum:#?}");
+        assert!(count >= 20, "{what}: only {count}; {sum:#?}");
     }
 }
 
