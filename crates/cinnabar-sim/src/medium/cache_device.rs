@@ -158,7 +158,9 @@ impl CacheDevice {
             }
         }
         let mut copies = BTreeMap::new();
-        found.iter().for_each(|(volume, _)| *copies.entry(*volume).or_insert(0) += 1);
+        for (volume, _) in found {
+            *copies.entry(volume).or_insert(0) += 1;
+        }
         copies
     }
 

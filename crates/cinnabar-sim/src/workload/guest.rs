@@ -114,7 +114,8 @@ impl Guest {
     pub fn next(&mut self, dice: &mut Dice) -> Plea {
         let mut weights = self.profile.weights;
         self.asked += 1;
-        let reading = self.profile.phase > 0 && self.asked / self.profile.phase % 2 == 0;
+        let phase = self.profile.phase;
+        let reading = phase > 0 && (self.asked / phase).is_multiple_of(2);
         if self.read_only || reading {
             weights[1] = 0;
             weights[3] = 0;
