@@ -14,21 +14,21 @@ const SEEDS_MAX: u64 = 2000;
 
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::NoMark, 3),
+    (Mutant::NoMark, 0),
     (Mutant::MarkAfterWrite, 117),
-    (Mutant::MarkTooOld, 24),
-    (Mutant::MarkRetiredBeforeFlush, 7),
-    (Mutant::MarksLostInSecondCrash, 76),
-    (Mutant::CheckpointBeforeSegments, 579),
+    (Mutant::MarkTooOld, 14),
+    (Mutant::MarkRetiredBeforeFlush, 19),
+    (Mutant::MarksLostInSecondCrash, 164),
+    (Mutant::CheckpointBeforeSegments, 269),
     (Mutant::GenerationNotRaised, 24),
-    (Mutant::EpochIgnored, 3),
+    (Mutant::EpochIgnored, 0),
     (Mutant::ChecksumNotVerified, 3),
-    (Mutant::JournalGapIgnored, 44),
-    (Mutant::SegmentReusedSilently, 255),
+    (Mutant::JournalGapIgnored, 1177),
+    (Mutant::SegmentReusedSilently, 134),
     (Mutant::NoTombstone, 392),
     (Mutant::FillNotRevalidated, 5),
     (Mutant::NoMarkWhileLoading, 110),
-    (Mutant::TrimNotMarked, 24),
+    (Mutant::TrimNotMarked, 4),
     (Mutant::FailedWriteCached, 9),
 ];
 
@@ -43,7 +43,7 @@ const NOT_FOUND: &[Mutant] = &[
 
 fn with(mutant: Mutant) -> FaultOptions {
     let mutants = Mutants::only(mutant);
-    FaultOptions { mutants, failures_max: 3, ..FaultOptions::default() }
+    FaultOptions { mutants, failures_max: 4, ..FaultOptions::default() }
 }
 
 #[test]
@@ -69,9 +69,10 @@ fn search_for_all(which: &str) {
         }
         let summary = search(0..SEEDS_MAX, &with(mutant), |_| {});
         eprintln!("{mutant:?}: {} seeds, {:?}", summary.seeds, summary.elapsed);
-        // The plainest of the first few: what a guest would have seen.
+        // The plainest of the first few, what a guest would have seen; not what fails anyway.
         let plain = |failed: &&Failed| matches!(failed.violation.kind, Kind::Stale | Kind::Foreign);
-        let failures = &summary.failures;
+        let mut failures = summary.failures;
+        failures.retain(|failed| run_one(failed.seed, &FaultOptions::default()).is_ok());
         match failures.iter().find(plain).or(failures.first()) {
             Some(failed) => {
                 println!("    (Mutant::{mutant:?}, {}), // {}", failed.seed, failed.violation);
