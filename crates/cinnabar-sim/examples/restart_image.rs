@@ -24,13 +24,13 @@ use std::os::unix::fs::FileExt;
 /// Blocks of one request.
 const REQUEST_BLOCKS: u64 = 64;
 /// Requests between two looks at the counters.
-const STEP_REQUESTS: u64 = 256;
+const STEP_REQUESTS: u64 = 16;
 /// Virtual time between two requests of `STEP_REQUESTS` blocks: a gigabyte a second.
 const REQUEST_NS: u64 = 256_000;
 /// Share of the way to the next checkpoint after which the device is left, in percent: of the
 /// segments that may be opened until then, and of the marks, which the records of those segments
 /// leave room for.
-const LEFT_AT_PERCENT: u64 = 95;
+const LEFT_AT_PERCENT: u64 = 90;
 const MARKS_PERCENT: u64 = 60;
 
 fn main() {
