@@ -271,6 +271,7 @@ impl<P: Payload> Engine<P> {
             Err(error) => {
                 self.outbox.reply(id, Err(Failure::Io(error)));
                 self.bury(index);
+                self.resume_replacement();
             }
         }
     }
@@ -284,6 +285,7 @@ impl<P: Payload> Engine<P> {
         let state = known.filter(|v| v.state == VolumeState::Detached).ok_or(Failure::NoVolume)?;
         if self.store.dead || epoch.is_none() && !state.spec.exclusive {
             self.bury(volume.0);
+            self.resume_replacement();
             return Ok(Answer::Done);
         }
         state.spec.epoch = epoch;

@@ -115,12 +115,19 @@ impl<P: Payload> Engine<P> {
             self.outbox.reply(*id, Err(Failure::Io(error)));
             self.replacing = None;
         }
+        if let (Err(error), Lifecycle::Opening(id, Opening::Distrust(_))) =
+            (result, &self.lifecycle)
+        {
+            return self.opening_failed(*id, error);
+        }
+        self.resume_replacement();
+    }
+
+    /// A generation has come or a volume has gone: a replacement may be able to go on.
+    pub(super) fn resume_replacement(&mut self) {
         self.replace_if_distrusted();
         if let Lifecycle::Opening(id, Opening::Distrust(start)) = self.lifecycle {
-            match result {
-                Ok(()) => self.begin_serving(id, None, start),
-                Err(error) => self.opening_failed(id, error),
-            }
+            self.begin_serving(id, None, start);
         }
     }
 
@@ -129,8 +136,10 @@ impl<P: Payload> Engine<P> {
         let mut ready = true;
         for index in 0..self.volumes.len() {
             let Some(volume) = &self.volumes[index] else { continue };
-            ready &= volume.distrusted && !volume.distrusting;
-            if !volume.distrusted {
+            // One that is past its last request will be gone in a moment, and forgotten.
+            let leaves = matches!(volume.state, VolumeState::Flushing(_) | VolumeState::Detached);
+            ready &= volume.distrusted && !volume.distrusting && !leaves;
+            if !volume.distrusted && !leaves {
                 self.distrust(index as u16);
             }
         }

@@ -6,6 +6,7 @@
 use super::Engine;
 use super::request::Kind;
 use crate::journal::Ticket;
+use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Target};
@@ -44,7 +45,8 @@ impl<P: Payload> Engine<P> {
             && !self.config.mutants.is(Mutant::NoMark)
         {
             self.store.mark(volume, first, end);
-            self.volume(volume).counters.marked_writes += 1;
+            let counted = u64::from(self.config.crash_safe);
+            self.volume(volume).counters.marked_writes += counted;
         } else if self.store.barrier().is_none() {
             return true;
         }
@@ -147,11 +149,28 @@ impl<P: Payload> Engine<P> {
         if self.store.dead || !self.lifecycle.journals() {
             return;
         }
+        if self.store.journal.wants_rebase() {
+            let state = self.volume_state();
+            self.store.journal.begin_rebase(state);
+        }
         if let Some((offset, pages)) = self.store.journal.next_write() {
             let data = smallvec::SmallVec::new();
             let op = IoOp::WriteMeta { offset, pages, data, fua: true };
             self.outbox.io(Target::Cache, op, Pending::Journal);
         }
+    }
+
+    /// What the journal says of volumes, as of now.
+    fn volume_state(&mut self) -> Vec<Record> {
+        let (stamp, life) = (self.store.journal.next_stamp(), self.store.life);
+        let known = (0..self.volumes.len()).filter(|index| self.volumes[*index].is_some());
+        let of = |index: usize| {
+            let volume = self.volume_record(index as u16, stamp);
+            let (incarnation, sequence) = (volume.incarnation, volume.flushed);
+            let flushed = Record::Flushed { incarnation, life, sequence };
+            [Record::Volume(Box::new(volume)), flushed]
+        };
+        known.flat_map(of).collect()
     }
 
     /// The newest record's ticket.

@@ -194,7 +194,7 @@ impl<P: Payload> Engine<P> {
         if self.config.mutants.is(Mutant::TrimNotMarked) {
             marked = None;
         }
-        if invalidate && self.store.dead || self.pass_gate(request, marked) {
+        if self.pass_gate(request, marked) {
             self.advance_zero(request);
         }
     }

@@ -3,7 +3,8 @@
 //! Called by the store and the engine, which append; by the engine's end of batch, which lets it
 //! write; by recovery, which reads it. A ring of pages, written one I/O at a time, so that a page is
 //! durable only if all before it are. Records since the last checkpoint are kept in RAM too, to be
-//! written anew (a rebase) when pages with a single record each have filled the ring.
+//! written anew (a rebase) when pages with a single record each have filled the ring; what volumes
+//! are like at the moment is told anew by the engine instead, for only the newest of that counts.
 
 pub mod scan;
 
@@ -122,8 +123,11 @@ impl Journal {
     pub(crate) fn append(&mut self, record: Record) -> Ticket {
         if self.enabled {
             self.appended += 1;
-            self.queue.push_back(record.clone());
-            self.live.push_back(record);
+            // Of a volume's state only the newest counts, and the engine knows that.
+            if !matches!(record, Record::Volume(_) | Record::Flushed { .. }) {
+                self.live.push_back(record.clone());
+            }
+            self.queue.push_back(record);
         }
         Ticket(self.appended)
     }
@@ -168,7 +172,6 @@ impl Journal {
         if self.writing.is_some() || !self.enabled {
             return None;
         }
-        self.begin_rebase();
         // The last quarter of the ring is for rebases: without it, none could make room again.
         let reserve = self.area.1 / 4;
         let rebasing = self.rebase.is_some();
@@ -217,14 +220,21 @@ impl Journal {
         }
     }
 
-    /// Half of the ring is in use, and writing the live records anew makes room.
-    fn begin_rebase(&mut self) {
+    /// Whether half of the ring is in use, and writing the live records anew would make room.
+    pub(crate) fn wants_rebase(&self) -> bool {
         let used = self.next - self.tail;
         let pays = self.pages_live() < used / 4;
-        if self.rebase.is_none() && used > self.area.1 / 2 && pays {
-            // Records still queued are among the live ones, and will be written twice: harmless.
-            self.rebase = Some(Rebase { next: 0, end: self.live.len(), first: self.next });
-            self.rebases += 1;
+        self.enabled && self.rebase.is_none() && used > self.area.1 / 2 && pays
+    }
+
+    /// Writes the live records anew, and the state of all volumes with them.
+    pub(crate) fn begin_rebase(&mut self, state: impl IntoIterator<Item = Record>) {
+        // What is under way goes to earlier pages. Records still queued are among the live ones,
+        // and will be written twice: harmless.
+        self.rebase = Some(Rebase { next: 0, end: self.live.len(), first: self.next });
+        self.rebases += 1;
+        for record in state {
+            self.append(record);
         }
     }
 

@@ -167,7 +167,9 @@ impl<P: Payload> Store<P> {
 
     /// A buffer; if there is none, the fullest chunk is written early so that there will be.
     fn take_buffer(&mut self, outbox: &mut Outbox<P>) -> Option<Buffer> {
-        if self.buffers.available() < self.buffers.total() / 8
+        // Probation's own buffers are in use for good once it is full.
+        let staging = self.buffers.total() - self.probation.len();
+        if self.buffers.available() < staging / 8
             && self.log.writing.is_empty()
             && let Some(group) = self.log.fullest_chunk()
         {

@@ -66,6 +66,7 @@ impl Demo {
                 io: IoMode::Auto,
                 force: false,
                 required: false,
+                crash_safe: true,
                 device_timeout: Duration::from_secs(30),
                 state_dir: self.path.join("state"),
                 eviction: EvictionMode::Probation,

@@ -114,6 +114,7 @@ fn read_cache(
     let eviction = section.string("eviction")?;
     let probation = section.quantity("probation")?;
     let required = section.flag("required")?;
+    let crash_safe = section.flag("crash_safe")?;
     let state_dir = section.string("state_dir")?;
     let device_timeout = section.number("device_timeout_s")?;
     let lock_wait = section.number("lock_wait_s")?;
@@ -130,6 +131,7 @@ fn read_cache(
         io: io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
         force: false,
         required: required.is_some_and(|required| required.value),
+        crash_safe: crash_safe.is_none_or(|crash_safe| crash_safe.value),
         device_timeout: wait(
             source,
             "device_timeout_s",

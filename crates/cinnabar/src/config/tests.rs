@@ -58,7 +58,7 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(config.cache.io, IoMode::Auto);
     assert_eq!(config.cache.eviction, EvictionMode::Probation);
     assert_eq!(config.cache.probation_bytes, None);
-    assert!(!config.cache.force && !config.cache.required);
+    assert!(!config.cache.force && !config.cache.required && config.cache.crash_safe);
     assert_eq!(config.cache.state_dir, Path::new("/base/cinnabar-state"));
     assert_eq!(config.lock_wait_max, Duration::from_secs(30));
     assert_eq!(config.cache.device_timeout, Duration::from_secs(30));
@@ -86,6 +86,7 @@ probation = "4MiB"
 lock_wait_s = 0
 device_timeout_s = 7
 required = true
+crash_safe = false
 state_dir = "../state"
 [control]
 socket = "../run/c.sock"
@@ -111,7 +112,7 @@ backend_timeout_s = 0
     assert_eq!((config.cache.io, config.cache.eviction), (IoMode::Threads, EvictionMode::Clock));
     assert_eq!(config.cache.probation_bytes, Some(4 << 20));
     assert_eq!(config.lock_wait_max, Duration::ZERO);
-    assert!(config.cache.required);
+    assert!(config.cache.required && !config.cache.crash_safe);
     assert_eq!(config.cache.device_timeout, Duration::from_secs(7));
     assert_eq!(config.cache.state_dir, Path::new("/base/../state"));
     assert_eq!(config.control.socket, Path::new("/base/../run/c.sock"));

@@ -37,6 +37,8 @@ pub struct CacheConfig {
     pub force: bool,
     /// Don't serve without it. Otherwise volumes pass through if it is missing or broken.
     pub required: bool,
+    /// Keep the device recoverable after a crash; without it a crash leaves the cache cold.
+    pub crash_safe: bool,
     /// The device is given up when an operation takes longer; zero: it is waited for for ever.
     pub device_timeout: Duration,
     /// Folder of what has to be known of volumes outside of the device: their generations.

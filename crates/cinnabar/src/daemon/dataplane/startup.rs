@@ -340,6 +340,7 @@ pub(super) fn engine_config(config: &StartConfig) -> Config {
     let probation = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
     Config {
         eviction: config.cache.eviction.into(),
+        crash_safe: config.cache.crash_safe,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()
     }

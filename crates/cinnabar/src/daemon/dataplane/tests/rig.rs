@@ -31,6 +31,7 @@ impl Rig {
             io,
             force: false,
             required: false,
+            crash_safe: true,
             device_timeout: Duration::from_secs(30),
             state_dir: folder.path().join("state"),
             eviction: EvictionMode::Probation,
