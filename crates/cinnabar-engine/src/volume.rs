@@ -171,6 +171,9 @@ pub(crate) struct Volume {
     pub(crate) awaiting_distrust: Vec<usize>,
     /// A new generation is being asked for.
     pub(crate) distrusting: bool,
+    /// The device was lost under it, with a record of it as being written: whoever writes it after
+    /// a clean detach would look like ourselves.
+    pub(crate) bereft: bool,
 }
 
 /// Why a request doesn't enter the cache.
@@ -203,6 +206,7 @@ impl Volume {
             distrusted: false,
             awaiting_distrust: Vec::new(),
             distrusting: false,
+            bereft: false,
         }
     }
 

@@ -243,6 +243,9 @@ impl<P: Payload> Engine<P> {
         if volume.requests > 0 || volume.beat.in_flight || volume.distrusting {
             return;
         }
+        if std::mem::take(&mut volume.bereft) && !volume.distrusted {
+            return self.distrust(index);
+        }
         // One flush: from now on there is no second way here.
         volume.state = VolumeState::Flushing(id);
         if volume.spec.read_only {

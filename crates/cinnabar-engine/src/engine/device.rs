@@ -53,6 +53,9 @@ impl<P: Payload> Engine<P> {
         }
         for volume in &mut self.volumes {
             volume.take_if(|volume| volume.state == VolumeState::Sealed);
+            if let Some(volume) = volume {
+                volume.bereft = true;
+            }
         }
         self.answer_attached();
         self.reroute_gate();
@@ -177,6 +180,7 @@ impl<P: Payload> Engine<P> {
             volume.incarnation = incarnation;
             volume.group = None;
             volume.distrusted = false;
+            volume.bereft = false;
             volume.written = !volume.spec.read_only;
             volume.beat.due = volume.written;
             let unflushed = volume.written;
