@@ -5,6 +5,7 @@
 //! block that was used again goes to flash, another one's key to the ghost; a miss found in the
 //! ghost goes to flash at once; while there is free flash everything is admitted.
 
+use super::load::Loaded;
 use super::{Flags, Key, Outbox, Store};
 use crate::buffers::Buffer;
 use crate::config::Eviction;
@@ -146,10 +147,19 @@ impl<P: Payload> Store<P> {
         self.entered(key, pushed_out);
     }
 
-    /// Registers one of many blocks that are being loaded.
-    pub(super) fn enter_loaded(&mut self, key: Key, hash: u64, slot: u32) {
-        let pushed_out = self.map.insert_many(hash, slot);
-        self.entered(key, pushed_out);
+    /// Registers blocks that are being loaded, their first buckets being on their way.
+    pub(super) fn enter_many(&mut self, blocks: &mut Loaded) {
+        blocks.retain(|(key, hash, slot)| {
+            let taken = self.map.insert_first(*hash, *slot);
+            if taken {
+                self.entered(*key, None);
+            }
+            !taken
+        });
+        for (key, hash, slot) in blocks.drain(..) {
+            let pushed_out = self.map.insert(hash, slot);
+            self.entered(key, pushed_out);
+        }
     }
 
     fn entered(&mut self, key: Key, pushed_out: Option<u32>) {

@@ -17,6 +17,9 @@ use crate::seam::Payload;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
+/// Blocks of one page: key, hash, slot.
+pub(super) type Loaded = SmallVec<[(Key, u64, u32); DESCRIPTORS_A_PAGE]>;
+
 /// Where a chunk may follow those that are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
@@ -154,7 +157,7 @@ impl<P: Payload> Store<P> {
         self.descriptors.set_raw(first, raw);
         // No block comes twice: what the checkpoint says of segments that were emptied while it
         // was written is left out, and in all others blocks only left.
-        let mut entries: SmallVec<[(Key, u64, u32); DESCRIPTORS_A_PAGE]> = SmallVec::new();
+        let mut entries: Loaded = SmallVec::new();
         for slot in first..first + count {
             let Some(key) = self.descriptors.key(slot) else { continue };
             if self.believe(known, slot, key) {
@@ -165,9 +168,7 @@ impl<P: Payload> Store<P> {
                 self.descriptors.clear(slot);
             }
         }
-        for (key, hash, slot) in entries {
-            self.enter_loaded(key, hash, slot);
-        }
+        self.enter_many(&mut entries);
         true
     }
 

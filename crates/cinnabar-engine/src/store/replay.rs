@@ -9,10 +9,11 @@ use super::{Outbox, Pending, Store};
 use crate::descriptors::{Flags, Key};
 use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::MetaPage;
-use crate::metadata::chunk::{ChunkHeader, RecordKind};
+use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind};
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::seam::{IoOp, Payload, Target};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Blocks entered or looked up an event.
@@ -200,11 +201,17 @@ impl<P: Payload> Store<P> {
     }
 
     fn prefetch_chunk(&self, known: &Known, header: &ChunkHeader) {
-        for entry in &header.entries {
-            let volume = known.volumes.get(&entry.incarnation).copied();
-            if let Some(volume) = volume.filter(|_| entry.block < VOLUME_BLOCKS_MAX) {
-                self.map.prefetch(self.hash(Key { volume, block: entry.block }));
-            }
+        let hash = |entry: &Entry| {
+            let volume = known.volumes.get(&entry.incarnation).copied()?;
+            (entry.block < VOLUME_BLOCKS_MAX).then(|| self.hash(Key { volume, block: entry.block }))
+        };
+        let hashes: SmallVec<[u64; 256]> = header.entries.iter().filter_map(hash).collect();
+        hashes.iter().for_each(|hash| self.map.prefetch(*hash));
+        for hash in hashes {
+            let _ = self.map.find(hash, |slot| {
+                self.descriptors.prefetch(slot);
+                false
+            });
         }
     }
 
