@@ -48,12 +48,22 @@ fn no_seed_breaks_a_promise_and_every_fault_fires() {
 #[test]
 fn regressions_stay_fixed() {
     for line in REGRESSIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let seed = line.split_whitespace().next().and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| panic!("`{line}` does not begin with a seed"));
-        if let Err(failed) = run_one(seed, &FaultOptions::default()) {
+        let (seed, options) = regression(line)
+            .unwrap_or_else(|| panic!("`{line}` does not begin with SEED or SEED/REQUESTS"));
+        if let Err(failed) = run_one(seed, &options) {
             panic!("{line}: {failed}");
         }
     }
+}
+
+/// The seed that a line begins with, and how to run it.
+fn regression(line: &str) -> Option<(u64, FaultOptions)> {
+    let run = line.split_whitespace().next()?;
+    let usual = FaultOptions::default();
+    let Some((seed, requests)) = run.split_once('/') else {
+        return Some((run.parse().ok()?, usual));
+    };
+    Some((seed.parse().ok()?, FaultOptions { requests: requests.parse().ok()?, ..usual }))
 }
 
 #[test]
