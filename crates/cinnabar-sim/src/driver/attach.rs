@@ -146,7 +146,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let short = |blocks, due| blocks > due || blocks + evicted < due;
         let sound = match warmth {
             Warmth::New => due.is_none_or(|due| due == 0) || self.cache_has_failed(),
-            Warmth::Loading => warm,
+            // Of a volume that it never had it can know by an attach that was not answered.
+            Warmth::Loading => warm || account.left == Left::Never,
             Warmth::Warm { blocks: 0 } => true,
             Warmth::Warm { blocks } => warm && !due.is_some_and(|due| short(blocks, due)),
             Warmth::Dropped { reason, .. } => {

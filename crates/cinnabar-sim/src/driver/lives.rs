@@ -83,7 +83,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn begin(&mut self, device: Device) -> Result<Before, Halt> {
         let setup = self.profile.setup;
         let mut pages = self.insert_device(device);
-        let before = self.before();
+        let mut before = self.before();
         if let Some(superblocks) = &pages {
             match self.factory.start(&setup, superblocks) {
                 Ok(machine) => self.machine = Some(machine),
@@ -95,6 +95,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 Err(_) => {
                     self.count.faults.add(Fault::LostSuperblock);
                     self.format_device();
+                    before = self.before();
                     pages = Some([self.media.cache.page(0), self.media.cache.page(1)]);
                     let superblocks = pages.as_ref().expect("just read");
                     self.machine = self.factory.start(&setup, superblocks).ok();

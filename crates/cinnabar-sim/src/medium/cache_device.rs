@@ -205,10 +205,17 @@ impl CacheDevice {
         let end = if dice.chance(0.5) { self.log } else { self.cells.len() };
         let from = if dice.chance(0.1) { 0 } else { 2 };
         let at = dice.within(from..end as u64) as usize;
-        let is_meta = |&index: &usize| matches!(self.cells[index].contents, Contents::Meta(_));
-        let victim = (at..end).chain(from as usize..at).find(is_meta)?;
+        let cells = &self.cells;
+        let is_meta = |index: usize| matches!(cells[index].contents, Contents::Meta(_));
+        let victim = (at..end).chain(from as usize..at).find(|index| is_meta(*index))?;
+        let both = victim < 2 && is_meta(1 - victim);
         let contents = self.cells[victim].contents.rotten(dice);
         self.cells[victim] = Cell { contents, rotten: true };
+        if both {
+            // Both copies of the superblock: next to each other, they seldom go alone.
+            let contents = self.cells[1 - victim].contents.rotten(dice);
+            self.cells[1 - victim] = Cell { contents, rotten: true };
+        }
         self.damaged = true;
         Some(victim as u64)
     }
