@@ -59,19 +59,25 @@ impl<P: Payload> Engine<P> {
         match self.try_attach(spec) {
             Ok((volume, warmth)) => {
                 let ticket = self.newest_ticket();
-                self.attaching.push_back((ticket, id, volume, warmth));
-                self.answer_attached();
+                self.at_journal.push_back((ticket, id, Some((volume, warmth))));
+                self.answer_recorded();
             }
             Err(failure) => self.outbox.reply(id, Err(failure)),
         }
     }
 
-    /// Answers those whose volume the device knows of by now.
-    pub(super) fn answer_attached(&mut self) {
-        while let Some(&(ticket, id, volume, warmth)) = self.attaching.front()
+    /// Answers those whose volume the device knows of by now, or knows no more.
+    pub(super) fn answer_recorded(&mut self) {
+        while let Some(&(ticket, id, attached)) = self.at_journal.front()
             && (self.store.dead || self.store.journal.is_durable(ticket))
         {
-            self.attaching.pop_front();
+            self.at_journal.pop_front();
+            let Some((volume, warmth)) = attached else {
+                let durable = self.store.journal.is_durable(ticket);
+                let result = durable.then_some(Answer::Done).ok_or(Failure::Io(IoError::Io));
+                self.outbox.reply(id, result);
+                continue;
+            };
             // What an earlier life wrote may not be flushed; the proof given with the attach is
             // new, so the first that is asked for is due in a period.
             let now = self.now;
@@ -217,12 +223,16 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Drops the blocks of a volume that is not attached.
-    pub(super) fn forget(&mut self, name: &str) -> Result<Answer<P>, Failure> {
+    /// Drops the blocks of a volume that is not attached; answered when that is durable.
+    pub(super) fn forget(&mut self, id: RequestId, name: &str) {
         let sealed = |v: &Volume| v.state == VolumeState::Sealed && v.spec.name == name;
         let index = self.volumes.iter().position(|v| v.as_ref().is_some_and(sealed));
-        self.bury(index.ok_or(Failure::NoVolume)? as u16);
-        Ok(Answer::Done)
+        let Some(index) = index.filter(|_| self.lifecycle.is_serving()) else {
+            return self.outbox.reply(id, Err(Failure::NoVolume));
+        };
+        self.bury(index as u16);
+        self.at_journal.push_back((self.newest_ticket(), id, None));
+        self.answer_recorded();
     }
 
     pub(super) fn detach(&mut self, id: RequestId, volume: VolumeId) {

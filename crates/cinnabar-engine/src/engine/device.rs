@@ -57,7 +57,7 @@ impl<P: Payload> Engine<P> {
                 volume.bereft = true;
             }
         }
-        self.answer_attached();
+        self.answer_recorded();
         self.reroute_gate();
     }
 

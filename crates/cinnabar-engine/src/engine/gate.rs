@@ -117,7 +117,7 @@ impl<P: Payload> Engine<P> {
             self.at_gate.pop_front();
             self.passed(request);
         }
-        self.answer_attached();
+        self.answer_recorded();
     }
 
     /// The device is lost: those who wait for it take the other way.

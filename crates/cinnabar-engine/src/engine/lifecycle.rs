@@ -79,10 +79,7 @@ impl<P: Payload> Engine<P> {
                 let result = self.seal(volume, epoch);
                 self.outbox.reply(id, result);
             }
-            Command::Forget(name) => {
-                let result = self.forget(&name);
-                self.outbox.reply(id, result);
-            }
+            Command::Forget(name) => self.forget(id, &name),
             Command::Abandon => self.abandon(id),
             Command::Replace(superblock) => self.replace(id, *superblock),
             Command::Close => self.close(id),

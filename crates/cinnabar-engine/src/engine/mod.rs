@@ -42,6 +42,9 @@ use std::collections::VecDeque;
 /// Events whose lookups are prefetched together.
 const BATCH: usize = 32;
 
+/// The index and the warmth of a volume that was attached.
+type Attached = (u16, Warmth);
+
 /// The cache. One owner, no locks.
 pub struct Engine<P> {
     config: Config,
@@ -73,8 +76,9 @@ pub struct Engine<P> {
     checkpoints: u64,
     /// Requests whose marks are not durable yet.
     at_gate: VecDeque<(Ticket, usize)>,
-    /// Attached volumes that the device does not durably know of yet.
-    attaching: VecDeque<(Ticket, RequestId, u16, Warmth)>,
+    /// Who waits for the device to know durably of a volume that was attached, or that one is
+    /// forgotten.
+    at_journal: VecDeque<(Ticket, RequestId, Option<Attached>)>,
     /// When the heartbeat has to look again.
     beat_at: Option<Instant>,
     /// When the cache device was flushed last, and whether that is under way.
@@ -112,7 +116,7 @@ impl<P: Payload> Engine<P> {
             checkpoint_failures: 0,
             checkpoints: 0,
             at_gate: VecDeque::new(),
-            attaching: VecDeque::new(),
+            at_journal: VecDeque::new(),
             beat_at: None,
             log_flush: (Instant::default(), false),
             abandoning: Vec::new(),

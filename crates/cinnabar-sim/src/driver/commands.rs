@@ -2,6 +2,7 @@
 //!
 //! Called by the world.
 
+use crate::driver::agenda::Item;
 use crate::driver::attach::Attaching;
 use crate::driver::guests::State;
 use crate::driver::log::describe_command;
@@ -129,6 +130,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
         // The operator's word is kept: only now somebody else writes.
         if done && self.dice.chance(0.7) {
             self.write_behind_at_will(volume);
+        }
+        // It may stay away for a while: until then only the record of its end keeps it buried.
+        if done && self.dice.chance(0.5) {
+            if self.may_crash && self.dice.chance(0.5) {
+                self.fuse = Some(self.dice.below(3));
+            }
+            return self.soon(2_000_000_000, Item::Return(volume));
         }
         self.attach(volume);
     }
