@@ -12,8 +12,9 @@ use slab::Slab;
 /// What an I/O was for.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    /// Blocks of a read that lie on flash, from `slot` on, to block `index` of the request.
-    CacheRead { request: usize, index: u32, slot: u32, count: u32 },
+    /// Blocks of a read that lie on flash, from `slot` on, to block `index` of the request; `direct`
+    /// if they go to the guest's own memory.
+    CacheRead { request: usize, index: u32, slot: u32, count: u32, direct: bool },
     /// Blocks of a read that have to come from the backend.
     BackendRead { request: usize, index: u32, count: u32 },
     /// The old content of a partly written block; `slot` if it comes from flash.

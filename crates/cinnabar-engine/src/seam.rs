@@ -8,8 +8,11 @@
 //! `b` of the volume lies at `b - first_block * 4096` of the buffer, whose length is
 //! `blocks * 4096`. So a 512-byte read at offset 512 comes with a buffer of 4096 bytes, and the
 //! engine reads whole blocks into it; the frontend sends only the bytes asked for. For writes the
-//! bytes outside the span are scratch for the engine. What a frontend submits is private memory: a
-//! guest must not be able to change it while the request is under way.
+//! bytes outside the span are scratch for the engine. What a frontend submits for a write is private
+//! memory: a guest must not be able to change it while the request is under way. A read may come
+//! with the guest's own memory ([`Payload::is_private`]): blocks are read into it from the cache
+//! device only, believed only if their checksum is right when it is looked at, and never kept from
+//! there. Nothing is written to it after the reply.
 //!
 //! # Tokens
 //! Every [`IoRequest`] is answered by exactly one [`Event::IoDone`], every [`Event::Submit`] and
@@ -34,6 +37,10 @@ pub trait Payload: Clone {
     fn zero(&self, at: u64, len: u64);
     /// 32-bit checksum of the 4 KiB block at byte `at`, seeded with `seed`.
     fn checksum(&self, at: u64, seed: u64) -> u32;
+    /// Whether nobody but its owner can read or change it. False for a guest's own memory.
+    fn is_private(&self) -> bool {
+        true
+    }
 }
 
 /// A byte range of a payload: one element of a scatter/gather list.

@@ -12,7 +12,9 @@ pub use pool::MemoryPool;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{Payload, RawMemory};
 use pool::Region;
+use std::any::Any;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// What [`Payload::alloc`] draws on: the whole process shares it.
@@ -39,6 +41,20 @@ impl Memory {
     /// Memory of `blocks` blocks of 4 KiB from a pool of the caller's.
     pub fn from_pool(pool: &'static MemoryPool, blocks: u32) -> Self {
         Self { region: Some(pool.take(u64::from(blocks) * BLOCK_BYTES)) }
+    }
+
+    /// A guest's own memory, to read blocks into (see `seam.rs` of the engine).
+    ///
+    /// # Safety
+    /// `len_bytes` readable and writable bytes from `start` on, aligned to 4096, that stay mapped as
+    /// long as `keep` lives. Who else changes them does not matter.
+    pub unsafe fn guest(
+        keep: Arc<dyn Any + Send + Sync>,
+        start: NonNull<u8>,
+        len_bytes: u64,
+    ) -> Self {
+        // SAFETY: the caller's promise is the same.
+        Self { region: Some(Arc::new(unsafe { Region::guest(keep, start, len_bytes) })) }
     }
 
     /// Bytes of free memory that the process keeps for later.
@@ -128,10 +144,17 @@ impl Payload for Memory {
         unsafe { std::ptr::write_bytes(to, 0, len as usize) }
     }
 
+    fn is_private(&self) -> bool {
+        self.region().is_private()
+    }
+
     fn checksum(&self, at: u64, seed: u64) -> u32 {
         let from = self.address(at, BLOCK_BYTES);
         // SAFETY: the range was checked and is initialised; nothing writes it meanwhile, since the
-        // engine checksums a block only while no I/O on it is under way.
+        // engine checksums a block only while no I/O on it is under way. A guest may write its own
+        // memory at any time: then the sum is one of bytes that never were there together, and the
+        // engine reads the block again into memory of ours unless it fits by chance (2^-32), in
+        // which case the guest has what it wrote itself.
         let block = unsafe { std::slice::from_raw_parts(from, BLOCK_BYTES as usize) };
         crc32c::crc32c_append(spread(seed), block)
     }

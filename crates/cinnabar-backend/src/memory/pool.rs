@@ -4,6 +4,7 @@
 
 use super::huge;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,10 +80,16 @@ pub(super) struct Region {
     home: Home,
 }
 
-#[derive(Clone, Copy)]
 enum Home {
-    Pool { pool: &'static MemoryPool, class: usize },
+    Pool {
+        pool: &'static MemoryPool,
+        class: usize,
+    },
     Mapping,
+    /// A guest's memory, mapped for as long as this is kept.
+    Guest {
+        _keep: Arc<dyn Any + Send + Sync>,
+    },
 }
 
 // SAFETY: a region owns its memory, as a box does; the address is only handed out as a raw pointer.
@@ -109,6 +116,23 @@ impl Region {
         Self { start, len, home: Home::Mapping }
     }
 
+    /// A guest's memory.
+    ///
+    /// # Safety
+    /// `len` readable and writable bytes from `start` on, aligned to 4096, that stay mapped as long
+    /// as `keep` lives.
+    pub(super) unsafe fn guest(
+        keep: Arc<dyn Any + Send + Sync>,
+        start: NonNull<u8>,
+        len: u64,
+    ) -> Self {
+        Self { start, len, home: Home::Guest { _keep: keep } }
+    }
+
+    pub(super) fn is_private(&self) -> bool {
+        !matches!(self.home, Home::Guest { .. })
+    }
+
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -132,6 +156,7 @@ impl Drop for Region {
             Home::Pool { class, .. } => unsafe { dealloc(self.start.as_ptr(), layout(class)) },
             // SAFETY: mapped in `mapped` with this length, which never changes there.
             Home::Mapping => unsafe { huge::unmap(self.start, self.len as usize) },
+            Home::Guest { .. } => {}
         }
     }
 }
@@ -198,6 +223,22 @@ mod tests {
         let other = memory.clone();
         std::thread::spawn(move || other.write_at(0, b"x")).join().expect("the thread ends");
         assert_eq!(memory.to_vec(0, 1), b"x");
+    }
+
+    #[test]
+    fn a_guests_memory_is_kept_mapped_and_never_recycled() {
+        let owner = Memory::alloc(2);
+        let keep: Arc<Memory> = Arc::new(owner.clone());
+        let second = NonNull::new(owner.address(4096, 4096)).expect("not null");
+        // SAFETY: the second block of `owner`, which `keep` holds.
+        let guest = unsafe { Memory::guest(Arc::clone(&keep) as _, second, 4096) };
+        drop(owner);
+        assert!(!guest.is_private() && Memory::alloc(1).is_private());
+        guest.write_at(0, b"x");
+        assert_eq!(keep.to_vec(4096, 1), b"x");
+        assert_eq!(Arc::strong_count(&keep), 2);
+        drop(guest);
+        assert_eq!(Arc::strong_count(&keep), 1);
     }
 
     #[test]

@@ -207,15 +207,24 @@ impl<P: Payload> Engine<P> {
             return;
         };
         let active = &mut self.requests[request];
-        let (volume, guest) = (active.volume, active.id);
+        let volume = active.volume;
         active.failure.get_or_insert(IoError::TimedOut);
-        let first = !std::mem::replace(&mut active.answered, true);
+        active.late = true;
         // What a write that is late has done nobody knows: it is not kept.
         if let Kind::Read(state) = &mut active.kind {
             state.keep = false;
         }
         self.volume(volume).counters.backend_overdue += 1;
-        if first {
+        self.answer_late(request);
+    }
+
+    /// Tells the guest of a late request, once nothing is on its way to the guest's own memory.
+    pub(super) fn answer_late(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        let waits = matches!(&active.kind, Kind::Read(state) if state.direct > 0);
+        if active.late && !active.answered && !waits {
+            active.answered = true;
+            let guest = active.id;
             self.outbox.reply(guest, Err(Failure::Io(IoError::TimedOut)));
         }
     }

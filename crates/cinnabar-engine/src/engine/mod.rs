@@ -34,6 +34,7 @@ use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, Warmth};
 use lifecycle::Lifecycle;
 use load::Loader;
+use read::Flash;
 use request::Active;
 use slab::Slab;
 use smallvec::SmallVec;
@@ -226,8 +227,8 @@ impl<P: Payload> Engine<P> {
     fn io_done(&mut self, done: IoDone) {
         let IoDone { id, result, pages, epoch, generation } = done;
         match self.outbox.complete(id) {
-            Pending::CacheRead { request, index, slot, count } => {
-                self.cache_read_done(request, index, slot, count, result);
+            Pending::CacheRead { request, index, slot, count, direct } => {
+                self.cache_read_done(request, index, Flash { slot, count, direct }, result);
             }
             Pending::BackendRead { request, index, count } => {
                 self.backend_read_done(request, index, count, result);

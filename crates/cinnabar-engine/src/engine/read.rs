@@ -4,25 +4,83 @@
 //! a lookup and the fill that follows a miss.
 
 use super::Engine;
-use super::request::{Kind, ReadState};
+use super::request::Kind;
 use crate::descriptors::Key;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::plan::Mode;
 use crate::seam::{IoError, IoOp, Payload, Slice, Slices, Target};
 use crate::store::{Origin, Place};
-use crate::units::{BLOCK_BYTES, VolumeId};
+use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use crate::volume::Bypass;
 use smallvec::smallvec;
 
 /// Blocks fetched from the backend by one I/O (1 MiB): what comes of it is the work of one event.
 const MISSING_BLOCKS_MAX: u32 = 256;
 
+/// A read under way.
+pub(super) struct ReadState<P> {
+    span: ByteSpan,
+    pub(super) data: P,
+    /// Where blocks go that the guest must not touch before they are judged, if `data` is its own
+    /// memory; laid out like it.
+    private: Option<P>,
+    /// I/Os into the guest's own memory.
+    pub(super) direct: u32,
+    /// Missed blocks are cached.
+    pub(super) keep: bool,
+}
+
+impl<P: Payload> ReadState<P> {
+    pub(super) fn new(span: ByteSpan, data: P) -> Self {
+        Self { span, data, private: None, direct: 0, keep: false }
+    }
+
+    /// Memory of ours for the request's blocks.
+    fn private(&mut self) -> &P {
+        if self.data.is_private() {
+            return &self.data;
+        }
+        self.private.get_or_insert_with(|| P::alloc(self.span.blocks() as u32))
+    }
+
+    /// Hands blocks to the guest that were read into memory of ours.
+    fn publish(&self, index: u32, count: u32) {
+        if let Some(private) = &self.private {
+            let (at, len) = (u64::from(index) * BLOCK_BYTES, u64::from(count) * BLOCK_BYTES);
+            self.data.copy_from(at, private, at, len);
+        }
+    }
+}
+
 /// Consecutive blocks that one I/O can fetch.
 #[derive(Clone, Copy)]
 enum Run {
-    Flash { index: u32, slot: u32, count: u32 },
-    Missing { index: u32, count: u32 },
+    Flash {
+        index: u32,
+        slot: u32,
+        count: u32,
+    },
+    /// As before, but to memory of ours: what was read directly was not what it should be, but then
+    /// the guest may have changed it.
+    Again {
+        index: u32,
+        slot: u32,
+        count: u32,
+    },
+    Missing {
+        index: u32,
+        count: u32,
+    },
+}
+
+/// What was read from the cache device.
+#[derive(Clone, Copy)]
+pub(super) struct Flash {
+    pub(super) slot: u32,
+    pub(super) count: u32,
+    /// To the guest's own memory.
+    pub(super) direct: bool,
 }
 
 impl<P: Payload> Engine<P> {
@@ -100,23 +158,26 @@ impl<P: Payload> Engine<P> {
         let Some(run) = run else { return };
         let active = &mut self.requests[request];
         let volume = active.volume;
-        let Kind::Read(state) = &active.kind else { unreachable!("a read") };
+        let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
         active.outstanding += 1;
-        let slices = |index: u32, count: u32| -> Slices<P> {
+        let slices = |data: &P, index: u32, count: u32| -> Slices<P> {
             let (at, len) = (u64::from(index) * BLOCK_BYTES, u64::from(count) * BLOCK_BYTES);
-            smallvec![Slice { data: state.data.clone(), at, len }]
+            smallvec![Slice { data: data.clone(), at, len }]
         };
         match run {
-            Run::Flash { index, slot, count } => {
+            Run::Flash { index, slot, count } | Run::Again { index, slot, count } => {
+                let direct = matches!(run, Run::Flash { .. }) && !state.data.is_private();
+                state.direct += u32::from(direct);
+                let data = if direct { &state.data } else { state.private() };
+                let data = slices(data, index, count);
                 self.store.pin(slot);
-                let offset = self.store.log.offset_of(slot);
-                let op = IoOp::Read { offset, data: slices(index, count) };
-                let pending = Pending::CacheRead { request, index, slot, count };
+                let op = IoOp::Read { offset: self.store.log.offset_of(slot), data };
+                let pending = Pending::CacheRead { request, index, slot, count, direct };
                 self.outbox.io(Target::Cache, op, pending);
             }
             Run::Missing { index, count } => {
                 let offset = (state.span.first_block() + u64::from(index)) * BLOCK_BYTES;
-                let op = IoOp::Read { offset, data: slices(index, count) };
+                let op = IoOp::Read { offset, data: slices(state.private(), index, count) };
                 let pending = Pending::BackendRead { request, index, count };
                 self.outbox.io(Target::Backend(VolumeId(volume)), op, pending);
                 let counters = &mut self.volume(volume).counters;
@@ -127,19 +188,21 @@ impl<P: Payload> Engine<P> {
     }
 
     /// Blocks have come from flash: each is verified; one that is wrong, or could not be read, is a
-    /// miss after all.
+    /// miss after all, unless the guest may have had its hands on it.
     pub(super) fn cache_read_done(
         &mut self,
         request: usize,
         index: u32,
-        slot: u32,
-        count: u32,
+        flash: Flash,
         result: Result<(), IoError>,
     ) {
-        let active = &self.requests[request];
-        let volume = active.volume;
-        let Kind::Read(ReadState { span, data, .. }) = &active.kind else { unreachable!("a read") };
-        let (first, data) = (span.first_block(), data.clone());
+        let Flash { slot, count, direct } = flash;
+        let active = &mut self.requests[request];
+        let (volume, answered) = (active.volume, active.answered);
+        let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
+        state.direct -= u32::from(direct);
+        let first = state.span.first_block();
+        let data = if direct { state.data.clone() } else { state.private().clone() };
         if result.is_err() {
             self.store.count_device_error();
         }
@@ -151,6 +214,13 @@ impl<P: Payload> Engine<P> {
                 // The slot may have been given up since; it is pinned, so its checksum still stands.
                 let careless = self.config.mutants.is(Mutant::ChecksumNotVerified);
                 if sum == self.store.descriptors.checksum(at) || careless {
+                    if !direct && !answered {
+                        self.publish(request, i, 1);
+                    }
+                    continue;
+                }
+                if direct {
+                    self.issue(request, Some(Run::Again { index: i, slot: at, count: 1 }));
                     continue;
                 }
                 self.store.count_checksum_failure();
@@ -165,7 +235,14 @@ impl<P: Payload> Engine<P> {
         }
         self.issue(request, run);
         self.store.unpin(slot);
+        self.answer_late(request);
         self.read_part_done(request);
+    }
+
+    /// Hands blocks that were read into memory of ours to the guest.
+    fn publish(&self, request: usize, index: u32, count: u32) {
+        let Kind::Read(state) = &self.requests[request].kind else { unreachable!("a read") };
+        state.publish(index, count);
     }
 
     /// Blocks have come from the backend.
@@ -177,14 +254,15 @@ impl<P: Payload> Engine<P> {
         result: Result<(), IoError>,
     ) {
         self.note_backend_result(request, result);
-        let active = &self.requests[request];
-        let volume = active.volume;
-        let Kind::Read(ReadState { span, data, keep }) = &active.kind else {
-            unreachable!("a read")
-        };
-        let (first, data) = (span.first_block(), data.clone());
+        let active = &mut self.requests[request];
+        let (volume, answered) = (active.volume, active.answered);
+        let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
+        let (first, keep, data) = (state.span.first_block(), state.keep, state.private().clone());
+        if result.is_ok() && !answered {
+            state.publish(index, count);
+        }
         let mode = self.volumes[usize::from(volume)].as_ref().map(|v| v.spec.mode);
-        if result.is_ok() && *keep && mode != Some(Mode::PassThrough) {
+        if result.is_ok() && keep && mode != Some(Mode::PassThrough) {
             let mut refused = 0;
             for i in index..index + count {
                 let key = Key { volume, block: first + u64::from(i) };

@@ -3,13 +3,14 @@
 //! Called by the engine's router.
 
 use super::Engine;
+use super::read::ReadState;
 use super::write::WriteState;
 use super::zero::ZeroState;
 use crate::limits::{DATA_BYTES_MAX, REQUESTS_MAX};
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Op, Payload, Request, RequestId, Target};
-use crate::units::{ByteSpan, SECTOR_BYTES, VolumeId};
+use crate::units::{SECTOR_BYTES, VolumeId};
 use crate::volume::{Covers, Volume, VolumeState};
 
 /// A request under way.
@@ -19,19 +20,13 @@ pub(super) struct Active<P> {
     /// I/Os that it waits for.
     pub(super) outstanding: u32,
     pub(super) failure: Option<IoError>,
-    /// The guest has been told that it takes too long; nobody waits for the rest.
+    /// It takes too long.
+    pub(super) late: bool,
+    /// The guest has been told so; nobody waits for the rest.
     pub(super) answered: bool,
     /// It holds its blocks.
     pub(super) held: bool,
     pub(super) kind: Kind<P>,
-}
-
-/// A read under way.
-pub(super) struct ReadState<P> {
-    pub(super) span: ByteSpan,
-    pub(super) data: P,
-    /// Missed blocks are cached.
-    pub(super) keep: bool,
 }
 
 /// What a request is and how far it has got.
@@ -64,7 +59,7 @@ impl<P: Payload> Engine<P> {
             Op::Flush => None,
         };
         let kind = match op {
-            Op::Read { span, data } => Kind::Read(ReadState { span, data, keep: false }),
+            Op::Read { span, data } => Kind::Read(ReadState::new(span, data)),
             Op::Write { span, data, fua } => Kind::Write(WriteState::new(span, data, fua)),
             Op::Flush => Kind::Flush,
             Op::Trim { span, fua } => Kind::Zero(ZeroState::new(span, fua, true, true)),
@@ -76,8 +71,16 @@ impl<P: Payload> Engine<P> {
         let careless = self.config.mutants.is(Mutant::FillNotRevalidated);
         let hold = hold.filter(|(_, exclusive)| *exclusive || !careless);
         let held = hold.is_some();
-        let (outstanding, failure, answered) = (0, None, false);
-        let active = Active { id, volume: volume.0, outstanding, failure, answered, held, kind };
+        let active = Active {
+            id,
+            volume: volume.0,
+            outstanding: 0,
+            failure: None,
+            late: false,
+            answered: false,
+            held,
+            kind,
+        };
         let request = self.requests.insert(active);
         let granted = hold.is_none_or(|(span, exclusive)| {
             state.holds.enter(request, span.first_block(), span.end_block(), exclusive)
