@@ -1,7 +1,8 @@
 //! Where bytes really live: memory for the kernel, an I/O port that waits for everything at once,
 //! files and block devices, and a model of slow ones.
 //!
-//! Called by the daemon's data plane (crate `cinnabar`), by benchmarks and by tests.
+//! Called by the daemon's data plane (crate `cinnabar`), by the library for in-process use
+//! (`cinnabar-embed`), by benchmarks and by tests.
 //!
 //! * [`memory`]: [`Memory`], the payload of the daemon.
 //! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over `io_uring`
@@ -9,16 +10,23 @@
 //! * [`disk`]: [`Disk`], an open and locked file or block device; cache device set-up.
 //! * [`proof`]: [`Proof`], what a backend can say of who wrote it last.
 //! * [`sim`]: [`SimModel`], latency, bandwidth and errors of a slow device, seeded.
+//! * [`generations`]: [`Ledger`], what must be known of volumes outside of any cache device.
+//! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
 //! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw` and `sim:filer,seed=1:file:vm1.raw`.
 
 pub mod disk;
+pub mod entropy;
+pub mod format;
+pub mod generations;
 pub mod memory;
 pub mod port;
 pub mod proof;
 pub mod sim;
 pub mod spec;
+pub mod work;
 
 pub use disk::{Disk, DiskError, DiskKind};
+pub use generations::Ledger;
 pub use memory::Memory;
 pub use port::{Done, FileId, Interest, Job, JobOp, Port, PortEvent, Waker};
 pub use proof::{Proof, ProofError};

@@ -5,11 +5,11 @@
 pub mod control;
 pub mod data_status;
 pub mod dataplane;
-mod generations;
 pub mod latency;
 pub mod messages;
-mod random;
 pub mod report;
 pub mod run;
 pub mod settings;
 pub mod start_error;
+
+use cinnabar_backend::generations;

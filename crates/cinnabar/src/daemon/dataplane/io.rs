@@ -7,10 +7,11 @@ use super::proofs::Brought;
 use super::timers::Held;
 use super::volume::Volume;
 use cinnabar_backend::sim::OpKind;
+use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Done, FileId, Job, JobOp, Memory, port};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, IoRequest, Slices, Target};
+use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use cinnabar_frontend::nbd::{Body, Extent, ExtentKind, Ticket};
 use rustix::io::Errno;
 
@@ -41,22 +42,6 @@ pub(super) enum Owner {
     BlockStatus(Ticket),
     /// Whoever waited has been answered, or is gone.
     Nobody,
-}
-
-/// What it is, for the model and for the log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct What {
-    pub(super) name: &'static str,
-    kind: OpKind,
-    pub(super) offset: u64,
-    pub(super) len: u64,
-}
-
-/// Who does it.
-enum Work {
-    Port(JobOp),
-    Prove,
-    Distrust,
 }
 
 impl Io {
@@ -247,53 +232,6 @@ impl Plane {
             tracing::warn!(%path, operation = name, offset, len, %errno, "I/O failed");
         }
     }
-}
-
-/// The engine's operation as somebody's work.
-fn translate(op: IoOp<Memory>) -> (What, Work) {
-    let what = |name, kind, offset, len| What { name, kind, offset, len };
-    let (what, op) = match op {
-        IoOp::Read { offset, data } => {
-            let what = what("read", OpKind::Read, offset, bytes(&data));
-            (what, JobOp::Read { offset, pages: Vec::new(), data })
-        }
-        IoOp::Write { offset, data, fua } => {
-            let what = what("write", OpKind::Write, offset, bytes(&data));
-            (what, JobOp::Write { offset, pages: Vec::new(), data, fua })
-        }
-        IoOp::ReadMeta { offset, pages } => {
-            let what = what("metadata read", OpKind::Read, offset, pages.len() as u64 * 4096);
-            (what, JobOp::Read { offset, pages, data: Slices::new() })
-        }
-        IoOp::WriteMeta { offset, pages, data, fua } => {
-            let len = pages.len() as u64 * 4096 + bytes(&data);
-            let what = what("metadata write", OpKind::Write, offset, len);
-            (what, JobOp::Write { offset, pages, data, fua })
-        }
-        IoOp::Flush => (what("flush", OpKind::Flush, 0, 0), JobOp::Flush),
-        IoOp::Prove => return (what("proof", OpKind::Flush, 0, 0), Work::Prove),
-        IoOp::Distrust => return (what("new generation", OpKind::Flush, 0, 0), Work::Distrust),
-        IoOp::Trim { span } => {
-            (what("trim", OpKind::Discard, span.offset, span.len), JobOp::Trim { span })
-        }
-        IoOp::WriteZeroes { span, may_punch } => {
-            let what = what("zeroing", OpKind::Discard, span.offset, span.len);
-            (what, JobOp::WriteZeroes { span, may_punch })
-        }
-    };
-    (what, Work::Port(op))
-}
-
-/// The pages that an operation came with, to be given back.
-fn pages_of(op: IoOp<Memory>) -> Vec<MetaPage> {
-    match op {
-        IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
-        _ => Vec::new(),
-    }
-}
-
-fn bytes(data: &Slices<Memory>) -> u64 {
-    data.iter().map(|slice| slice.len).sum()
 }
 
 fn extents(found: &[port::Extent]) -> Vec<Extent> {

@@ -6,8 +6,9 @@
 
 use super::clock::after;
 use super::control::Awaited;
-use super::io::{Owner, What};
+use super::io::Owner;
 use super::plane::{Plane, Pool};
+use cinnabar_backend::work::What;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Event};
 use cinnabar_frontend::nbd::Body;

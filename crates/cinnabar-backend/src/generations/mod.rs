@@ -1,13 +1,13 @@
 //! What must be known of a volume outside of any cache device: its generation, and which device it
 //! was attached with last.
 //!
-//! Called by the data plane: at an attach, before the first write that the cache device can't
+//! Called by whoever drives an engine: at an attach, before the first write that the cache device can't
 //! record, and when another device takes over. Calls block: they end when it is durable.
 //!
 //! What a device holds of a volume is believed only under the generation kept here, and only on the
 //! device named here. So a device that was away while the volume was written, or while another one
 //! served it, finds another generation when it comes back. The state is one small file
-//! (`generations.json`), written anew and renamed at each change; a folder has one daemon, held by a
+//! (`generations.json`), written anew and renamed at each change; a folder has one user, held by a
 //! lock on the folder. A file that can't be read is as good as none: every generation is new then,
 //! and the cache starts cold.
 
@@ -15,8 +15,8 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use super::random;
-use cinnabar_backend::disk::{DiskError, OpenOptions, lock_folder};
+use crate::disk::{DiskError, OpenOptions, lock_folder};
+use crate::entropy;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Identity of a cache device: the random UUID of its superblock.
-pub(crate) type DeviceId = [u8; 16];
+pub type DeviceId = [u8; 16];
 
 /// Volumes remembered at most; beyond that, those not attached in this run are forgotten, which
 /// costs their warmth.
@@ -49,7 +49,7 @@ struct Kept {
 
 /// Why the state can't be kept.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StateError {
+pub enum StateError {
     /// Somebody else's, or no folder.
     #[error("state folder {0}")]
     Folder(DiskError),
@@ -67,7 +67,7 @@ pub(crate) enum StateError {
 
 /// The state of one folder, locked.
 #[derive(Debug)]
-pub(crate) struct Generations {
+pub struct Generations {
     folder: PathBuf,
     kept: Kept,
     /// Attached in this run.
@@ -77,16 +77,19 @@ pub(crate) struct Generations {
 
 /// Shared with the threads that wait for the disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger(Arc<Mutex<Generations>>);
+pub struct Ledger(Arc<Mutex<Generations>>);
 
 impl Ledger {
     /// See [`Generations::open`].
-    pub(crate) fn open(folder: &Path, options: &OpenOptions) -> Result<Self, StateError> {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(folder: &Path, options: &OpenOptions) -> Result<Self, StateError> {
         Generations::open(folder, options).map(|open| Self(Arc::new(Mutex::new(open))))
     }
 
     /// Does something with the state, alone.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Generations) -> T) -> T {
+    pub fn with<T>(&self, act: impl FnOnce(&mut Generations) -> T) -> T {
         // Each change is made as a whole or not at all.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -94,7 +97,10 @@ impl Ledger {
 
 impl Generations {
     /// Opens the state in `folder`, making the folder (mode 0700) if there is none.
-    pub(crate) fn open(folder: &Path, options: &OpenOptions) -> Result<Self, StateError> {
+    ///
+    /// # Errors
+    /// If it is somebody else's, or can't be read and written.
+    pub fn open(folder: &Path, options: &OpenOptions) -> Result<Self, StateError> {
         let failed = |during, error| StateError::Io { path: folder.to_owned(), during, error };
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -119,13 +125,16 @@ impl Generations {
     }
 
     /// Whether the cache device at `path` was in use before.
-    pub(crate) fn knows_cache(&self, path: &Path) -> bool {
+    pub fn knows_cache(&self, path: &Path) -> bool {
         self.kept.cache.as_deref() == Some(path)
     }
 
     /// The generations of volumes that are about to be attached with `device` (`None`: without
     /// one): new ones for those that are not known, or were last attached with another device.
-    pub(crate) fn attach(
+    ///
+    /// # Errors
+    /// If it can't be made durable; nothing has changed then.
+    pub fn attach(
         &mut self,
         names: &[String],
         device: Option<(DeviceId, &Path)>,
@@ -154,7 +163,10 @@ impl Generations {
     }
 
     /// New generations: what any device holds of these volumes is not believed any more.
-    pub(crate) fn distrust(&mut self, names: &[String]) -> Result<Vec<u64>, StateError> {
+    ///
+    /// # Errors
+    /// If it can't be made durable; nothing has changed then.
+    pub fn distrust(&mut self, names: &[String]) -> Result<Vec<u64>, StateError> {
         let mut kept = self.kept.clone();
         let mut generations = Vec::with_capacity(names.len());
         for name in names {
@@ -169,7 +181,10 @@ impl Generations {
 
     /// From now on these volumes are recorded on `device`, an empty one. Their generations stay:
     /// any other device is not theirs any more.
-    pub(crate) fn entrust(
+    ///
+    /// # Errors
+    /// If it can't be made durable; nothing has changed then.
+    pub fn entrust(
         &mut self,
         names: &[String],
         device: DeviceId,
@@ -204,7 +219,7 @@ impl Generations {
     }
 
     fn fresh(&self) -> Result<u64, StateError> {
-        let bytes = random::bytes().map_err(|error| self.failed("a new generation", error))?;
+        let bytes = entropy::bytes().map_err(|error| self.failed("a new generation", error))?;
         Ok(u64::from_le_bytes(bytes))
     }
 
@@ -215,7 +230,7 @@ impl Generations {
 
 impl StateError {
     /// A line that helps.
-    pub(crate) const fn hint(&self) -> &'static str {
+    pub const fn hint(&self) -> &'static str {
         match self {
             Self::Folder(_) => "each daemon needs a folder of its own: set state_dir in [cache]",
             Self::Io { .. } => {

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 ///
 /// # Errors
 /// If there is no `/dev/urandom`.
-pub(super) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let named = |error: io::Error| io::Error::new(error.kind(), format!("/dev/urandom: {error}"));
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).map_err(named)?;

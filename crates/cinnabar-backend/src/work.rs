@@ -1,0 +1,81 @@
+//! The engine's I/O requests as somebody's work: a job of the port, or something that no port does.
+//!
+//! Called by whoever drives an engine over a port: the daemon's data plane and the library for
+//! in-process use.
+
+use crate::memory::Memory;
+use crate::port::JobOp;
+use crate::sim::OpKind;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::{IoOp, Slices};
+
+/// What an I/O is, for a model and for a log.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    /// What to call it.
+    pub name: &'static str,
+    /// How a slow device sees it.
+    pub kind: OpKind,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes; 0 where there is none.
+    pub len: u64,
+}
+
+/// Who does it.
+#[derive(Debug)]
+pub enum Work {
+    /// The port.
+    Port(JobOp),
+    /// Whoever can flush a backend and ask it who wrote it ([`IoOp::Prove`]).
+    Prove,
+    /// Whoever keeps the generations ([`IoOp::Distrust`]).
+    Distrust,
+}
+
+/// The engine's operation as somebody's work.
+pub fn translate(op: IoOp<Memory>) -> (What, Work) {
+    let what = |name, kind, offset, len| What { name, kind, offset, len };
+    let (what, op) = match op {
+        IoOp::Read { offset, data } => {
+            let what = what("read", OpKind::Read, offset, bytes(&data));
+            (what, JobOp::Read { offset, pages: Vec::new(), data })
+        }
+        IoOp::Write { offset, data, fua } => {
+            let what = what("write", OpKind::Write, offset, bytes(&data));
+            (what, JobOp::Write { offset, pages: Vec::new(), data, fua })
+        }
+        IoOp::ReadMeta { offset, pages } => {
+            let what = what("metadata read", OpKind::Read, offset, pages.len() as u64 * 4096);
+            (what, JobOp::Read { offset, pages, data: Slices::new() })
+        }
+        IoOp::WriteMeta { offset, pages, data, fua } => {
+            let len = pages.len() as u64 * 4096 + bytes(&data);
+            let what = what("metadata write", OpKind::Write, offset, len);
+            (what, JobOp::Write { offset, pages, data, fua })
+        }
+        IoOp::Flush => (what("flush", OpKind::Flush, 0, 0), JobOp::Flush),
+        IoOp::Prove => return (what("proof", OpKind::Flush, 0, 0), Work::Prove),
+        IoOp::Distrust => return (what("new generation", OpKind::Flush, 0, 0), Work::Distrust),
+        IoOp::Trim { span } => {
+            (what("trim", OpKind::Discard, span.offset, span.len), JobOp::Trim { span })
+        }
+        IoOp::WriteZeroes { span, may_punch } => {
+            let what = what("zeroing", OpKind::Discard, span.offset, span.len);
+            (what, JobOp::WriteZeroes { span, may_punch })
+        }
+    };
+    (what, Work::Port(op))
+}
+
+/// The pages that an operation came with, to be given back with a completion.
+pub fn pages_of(op: IoOp<Memory>) -> Vec<MetaPage> {
+    match op {
+        IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
+        _ => Vec::new(),
+    }
+}
+
+fn bytes(data: &Slices<Memory>) -> u64 {
+    data.iter().map(|slice| slice.len).sum()
+}
