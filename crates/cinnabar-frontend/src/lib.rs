@@ -1,6 +1,15 @@
-//! Guest-facing servers: NBD now, vhost-user-blk later.
+//! Guest-facing servers: NBD and vhost-user-blk.
 //!
-//! Called by the daemon's data thread, which owns the event loop: nothing here waits, starts a
-//! thread or reads a clock.
+//! Called by the daemon's data thread, which owns the event loop: nothing here waits or reads a
+//! clock.
 
+mod interest;
 pub mod nbd;
+mod peer;
+mod request;
+mod socket;
+mod table;
+
+pub use interest::{Interest, Ready, Token, Want};
+pub use request::{Body, Buffers, Command, ExportId, Extent, ExtentKind, Incoming, Ticket};
+pub use socket::{ListenError, SocketAccess};

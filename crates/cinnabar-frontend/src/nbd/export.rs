@@ -5,9 +5,7 @@
 use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
 
-/// Names an export; chosen by the caller, its volume's index for instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExportId(pub u32);
+pub use crate::request::ExportId;
 
 /// A volume as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,28 +32,27 @@ mod connection;
 mod export;
 mod exports;
 pub mod handshake;
-mod interest;
 pub mod limits;
 mod listener;
 mod memory;
 mod output;
-mod peer;
 pub mod proto;
 mod reason;
 mod reply;
-mod request;
 mod server;
 mod shared;
 mod stats;
-mod table;
 pub mod transmission;
+
+// Shared with the vhost-user server.
+use crate::{interest, peer, request, socket, table};
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use export::{Export, ExportError, ExportId};
 pub use interest::{Interest, Ready, Token, Want};
 pub use limits::Limits;
-pub use listener::ListenError;
 pub use reason::DisconnectReason;
 pub use request::{Body, Buffers, Command, Extent, ExtentKind, Incoming, Ticket};
 pub use server::Server;
+pub use socket::{ListenError, SocketAccess};
 pub use stats::Stats;

@@ -10,11 +10,12 @@ use super::connection::{Connection, Outcome, Turn};
 use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
 use super::limits::Limits;
-use super::listener::{ListenError, Listener};
+use super::listener::Listener;
 use super::output::Load;
 use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
 use super::shared::Shared;
+use super::socket::{ListenError, SocketAccess};
 use super::stats::Stats;
 use super::table::Table;
 use cinnabar_engine::units::Instant;
@@ -113,7 +114,21 @@ impl<M: RawMemory> Server<M> {
         address: &Address,
         exports: &[ExportId],
     ) -> Result<Address, ListenError> {
-        self.open_listener(address, exports)
+        self.listen_with(address, &SocketAccess::default(), exports)
+    }
+
+    /// The same, and says who may connect if it is a unix socket. A socket that is served already
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// As above; the mode or group is impossible.
+    pub fn listen_with(
+        &mut self,
+        address: &Address,
+        access: &SocketAccess,
+        exports: &[ExportId],
+    ) -> Result<Address, ListenError> {
+        self.open_listener(address, access, exports)
     }
 
     /// Changes in what is to be watched, oldest first. To be applied before the loop waits.

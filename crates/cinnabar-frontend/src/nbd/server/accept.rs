@@ -8,8 +8,9 @@ use crate::nbd::connection::Connection;
 use crate::nbd::export::ExportId;
 use crate::nbd::interest::{Interest, Token, Want};
 use crate::nbd::limits::ACCEPTS_PER_TURN;
-use crate::nbd::listener::{ListenError, Listener};
+use crate::nbd::listener::Listener;
 use crate::nbd::reason::DisconnectReason;
+use crate::socket::{ListenError, SocketAccess};
 use cinnabar_engine::RawMemory;
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
@@ -18,6 +19,7 @@ impl<M: RawMemory> Server<M> {
     pub(super) fn open_listener(
         &mut self,
         address: &Address,
+        access: &SocketAccess,
         exports: &[ExportId],
     ) -> Result<Address, ListenError> {
         if let Some(id) = exports.iter().find(|id| self.shared.exports.get(**id).is_none()) {
@@ -27,7 +29,7 @@ impl<M: RawMemory> Server<M> {
         let key = if let Some((key, _)) = known {
             key
         } else {
-            let key = self.listeners.insert(Listener::new(address)?);
+            let key = self.listeners.insert(Listener::new(address, access)?);
             self.watch_listener(key, true);
             key
         };
@@ -38,7 +40,7 @@ impl<M: RawMemory> Server<M> {
 
     fn watch_listener(&mut self, key: u64, read: bool) {
         if let Some(listener) = self.listeners.get(key) {
-            let fd = listener.fd.as_raw_fd();
+            let fd = listener.fd().as_raw_fd();
             let want = Want::Watch { read, write: false };
             self.interests.push(Interest { token: Token(key | LISTENER), fd, want });
         }
@@ -46,7 +48,7 @@ impl<M: RawMemory> Server<M> {
 
     pub(super) fn close_listener(&mut self, key: u64) {
         if let Some(listener) = self.listeners.remove(key) {
-            let fd = listener.fd.as_raw_fd();
+            let fd = listener.fd().as_raw_fd();
             self.interests.push(Interest { token: Token(key | LISTENER), fd, want: Want::Gone });
         }
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Peer {
+pub(crate) enum Peer {
     /// A process on this host, as it was when it connected.
     Process { pid: i32, uid: u32 },
     /// An address.
@@ -19,7 +19,7 @@ pub(super) enum Peer {
 
 impl Peer {
     /// The peer of a unix socket.
-    pub(super) fn of_unix(fd: BorrowedFd<'_>) -> Self {
+    pub(crate) fn of_unix(fd: BorrowedFd<'_>) -> Self {
         // Not rustix's function: its `Pid` can't be 0, which the kernel gives for a process in a
         // PID namespace that we don't see into.
         let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
@@ -43,7 +43,7 @@ impl Peer {
     }
 
     /// Whether both are connections of one client. Who is unknown is nobody's equal.
-    pub(super) fn is_same_client(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_client(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Process { pid, .. }, Self::Process { pid: other, .. }) => pid == other,
             (Self::Host(address), Self::Host(other)) => {

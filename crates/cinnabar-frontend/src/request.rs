@@ -2,17 +2,22 @@
 //!
 //! Called by the daemon's data thread.
 
-use super::export::ExportId;
 use cinnabar_engine::Op;
 use cinnabar_engine::units::ByteSpan;
+use std::any::Any;
+use std::sync::Arc;
+
+/// Names an export; chosen by the caller, its volume's index for instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExportId(pub u32);
 
 /// Names a request until it is answered; fits a
 /// [`RequestId`](cinnabar_engine::RequestId). Never 0, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A request to be carried out and answered with [`Server::reply`](super::Server::reply), even if
-/// its client is gone by then.
+/// A request to be carried out and answered with the `reply` of the server it came from, even
+/// if its client is gone by then.
 #[derive(Clone, Debug)]
 pub struct Incoming<M> {
     /// Names it.
@@ -80,6 +85,23 @@ pub enum ExtentKind {
 
 /// Where buffers come from and go to: a recycling pool of the daemon.
 pub trait Buffers<M> {
+    /// A buffer that *is* a guest's memory, for a read of whole blocks; `None`: not here, take a
+    /// private one.
+    ///
+    /// `pieces` are addresses and lengths in bytes, all multiples of 4096, which follow each other
+    /// in the buffer. They may be written to by the guest at any time. `keep` keeps them mapped: it
+    /// has to live as long as any handle to the buffer and as long as any I/O into it is under
+    /// way, and be dropped then, for the server waits for it where an early answer would let late
+    /// data land in memory that the guest uses for something else.
+    fn guest(
+        &mut self,
+        keep: Arc<dyn Any + Send + Sync>,
+        pieces: &[(*mut u8, usize)],
+    ) -> Option<M> {
+        let _ = (keep, pieces);
+        None
+    }
+
     /// A buffer of `blocks` blocks of 4 KiB, contents unspecified.
     fn take(&mut self, blocks: u32) -> M;
     /// The server needs this one no longer.

@@ -1,13 +1,13 @@
 //! A table whose keys are never mixed up: each carries the generation of its place.
 //!
-//! Called by the server for connections, listeners and requests in flight.
+//! Called by the servers for connections, listeners and requests in flight.
 
-/// Generations have 31 bits, so that a key's highest bit is free for its user.
-const GENERATION_MASK: u32 = u32::MAX >> 1;
+/// Generations have 30 bits, so that a key's two highest bits are free for its user.
+const GENERATION_MASK: u32 = u32::MAX >> 2;
 
 /// Values by key.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub(crate) struct Table<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
 }
@@ -19,17 +19,17 @@ struct Place<T> {
 }
 
 impl<T> Table<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Stores a value; its key is not 0, and is not used again until its place was reused 2^31
+    /// Stores a value; its key is not 0, and is not used again until its place was reused 2^30
     /// times.
-    pub(super) fn insert(&mut self, value: T) -> u64 {
+    pub(crate) fn insert(&mut self, value: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, value: None });
             u32::try_from(self.places.len() - 1).expect("tables are bounded far below")
@@ -40,17 +40,17 @@ impl<T> Table<T> {
         u64::from(place.generation) << 32 | u64::from(index)
     }
 
-    pub(super) fn get(&self, key: u64) -> Option<&T> {
+    pub(crate) fn get(&self, key: u64) -> Option<&T> {
         let place = self.places.get(key as u32 as usize)?;
         if u64::from(place.generation) == key >> 32 { place.value.as_ref() } else { None }
     }
 
-    pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: u64) -> Option<&mut T> {
         let place = self.places.get_mut(key as u32 as usize)?;
         if u64::from(place.generation) == key >> 32 { place.value.as_mut() } else { None }
     }
 
-    pub(super) fn remove(&mut self, key: u64) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: u64) -> Option<T> {
         let place = self.places.get_mut(key as u32 as usize)?;
         if u64::from(place.generation) != key >> 32 {
             return None;
@@ -61,7 +61,7 @@ impl<T> Table<T> {
     }
 
     /// Keys and values, in the order of places.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.places.iter().enumerate().filter_map(|(index, place)| {
             let key = u64::from(place.generation) << 32 | index as u64;
             place.value.as_ref().map(|value| (key, value))

@@ -1,19 +1,33 @@
-//! What the server tells the event loop to watch, and what the loop tells the server.
+//! What a server tells the event loop to watch, and what the loop tells the server.
 //!
 //! Called by the daemon's event loop.
 
 use std::os::fd::RawFd;
 
-/// Names a descriptor of the server; never reused, though descriptor numbers are.
+/// Names a descriptor of a server; never reused, though descriptor numbers are. Those of the two
+/// servers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
+
+impl Token {
+    /// Set in the tokens of the vhost-user server.
+    pub(crate) const VHOST: u64 = 1 << 62;
+
+    /// Whether it belongs to `vhost::Server`, otherwise to
+    /// [`nbd::Server`](crate::nbd::Server).
+    #[must_use]
+    pub const fn is_vhost(self) -> bool {
+        self.0 & Self::VHOST != 0
+    }
+}
 
 /// A change in what is to be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// To be handed back with [`Server::on_ready`](super::Server::on_ready).
+    /// To be handed back with [`nbd::Server::on_ready`](crate::nbd::Server::on_ready) or
+    /// `vhost::Server::on_ready`.
     pub token: Token,
-    /// The descriptor; already closed if `want` is [`Want::Gone`].
+    /// The descriptor; may be closed already if `want` is [`Want::Gone`].
     pub fd: RawFd,
     /// What to watch it for from now on.
     pub want: Want,
