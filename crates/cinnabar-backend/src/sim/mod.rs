@@ -9,7 +9,8 @@ mod model;
 mod preset;
 mod random;
 mod settings;
+pub mod timers;
 
 pub use latency::Latency;
-pub use model::{OpKind, SimModel, Verdict};
+pub use model::{OpKind, SimModel, Verdict, judge};
 pub use settings::{Seek, SettingError, SimSpec};

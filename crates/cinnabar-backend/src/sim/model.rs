@@ -34,6 +34,25 @@ pub struct Verdict {
     pub carry_out: bool,
 }
 
+/// What models that stand one in front of the other say of an operation that starts at `now_ns`;
+/// each adds its own time. `None` without models.
+pub fn judge(
+    models: &mut [SimModel],
+    now_ns: u64,
+    kind: OpKind,
+    offset: u64,
+    len: u64,
+) -> Option<Verdict> {
+    models.iter_mut().map(|model| model.schedule(now_ns, kind, offset, len)).reduce(|outer, one| {
+        let added_ns = one.complete_at_ns.saturating_sub(now_ns);
+        Verdict {
+            complete_at_ns: outer.complete_at_ns.saturating_add(added_ns),
+            error: outer.error.or(one.error),
+            carry_out: outer.carry_out && one.carry_out,
+        }
+    })
+}
+
 /// A device. Deterministic: the same settings and the same calls give the same verdicts.
 #[derive(Clone, Debug)]
 pub struct SimModel {

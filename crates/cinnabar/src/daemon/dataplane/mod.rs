@@ -27,12 +27,12 @@ mod status;
 mod stop;
 #[cfg(test)]
 mod tests;
-mod timers;
 mod volume;
 
 use super::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
+use cinnabar_backend::sim::timers;
 use plane::Plane;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;

@@ -4,7 +4,7 @@
 
 use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
-use cinnabar_backend::sim::{OpKind, Verdict};
+use cinnabar_backend::sim::{self, OpKind, Verdict};
 use cinnabar_backend::{Disk, FileId, SimModel};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
@@ -79,7 +79,7 @@ impl Volume {
         }
     }
 
-    /// What the models say of a backend operation that starts now. Each adds its own time.
+    /// What the models say of a backend operation that starts now.
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -87,21 +87,7 @@ impl Volume {
         offset: u64,
         len: u64,
     ) -> Option<Verdict> {
-        let mut all: Option<Verdict> = None;
-        for model in &mut self.models {
-            let one = model.schedule(now.0, kind, offset, len);
-            all = Some(match all {
-                None => one,
-                Some(outer) => Verdict {
-                    complete_at_ns: outer
-                        .complete_at_ns
-                        .saturating_add(one.complete_at_ns.saturating_sub(now.0)),
-                    error: outer.error.or(one.error),
-                    carry_out: outer.carry_out && one.carry_out,
-                },
-            });
-        }
-        all
+        sim::judge(&mut self.models, now.0, kind, offset, len)
     }
 }
 

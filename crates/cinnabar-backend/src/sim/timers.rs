@@ -1,6 +1,6 @@
 //! Completions that a model of a slow device holds back.
 //!
-//! Called by the loop: the inner file has done its work, the model says when that may be known.
+//! Called by whoever drives an engine: the inner file has done its work, the model says when that may be known.
 
 use cinnabar_engine::IoError;
 use cinnabar_engine::units::Instant;
@@ -9,16 +9,18 @@ use std::collections::BinaryHeap;
 
 /// A completion to be delivered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) at: Instant,
-    /// Key of the I/O.
-    pub(super) io: usize,
-    pub(super) result: Result<(), IoError>,
+pub struct Held {
+    /// When.
+    pub at: Instant,
+    /// Key of the I/O, the driver's name for it.
+    pub io: usize,
+    /// How it ended.
+    pub result: Result<(), IoError>,
 }
 
 /// Held completions, the earliest first. As many as there are I/Os in flight at most.
 #[derive(Default)]
-pub(super) struct Timers {
+pub struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
     held: slab::Slab<Held>,
     /// Makes those of one instant come in order.
@@ -26,19 +28,20 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    pub(super) fn hold(&mut self, held: Held) {
+    /// Keeps one until it is due.
+    pub fn hold(&mut self, held: Held) {
         let place = self.held.insert(held) as u64;
         self.sequence = self.sequence.wrapping_add(1);
         self.heap.push(Reverse((held.at, u64::from(self.sequence) << 32 | place)));
     }
 
     /// When the next one is due.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes one that is due.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Held> {
+    pub fn due(&mut self, now: Instant) -> Option<Held> {
         self.next().filter(|at| *at <= now)?;
         let Reverse((_, name)) = self.heap.pop()?;
         Some(self.held.remove((name & u64::from(u32::MAX)) as usize))
