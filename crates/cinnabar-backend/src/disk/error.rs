@@ -138,10 +138,58 @@ impl DiskError {
     }
 }
 
+impl DiskErrorKind {
+    /// Whether a cache device is lost, and not merely named wrongly. `known`: it was in use before.
+    pub fn is_lost(&self, known: bool) -> bool {
+        match self {
+            // A block device that is not there, one that fails, one whose contents are damaged.
+            Self::NotFound
+            | Self::Io { .. }
+            | Self::Short { .. }
+            | Self::Superblock(SuperblockError::Damaged) => true,
+            // Its file system is not mounted, or was switched to read-only when the SSD failed.
+            Self::NoFolder | Self::NoSize | Self::Empty | Self::ReadOnly => known,
+            _ => false,
+        }
+    }
+}
+
 fn waited_text(waited: Duration) -> String {
     if waited.is_zero() {
         String::new()
     } else {
         format!(", still so after {:.1} s", waited.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_and_what_is_a_mistake() {
+        let errno = Errno::IO;
+        for kind in [
+            DiskErrorKind::NotFound,
+            DiskErrorKind::Io { during: "open", errno },
+            DiskErrorKind::Short { got: 1, expected: 2 },
+            DiskErrorKind::Superblock(SuperblockError::Damaged),
+        ] {
+            assert!(kind.is_lost(false) && kind.is_lost(true), "{kind}");
+        }
+        for kind in [DiskErrorKind::NoFolder, DiskErrorKind::NoSize, DiskErrorKind::ReadOnly] {
+            assert!(!kind.is_lost(false) && kind.is_lost(true), "{kind}");
+        }
+        for kind in [
+            DiskErrorKind::Foreign("data".into()),
+            DiskErrorKind::Superblock(SuperblockError::Version(9)),
+            DiskErrorKind::InUse { waited: Duration::ZERO, holder: None },
+            DiskErrorKind::Cancelled,
+            DiskErrorKind::Permission,
+            DiskErrorKind::WrongKind("directory"),
+            DiskErrorKind::NoSpace(5),
+        ] {
+            assert!(!kind.is_lost(false) && !kind.is_lost(true), "{kind}");
+        }
     }
 }

@@ -4,9 +4,11 @@
 //! port, which hands the addresses to the kernel.
 
 mod huge;
+mod owned;
 mod pool;
 
 pub use huge::advise_huge;
+pub use owned::Owned;
 pub use pool::MemoryPool;
 
 use cinnabar_engine::units::BLOCK_BYTES;

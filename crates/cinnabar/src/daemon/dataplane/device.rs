@@ -1,10 +1,10 @@
-//! The cache device: opened at start or later, and told apart whether it is lost or mistaken.
+//! The cache device: opened at start or later.
 //!
 //! Called at start-up, and by a background thread for one that takes another's place.
 //!
 //! A daemon serves without its cache device rather than not at all: guests can wait for nothing
 //! less than for an SSD to be exchanged. But what can only be a mistake in the configuration is
-//! said so at once.
+//! said so at once; [`DiskErrorKind::is_lost`] tells the two apart.
 
 use super::disks::{Taken, explain};
 use super::format;
@@ -40,23 +40,6 @@ pub(super) fn open_configured(
 /// What it means at start that it can't be used.
 pub(super) fn start_error(error: &DiskError) -> crate::daemon::messages::StartError {
     explain(error, Subject::Cache, cache_kind(&error.kind), "cache device")
-}
-
-/// Whether a device is lost, and not merely named wrongly. `known`: it was in use before.
-pub(super) fn is_lost(kind: &DiskErrorKind, known: bool) -> bool {
-    match kind {
-        // A block device that is not there, one that fails, one whose contents are damaged.
-        DiskErrorKind::NotFound
-        | DiskErrorKind::Io { .. }
-        | DiskErrorKind::Short { .. }
-        | DiskErrorKind::Superblock(SuperblockError::Damaged) => true,
-        // Its file system is not mounted, or was switched to read-only when the SSD failed.
-        DiskErrorKind::NoFolder
-        | DiskErrorKind::NoSize
-        | DiskErrorKind::Empty
-        | DiskErrorKind::ReadOnly => known,
-        _ => false,
-    }
 }
 
 /// Opens, locks and formats a device that is to take another's place.
@@ -118,38 +101,5 @@ fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {
         DiskErrorKind::Cancelled => StartErrorKind::Cancelled,
         DiskErrorKind::Io { .. } => StartErrorKind::Io,
         _ => StartErrorKind::CacheAccess,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn what_is_lost_and_what_is_a_mistake() {
-        let errno = rustix::io::Errno::IO;
-        for kind in [
-            DiskErrorKind::NotFound,
-            DiskErrorKind::Io { during: "open", errno },
-            DiskErrorKind::Short { got: 1, expected: 2 },
-            DiskErrorKind::Superblock(SuperblockError::Damaged),
-        ] {
-            assert!(is_lost(&kind, false) && is_lost(&kind, true), "{kind}");
-        }
-        for kind in [DiskErrorKind::NoFolder, DiskErrorKind::NoSize, DiskErrorKind::ReadOnly] {
-            assert!(!is_lost(&kind, false) && is_lost(&kind, true), "{kind}");
-        }
-        for kind in [
-            DiskErrorKind::Foreign("data".into()),
-            DiskErrorKind::Superblock(SuperblockError::Version(9)),
-            DiskErrorKind::InUse { waited: Duration::ZERO, holder: None },
-            DiskErrorKind::Cancelled,
-            DiskErrorKind::Permission,
-            DiskErrorKind::WrongKind("directory"),
-            DiskErrorKind::NoSpace(5),
-        ] {
-            assert!(!is_lost(&kind, false) && !is_lost(&kind, true), "{kind}");
-        }
     }
 }

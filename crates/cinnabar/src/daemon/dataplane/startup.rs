@@ -46,7 +46,7 @@ impl Plane {
         };
         let opened = device::open_configured(&config.cache, &options);
         if let Err(error) = &opened
-            && (config.cache.required || !device::is_lost(&error.kind, true))
+            && (config.cache.required || !error.kind.is_lost(true))
         {
             return Err(device::start_error(error));
         }
@@ -56,7 +56,7 @@ impl Plane {
             Ok(cache) => Ok(cache),
             Err(error) => {
                 let known = ledger.with(|state| state.knows_cache(&config.cache.device));
-                if !device::is_lost(&error.kind, known) {
+                if !error.kind.is_lost(known) {
                     return Err(device::start_error(&error));
                 }
                 Err(error.to_string())
