@@ -146,3 +146,39 @@ pub struct RamBytes {
     /// Segments, volumes, requests and the rest.
     pub other: u64,
 }
+
+/// Field by field; a field left out does not compile.
+macro_rules! add_fields {
+    ($name:ident: $($field:ident),+) => {
+        impl std::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                let Self { $($field),+ } = other;
+                $(self.$field += $field;)+
+            }
+        }
+
+        impl std::iter::Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+                all.fold(Self::default(), |mut sum, one| {
+                    sum += one;
+                    sum
+                })
+            }
+        }
+    };
+}
+
+add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_reused, no_space, loading, no_device);
+add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
+add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, refused, cached_blocks);
+add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
+add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
+
+impl VolumeCounters {
+    /// Of all shards together. Each of them sees every flush.
+    pub fn of_shards(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut flushes = 0;
+        let sum: Self = all.into_iter().inspect(|one| flushes = flushes.max(one.flushes)).sum();
+        Self { flushes, ..sum }
+    }
+}

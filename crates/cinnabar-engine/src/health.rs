@@ -24,6 +24,28 @@ pub enum Health {
     Closed,
 }
 
+impl Health {
+    /// Of several shards: as the one that is worst off.
+    pub fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
+        let rank = |health: &Self| match health {
+            Self::PassThrough(PassThroughReason::Failed(_)) => 5,
+            Self::PassThrough(_) => 4,
+            Self::Opening => 3,
+            Self::Loading { .. } => 2,
+            Self::Serving => 1,
+            Self::Closed => 0,
+        };
+        let both = |one, other| match (one, other) {
+            (Self::Loading { pages, of }, Self::Loading { pages: more, of: also }) => {
+                Self::Loading { pages: pages + more, of: of + also }
+            }
+            (one, other) if rank(&other) > rank(&one) => other,
+            (one, _) => one,
+        };
+        all.into_iter().reduce(both).unwrap_or(Self::Closed)
+    }
+}
+
 /// Why the device is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassThroughReason {

@@ -25,6 +25,7 @@ mod prefetch;
 mod probation;
 pub mod seam;
 mod sequential;
+pub mod shards;
 mod store;
 pub mod units;
 pub mod volume;

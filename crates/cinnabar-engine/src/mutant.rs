@@ -47,6 +47,10 @@ pub enum Mutant {
     FailedWriteCached,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,
+    /// A flush is passed to the first shard only.
+    FlushOfOneShard,
+    /// A write across shards is answered when its first part is done.
+    SplitAnsweredEarly,
 }
 
 /// The mutants switched on: none, in production.

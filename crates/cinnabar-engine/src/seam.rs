@@ -194,6 +194,20 @@ pub enum IoOp<P> {
     },
 }
 
+impl<P> IoOp<P> {
+    /// Moves the operation `bytes` further into the device: a shard's to its region.
+    pub fn shift(&mut self, bytes: u64) {
+        match self {
+            Self::Read { offset, .. }
+            | Self::Write { offset, .. }
+            | Self::ReadMeta { offset, .. }
+            | Self::WriteMeta { offset, .. } => *offset += bytes,
+            Self::Trim { span } | Self::WriteZeroes { span, .. } => span.offset += bytes,
+            Self::Flush | Self::Prove | Self::Distrust => {}
+        }
+    }
+}
+
 /// An I/O for the driver to carry out.
 #[derive(Clone, Debug)]
 pub struct IoRequest<P> {

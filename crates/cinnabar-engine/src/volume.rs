@@ -6,7 +6,7 @@ use crate::counters::VolumeCounters;
 use crate::inflight::Holds;
 use crate::plan::Mode;
 use crate::seam::RequestId;
-use crate::sequential::Detector;
+use crate::sequential::{Detector, Stripes};
 use crate::units::ByteSpan;
 
 /// Proof, in the backend's own words, of who a volume is and when it was last written: identity,
@@ -27,6 +27,18 @@ pub enum Belief {
 }
 
 impl Belief {
+    /// Of what several shards recorded of a volume. Each records the proofs that it asked for, at
+    /// least when the volume is attached, and a shard that was not written may have an old one,
+    /// which then can't tell; one that can is enough.
+    pub fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
+        let both = |one, other| match (one, other) {
+            (Self::Changed, _) | (_, Self::Changed) => Self::Changed,
+            (Self::Unchanged, _) | (_, Self::Unchanged) => Self::Unchanged,
+            (Self::Unknown, Self::Unknown) => Self::Unknown,
+        };
+        all.into_iter().reduce(both).unwrap_or(Self::Unknown)
+    }
+
     /// For a backend whose proof holds only as long as it stays the same.
     pub fn of_equality(then: Option<&Epoch>, now: Option<&Epoch>) -> Self {
         match (then, now) {
@@ -212,8 +224,13 @@ impl Volume {
 
     /// Whether, and why, an access bypasses the cache; counts its blocks. `cache` is what keeps
     /// every access from it.
-    pub(crate) fn bypass(&mut self, span: ByteSpan, cache: Option<Bypass>) -> Option<Bypass> {
-        let run = self.detector.note(span);
+    pub(crate) fn bypass(
+        &mut self,
+        span: ByteSpan,
+        stripes: Stripes,
+        cache: Option<Bypass>,
+    ) -> Option<Bypass> {
+        let run = self.detector.note(span, stripes);
         let over = |bytes: u64, limit: u64| limit > 0 && bytes >= limit;
         let counts = &mut self.counters.bypassed;
         let (reason, count) = if cache == Some(Bypass::NoDevice) {

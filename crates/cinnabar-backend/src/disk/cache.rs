@@ -68,7 +68,7 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
         disk.size_bytes = size;
     }
     if let Contents::Ours(superblock) = &contents {
-        let expected = superblock.geometry.device_blocks * 4096;
+        let expected = superblock.geometry.device_bytes();
         if disk.size_bytes < expected {
             let kind = DiskErrorKind::Short { got: disk.size_bytes, expected };
             return Err(DiskError::new(path, kind));

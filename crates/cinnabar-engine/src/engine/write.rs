@@ -12,6 +12,7 @@ use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::plan::Mode;
 use crate::seam::{IoError, IoOp, Payload, Slice, Target};
+use crate::sequential::Stripes;
 use crate::store::{Origin, Place, Removed};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use smallvec::{SmallVec, smallvec};
@@ -94,9 +95,9 @@ impl<P: Payload> Engine<P> {
             return self.write_io_done(request);
         }
         let span = state.span;
-        let unready = self.unready();
+        let (unready, stripes) = (self.unready(), Stripes::of(&self.superblock.geometry));
         let volume = self.volume(index);
-        let bypass = volume.bypass(span, unready);
+        let bypass = volume.bypass(span, stripes, unready);
         volume.counters.writes += 1;
         volume.counters.blocks_written += span.blocks();
         let whole_blocks_only = u64::from(volume.spec.align_bytes) == BLOCK_BYTES;

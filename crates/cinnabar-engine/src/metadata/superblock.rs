@@ -44,14 +44,16 @@ pub struct Superblock {
     /// The life at which everything before was given up. A life's number is the first of its
     /// incarnations.
     pub era: u32,
+    /// Whose region it is the beginning of.
+    pub shard: u32,
 }
 
 /// Where everything lies on a cache device, in 4 KiB blocks. Chosen at format, fixed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Size of the device that is used.
+    /// Size of the region of one shard.
     pub device_blocks: u64,
-    /// Logical shards (1 in this version).
+    /// Logical shards, each with a region like this one.
     pub shards: u32,
     /// log2 of the blocks of a volume that stay together in one shard.
     pub shard_span_log2: u32,
@@ -105,17 +107,48 @@ pub enum GeometryError {
 impl Geometry {
     /// Smallest device: 16 segments of 1 MiB and their metadata.
     pub const BYTES_MIN: u64 = 20 << 20;
-    /// Largest device: what 28-bit slot numbers index, less room for RAM slots (just under 1 TiB).
+    /// Largest region: what 28-bit slot numbers index, less room for RAM slots (just under 1 TiB).
     pub const BYTES_MAX: u64 = ((1 << 28) - (1 << 20)) * 4096;
     /// Largest number of chunks in a segment (8 MiB).
     pub const SEGMENT_CHUNKS_MAX: u32 = 8;
+    /// Most shards.
+    pub const SHARDS_MAX: u32 = 64;
+    /// Blocks of a stripe: 4 MiB, so that few requests are split, and a discard is worth its while.
+    const SPAN_LOG2: u32 = 10;
+    const SPAN_LOG2_MAX: u32 = 20;
     const SEGMENTS_MIN: u32 = 4;
     /// The journal takes 1/4096 of the log, at least 256 KiB: marks of 0.5 % of the blocks, dense,
     /// fill a ninth of it, so that marks written one a page seldom need to be written anew.
     const MARKS_SHARE: u64 = 4096;
     const MARKS_MIN: u64 = 64;
 
-    /// The geometry for a device of `bytes`.
+    /// Shards of a device of `bytes` if nobody says otherwise: so many that some threads can share
+    /// the work where there is much of it, and as many as it takes to index a large one.
+    pub const fn shards_for(bytes: u64) -> u32 {
+        let usual = if bytes < 8 << 30 { 1 } else { 4 };
+        let needed = bytes.div_ceil(Self::BYTES_MAX);
+        if needed > usual as u64 { needed as u32 } else { usual }
+    }
+
+    /// The geometry of each region of a device of `bytes` that `shards` share.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if the size of a region is out of range; the sizes told are the device's.
+    pub fn for_shards(bytes: u64, shards: u32) -> Result<Self, GeometryError> {
+        let all = |region: u64| region * u64::from(shards);
+        let region = bytes / u64::from(shards);
+        match Self::for_device(region) {
+            Ok(geometry) => Ok(geometry.divided(shards, Self::SPAN_LOG2)),
+            Err(GeometryError::TooSmall { min, .. }) => {
+                Err(GeometryError::TooSmall { got: bytes, min: all(min) })
+            }
+            Err(GeometryError::TooLarge { max, .. }) => {
+                Err(GeometryError::TooLarge { got: bytes, max: all(max) })
+            }
+        }
+    }
+
+    /// The geometry for a device of `bytes` that is one region.
     ///
     /// # Errors
     /// [`GeometryError`] if the size is out of range.
@@ -158,7 +191,7 @@ impl Geometry {
         Self {
             device_blocks: log + slots,
             shards: 1,
-            shard_span_log2: 8,
+            shard_span_log2: Self::SPAN_LOG2,
             segment_chunks,
             segments,
             marks: (2, marks),
@@ -182,30 +215,75 @@ impl Geometry {
         self.segments as u64 * self.segment_chunks as u64 * chunk::DATA_BLOCKS_MAX as u64
     }
 
-    /// The shard that owns a block: a fixed function of its key, so that a device can be served by
-    /// any number of threads.
-    pub const fn shard_of(&self, incarnation: u32, block: u64) -> u32 {
-        let span = (incarnation as u64) << 40 ^ (block >> self.shard_span_log2);
-        (crate::descriptors::mix(span, 0) % self.shards as u64) as u32
+    /// Bytes of a shard's region.
+    pub const fn region_bytes(&self) -> u64 {
+        self.device_blocks * 4096
     }
 
     /// Bytes of the device that are used.
     pub const fn device_bytes(&self) -> u64 {
-        self.device_blocks * 4096
+        self.region_bytes() * self.shards as u64
+    }
+
+    /// The same with another way of dividing volumes among shards.
+    #[must_use]
+    pub const fn divided(self, shards: u32, shard_span_log2: u32) -> Self {
+        Self { shards, shard_span_log2, ..self }
     }
 
     fn is_sound(&self) -> bool {
         (1..=Self::SEGMENT_CHUNKS_MAX).contains(&self.segment_chunks)
             && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
-            && *self == Self::with(self.segments, self.segment_chunks)
-            && self.device_bytes() <= Self::BYTES_MAX + (1 << 30)
+            && (1..=Self::SHARDS_MAX).contains(&self.shards)
+            && self.shard_span_log2 <= Self::SPAN_LOG2_MAX
+            && *self
+                == Self::with(self.segments, self.segment_chunks)
+                    .divided(self.shards, self.shard_span_log2)
+            && self.region_bytes() <= Self::BYTES_MAX + (1 << 30)
     }
 }
 
 impl Superblock {
     /// A new device's superblock. `uuid` must be random.
     pub fn format(uuid: [u8; 16], geometry: Geometry) -> Self {
-        Self { sequence: 1, uuid, geometry, state: DeviceState::Cold, next_incarnation: 1, era: 0 }
+        Self {
+            sequence: 1,
+            uuid,
+            geometry,
+            state: DeviceState::Cold,
+            next_incarnation: 1,
+            era: 0,
+            shard: 0,
+        }
+    }
+
+    /// New superblocks for all regions of a device. To be written last to first: a device whose
+    /// first region has none is not formatted.
+    pub fn format_all(uuid: [u8; 16], geometry: Geometry) -> Vec<Self> {
+        let first = Self::format(uuid, geometry);
+        (0..geometry.shards).map(|shard| first.for_shard(shard)).collect()
+    }
+
+    /// The first region's as another region's. Each has an identity of its own, so that nothing
+    /// that strays from one region to another is believed there.
+    #[must_use]
+    pub fn for_shard(&self, shard: u32) -> Self {
+        let mut uuid = self.uuid;
+        for (byte, more) in uuid.iter_mut().zip(shard.to_le_bytes()) {
+            *byte ^= more;
+        }
+        Self { uuid, shard, ..self.clone() }
+    }
+
+    /// First byte of its region.
+    pub const fn region_start(&self) -> u64 {
+        self.geometry.region_bytes() * self.shard as u64
+    }
+
+    /// Whether it is of the same device as `first`, and its region's number `shard`.
+    pub fn belongs_to(&self, first: &Self, shard: u32) -> bool {
+        let expected = first.for_shard(shard);
+        (self.uuid, self.geometry, self.shard) == (expected.uuid, expected.geometry, shard)
     }
 
     /// The page to write, and its byte offset.
@@ -236,6 +314,7 @@ impl Superblock {
         {
             w.u64(value);
         }
+        w.u32(self.shard);
         w.seal();
         (self.sequence % 2 * 4096, page)
     }
@@ -285,6 +364,7 @@ impl Superblock {
             checkpoints: ([r.u64(), r.u64()], r.u64()),
             log: r.u64(),
         };
+        let shard = r.u32();
         let state = match state {
             0 => DeviceState::Cold,
             1 => DeviceState::InUse,
@@ -293,10 +373,10 @@ impl Superblock {
         };
         // Numbers that no device lives long enough to reach.
         let worn = sequence > 1 << 56 || next_incarnation > u32::MAX - (1 << 20);
-        if !geometry.is_sound() || worn {
+        if !geometry.is_sound() || shard >= geometry.shards || worn {
             return Err(SuperblockError::Damaged);
         }
-        Ok(Self { sequence, uuid, geometry, state, next_incarnation, era })
+        Ok(Self { sequence, uuid, geometry, state, next_incarnation, era, shard })
     }
 }
 

@@ -1,0 +1,255 @@
+//! Operators' commands: each shard carries them out, and the answer sums up theirs.
+//!
+//! Called by drivers (control) and by the router (replies). A volume is in all shards or in none: an
+//! attach or detach that fails in one is taken back in the others before anybody is told.
+
+use super::Routed;
+use super::router::{Join, Phase, RoutedVolume, Router, id_of, refusal, share};
+use crate::health::{LoadReport, Start};
+use crate::seam::{Answer, Command, Event, Failure, Payload, Reply, RequestId};
+use crate::units::VolumeId;
+use crate::volume::{VolumeSpec, Warmth};
+use smallvec::smallvec;
+
+/// A command under way.
+pub(super) struct CommandJoin {
+    id: RequestId,
+    what: What,
+    outstanding: u32,
+    failure: Option<Failure>,
+    /// Shards that know nothing of the volume to be forgotten.
+    unknown: u32,
+    report: Option<LoadReport>,
+    warmth: Option<Warmth>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Load,
+    Attach(VolumeId),
+    /// An attach failed in some shard: the others detach, then drop what they hold of it.
+    TakeBack(VolumeId),
+    Detach(VolumeId),
+    Seal(VolumeId),
+    Forget,
+    Other,
+}
+
+impl<P: Payload> Router<P> {
+    /// An operator's command. Answered at once only if it can't be carried out.
+    pub fn control(
+        &mut self,
+        id: RequestId,
+        command: &Command,
+        to: &mut impl FnMut(Routed<P>),
+    ) -> Option<Reply<P>> {
+        let what = match command {
+            Command::AwaitLoad => What::Load,
+            Command::Forget(_) => What::Forget,
+            Command::Attach(spec) => match self.begin_attach(spec) {
+                Some(volume) => What::Attach(volume),
+                None => return Some(refusal(id, Failure::Limit)),
+            },
+            Command::Detach(volume) | Command::Seal(volume, _)
+                if self.volume(*volume).is_none() =>
+            {
+                return Some(refusal(id, Failure::NoVolume));
+            }
+            Command::Detach(volume) => What::Detach(*volume),
+            Command::Seal(volume, _) => What::Seal(*volume),
+            Command::Open | Command::Replace(_) | Command::Abandon | Command::Close => What::Other,
+        };
+        let key = self.joins.insert(Join::Command(Box::new(CommandJoin {
+            id,
+            what,
+            outstanding: 0,
+            failure: None,
+            unknown: 0,
+            report: None,
+            warmth: None,
+        })));
+        for shard in 0..self.map.shards() {
+            if let Some(command) = self.for_shard(shard, command) {
+                self.send_command(key, shard, command, to);
+            }
+        }
+        None
+    }
+
+    fn begin_attach(&mut self, spec: &VolumeSpec) -> Option<VolumeId> {
+        self.new_volume(RoutedVolume {
+            first: self.map.first_shard(&spec.name),
+            size_bytes: spec.size_bytes,
+            ids: smallvec![None; self.map.shards() as usize],
+            phase: Phase::Attaching,
+        })
+    }
+
+    /// What one shard is told.
+    fn for_shard(&self, shard: u32, command: &Command) -> Option<Command> {
+        let shards = u64::from(self.map.shards());
+        Some(match command {
+            Command::Attach(spec) => Command::Attach(VolumeSpec {
+                share_min_blocks: spec.share_min_blocks / shards,
+                share_max_blocks: share(spec.share_max_blocks, shards),
+                ..spec.clone()
+            }),
+            Command::Detach(volume) => Command::Detach(self.inner(*volume, shard)?),
+            Command::Seal(volume, epoch) => {
+                Command::Seal(self.inner(*volume, shard)?, epoch.clone())
+            }
+            Command::Replace(first) => Command::Replace(Box::new(first.for_shard(shard))),
+            other => other.clone(),
+        })
+    }
+
+    fn send_command(
+        &mut self,
+        key: usize,
+        shard: u32,
+        command: Command,
+        to: &mut impl FnMut(Routed<P>),
+    ) {
+        let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
+        join.outstanding += 1;
+        to(Routed { shard, event: Event::Control(id_of(key, shard as usize), command) });
+    }
+
+    /// A shard has answered a command.
+    pub(super) fn command_part_done(
+        &mut self,
+        key: usize,
+        shard: u32,
+        result: Result<Answer<P>, Failure>,
+        to: &mut impl FnMut(Routed<P>),
+    ) -> Option<Reply<P>> {
+        let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
+        join.outstanding -= 1;
+        match (result, join.what) {
+            (Ok(Answer::Attached { volume, warmth }), What::Attach(outer)) => {
+                join.warmth = Some(join.warmth.map_or(warmth, |so_far| both_warm(so_far, warmth)));
+                self.name(outer, shard, volume);
+            }
+            (Ok(Answer::Loaded(report)), _) => {
+                join.report =
+                    Some(join.report.map_or(report, |so_far| both_loaded(so_far, report)));
+            }
+            (Err(Failure::NoVolume), What::Forget) => join.unknown += 1,
+            (Err(failure), what) => {
+                join.failure.get_or_insert(failure);
+                // It has let go of the volume, or never had it.
+                if let What::Detach(outer) | What::TakeBack(outer) = what {
+                    self.unname(outer, shard);
+                }
+            }
+            // Detached: what it holds goes, too.
+            (Ok(_), What::TakeBack(outer)) => {
+                if let Some(inner) = self.unname(outer, shard) {
+                    self.send_command(key, shard, Command::Seal(inner, None), to);
+                }
+            }
+            (Ok(_), _) => {}
+        }
+        let Join::Command(join) = &self.joins[key] else { unreachable!("a command") };
+        if join.outstanding > 0 {
+            return None;
+        }
+        self.command_done(key, to)
+    }
+
+    /// Every shard has answered.
+    fn command_done(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) -> Option<Reply<P>> {
+        let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
+        let failed = join.failure.is_some();
+        match join.what {
+            What::Attach(volume) if failed => {
+                join.what = What::TakeBack(volume);
+                self.set_phase(volume, Phase::Refused);
+                return self.take_back(key, volume, to, Command::Detach);
+            }
+            // Those that detached well wait for a proof, which there will be none of.
+            What::Detach(volume) if failed => {
+                join.what = What::Seal(volume);
+                return self.take_back(key, volume, to, |inner| Command::Seal(inner, None));
+            }
+            What::Attach(volume) => self.set_phase(volume, Phase::Attached),
+            What::Seal(volume) | What::TakeBack(volume) => self.forget(volume),
+            What::Forget if join.unknown == self.map.shards() => {
+                join.failure.get_or_insert(Failure::NoVolume);
+            }
+            What::Load | What::Detach(_) | What::Forget | What::Other => {}
+        }
+        let Join::Command(join) = self.joins.remove(key) else { unreachable!("a command") };
+        let answer = match (join.what, join.report, join.warmth) {
+            (What::Attach(volume), _, Some(warmth)) => Answer::Attached { volume, warmth },
+            (What::Load, Some(report), _) => Answer::Loaded(report),
+            _ => Answer::Done,
+        };
+        Some(Reply { id: join.id, result: join.failure.map_or(Ok(answer), Err) })
+    }
+
+    /// Goes on with those shards that still have the volume.
+    fn take_back(
+        &mut self,
+        key: usize,
+        volume: VolumeId,
+        to: &mut impl FnMut(Routed<P>),
+        command: impl Fn(VolumeId) -> Command,
+    ) -> Option<Reply<P>> {
+        let ids = self.volume(volume).map(|known| known.ids.clone()).unwrap_or_default();
+        let mut any = false;
+        for (shard, inner) in (0..).zip(ids) {
+            if let Some(inner) = inner {
+                any = true;
+                self.send_command(key, shard, command(inner), to);
+            }
+        }
+        if any {
+            return None;
+        }
+        self.forget(volume);
+        let Join::Command(join) = self.joins.remove(key) else { unreachable!("a command") };
+        Some(refusal(join.id, join.failure.unwrap_or(Failure::Invalid)))
+    }
+
+    fn set_phase(&mut self, volume: VolumeId, phase: Phase) {
+        let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
+        known.phase = phase;
+    }
+}
+
+/// What became of a volume's blocks, over two shards or more.
+fn both_warm(one: Warmth, other: Warmth) -> Warmth {
+    use Warmth::{Dropped, Loading, New, Warm};
+    match (one, other) {
+        (Loading, _) | (_, Loading) => Loading,
+        (Warm { blocks }, Warm { blocks: more }) => Warm { blocks: blocks + more },
+        (Warm { blocks }, _) | (_, Warm { blocks }) => Warm { blocks },
+        (Dropped { blocks, reason }, Dropped { blocks: more, .. }) => {
+            Dropped { blocks: blocks + more, reason }
+        }
+        (Dropped { blocks, reason }, New) | (New, Dropped { blocks, reason }) => {
+            Dropped { blocks, reason }
+        }
+        (New, New) => New,
+    }
+}
+
+fn both_loaded(one: LoadReport, other: LoadReport) -> LoadReport {
+    let severity = |start| match start {
+        Start::New => 0,
+        Start::Clean => 1,
+        Start::Crashed => 2,
+        Start::Damaged => 3,
+    };
+    let worse = severity(one.start) >= severity(other.start);
+    LoadReport {
+        start: if worse { one.start } else { other.start },
+        blocks: one.blocks + other.blocks,
+        replayed_blocks: one.replayed_blocks + other.replayed_blocks,
+        unflushed_blocks: one.unflushed_blocks + other.unflushed_blocks,
+        marked_blocks: one.marked_blocks + other.marked_blocks,
+        pages: one.pages + other.pages,
+        damaged_pages: one.damaged_pages + other.damaged_pages,
+    }
+}

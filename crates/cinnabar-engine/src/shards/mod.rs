@@ -1,0 +1,37 @@
+//! Several engines that are one cache: each owns a fixed part of every volume's blocks, a region of
+//! the cache device and nothing else.
+//!
+//! Called by drivers. [`Router`] splits what guests and operators ask and joins the answers; it is
+//! all that a driver with a thread for each engine needs. [`Sharded`] is a router with its engines
+//! behind the seam of a single one, for drivers with one thread.
+//!
+//! # What holds across shards
+//! * A block belongs to one shard for ever ([`ShardMap`]), so everything the engine promises of a
+//!   block it promises here. A request across a boundary is atomic by block, as on any disk.
+//! * A flush is answered when every shard's is, so it covers every write replied to before.
+//! * A volume is attached, detached and sealed in all shards or none; its proofs are recorded by
+//!   each, so the newest of all counts ([`Belief::of_all`](crate::volume::Belief::of_all)).
+//! * A device that one shard lost is given up by all.
+
+mod commands;
+mod map;
+mod requests;
+mod router;
+mod sharded;
+#[cfg(test)]
+mod tests;
+
+pub use map::ShardMap;
+pub use router::{Router, Whose};
+pub use sharded::Sharded;
+
+use crate::seam::Event;
+
+/// An event for one of the engines.
+#[derive(Debug)]
+pub struct Routed<P> {
+    /// Which.
+    pub shard: u32,
+    /// What.
+    pub event: Event<P>,
+}

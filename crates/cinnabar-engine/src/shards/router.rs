@@ -1,0 +1,197 @@
+//! The router's tables: volumes as each shard names them, and what is under way.
+//!
+//! Called by drivers, with every request, command and plan on the way in and every reply on the way
+//! out. `requests` and `commands` hold what it does with each.
+
+use super::commands::CommandJoin;
+use super::requests::RequestJoin;
+use super::{Routed, ShardMap};
+use crate::limits::VOLUMES_MAX;
+use crate::mutant::Mutants;
+use crate::plan::{Plan, VolumePlan};
+use crate::seam::{Event, Failure, Payload, Reply, RequestId};
+use crate::units::VolumeId;
+use slab::Slab;
+use smallvec::SmallVec;
+
+/// Lower bits of a shard's request ids: which part it is, or which shard's command.
+const PART_BITS: u32 = 16;
+
+/// A volume as the shards know it.
+pub(super) struct RoutedVolume {
+    /// The shard of its first block.
+    pub(super) first: u32,
+    pub(super) size_bytes: u64,
+    /// Its name in each shard, as far as that has answered.
+    pub(super) ids: SmallVec<[Option<VolumeId>; 4]>,
+    pub(super) phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not every shard has answered.
+    Attaching,
+    /// Whoever attached it knows its name here.
+    Attached,
+    /// Some shard refused it; the others let go of it.
+    Refused,
+}
+
+/// Whose a shard's I/O to a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This volume's, as drivers call it.
+    Volume(VolumeId),
+    /// A volume's whose attach has not been answered yet: to be asked again then.
+    NotYet,
+    /// A volume's that could not be attached: the I/O fails.
+    Nobodys,
+}
+
+/// Something under way in one shard or more.
+pub(super) enum Join<P> {
+    Request(RequestJoin<P>),
+    Command(Box<CommandJoin>),
+}
+
+/// Splits and joins; see the [module](super).
+pub struct Router<P> {
+    pub(super) map: ShardMap,
+    pub(super) mutants: Mutants,
+    pub(super) volumes: Vec<Option<RoutedVolume>>,
+    /// The other way round: by shard and its name there.
+    names: Vec<Vec<Option<VolumeId>>>,
+    pub(super) joins: Slab<Join<P>>,
+    /// Requests that more than one shard had a part in, flushes left out.
+    pub(super) split: u64,
+}
+
+impl<P: Payload> Router<P> {
+    /// A router without volumes.
+    pub fn new(map: ShardMap, mutants: Mutants) -> Self {
+        let names = vec![Vec::new(); map.shards() as usize];
+        Self { map, mutants, volumes: Vec::new(), names, joins: Slab::new(), split: 0 }
+    }
+
+    /// Which shard owns what.
+    pub fn map(&self) -> &ShardMap {
+        &self.map
+    }
+
+    /// Requests so far that more than one shard had a part in, flushes left out.
+    pub fn split_requests(&self) -> u64 {
+        self.split
+    }
+
+    /// Whose it is what a shard asks of a volume.
+    pub fn whose(&self, shard: u32, inner: VolumeId) -> Whose {
+        let names = &self.names[shard as usize];
+        let outer = names.get(usize::from(inner.0)).copied().flatten();
+        match outer.and_then(|outer| Some((outer, self.volume(outer)?.phase))) {
+            Some((outer, Phase::Attached)) => Whose::Volume(outer),
+            Some((_, Phase::Refused)) => Whose::Nobodys,
+            Some((_, Phase::Attaching)) | None => Whose::NotYet,
+        }
+    }
+
+    /// A shard has named a volume.
+    pub(super) fn name(&mut self, outer: VolumeId, shard: u32, inner: VolumeId) {
+        let volume = self.volumes[usize::from(outer.0)].as_mut().expect("a known volume");
+        volume.ids[shard as usize] = Some(inner);
+        let names = &mut self.names[shard as usize];
+        if names.len() <= usize::from(inner.0) {
+            names.resize(usize::from(inner.0) + 1, None);
+        }
+        names[usize::from(inner.0)] = Some(outer);
+    }
+
+    /// A shard has let go of a volume; gives what it called it.
+    pub(super) fn unname(&mut self, outer: VolumeId, shard: u32) -> Option<VolumeId> {
+        let volume = self.volumes[usize::from(outer.0)].as_mut()?;
+        let inner = volume.ids[shard as usize].take()?;
+        self.names[shard as usize][usize::from(inner.0)] = None;
+        Some(inner)
+    }
+
+    /// No shard has the volume any more.
+    pub(super) fn forget(&mut self, outer: VolumeId) {
+        for shard in 0..self.map.shards() {
+            self.unname(outer, shard);
+        }
+        self.volumes[usize::from(outer.0)] = None;
+    }
+
+    /// What a shard calls a volume.
+    pub fn inner(&self, volume: VolumeId, shard: u32) -> Option<VolumeId> {
+        self.volume(volume)?.ids[shard as usize]
+    }
+
+    pub(super) fn volume(&self, volume: VolumeId) -> Option<&RoutedVolume> {
+        self.volumes.get(usize::from(volume.0))?.as_ref()
+    }
+
+    /// A place for a volume.
+    pub(super) fn new_volume(&mut self, volume: RoutedVolume) -> Option<VolumeId> {
+        let index = (0..usize::from(VOLUMES_MAX))
+            .find(|&index| self.volumes.get(index).is_none_or(Option::is_none))?;
+        if self.volumes.len() <= index {
+            self.volumes.resize_with(index + 1, || None);
+        }
+        self.volumes[index] = Some(volume);
+        Some(VolumeId(index as u16))
+    }
+
+    /// New settings: sizes are divided among the shards.
+    pub fn adopt(&self, plan: &Plan, to: &mut impl FnMut(Routed<P>)) {
+        let shards = u64::from(self.map.shards());
+        for shard in 0..self.map.shards() {
+            let volumes = plan.volumes.iter().filter_map(|change| {
+                Some(VolumePlan {
+                    volume: self.inner(change.volume, shard)?,
+                    mode: change.mode,
+                    share_min_blocks: change.share_min_blocks.map(|blocks| blocks / shards),
+                    share_max_blocks: change.share_max_blocks.map(|blocks| share(blocks, shards)),
+                })
+            });
+            let plan = Plan { volumes: volumes.collect() };
+            to(Routed { shard, event: Event::Adopt(plan) });
+        }
+    }
+
+    /// A shard has answered: gives the answer for whoever asked, once all of it is there.
+    ///
+    /// # Panics
+    /// If the reply is to nothing that is under way.
+    pub fn reply(
+        &mut self,
+        shard: u32,
+        reply: Reply<P>,
+        to: &mut impl FnMut(Routed<P>),
+    ) -> Option<Reply<P>> {
+        let (key, part) = taken_apart(reply.id);
+        match self.joins.get_mut(key).expect("a reply to something under way") {
+            Join::Request(_) => self.request_part_done(key, part, reply.result, to),
+            Join::Command(_) => self.command_part_done(key, shard, reply.result, to),
+        }
+    }
+}
+
+/// The largest share of one shard; no bound stays none.
+pub(super) const fn share(blocks: u64, shards: u64) -> u64 {
+    if blocks == u64::MAX { blocks } else { blocks.div_ceil(shards) }
+}
+
+/// A shard's id for a part of what is under way.
+pub(super) fn id_of(key: usize, part: usize) -> RequestId {
+    debug_assert!(part < 1 << PART_BITS);
+    RequestId((key as u64) << PART_BITS | part as u64)
+}
+
+fn taken_apart(id: RequestId) -> (usize, usize) {
+    ((id.0 >> PART_BITS) as usize, (id.0 & ((1 << PART_BITS) - 1)) as usize)
+}
+
+/// A reply that needs no shard.
+pub(super) const fn refusal<P>(id: RequestId, failure: Failure) -> Reply<P> {
+    Reply { id, result: Err(failure) }
+}

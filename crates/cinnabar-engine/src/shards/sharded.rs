@@ -1,0 +1,272 @@
+//! A router and its engines behind the seam of a single engine.
+//!
+//! Called by drivers with one thread, and by the simulator, which may also let each shard take its
+//! own turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
+
+use super::{Routed, Router, ShardMap, Whose};
+use crate::config::Config;
+use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
+use crate::engine::Engine;
+use crate::health::{Health, PassThroughReason};
+use crate::metadata::superblock::Superblock;
+use crate::seam::{
+    Access, Action, Answer, Command, Event, IoDone, IoError, IoId, IoRequest, Payload, RequestId,
+    Target,
+};
+use crate::units::{Instant, VolumeId};
+use crate::volume::Recorded;
+
+/// Upper bits of an I/O's id: its shard.
+const SHARD_SHIFT: u32 = 56;
+/// Names the command that no driver gave; a driver's ids leave it free.
+const OWN_COMMAND: RequestId = RequestId(u64::MAX);
+
+struct Shard<P> {
+    engine: Engine<P>,
+    /// First byte of its region of the device.
+    base: u64,
+    inbox: Vec<Event<P>>,
+    wake: Option<Instant>,
+    /// It was told to give up the device, and has not yet.
+    gives_up: bool,
+}
+
+/// See the module.
+pub struct Sharded<P> {
+    router: Router<P>,
+    shards: Vec<Shard<P>>,
+    /// I/O of volumes that their driver does not know yet.
+    early: Vec<(u32, IoRequest<P>)>,
+    /// Empty between two turns.
+    said: Vec<Action<P>>,
+}
+
+impl<P: Payload> Sharded<P> {
+    /// Engines over a device whose regions have these superblocks, in order.
+    ///
+    /// # Panics
+    /// If there is not one for each shard.
+    pub fn new(config: Config, superblocks: Vec<Superblock>) -> Self {
+        let map = ShardMap::of(&superblocks[0].geometry);
+        assert_eq!(superblocks.len(), map.shards() as usize, "a superblock for each shard");
+        let engines = superblocks.into_iter().map(|superblock| Engine::new(config, superblock));
+        Self::of(Router::new(map, config.mutants), engines.collect())
+    }
+
+    /// An engine without a device: requests pass through.
+    pub fn without_device(config: Config) -> Self {
+        let router = Router::new(ShardMap::single(), config.mutants);
+        Self::of(router, vec![Engine::without_device(config)])
+    }
+
+    fn of(router: Router<P>, engines: Vec<Engine<P>>) -> Self {
+        let shards = engines.into_iter().map(|engine| {
+            let base = engine.superblock().region_start();
+            Shard { engine, base, inbox: Vec::new(), wake: None, gives_up: false }
+        });
+        Self { router, shards: shards.collect(), early: Vec::new(), said: Vec::new() }
+    }
+
+    /// As [`Engine::apply`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn apply(
+        &mut self,
+        now: Instant,
+        events: &mut Vec<Event<P>>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        self.route(now, events, actions);
+        while let Some(shard) = self.shards.iter().position(|shard| !shard.inbox.is_empty()) {
+            self.turn(shard as u32, now, actions);
+        }
+    }
+
+    /// Sorts events into the shards' inboxes; answers what needs no shard.
+    pub fn route(
+        &mut self,
+        now: Instant,
+        events: &mut Vec<Event<P>>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        for event in events.drain(..) {
+            let shards = &mut self.shards;
+            let mut to = |routed: Routed<P>| shards[routed.shard as usize].inbox.push(routed.event);
+            let reply = match event {
+                Event::Submit(request) => self.router.submit(request, &mut to),
+                Event::Control(id, command) => self.router.control(id, &command, &mut to),
+                Event::Adopt(plan) => {
+                    self.router.adopt(&plan, &mut to);
+                    None
+                }
+                Event::IoDone(done) => {
+                    let (shard, id) = taken_apart(done.id);
+                    to(Routed { shard, event: Event::IoDone(IoDone { id, ..done }) });
+                    None
+                }
+                Event::Overdue(id) => {
+                    let (shard, id) = taken_apart(id);
+                    to(Routed { shard, event: Event::Overdue(id) });
+                    None
+                }
+                Event::Wake => {
+                    self.wake(now, actions);
+                    None
+                }
+            };
+            actions.extend(reply.map(Action::Reply));
+        }
+    }
+
+    /// Wakes the shards whose time has come; the others' is asked for again.
+    fn wake(&mut self, now: Instant, actions: &mut Vec<Action<P>>) {
+        for shard in &mut self.shards {
+            match shard.wake {
+                Some(at) if at <= now => {
+                    shard.wake = None;
+                    shard.inbox.push(Event::Wake);
+                }
+                Some(at) => actions.push(Action::WakeAt(at)),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether a shard has something to do.
+    pub fn has_events(&self, shard: u32) -> bool {
+        !self.shards[shard as usize].inbox.is_empty()
+    }
+
+    /// Lets one shard take what is in its inbox.
+    ///
+    /// # Panics
+    /// As [`Engine::apply`].
+    pub fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
+        let mut said = std::mem::take(&mut self.said);
+        let own = &mut self.shards[shard as usize];
+        own.engine.apply(now, &mut own.inbox, &mut said);
+        for action in said.drain(..) {
+            match action {
+                Action::Io(request) => self.io(shard, request, actions),
+                Action::Reply(reply) if reply.id == OWN_COMMAND => {}
+                Action::Reply(reply) => {
+                    let attached = matches!(reply.result, Ok(Answer::Attached { .. }) | Err(_));
+                    let shards = &mut self.shards;
+                    let mut to = |r: Routed<P>| shards[r.shard as usize].inbox.push(r.event);
+                    let reply = self.router.reply(shard, reply, &mut to);
+                    actions.extend(reply.map(Action::Reply));
+                    if attached && !self.early.is_empty() {
+                        for (shard, request) in std::mem::take(&mut self.early) {
+                            self.io(shard, request, actions);
+                        }
+                    }
+                }
+                Action::WakeAt(at) => {
+                    let wake = &mut self.shards[shard as usize].wake;
+                    *wake = Some(wake.map_or(at, |wake| wake.min(at)));
+                    actions.push(Action::WakeAt(at));
+                }
+                Action::Sample(access) => {
+                    if let Whose::Volume(volume) = self.router.whose(shard, access.volume) {
+                        actions.push(Action::Sample(Access { volume, ..access }));
+                    }
+                }
+            }
+        }
+        self.said = said;
+        self.share_loss();
+    }
+
+    /// An I/O of a shard's as one of the whole.
+    fn io(&mut self, shard: u32, request: IoRequest<P>, actions: &mut Vec<Action<P>>) {
+        let IoRequest { id, target, mut op } = request;
+        let target = match target {
+            Target::Cache => {
+                op.shift(self.shards[shard as usize].base);
+                target
+            }
+            Target::Backend(inner) => match self.router.whose(shard, inner) {
+                Whose::Volume(volume) => Target::Backend(volume),
+                Whose::NotYet => return self.early.push((shard, IoRequest { id, target, op })),
+                Whose::Nobodys => {
+                    let failed = Event::IoDone(IoDone::new(id, Err(IoError::Io)));
+                    return self.shards[shard as usize].inbox.push(failed);
+                }
+            },
+        };
+        debug_assert!(id.0 >> SHARD_SHIFT == 0, "ids are places in a table");
+        let id = IoId(id.0 | u64::from(shard) << SHARD_SHIFT);
+        actions.push(Action::Io(IoRequest { id, target, op }));
+    }
+
+    /// What one shard can't record on the device, no shard may rely on.
+    fn share_loss(&mut self) {
+        let lost = |shard: &Shard<P>| {
+            matches!(shard.engine.health(), Health::PassThrough(PassThroughReason::Failed(_)))
+        };
+        if self.shards.len() == 1 || !self.shards.iter().any(lost) {
+            return;
+        }
+        for shard in &mut self.shards {
+            let uses = matches!(shard.engine.health(), Health::Serving | Health::Loading { .. });
+            if uses && !shard.gives_up {
+                shard.inbox.push(Event::Control(OWN_COMMAND, Command::Abandon));
+            }
+            shard.gives_up = uses;
+        }
+    }
+
+    /// As [`Engine::recorded`], of each shard that knows the volume.
+    pub fn recorded(&self, name: &str) -> Vec<Recorded> {
+        self.shards.iter().filter_map(|shard| shard.engine.recorded(name)).collect()
+    }
+
+    /// How the cache is: as the shard that is worst off.
+    pub fn health(&self) -> Health {
+        Health::of_all(self.shards.iter().map(|shard| shard.engine.health()))
+    }
+
+    /// Counters of all shards together.
+    pub fn cache_counters(&self) -> CacheCounters {
+        self.shards.iter().map(|shard| shard.engine.cache_counters()).sum()
+    }
+
+    /// Counters of a volume in all shards together.
+    pub fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
+        let inner = |shard| self.router.inner(volume, shard);
+        let of = |(shard, own): (u32, &Shard<P>)| own.engine.volume_counters(inner(shard)?);
+        let each: Option<Vec<_>> = (0..).zip(&self.shards).map(of).collect();
+        each.map(VolumeCounters::of_shards)
+    }
+
+    /// RAM held, by part.
+    pub fn ram_bytes(&self) -> RamBytes {
+        self.shards.iter().map(|shard| shard.engine.ram_bytes()).sum()
+    }
+
+    /// As [`Engine::tables`].
+    pub fn tables(&self) -> Vec<(*const u8, usize)> {
+        self.shards.iter().flat_map(|shard| shard.engine.tables()).collect()
+    }
+
+    /// Requests under way in shards, parts counted apart, and I/Os under way.
+    pub fn in_flight(&self) -> (usize, usize) {
+        let each = self.shards.iter().map(|shard| shard.engine.in_flight());
+        each.fold((0, self.early.len()), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// The router.
+    pub const fn router(&self) -> &Router<P> {
+        &self.router
+    }
+
+    /// The engines, in the order of their shards.
+    pub fn engines(&self) -> impl Iterator<Item = &Engine<P>> {
+        self.shards.iter().map(|shard| &shard.engine)
+    }
+}
+
+fn taken_apart(id: IoId) -> (u32, IoId) {
+    ((id.0 >> SHARD_SHIFT) as u32, IoId(id.0 & ((1 << SHARD_SHIFT) - 1)))
+}

@@ -1,0 +1,252 @@
+//! The router alone, with shards that answer what the test says.
+
+use super::{Routed, Router, ShardMap, Whose};
+use crate::metadata::superblock::Geometry;
+use crate::mutant::Mutants;
+use crate::plan::Mode;
+use crate::seam::{
+    Answer, Command, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId,
+};
+use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use crate::volume::{Belief, VolumeSpec, Warmth};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// One number a block.
+#[derive(Clone, Debug)]
+struct Blocks(Rc<RefCell<Vec<u64>>>);
+
+impl Payload for Blocks {
+    fn alloc(blocks: u32) -> Self {
+        Self(Rc::new(RefCell::new(vec![0; blocks as usize])))
+    }
+    fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64) {
+        for block in 0..len / BLOCK_BYTES {
+            let value = from.0.borrow()[(from_at / BLOCK_BYTES + block) as usize];
+            self.0.borrow_mut()[(at / BLOCK_BYTES + block) as usize] = value;
+        }
+    }
+    fn zero(&self, _: u64, _: u64) {}
+    fn checksum(&self, _: u64, _: u64) -> u32 {
+        0
+    }
+}
+
+/// A router over three shards with stripes of four blocks, and what it asked of them.
+struct Rig {
+    router: Router<Blocks>,
+    asked: Vec<Routed<Blocks>>,
+}
+
+const SIZE_BLOCKS: u64 = 1 << 20;
+
+impl Rig {
+    fn new() -> Self {
+        let geometry = Geometry::for_capacity(1020, 1).divided(3, 2);
+        let router = Router::new(ShardMap::of(&geometry), Mutants::default());
+        Self { router, asked: Vec::new() }
+    }
+
+    fn attached() -> (Self, VolumeId) {
+        let mut rig = Self::new();
+        assert!(rig.control(1, &Command::Attach(spec())).is_none());
+        let mut volume = None;
+        for shard in [2, 0, 1] {
+            let inner = VolumeId(10 + shard as u16);
+            let warmth = Warmth::Warm { blocks: 5 };
+            let reply = rig.answer(shard, Ok(Answer::Attached { volume: inner, warmth }));
+            assert_eq!(reply.is_some(), shard == 1, "all must have answered");
+            if let Some(Ok(Answer::Attached { volume: outer, warmth })) = reply {
+                assert_eq!(warmth, Warmth::Warm { blocks: 15 });
+                volume = Some(outer);
+            }
+        }
+        (rig, volume.expect("attached"))
+    }
+
+    fn control(&mut self, id: u64, command: &Command) -> Option<Reply<Blocks>> {
+        let asked = &mut self.asked;
+        self.router.control(RequestId(id), command, &mut |routed| asked.push(routed))
+    }
+
+    fn submit(&mut self, volume: VolumeId, op: Op<Blocks>) -> Option<Reply<Blocks>> {
+        let request = Request { id: RequestId(7), volume, op };
+        let asked = &mut self.asked;
+        self.router.submit(request, &mut |routed| asked.push(routed))
+    }
+
+    /// Answers the oldest thing that a shard was asked.
+    fn answer(
+        &mut self,
+        shard: u32,
+        result: Result<Answer<Blocks>, Failure>,
+    ) -> Option<Result<Answer<Blocks>, Failure>> {
+        let at = self.asked.iter().position(|routed| routed.shard == shard).expect("was asked");
+        let id = match self.asked.remove(at).event {
+            Event::Submit(request) => request.id,
+            Event::Control(id, _) => id,
+            other => panic!("{other:?}"),
+        };
+        let asked = &mut self.asked;
+        let reply = Reply { id, result };
+        let reply = self.router.reply(shard, reply, &mut |routed| asked.push(routed));
+        reply.map(|reply| reply.result)
+    }
+}
+
+fn spec() -> VolumeSpec {
+    VolumeSpec {
+        name: "volume".into(),
+        size_bytes: SIZE_BLOCKS * BLOCK_BYTES,
+        align_bytes: 512,
+        read_only: false,
+        mode: Mode::default(),
+        share_min_blocks: 300,
+        share_max_blocks: u64::MAX,
+        bypass_sequential_bytes: 0,
+        bypass_large_bytes: 0,
+        epoch: None,
+        belief: Belief::Unknown,
+        generation: 0,
+        exclusive: false,
+    }
+}
+
+fn span(block: u64, blocks: u64) -> ByteSpan {
+    ByteSpan::new(block * BLOCK_BYTES, blocks * BLOCK_BYTES)
+}
+
+#[test]
+fn a_read_across_shards_is_put_together_in_order() {
+    let (mut rig, volume) = Rig::attached();
+    let data = Blocks::alloc(9);
+    // Half a block is not asked for at either end.
+    let wanted = ByteSpan::new(2 * BLOCK_BYTES + 2048, 8 * BLOCK_BYTES);
+    assert!(rig.submit(volume, Op::Read { span: wanted, data: data.clone() }).is_none());
+    assert_eq!(rig.router.split_requests(), 1);
+    let mut parts = Vec::new();
+    for routed in &rig.asked {
+        let Event::Submit(Request { volume, op: Op::Read { span, data }, .. }) = &routed.event
+        else {
+            panic!("{:?}", routed.event)
+        };
+        assert_eq!(*volume, VolumeId(10 + routed.shard as u16));
+        assert_eq!(data.0.borrow().len() as u64, span.blocks());
+        for (block, value) in (span.first_block()..).zip(data.0.borrow_mut().iter_mut()) {
+            *value = 100 + block;
+        }
+        parts.push((routed.shard, *span, data.clone()));
+    }
+    assert_eq!(parts.iter().map(|part| part.1.len).sum::<u64>(), wanted.len);
+    for (shard, _, own) in parts.into_iter().rev() {
+        let reply = rig.answer(shard, Ok(Answer::Data(own)));
+        assert_eq!(reply.is_some(), rig.asked.is_empty());
+    }
+    assert_eq!(*data.0.borrow(), (102..111).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_write_across_shards_fails_if_a_part_does_and_waits_for_all() {
+    let (mut rig, volume) = Rig::attached();
+    let data = Blocks(Rc::new(RefCell::new((0..6).collect())));
+    assert!(rig.submit(volume, Op::Write { span: span(3, 6), data, fua: true }).is_none());
+    let mut seen = Vec::new();
+    for routed in &rig.asked {
+        let Event::Submit(Request { op: Op::Write { span, data, fua }, .. }) = &routed.event else {
+            panic!("{:?}", routed.event)
+        };
+        assert!(fua);
+        seen.extend((span.first_block()..).zip(data.0.borrow().iter().copied()));
+    }
+    assert_eq!(seen, (0..6).map(|i| (3 + i, i)).collect::<Vec<_>>());
+    let shards: Vec<u32> = rig.asked.iter().map(|routed| routed.shard).collect();
+    assert!(rig.answer(shards[0], Err(Failure::Io(IoError::NoSpace))).is_none());
+    assert!(rig.answer(shards[1], Ok(Answer::Done)).is_none());
+    let reply = rig.answer(shards[2], Ok(Answer::Done)).expect("the last");
+    assert_eq!(reply.expect_err("failed"), Failure::Io(IoError::NoSpace));
+}
+
+#[test]
+fn what_a_shard_would_refuse_is_not_carried_out_in_part() {
+    let (mut rig, volume) = Rig::attached();
+    let end = SIZE_BLOCKS * BLOCK_BYTES;
+    let bad = [
+        ByteSpan::new(end - 4 * BLOCK_BYTES, 9 * BLOCK_BYTES),
+        ByteSpan::new(u64::MAX - 511, 1024),
+        ByteSpan::new(100, 8 * BLOCK_BYTES),
+        ByteSpan::new(0, 0),
+    ];
+    for span in bad {
+        assert!(rig.submit(volume, Op::Trim { span, fua: false }).is_none());
+        assert_eq!(rig.asked.len(), 1, "{span:?} goes to one shard, which refuses it");
+        let shard = rig.asked[0].shard;
+        let reply = rig.answer(shard, Err(Failure::Invalid)).expect("at once");
+        assert_eq!(reply.expect_err("refused"), Failure::Invalid);
+    }
+    let reply = rig.submit(VolumeId(9), Op::Flush).expect("at once");
+    assert_eq!(reply.result.expect_err("unknown"), Failure::NoVolume);
+}
+
+#[test]
+fn a_long_trim_is_begun_bit_by_bit_and_a_flush_goes_to_all() {
+    let (mut rig, volume) = Rig::attached();
+    assert!(rig.submit(volume, Op::Trim { span: span(0, 4000), fua: false }).is_none());
+    let (mut trimmed, mut longest) = (0, 0);
+    loop {
+        longest = longest.max(rig.asked.len());
+        let Some(first) = rig.asked.first() else { panic!("no answer") };
+        let Event::Submit(Request { op: Op::Trim { span, .. }, .. }) = &first.event else {
+            panic!("{:?}", first.event)
+        };
+        trimmed += span.blocks();
+        let shard = first.shard;
+        if let Some(reply) = rig.answer(shard, Ok(Answer::Done)) {
+            reply.expect("all went well");
+            break;
+        }
+    }
+    assert_eq!((trimmed, rig.asked.len()), (4000, 0));
+    assert!(longest <= 32, "{longest} at a time");
+    assert!(rig.submit(volume, Op::Flush).is_none());
+    assert_eq!(rig.asked.len(), 3);
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none());
+    assert!(rig.answer(2, Ok(Answer::Done)).is_none());
+    rig.answer(1, Ok(Answer::Done)).expect("the last").expect("well");
+}
+
+#[test]
+fn an_attach_that_one_shard_refuses_is_taken_back_in_the_others() {
+    let mut rig = Rig::new();
+    assert!(rig.control(1, &Command::Attach(spec())).is_none());
+    let Event::Control(_, Command::Attach(part)) = &rig.asked[0].event else { panic!("an attach") };
+    assert_eq!((part.share_min_blocks, part.share_max_blocks), (100, u64::MAX));
+    let inner = VolumeId(4);
+    let attached = Answer::Attached { volume: inner, warmth: Warmth::New };
+    assert!(rig.answer(0, Ok(attached.clone())).is_none());
+    assert_eq!(rig.router.whose(0, inner), Whose::NotYet);
+    assert!(rig.answer(1, Err(Failure::Limit)).is_none());
+    assert!(rig.answer(2, Ok(attached)).is_none());
+    // Their last flush has nobody to go to.
+    assert_eq!(rig.router.whose(0, inner), Whose::Nobodys);
+    assert!(rig.answer(2, Err(Failure::Io(IoError::Io))).is_none());
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none());
+    let sealed = matches!(&rig.asked[0].event, Event::Control(_, Command::Seal(VolumeId(4), None)));
+    assert!(sealed && rig.asked.len() == 1, "{:?}", rig.asked);
+    let reply = rig.answer(0, Ok(Answer::Done)).expect("the last");
+    assert_eq!(reply.expect_err("refused"), Failure::Limit);
+    assert_eq!(rig.router.whose(0, inner), Whose::NotYet, "forgotten");
+}
+
+#[test]
+fn a_detach_that_fails_in_one_shard_leaves_no_proof_in_the_others() {
+    let (mut rig, volume) = Rig::attached();
+    assert!(rig.control(2, &Command::Detach(volume)).is_none());
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none());
+    assert!(rig.answer(1, Err(Failure::Io(IoError::Io))).is_none());
+    assert!(rig.answer(2, Ok(Answer::Done)).is_none());
+    assert_eq!(rig.asked.len(), 2, "{:?}", rig.asked);
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none());
+    let reply = rig.answer(2, Ok(Answer::Done)).expect("the last");
+    assert_eq!(reply.expect_err("failed"), Failure::Io(IoError::Io));
+    assert_eq!(rig.control(3, &Command::Detach(volume)).map(|r| r.result.is_err()), Some(true));
+}
