@@ -5,6 +5,7 @@
 
 mod crash;
 mod degrade;
+mod guest;
 mod hostile;
 mod libnbd;
 mod qemu;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     // The longest first, for the others to run beside them.
     let trials = crash::CASES
         .into_iter()
+        .chain(guest::CASES)
         .chain(verify::CASES)
         .chain(qemu::CASES)
         .chain(libnbd::CASES)

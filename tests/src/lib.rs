@@ -9,6 +9,7 @@ pub mod control;
 pub mod daemon;
 pub mod dice;
 pub mod fio;
+pub mod kernel;
 pub mod nbd;
 pub mod process;
 pub mod stamps;

@@ -2,53 +2,80 @@
 //!
 //! Called by the tests (skip what is missing) and by `xtask` (install what is missing).
 
+use crate::kernel;
 use std::path::PathBuf;
 
-/// An outside program.
+/// An outside program, or files of a package.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
-    /// Its command.
+    /// Its command; of files, what they are.
     pub command: &'static str,
     /// Debian's package.
     pub package: &'static str,
     /// What we use it for, to be shown before it is installed.
     pub purpose: &'static str,
+    /// How it comes here.
+    pub how: How,
+}
+
+/// How a tool comes to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The package is installed.
+    Installed,
+    /// The package is only unpacked, by [`kernel::fetch`].
+    Unpacked,
 }
 
 /// C compiler and linker, needed before anything of ours can be built.
-pub const CC: Tool =
-    Tool { command: "cc", package: "build-essential", purpose: "links every Rust program" };
+pub const CC: Tool = Tool::new("cc", "build-essential", "links every Rust program");
 /// Load generator.
-pub const FIO: Tool =
-    Tool { command: "fio", package: "fio", purpose: "load and verification over NBD" };
+pub const FIO: Tool = Tool::new("fio", "fio", "load and verification over NBD");
 /// QEMU's image tool.
-pub const QEMU_IMG: Tool =
-    Tool { command: "qemu-img", package: "qemu-utils", purpose: "convert and compare over NBD" };
+pub const QEMU_IMG: Tool = Tool::new("qemu-img", "qemu-utils", "convert and compare over NBD");
 /// QEMU's I/O exerciser.
-pub const QEMU_IO: Tool =
-    Tool { command: "qemu-io", package: "qemu-utils", purpose: "patterns through QEMU's client" };
+pub const QEMU_IO: Tool = Tool::new("qemu-io", "qemu-utils", "patterns through QEMU's client");
 /// QEMU's NBD server.
-pub const QEMU_NBD: Tool =
-    Tool { command: "qemu-nbd", package: "qemu-utils", purpose: "a peer to compare speed with" };
+pub const QEMU_NBD: Tool = Tool::new("qemu-nbd", "qemu-utils", "a peer to compare speed with");
 /// QEMU's storage daemon.
-pub const QEMU_STORAGE_DAEMON: Tool = Tool {
-    command: "qemu-storage-daemon",
-    package: "qemu-system-common",
-    purpose: "a peer to compare speed with",
-};
+pub const QEMU_STORAGE_DAEMON: Tool =
+    Tool::new("qemu-storage-daemon", "qemu-system-common", "a peer to compare speed with");
 /// nbdkit.
-pub const NBDKIT: Tool =
-    Tool { command: "nbdkit", package: "nbdkit", purpose: "a peer to compare speed with" };
+pub const NBDKIT: Tool = Tool::new("nbdkit", "nbdkit", "a peer to compare speed with");
 /// libnbd's inspector.
-pub const NBDINFO: Tool =
-    Tool { command: "nbdinfo", package: "libnbd-bin", purpose: "what our exports advertise" };
+pub const NBDINFO: Tool = Tool::new("nbdinfo", "libnbd-bin", "what our exports advertise");
 /// libnbd's copier.
-pub const NBDCOPY: Tool =
-    Tool { command: "nbdcopy", package: "libnbd-bin", purpose: "round trips with many requests" };
+pub const NBDCOPY: Tool = Tool::new("nbdcopy", "libnbd-bin", "round trips with many requests");
+/// QEMU itself.
+pub const QEMU: Tool = Tool::new("qemu-system-x86_64", "qemu-system-x86", "guests");
+/// What guests have for a user space.
+pub const BUSYBOX: Tool = Tool::new("busybox", "busybox-static", "programs in guests");
+/// Makes ext4, in guests and for them.
+pub const MKE2FS: Tool = Tool::new("mke2fs", "e2fsprogs", "file systems of guests");
+/// The kernel of guests.
+pub const KERNEL: Tool = Tool {
+    command: "a kernel for guests",
+    package: kernel::PACKAGE,
+    purpose: "unpacked below the target folder",
+    how: How::Unpacked,
+};
 
 /// Every tool above.
-pub const ALL: &[Tool] =
-    &[CC, FIO, QEMU_IMG, QEMU_IO, QEMU_NBD, QEMU_STORAGE_DAEMON, NBDKIT, NBDINFO, NBDCOPY];
+pub const ALL: &[Tool] = &[
+    CC,
+    FIO,
+    QEMU_IMG,
+    QEMU_IO,
+    QEMU_NBD,
+    QEMU_STORAGE_DAEMON,
+    NBDKIT,
+    NBDINFO,
+    NBDCOPY,
+    QEMU,
+    BUSYBOX,
+    MKE2FS,
+    KERNEL,
+];
 
 /// Where `command` lies on the search path.
 pub fn find(command: &str) -> Option<PathBuf> {
@@ -57,8 +84,15 @@ pub fn find(command: &str) -> Option<PathBuf> {
 }
 
 impl Tool {
-    /// Whether it can be started.
+    const fn new(command: &'static str, package: &'static str, purpose: &'static str) -> Self {
+        Self { command, package, purpose, how: How::Installed }
+    }
+
+    /// Whether it can be used.
     pub fn is_present(&self) -> bool {
-        find(self.command).is_some()
+        match self.how {
+            How::Installed => find(self.command).is_some(),
+            How::Unpacked => kernel::find().is_some(),
+        }
     }
 }

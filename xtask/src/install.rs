@@ -4,7 +4,8 @@
 
 use crate::shell::{cargo, nightly, show, succeeds};
 use anyhow::{Result, bail};
-use e2e::tools::{self, Tool};
+use e2e::kernel;
+use e2e::tools::{self, How, Tool};
 use std::process::Command;
 
 /// Installs the Debian packages of those `wanted` tools that are missing.
@@ -16,19 +17,27 @@ pub(crate) fn debian(wanted: &[Tool]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    for Tool { command, package, purpose } in &missing {
-        println!("missing: {command} ({purpose}); installing Debian's package {package}");
+    for Tool { command, package, purpose, .. } in &missing {
+        println!("missing: {command} ({purpose}); fetching Debian's package {package}");
     }
-    let mut packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
+    let (install, unpack): (Vec<&Tool>, Vec<&Tool>) =
+        missing.iter().partition(|tool| tool.how == How::Installed);
+    let mut packages: Vec<&str> = install.iter().map(|tool| tool.package).collect();
     packages.sort_unstable();
     packages.dedup();
     if let Err(error) = apt_get(&packages) {
         println!("{error:#}");
     }
+    // After apt-get has the lists of packages.
+    if !unpack.is_empty()
+        && let Err(error) = kernel::fetch()
+    {
+        println!("{error:#}");
+    }
     let left: Vec<&str> =
         missing.iter().filter(|tool| !tool.is_present()).map(|tool| tool.package).collect();
     if !left.is_empty() {
-        bail!("not installed: {}\nhint: apt-get install {}", left.join(", "), packages.join(" "));
+        bail!("not there: {}\nhint: what apt-get says above tells why", left.join(", "));
     }
     Ok(())
 }

@@ -1,0 +1,64 @@
+#!/bin/busybox sh
+# What a test's guest runs first: it sets up little and does what it is told, a line at a time, over
+# its second serial port; the answer ends with "=" and the exit status. Background work tells what is
+# safe on disk over the third port.
+/bin/busybox mkdir -p /proc /sys /dev /run /tmp /mnt /etc
+/bin/busybox --install -s /bin
+export PATH=/bin:/sbin
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /run
+while read -r module; do
+	[ -e /run/booted ] || insmod "/modules/$module.ko" 2>/dev/null
+done </modules/order
+
+# The golden image has the same script: this is the way there.
+if grep -q boot=disk /proc/cmdline && [ ! -e /golden ]; then
+	mount -t ext4 /dev/vda /mnt || echo "no golden image"
+	umount /run /sys /proc /dev
+	exec switch_root /mnt /init
+fi
+
+# disk SERIAL: its device, whatever order they were found in.
+disk() {
+	for block in /sys/block/vd*; do
+		[ "$(cat "$block/serial")" = "$1" ] && echo "/dev/${block##*/}" && return 0
+	done
+	return 1
+}
+
+# files FOLDER: writes files until /run/stop is there. Each is told of when it and its checksum are
+# on the disk. The last one may be half there after a crash: it is written again.
+files() {
+	cd "$1" || return 1
+	touch sums
+	number=$(($(wc -l <sums) + 1))
+	while [ ! -e /run/stop ]; do
+		head -c $((number * 7919 % 60000 + 1)) /dev/urandom >"f$number" || return 1
+		sha256sum "f$number" >>sums || return 1
+		sync || return 1
+		echo "file $number" >/dev/ttyS2
+		number=$((number + 1))
+	done
+}
+
+# intact FOLDER FILES: the first so many files are there and are what was written.
+intact() (
+	cd "$1" || return 1
+	head -n "$2" sums >/run/sums
+	[ "$(wc -l </run/sums)" = "$2" ] || { echo "only $(wc -l </run/sums) of $2 files"; return 1; }
+	[ "$2" = 0 ] || sha256sum -c /run/sums >/run/checked 2>&1 || { grep -v ': OK' /run/checked; return 1; }
+	# What came after the last one that was told may be torn.
+	cp /run/sums sums
+)
+
+stty -F /dev/ttyS1 raw -echo
+stty -F /dev/ttyS2 raw -echo
+exec </dev/ttyS1 >/dev/ttyS1 2>&1
+echo =ready
+while read -r line; do
+	eval "$line" </dev/null
+	echo "=$?"
+done
+poweroff -f

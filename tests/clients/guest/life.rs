@@ -1,0 +1,194 @@
+//! The life of one guest with three disks: a file system, a disk that is pounded on, and one that
+//! comes and goes.
+//!
+//! Called by `main`.
+
+use super::disk::{Attach, over_nbd};
+use super::machine::{Guest, Plan, wait_for};
+use super::pound::Pounding;
+use anyhow::{Context, Result, ensure};
+use e2e::dice::Dice;
+use e2e::{Config, Daemon, MIB, Site, Volume, output};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// The file system's disk.
+const FILES: &str = "files";
+/// The disk of stamps.
+const POUND: &str = "pound";
+/// The disk that comes and goes.
+const PLUGGED: &str = "plugged";
+const DISKS: [&str; 3] = [FILES, POUND, PLUGGED];
+const DISK: u64 = 192 * MIB;
+/// Less than what is written, so that blocks are evicted, too.
+const CACHE: u64 = 32 * MIB;
+const KILLS: u32 = 10;
+
+/// Over NBD.
+pub(super) fn nbd() -> Result<()> {
+    whole_life(over_nbd)
+}
+
+fn whole_life(attach: Attach) -> Result<()> {
+    let mut life = Life::new(attach, 1)?;
+    let mut guest = life.boot()?;
+    guest.run("/sbin/mke2fs -q -t ext4 $(disk files) && mount -t ext4 $(disk files) /mnt")?;
+    life.start_work(&mut guest)?;
+    for kill in 0..KILLS {
+        life.kill_daemon(&guest).with_context(|| format!("kill {kill}"))?;
+    }
+    life.restart_daemon(&guest).context("a clean restart of the daemon")?;
+    life.stop_work(&mut guest)?;
+    guest.run("umount /mnt && echo 3 >/proc/sys/vm/drop_caches")?;
+    life.check(&mut guest).context("after all the kills")?;
+
+    life.plug_and_unplug(&mut guest).context("plugging")?;
+
+    life.start_work(&mut guest)?;
+    life.wait_for_progress(&guest)?;
+    guest.reset()?;
+    life.look(&guest);
+    life.check(&mut guest).context("after the guest's reset")?;
+
+    life.start_work(&mut guest)?;
+    life.wait_for_progress(&guest)?;
+    guest.check_console()?;
+    guest.crash()?;
+    life.look(&guest);
+    let mut guest = life.boot()?;
+    life.check(&mut guest).context("after QEMU was killed")?;
+
+    // And goes on as if nothing had been.
+    life.start_work(&mut guest)?;
+    life.wait_for_progress(&guest)?;
+    life.stop_work(&mut guest)?;
+    guest.run("umount /mnt")?;
+    guest.check_console()?;
+    guest.power_off()?;
+    life.end()
+}
+
+/// A daemon, its disks, and what must be on them.
+struct Life {
+    site: Site,
+    config: Config,
+    attach: Attach,
+    daemon: Option<Daemon>,
+    dice: Dice,
+    /// Files that are safe on the disk.
+    files: u64,
+    pound: Pounding,
+}
+
+impl Life {
+    fn new(attach: Attach, seed: u64) -> Result<Self> {
+        let site = Site::new()?;
+        let mut config = Config::new(CACHE);
+        for name in DISKS {
+            site.sparse(&format!("{name}.raw"), DISK)?;
+            let volume = Volume::new(name, &format!("file:{name}.raw"));
+            config = config.volume(attach(&site, name).configure(volume));
+        }
+        let daemon = Some(site.serve(&config)?);
+        let pound = Pounding::new(POUND, 1);
+        Ok(Self { site, config, attach, daemon, dice: Dice::new(seed), files: 0, pound })
+    }
+
+    fn boot(&self) -> Result<Guest> {
+        let disks = [FILES, POUND].map(|name| (self.attach)(&self.site, name));
+        Plan::new("guest", &disks).boot(&self.site)
+    }
+
+    /// Starts writing files, and rounds of stamps.
+    fn start_work(&mut self, guest: &mut Guest) -> Result<()> {
+        self.pound.start(guest)?;
+        guest.run("files /mnt >/run/files.log 2>&1 & files=$!").map(drop)
+    }
+
+    /// Ends the work, which must not have met an error.
+    fn stop_work(&mut self, guest: &mut Guest) -> Result<()> {
+        self.pound.stop(guest)?;
+        guest.run("wait $files; ended=$?; cat /run/files.log; [ $ended = 0 ]")?;
+        self.look(guest);
+        Ok(())
+    }
+
+    /// Takes down what the guest told of.
+    fn look(&mut self, guest: &Guest) {
+        self.files = self.files.max(guest.told("file ", ""));
+        self.pound.look(guest);
+    }
+
+    /// Waits until there are a file and a round more.
+    fn wait_for_progress(&mut self, guest: &Guest) -> Result<()> {
+        self.look(guest);
+        let (files, rounds) = (self.files, self.pound.rounds());
+        wait_for("progress of the guest", || {
+            self.look(guest);
+            Ok(self.files > files && self.pound.rounds() > rounds)
+        })
+    }
+
+    /// Kills the daemon amid work, and starts it again a little later.
+    fn kill_daemon(&mut self, guest: &Guest) -> Result<()> {
+        self.wait_for_progress(guest)?;
+        thread::sleep(Duration::from_millis(self.dice.below(300)));
+        self.daemon.take().context("a daemon")?.crash()?;
+        thread::sleep(Duration::from_millis(self.dice.below(700)));
+        self.daemon = Some(self.site.serve(&self.config)?);
+        self.wait_for_progress(guest)
+    }
+
+    /// As for an upgrade.
+    fn restart_daemon(&mut self, guest: &Guest) -> Result<()> {
+        self.daemon.take().context("a daemon")?.stop()?;
+        self.daemon = Some(self.site.serve(&self.config)?);
+        self.wait_for_progress(guest)
+    }
+
+    /// Mounts the file system and looks at everything that must be there.
+    fn check(&mut self, guest: &mut Guest) -> Result<()> {
+        guest.run("mount -t ext4 $(disk files) /mnt")?;
+        guest.run(&format!("intact /mnt {}", self.files))?;
+        self.pound.check(guest)?;
+        guest.check_console()
+    }
+
+    /// A disk is brought, used, and taken away, twice; what was written stays.
+    fn plug_and_unplug(&self, guest: &mut Guest) -> Result<()> {
+        let disk = (self.attach)(&self.site, PLUGGED);
+        let mut pound = Pounding::new(PLUGGED, 2);
+        for _ in 0..2 {
+            guest.plug(&disk)?;
+            let listed = |guest: &mut Guest| guest.run("disk plugged || echo none");
+            wait_for("the new disk", || Ok(listed(guest)?.contains("/dev/")))?;
+            pound.check(guest)?;
+            let before = pound.rounds();
+            pound.start(guest)?;
+            wait_for("a round", || {
+                pound.look(guest);
+                Ok(pound.rounds() > before)
+            })?;
+            pound.stop(guest)?;
+            guest.unplug(&disk)?;
+            wait_for("the disk's end", || Ok(listed(guest)?.contains("none")))?;
+        }
+        pound.check_file(&self.site.path("plugged.raw"))
+    }
+
+    /// Stops the daemon and looks at the disks behind it.
+    fn end(mut self) -> Result<()> {
+        let daemon = self.daemon.take().context("a daemon")?;
+        let status = daemon.status()?;
+        for name in DISKS {
+            ensure!(status.count(name, "backend_errors")? == 0, "{}", status.0);
+            ensure!(status.count(name, "refused")? == 0, "{}", status.0);
+        }
+        daemon.stop()?;
+        output(Command::new("e2fsck").arg("-fn").arg(self.site.path("files.raw")))?;
+        self.pound.check_file(&self.site.path("pound.raw"))?;
+        println!("{} files and {} rounds were safe", self.files, self.pound.rounds());
+        Ok(())
+    }
+}
