@@ -87,8 +87,11 @@ impl<P: Payload> Engine<P> {
         let indices = volumes.iter().map(|v| usize::from(v.index) + 1).max().unwrap_or(0);
         let mut current = vec![false; indices];
         for record in &volumes {
-            let same = |v: &&VolumeRecord| v.incarnation == record.incarnation;
-            current[usize::from(record.index)] = kept.iter().any(|v| same(&v));
+            // The index, too: the journal may say anything that its checksums pass, and only what
+            // is kept has a holding.
+            let same =
+                |v: &VolumeRecord| (v.incarnation, v.index) == (record.incarnation, record.index);
+            current[usize::from(record.index)] = kept.iter().any(same);
         }
         for record in &kept {
             self.store.adopt(record);
@@ -303,4 +306,63 @@ fn volumes_left(checkpoint: &[VolumeRecord], records: &[Record]) -> Vec<VolumeRe
     all.retain(|volume| names.insert(&volume.name) & indices.insert(volume.index));
     all.retain(|volume| !dropped.contains(&volume.incarnation));
     all.into_iter().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{Nothing, superblock};
+    use super::*;
+    use crate::config::Config;
+    use crate::journal::scan::Read;
+    use crate::metadata::checkpoint::{Head, Page, SegmentRecord};
+
+    /// Checksums keep out rot, not malice.
+    #[test]
+    fn a_volume_that_the_journal_gives_another_index_is_not_taken_for_the_checkpoints() {
+        let superblock = superblock(1020);
+        let slots = superblock.geometry.slots();
+        let mut engine = Engine::<Nothing>::new(Config::default(), superblock);
+        let record = |index, stamp| VolumeRecord {
+            index,
+            incarnation: 9,
+            size_bytes: 1 << 20,
+            generation: 0,
+            stamp,
+            flushed: 0,
+            written: false,
+            name: "volume".into(),
+            epoch: None,
+        };
+        let head = Head {
+            volumes: 1,
+            segments: 1,
+            slots,
+            chunk_sequence: 5,
+            journal_page: 1,
+            life: 1,
+            era: 1,
+        };
+        let records = vec![Record::Volume(Box::new(record(0, 2)))];
+        let read = Read { start: 1, next: 2, checkpoint: 0, records };
+        let volumes = vec![record(5, 1)];
+        let found = Found { sequence: 2, head, read, volumes, damaged_pages: 0 };
+        let mut loader = engine.prepare_load(found, Start::Crashed);
+        let segment = SegmentRecord {
+            segment: 0,
+            sequence: 1,
+            last: 2,
+            used: 2,
+            open: false,
+            owner: u32::MAX,
+        };
+        let segments = Page::Segments(vec![segment]).encode(2, 2);
+        engine.store.load(&mut loader.known, 2, Some(&segments));
+        // Slot 1 holds block 0 of the volume with index 5.
+        let mut raw = vec![0; 2 * 11];
+        raw[11 + 4..].copy_from_slice(&(6u64 << 36).to_le_bytes()[..7]);
+        let descriptors = Page::Descriptors(raw).encode(2, 3);
+        engine.store.load(&mut loader.known, 3, Some(&descriptors));
+        assert_eq!(loader.known.damaged_pages, 0);
+        assert_eq!(engine.store.counters().cached_blocks, 0);
+    }
 }

@@ -30,13 +30,22 @@ struct Found {
     opened: u64,
 }
 
+/// A [`Record::Void`].
+#[derive(Clone, Copy, Debug)]
+struct Void {
+    version: u64,
+    incarnation: u32,
+    /// First block and end; the record may be anything that its checksum passes.
+    blocks: (u64, u64),
+}
+
 /// What is to be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     chains: VecDeque<Chain>,
     reading: usize,
     chunks: Vec<Found>,
-    voids: Vec<Record>,
+    voids: Vec<Void>,
     next: (usize, usize),
     /// Blocks, or slots, of the current range that are done.
     within: u64,
@@ -64,13 +73,15 @@ impl Replay {
                     let newest = replay.failed_chunks.entry(slot).or_default();
                     *newest = version.max(*newest);
                 }
-                Record::Void { version, .. } if version >= sequence => {
-                    replay.voids.push(record.clone());
+                Record::Void { incarnation, block, count, version } if version >= sequence => {
+                    let end = (block + u64::from(count)).min(VOLUME_BLOCKS_MAX);
+                    let blocks = (block.min(end), end);
+                    replay.voids.push(Void { version, incarnation, blocks });
                 }
                 _ => {}
             }
         }
-        replay.voids.sort_by_key(version_of);
+        replay.voids.sort_by_key(|void| void.version);
         // Rebased records may come twice.
         chains.sort_by_key(|chain| (chain.segment, chain.opened, chain.at));
         chains.dedup_by_key(|chain| (chain.segment, chain.opened, chain.at));
@@ -88,13 +99,6 @@ impl Replay {
     /// Whether all chains have been followed to their ends.
     pub(crate) fn is_read(&self) -> bool {
         self.reading == 0 && self.chains.is_empty()
-    }
-}
-
-fn version_of(record: &Record) -> u64 {
-    match record {
-        Record::Void { version, .. } => *version,
-        _ => 0,
     }
 }
 
@@ -146,7 +150,7 @@ impl<P: Payload> Store<P> {
         while budget > 0 {
             let (chunk, void) = replay.next;
             let chunk = replay.chunks.get(chunk).map(|found| found.header.sequence);
-            let void = replay.voids.get(void).map(version_of);
+            let void = replay.voids.get(void).map(|void| void.version);
             let cost = match (chunk, void) {
                 (None, None) => return true,
                 (Some(chunk), void) if void.is_none_or(|void| chunk <= void) => {
@@ -218,17 +222,10 @@ impl<P: Payload> Store<P> {
     /// Applies some of a record; gives what it cost.
     fn replay_void(&mut self, known: &Known, replay: &mut Replay, budget: u64) -> u64 {
         let cached_before = self.counters.cached_blocks;
-        let (cost, done) = match replay.voids[replay.next.1] {
-            Record::Void { incarnation, block, count, .. } => {
-                match known.volumes.get(&incarnation) {
-                    Some(&volume) => {
-                        let range = block..block + u64::from(count);
-                        self.void_some(volume, range, &mut replay.within, budget)
-                    }
-                    None => (1, true),
-                }
-            }
-            _ => (1, true),
+        let Void { incarnation, blocks: (first, end), .. } = replay.voids[replay.next.1];
+        let (cost, done) = match known.volumes.get(&incarnation) {
+            Some(&volume) => self.void_some(volume, first..end, &mut replay.within, budget),
+            None => (1, true),
         };
         if done {
             replay.next.1 += 1;
@@ -283,5 +280,21 @@ impl<P: Payload> Store<P> {
         let cost = (stop - *within) / 8;
         *within = stop;
         (cost, stop == slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record has 40 bits for a block, a volume 36.
+    #[test]
+    fn a_void_beyond_every_volume_is_cut_off() {
+        let void = |block, count| Record::Void { incarnation: 1, block, count, version: 7 };
+        let records = [void(VOLUME_BLOCKS_MAX - 2, 9), void((1 << 40) - 1, u32::MAX), void(3, 4)];
+        let replay = Replay::new(&records, Vec::new(), 0);
+        let blocks: Vec<_> = replay.voids.iter().map(|void| void.blocks).collect();
+        let end = VOLUME_BLOCKS_MAX;
+        assert_eq!(blocks, [(end - 2, end), (end, end), (3, 7)]);
     }
 }
