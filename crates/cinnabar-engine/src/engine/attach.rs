@@ -196,6 +196,10 @@ impl<P: Payload> Engine<P> {
     }
 
     pub(super) fn new_incarnation(&mut self) -> Option<u32> {
+        if self.store.dead {
+            // It is recorded nowhere. Who is still there when a device comes begins anew on it.
+            return Some(0);
+        }
         let used = self.incarnations_used;
         self.incarnations_used += 1;
         (used < INCARNATIONS_A_LIFE)

@@ -178,7 +178,6 @@ impl<P: Payload> Engine<P> {
             let incarnation = self.new_incarnation().expect("fewer volumes than incarnations");
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
-            volume.group = None;
             volume.distrusted = false;
             volume.bereft = false;
             volume.written = !volume.spec.read_only;

@@ -149,7 +149,7 @@ impl<P: Payload> Engine<P> {
         if self.store.dead || !self.lifecycle.journals() {
             return;
         }
-        if self.store.journal.wants_rebase() {
+        if self.store.wants_rebase() {
             let state = self.volume_state();
             self.store.journal.begin_rebase(state);
         }

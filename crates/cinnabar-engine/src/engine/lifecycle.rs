@@ -234,7 +234,11 @@ impl<P: Payload> Engine<P> {
             // What was carried last may have opened a chunk again.
             self.store.submit_all_chunks(&mut self.outbox);
             let quiet = self.store.is_written() && self.store.journal.is_idle();
-            if quiet && !self.log_flush.1 {
+            let making_room = self.checkpoint.is_some();
+            if !making_room && self.store.is_journal_cramped() {
+                // What the journal still has to take in has no room in it.
+                self.begin_checkpoint();
+            } else if quiet && !self.log_flush.1 && !making_room {
                 *step = Closing::Checkpoint;
                 self.begin_checkpoint();
             }
@@ -251,31 +255,36 @@ impl<P: Payload> Engine<P> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rig::{Nothing, Rig, superblock, volume};
     use super::*;
     use crate::config::Config;
-    use crate::metadata::superblock::{Geometry, Superblock};
+    use crate::metadata::superblock::Superblock;
     use crate::seam::{Action, Event, IoDone};
-    use crate::units::Instant;
+    use crate::units::{Instant, VolumeId};
 
-    #[derive(Clone)]
-    struct Nothing;
-    impl Payload for Nothing {
-        fn alloc(_: u32) -> Self {
-            Self
+    /// The ring has 64 pages, of which 48 are for this; 16 volumes fill one.
+    #[test]
+    fn a_clean_stop_makes_room_for_what_the_journal_still_has_to_take_in() {
+        let mut rig = Rig::open(1020);
+        let ids = 0..1500;
+        let attach = ids.clone().map(|i| Command::Attach(volume(&format!("v{i}"))));
+        for id in rig.ask(attach.collect()) {
+            rig.answer(id).expect("attached");
         }
-        fn copy_from(&self, _: u64, _: &Self, _: u64, _: u64) {}
-        fn zero(&self, _: u64, _: u64) {}
-        fn checksum(&self, _: u64, _: u64) -> u32 {
-            0
+        let detach = ids.clone().map(|i| Command::Detach(VolumeId(i)));
+        for id in rig.ask(detach.collect()) {
+            rig.answer(id).expect("detached");
         }
+        let seal = ids.map(|i| Command::Seal(VolumeId(i), None));
+        let last = *rig.ask(seal.chain([Command::Close]).collect()).last().expect("the close");
+        assert!(matches!(rig.answer(last), Ok(Answer::Done)));
     }
 
     /// If only one copy said so, rot in it would bring back the older one, and with it the belief
     /// that nothing had been written since.
     #[test]
     fn both_superblock_copies_say_in_use_before_anything_is_served() {
-        let superblock = Superblock::format([1; 16], Geometry::for_capacity(1020, 1));
-        let mut engine = Engine::<Nothing>::new(Config::default(), superblock);
+        let mut engine = Engine::<Nothing>::new(Config::default(), superblock(1020));
         let mut events = vec![Event::Control(RequestId(1), Command::Open)];
         let (mut actions, mut copies) = (Vec::new(), [MetaPage::zeroed(), MetaPage::zeroed()]);
         for _ in 0..100 {

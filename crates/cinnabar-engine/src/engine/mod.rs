@@ -14,6 +14,8 @@ mod load;
 mod open;
 mod read;
 mod request;
+#[cfg(test)]
+mod rig;
 mod write;
 mod zero;
 

@@ -9,9 +9,10 @@ use super::Engine;
 use super::lifecycle::{Copies, Lifecycle};
 use super::load::Loader;
 use crate::health::{PassThroughReason, Start};
-use crate::journal::{device_of, scan};
+use crate::journal::scan;
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
+use crate::metadata::chunk::device_of;
 use crate::metadata::superblock::DeviceState;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -311,5 +312,51 @@ impl<P: Payload> Engine<P> {
             self.continue_load();
         }
         self.outbox.reply(id, Ok(Answer::Done));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{Rig, superblock, volume};
+    use super::*;
+    use crate::config::Config;
+    use crate::seam::Command;
+    use crate::units::VolumeId;
+    use crate::volume::VolumeSpec;
+
+    #[test]
+    fn volumes_that_come_and_go_without_a_device_use_up_none_of_the_next_ones_incarnations() {
+        let mut rig = Rig::new(Engine::without_device(Config::default()));
+        let stays = rig.ask(vec![Command::Attach(volume("stays"))])[0];
+        assert!(rig.answer(stays).is_ok());
+        rig.holds = true;
+        let replaced = rig.ask(vec![Command::Replace(Box::new(superblock(1020)))])[0];
+        for _ in 0..=INCARNATIONS_A_LIFE {
+            let comes = rig.ask(vec![Command::Attach(volume("comes"))])[0];
+            assert!(rig.answer(comes).is_ok());
+            rig.ask(vec![Command::Detach(VolumeId(1))]);
+            rig.ask(vec![Command::Seal(VolumeId(1), None)]);
+        }
+        rig.release();
+        assert!(matches!(rig.answer(replaced), Ok(Answer::Done)));
+        let comes = rig.ask(vec![Command::Attach(volume("comes"))])[0];
+        assert!(rig.answer(comes).is_ok());
+    }
+
+    /// Twice a member, and its share would outlive it.
+    #[test]
+    fn a_volume_that_comes_while_a_device_is_opened_has_one_share_of_it() {
+        let mut rig = Rig::new(Engine::without_device(Config::default()));
+        let guaranteed =
+            |name| Command::Attach(VolumeSpec { share_min_blocks: 100, ..volume(name) });
+        rig.ask(vec![guaranteed("before")]);
+        rig.holds = true;
+        let replaced = rig.ask(vec![Command::Replace(Box::new(superblock(4080)))])[0];
+        let meanwhile = rig.ask(vec![guaranteed("meanwhile")])[0];
+        assert!(rig.answer(meanwhile).is_ok());
+        rig.release();
+        assert!(rig.answer(replaced).is_ok());
+        let groups = &rig.engine.store.log.groups;
+        assert_eq!(groups.iter().map(|group| group.members).sum::<u32>(), 2);
     }
 }

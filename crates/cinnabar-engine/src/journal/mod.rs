@@ -6,15 +6,16 @@
 //! written anew (a rebase) when pages with a single record each have filled the ring; what volumes
 //! are like at the moment is told anew by the engine instead, for only the newest of that counts.
 
+mod backlog;
 pub mod scan;
 
-use crate::descriptors::mix;
 use crate::metadata::MetaPage;
-use crate::metadata::journal::{MARKS_A_PAGE, PageHeader, Record};
+use crate::metadata::chunk::device_of;
+use crate::metadata::journal::{PAGE_ROOM_MIN, PageHeader, Record};
 use crate::metadata::superblock::{Geometry, Superblock};
 use crate::seam::IoError;
 use crate::units::BLOCK_BYTES;
-use std::collections::VecDeque;
+use backlog::Backlog;
 
 /// Pages of one write.
 const PAGES_A_WRITE: u64 = 16;
@@ -56,9 +57,9 @@ pub(crate) struct Journal {
     tail: u64,
     tail_durable: u64,
     checkpoint: u64,
-    queue: VecDeque<Record>,
+    queue: Backlog,
     /// Records that no checkpoint covers.
-    live: VecDeque<Record>,
+    live: Backlog,
     appended: u64,
     durable: u64,
     writing: Option<Writing>,
@@ -69,12 +70,6 @@ pub(crate) struct Journal {
     stamp: u64,
     pub(crate) writes: u64,
     pub(crate) rebases: u64,
-}
-
-/// Identity of a device as journal pages carry it.
-pub fn device_of(uuid: [u8; 16]) -> u32 {
-    let all = u128::from_le_bytes(uuid);
-    mix(all as u64, (all >> 64) as u64) as u32
 }
 
 impl Journal {
@@ -89,8 +84,8 @@ impl Journal {
             tail: 1,
             tail_durable: 1,
             checkpoint: 0,
-            queue: VecDeque::new(),
-            live: VecDeque::new(),
+            queue: Backlog::default(),
+            live: Backlog::default(),
             appended: 0,
             durable: 0,
             writing: None,
@@ -109,7 +104,7 @@ impl Journal {
         self.tail_durable = read.start;
         self.checkpoint = checkpoint;
         if keep {
-            self.live = read.records.into();
+            self.live = read.records.into_iter().collect();
         } else {
             self.tail = read.next;
         }
@@ -125,9 +120,9 @@ impl Journal {
             self.appended += 1;
             // Of a volume's state only the newest counts, and the engine knows that.
             if !matches!(record, Record::Volume(_) | Record::Flushed { .. }) {
-                self.live.push_back(record.clone());
+                self.live.push(record.clone());
             }
-            self.queue.push_back(record);
+            self.queue.push(record);
         }
         Ticket(self.appended)
     }
@@ -158,10 +153,6 @@ impl Journal {
         self.appended
     }
 
-    fn pages_live(&self) -> u64 {
-        (self.live.len() as u64).div_ceil(MARKS_A_PAGE as u64) + 2
-    }
-
     /// Pages that may be written without touching one that still counts.
     fn room(&self) -> u64 {
         self.area.1 - (self.next - self.tail_durable)
@@ -172,11 +163,13 @@ impl Journal {
         if self.writing.is_some() || !self.enabled {
             return None;
         }
-        // The last quarter of the ring is for rebases: without it, none could make room again.
+        // The last quarter of the ring is for rebases: without it, none could make room again. The
+        // last page of all is for a new tail: without it, not even a checkpoint could.
         let reserve = self.area.1 / 4;
-        let rebasing = self.rebase.is_some();
-        let urgent = rebasing || self.tail > self.tail_durable && self.room() <= reserve;
-        let room = if urgent { self.room() } else { self.room().saturating_sub(reserve) };
+        let advances = self.tail > self.tail_durable;
+        let urgent = self.rebase.is_some() || advances && self.room() <= reserve;
+        let kept = if urgent { u64::from(!advances) } else { reserve };
+        let room = self.room().saturating_sub(kept);
         if room == 0 || self.queue.is_empty() && !urgent {
             return None;
         }
@@ -205,11 +198,11 @@ impl Journal {
             };
             let rebase = self.rebase.map_or(0..0, |rebase| rebase.next..rebase.end);
             let new = self.queue.len();
-            let mut records = self.queue.iter().chain(self.live.range(rebase)).peekable();
+            let mut records = self.queue.range(0..new).chain(self.live.range(rebase)).peekable();
             let (page, taken) = header.encode(&mut records);
             let done = records.peek().is_none();
             drop(records);
-            self.queue.drain(..taken.min(new));
+            self.queue.drop_first(taken.min(new));
             if let Some(rebase) = &mut self.rebase {
                 rebase.next += taken.saturating_sub(new);
             }
@@ -220,11 +213,30 @@ impl Journal {
         }
     }
 
-    /// Whether half of the ring is in use, and writing the live records anew would make room.
-    pub(crate) fn wants_rebase(&self) -> bool {
-        let used = self.next - self.tail;
-        let pays = self.pages_live() < used / 4;
-        self.enabled && self.rebase.is_none() && used > self.area.1 / 2 && pays
+    /// Whether so much of the ring is in use that room should be made.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.enabled && self.next - self.tail > self.area.1 / 2
+    }
+
+    /// Whether writing the live records anew, and the state of so many volumes, would make room
+    /// and go on making it: 2000 volumes alone fill 160 pages, more than a small ring has.
+    fn rebase_pays(&self, volumes: usize) -> bool {
+        let state = volumes * Record::VOLUME_STATE_BYTES;
+        let bytes = self.live.bytes() + self.queue.bytes() + state;
+        let pages = bytes.div_ceil(PAGE_ROOM_MIN) as u64 + 2;
+        pages < (self.next - self.tail) / 4
+    }
+
+    /// Whether the ring is half full, and writing the live records anew would make room.
+    pub(crate) fn wants_rebase(&self, volumes: usize) -> bool {
+        self.is_half_full() && self.rebase.is_none() && self.rebase_pays(volumes)
+    }
+
+    /// Whether the ring is half full, and only a checkpoint makes room: a rebase would not, or the
+    /// one under way was overtaken by new records.
+    pub(crate) fn wants_checkpoint(&self, volumes: usize) -> bool {
+        let stuck = self.room() <= 1 && self.tail == self.tail_durable;
+        self.is_half_full() && (stuck || self.rebase.is_none() && !self.rebase_pays(volumes))
     }
 
     /// Writes the live records anew, and the state of all volumes with them.
@@ -269,7 +281,7 @@ impl Journal {
     pub(crate) fn checkpoint_ends(&mut self, durable: Option<(u64, u64)>) {
         let covered = self.covered.take().unwrap_or(0);
         if let Some((checkpoint, page)) = durable {
-            self.live.drain(..covered);
+            self.live.drop_first(covered);
             self.tail = self.tail.max(page);
             self.checkpoint = checkpoint;
             // What was being written anew is covered, and the indices have moved.
@@ -284,6 +296,70 @@ impl Journal {
 
     /// Bytes of RAM.
     pub(crate) fn ram_bytes(&self) -> u64 {
-        ((self.queue.capacity() + self.live.capacity()) * size_of::<Record>()) as u64
+        self.queue.ram_bytes() + self.live.ram_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal() -> Journal {
+        Journal::new(&Superblock::format([1; 16], Geometry::for_capacity(1020, 1)), true)
+    }
+
+    fn append(journal: &mut Journal, records: u32) {
+        for block in 0..u64::from(records) {
+            journal.append(Record::Void { incarnation: 1, block, count: 1, version: 1 });
+        }
+    }
+
+    /// Writes as long as there is something to write and room; gives the number of writes.
+    fn write_out(journal: &mut Journal) -> u32 {
+        let mut writes = 0;
+        while journal.next_write().is_some() {
+            journal.written(Ok(())).expect("it went well");
+            writes += 1;
+        }
+        writes
+    }
+
+    /// One record a page, until half of the ring is full.
+    fn half_full() -> Journal {
+        let mut journal = journal();
+        while !journal.is_half_full() {
+            append(&mut journal, 1);
+            assert_eq!(write_out(&mut journal), 1);
+        }
+        journal
+    }
+
+    #[test]
+    fn few_records_are_written_anew_and_many_volumes_are_not() {
+        let mut journal = half_full();
+        assert!(journal.wants_rebase(10) && !journal.wants_checkpoint(10));
+        assert!(!journal.wants_rebase(100) && journal.wants_checkpoint(100));
+        journal.begin_rebase([]);
+        write_out(&mut journal);
+        assert!(journal.is_idle() && !journal.is_half_full());
+    }
+
+    /// More than the ring has room for comes while the journal is being written anew: the last page
+    /// is kept for the word that a checkpoint has made room.
+    #[test]
+    fn a_rebase_that_is_overtaken_ends_with_a_checkpoint() {
+        let mut journal = half_full();
+        journal.begin_rebase([]);
+        append(&mut journal, 20_000);
+        write_out(&mut journal);
+        assert!(!journal.is_idle() && journal.wants_checkpoint(0) && !journal.wants_rebase(0));
+        let mut checkpoints = 0;
+        while !journal.is_idle() {
+            let page = journal.checkpoint_begins();
+            checkpoints += 1;
+            journal.checkpoint_ends(Some((checkpoints, page)));
+            assert!(write_out(&mut journal) > 0, "room was made");
+        }
+        assert!(checkpoints > 1);
     }
 }

@@ -35,6 +35,11 @@ pub(crate) const fn device_seed(uuid: [u8; 16]) -> u64 {
     mix(all as u64, (all >> 64) as u64)
 }
 
+/// The same, folded: the identity of a device as journal pages carry it.
+pub const fn device_of(uuid: [u8; 16]) -> u32 {
+    device_seed(uuid) as u32
+}
+
 /// What a record in the log says of its block. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

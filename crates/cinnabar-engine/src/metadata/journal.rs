@@ -18,6 +18,9 @@ const ROOM: usize = SECTOR_BYTES - HEADER_BYTES;
 /// Bytes of the largest record.
 const RECORD_BYTES_MAX: usize = 1 + VolumeRecord::BYTES;
 const _: () = assert!(RECORD_BYTES_MAX <= ROOM);
+/// Bytes of records that a page has room for at least, whatever their sizes: a sector may be left
+/// with just too little for the largest.
+pub(crate) const PAGE_ROOM_MIN: usize = SECTORS * (ROOM - RECORD_BYTES_MAX);
 /// Marks that a page has room for.
 pub const MARKS_A_PAGE: usize = SECTORS * (ROOM / Record::MARK_BYTES);
 
@@ -79,8 +82,12 @@ pub enum Record {
 
 impl Record {
     const MARK_BYTES: usize = 1 + 4 + 5 + 4 + 8;
+    /// Bytes of what is said of a volume when the journal is written anew: the volume, and how far
+    /// its backend is flushed.
+    pub(crate) const VOLUME_STATE_BYTES: usize = RECORD_BYTES_MAX + 1 + 16;
 
-    fn bytes(&self) -> usize {
+    /// Bytes in a page.
+    pub(crate) fn bytes(&self) -> usize {
         1 + match self {
             Self::Void { .. } => Self::MARK_BYTES - 1,
             Self::SegmentVoid { .. } | Self::ChunkVoid { .. } => 12,

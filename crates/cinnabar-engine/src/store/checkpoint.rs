@@ -93,12 +93,28 @@ impl<P: Payload> Store<P> {
         self.log.writing.is_empty()
     }
 
-    /// Whether it is time for a checkpoint: many records since the last one, or many segments.
+    /// Whether it is time for a checkpoint: many records since the last one, or many segments, or
+    /// a journal that nothing else makes room in.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let geometry = &self.log.geometry;
         self.journal.is_enabled()
             && (self.journal.live_len() > crate::journal::Journal::live_max(geometry)
-                || self.opened > (geometry.segments / 8).max(2))
+                || self.opened > (geometry.segments / 8).max(2)
+                || self.is_journal_cramped())
+    }
+
+    /// Whether only a checkpoint makes room in the journal.
+    pub(crate) fn is_journal_cramped(&self) -> bool {
+        self.journal.is_half_full() && self.journal.wants_checkpoint(self.volumes_known())
+    }
+
+    /// Whether writing the journal anew makes room in it.
+    pub(crate) fn wants_rebase(&self) -> bool {
+        self.journal.is_half_full() && self.journal.wants_rebase(self.volumes_known())
+    }
+
+    fn volumes_known(&self) -> usize {
+        self.holdings.iter().filter(|holding| holding.alive).count()
     }
 
     /// Begins checkpoint `sequence`.

@@ -5,6 +5,7 @@ mod engine;
 mod faults;
 mod fixture;
 mod hit_ratio;
+mod many_volumes;
 mod mutants;
 mod oracle;
 mod pblcache_defects;

@@ -4,9 +4,9 @@
 
 use super::image::PAGES_A_READ;
 use super::{Source, Watch};
-use cinnabar_engine::journal::device_of;
 use cinnabar_engine::journal::scan::{Read, Scan};
 use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::chunk::device_of;
 use cinnabar_engine::metadata::journal::{PageHeader, Record, SECTORS, Sector, decode};
 use cinnabar_engine::metadata::superblock::Superblock;
 use std::collections::BTreeMap;

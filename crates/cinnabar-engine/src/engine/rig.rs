@@ -1,0 +1,147 @@
+//! An engine with media that do everything at once, and with no data: for tests of its life.
+//!
+//! Called by the unit tests of this module.
+
+use super::Engine;
+use crate::config::Config;
+use crate::metadata::MetaPage;
+use crate::metadata::superblock::{Geometry, Superblock};
+use crate::plan::Mode;
+use crate::seam::{
+    Action, Answer, Command, Event, Failure, IoDone, IoOp, IoRequest, Payload, RequestId, Target,
+};
+use crate::units::{BLOCK_BYTES, Instant};
+use crate::volume::{Belief, VolumeSpec};
+use std::collections::BTreeMap;
+
+/// Data that nobody looks at.
+#[derive(Clone)]
+pub(super) struct Nothing;
+
+impl Payload for Nothing {
+    fn alloc(_: u32) -> Self {
+        Self
+    }
+    fn copy_from(&self, _: u64, _: &Self, _: u64, _: u64) {}
+    fn zero(&self, _: u64, _: u64) {}
+    fn checksum(&self, _: u64, _: u64) -> u32 {
+        0
+    }
+}
+
+/// The engine, what its device holds, what it answered.
+pub(super) struct Rig {
+    pub(super) engine: Engine<Nothing>,
+    pages: BTreeMap<u64, MetaPage>,
+    answers: BTreeMap<RequestId, Result<Answer<Nothing>, Failure>>,
+    /// I/O on the device ends when this is false.
+    pub(super) holds: bool,
+    held: Vec<IoRequest<Nothing>>,
+    next: u64,
+}
+
+impl Rig {
+    pub(super) fn new(engine: Engine<Nothing>) -> Self {
+        let (pages, answers) = (BTreeMap::new(), BTreeMap::new());
+        Self { engine, pages, answers, holds: false, held: Vec::new(), next: 0 }
+    }
+
+    /// An open cache of so many blocks.
+    pub(super) fn open(blocks: u32) -> Self {
+        let mut rig = Self::new(Engine::new(Config::default(), superblock(blocks)));
+        let open = rig.ask(vec![Command::Open])[0];
+        rig.answer(open).expect("a new device opens");
+        rig
+    }
+
+    /// Carries out these commands, given all at once, as far as that goes.
+    pub(super) fn ask(&mut self, commands: Vec<Command>) -> Vec<RequestId> {
+        let first = self.next;
+        let ids = (first..).map(RequestId);
+        let mut events: Vec<_> =
+            ids.zip(commands).map(|(id, command)| Event::Control(id, command)).collect();
+        self.next += events.len() as u64;
+        self.run(&mut events);
+        (first..self.next).map(RequestId).collect()
+    }
+
+    /// What a command was answered.
+    pub(super) fn answer(&mut self, id: RequestId) -> Result<Answer<Nothing>, Failure> {
+        self.answers.remove(&id).expect("it is answered")
+    }
+
+    /// Ends what was held.
+    pub(super) fn release(&mut self) {
+        self.holds = false;
+        let held = std::mem::take(&mut self.held);
+        let mut events = held.into_iter().map(|io| Event::IoDone(self.carry_out(io))).collect();
+        self.run(&mut events);
+    }
+
+    fn run(&mut self, events: &mut Vec<Event<Nothing>>) {
+        let mut actions = Vec::new();
+        for _ in 0..100_000 {
+            self.engine.apply(Instant(0), events, &mut actions);
+            for action in actions.drain(..) {
+                match action {
+                    Action::Io(io) if self.holds && io.target == Target::Cache => {
+                        self.held.push(io);
+                    }
+                    Action::Io(io) => events.push(Event::IoDone(self.carry_out(io))),
+                    Action::Reply(reply) => {
+                        self.answers.insert(reply.id, reply.result);
+                    }
+                    Action::WakeAt(Instant(0)) => events.push(Event::Wake),
+                    Action::WakeAt(_) | Action::Sample(_) => {}
+                }
+            }
+            if events.is_empty() {
+                return;
+            }
+        }
+        panic!("the engine never comes to rest");
+    }
+
+    fn carry_out(&mut self, io: IoRequest<Nothing>) -> IoDone {
+        let mut done = IoDone::new(io.id, Ok(()));
+        match io.op {
+            IoOp::Distrust => done.generation = Some(1),
+            IoOp::ReadMeta { offset, mut pages } => {
+                for (block, page) in (offset / BLOCK_BYTES..).zip(&mut pages) {
+                    *page = self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());
+                }
+                done.pages = pages;
+            }
+            IoOp::WriteMeta { offset, pages, .. } => {
+                self.pages.extend((offset / BLOCK_BYTES..).zip(pages.iter().cloned()));
+                done.pages = pages;
+            }
+            _ => {}
+        }
+        done
+    }
+}
+
+/// Of a new device with so many blocks.
+pub(super) fn superblock(blocks: u32) -> Superblock {
+    Superblock::format([1; 16], Geometry::for_capacity(blocks, 1))
+}
+
+/// A volume of 64 blocks that nobody else writes.
+pub(super) fn volume(name: &str) -> VolumeSpec {
+    VolumeSpec {
+        name: name.to_owned(),
+        size_bytes: 64 * BLOCK_BYTES,
+        align_bytes: 512,
+        read_only: false,
+        mode: Mode::default(),
+        share_min_blocks: 0,
+        share_max_blocks: u64::MAX,
+        bypass_sequential_bytes: 0,
+        bypass_large_bytes: 0,
+        epoch: None,
+        belief: Belief::Unknown,
+        generation: 0,
+        exclusive: true,
+    }
+}
