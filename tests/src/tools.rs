@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// An outside program, or files of a package.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
-    /// Its command; of files, what they are.
+    /// Its command, or the path of a file; of what is unpacked, what it is.
     pub command: &'static str,
     /// Debian's package.
     pub package: &'static str,
@@ -52,6 +52,21 @@ pub const QEMU: Tool = Tool::new("qemu-system-x86_64", "qemu-system-x86", "guest
 pub const BUSYBOX: Tool = Tool::new("busybox", "busybox-static", "programs in guests");
 /// Makes ext4, in guests and for them.
 pub const MKE2FS: Tool = Tool::new("mke2fs", "e2fsprogs", "file systems of guests");
+/// QEMU's own iSCSI initiator: not a command, but a file that its programs load.
+pub const QEMU_ISCSI: Tool = Tool::new(
+    "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so",
+    "qemu-block-extra",
+    "a volume on an iSCSI target",
+);
+/// What an iSCSI target offers.
+pub const ISCSI_LS: Tool = Tool::new("iscsi-ls", "libiscsi-bin", "looks at an iSCSI target");
+/// An iSCSI target.
+pub const TGTD: Tool = Tool::new("tgtd", "tgt", "a volume on an iSCSI target");
+/// libvirt's schema and what checks against it.
+pub const VIRT_XML_VALIDATE: Tool =
+    Tool::new("virt-xml-validate", "libvirt-clients", "checks the guide's XML for libvirt");
+/// What libvirt's checker calls.
+pub const XMLLINT: Tool = Tool::new("xmllint", "libxml2-utils", "checks XML against a schema");
 /// The kernel of guests.
 pub const KERNEL: Tool = Tool {
     command: "a kernel for guests",
@@ -74,6 +89,11 @@ pub const ALL: &[Tool] = &[
     QEMU,
     BUSYBOX,
     MKE2FS,
+    QEMU_ISCSI,
+    ISCSI_LS,
+    TGTD,
+    VIRT_XML_VALIDATE,
+    XMLLINT,
     KERNEL,
 ];
 

@@ -42,10 +42,29 @@ pub(super) enum Source {
     Overlay { file: PathBuf, socket: PathBuf, export: String },
 }
 
-/// A command of QEMU's control socket; at its start, the option of that name.
+/// One thing that QEMU has to be told.
 pub(super) struct Step {
+    /// The command of its control socket.
     pub(super) command: &'static str,
     pub(super) arguments: Value,
+    /// The same on its command line.
+    pub(super) option: [String; 2],
+}
+
+impl Step {
+    fn new(command: &'static str, arguments: Value, option: &str, value: String) -> Self {
+        Self { command, arguments, option: [option.into(), value] }
+    }
+
+    fn blockdev(arguments: Value) -> Self {
+        let value = arguments.to_string();
+        Self::new("blockdev-add", arguments, "-blockdev", value)
+    }
+
+    fn device(arguments: Value) -> Self {
+        let value = arguments.to_string();
+        Self::new("device_add", arguments, "-device", value)
+    }
 }
 
 impl Disk {
@@ -59,44 +78,44 @@ impl Disk {
     /// What attaches it, in order.
     pub(super) fn attach(&self) -> Vec<Step> {
         let id = &self.id;
-        let nbd = |node: &str, socket: &Path, export: &str| {
-            json!({
-                "driver": "nbd", "node-name": node, "export": export,
-                "server": { "type": "unix", "path": socket },
-                "reconnect-delay": RECONNECT_S,
-            })
-        };
-        let step = |command, arguments| Step { command, arguments };
-        let blk = json!({ "driver": "virtio-blk-pci", "id": id, "drive": node(id), "serial": id });
+        let mut device = json!({ "driver": "virtio-blk-pci", "id": id, "serial": id });
+        device["drive"] = host(id).into();
         match &self.source {
             Source::Nbd { socket, export } => {
-                vec![step("blockdev-add", nbd(&node(id), socket, export)), step("device_add", blk)]
+                vec![Step::blockdev(nbd(&host(id), socket, export)), Step::device(device)]
             }
             Source::Overlay { file, socket, export } => {
-                let mut golden = nbd(&format!("{id}-golden"), socket, export);
+                let below = format!("{id}-golden");
+                let mut golden = nbd(&below, socket, export);
                 golden["read-only"] = true.into();
-                vec![
-                    step("blockdev-add", golden),
-                    step(
-                        "blockdev-add",
-                        json!({
-                            "driver": "qcow2", "node-name": node(id),
-                            "file": { "driver": "file", "filename": file },
-                            "backing": format!("{id}-golden"),
-                        }),
-                    ),
-                    step("device_add", blk),
-                ]
+                let file = json!({ "driver": "file", "filename": file });
+                let overlay = json!({
+                    "driver": "qcow2", "node-name": host(id), "file": file, "backing": below,
+                });
+                vec![Step::blockdev(golden), Step::blockdev(overlay), Step::device(device)]
             }
         }
     }
 
     /// What is left to do when the guest has let go of it.
-    pub(super) fn detach(&self) -> Step {
-        Step { command: "blockdev-del", arguments: json!({ "node-name": node(&self.id) }) }
+    pub(super) fn detach(&self) -> (&'static str, Value) {
+        match &self.source {
+            Source::Nbd { .. } | Source::Overlay { .. } => {
+                ("blockdev-del", json!({ "node-name": host(&self.id) }))
+            }
+        }
     }
 }
 
-fn node(id: &str) -> String {
-    format!("{id}-node")
+fn nbd(node: &str, socket: &Path, export: &str) -> Value {
+    json!({
+        "driver": "nbd", "node-name": node, "export": export,
+        "server": { "type": "unix", "path": socket },
+        "reconnect-delay": RECONNECT_S,
+    })
+}
+
+/// What the host's end of a disk is called.
+fn host(id: &str) -> String {
+    format!("{id}-host")
 }

@@ -53,6 +53,21 @@ intact() (
 	cp /run/sums sums
 )
 
+# The guests of the guide's recipes have nobody to talk to: they try each disk by themselves.
+if grep -q selftest /proc/cmdline; then
+	number=0
+	for block in /sys/block/vd*; do
+		device=/dev/${block##*/}
+		head -c 2097152 /dev/urandom >/run/data
+		dd if=/run/data of="$device" bs=64k oflag=direct conv=fsync 2>/dev/null || break
+		dd if="$device" of=/run/back bs=64k count=32 iflag=direct 2>/dev/null || break
+		cmp /run/data /run/back || break
+		number=$((number + 1))
+	done
+	echo "tested $number disks" >/dev/console
+	poweroff -f
+fi
+
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 exec </dev/ttyS1 >/dev/ttyS1 2>&1

@@ -79,8 +79,7 @@ impl Plan {
             .args(["-serial", &format!("file:{}", progress.display())])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", file("qmp").display())]);
         for step in self.disks.iter().flat_map(Disk::attach) {
-            let option = step.command.split(['-', '_']).next().unwrap_or_default();
-            command.arg(format!("-{option}")).arg(step.arguments.to_string());
+            command.args(step.option);
         }
         let mut qemu = Running::start(&mut command, &file("qemu"))?;
         let mut shell = None;
@@ -128,8 +127,8 @@ impl Guest {
     pub(super) fn unplug(&mut self, disk: &Disk) -> Result<()> {
         self.qmp.execute("device_del", &json!({ "id": disk.id }))?;
         self.qmp.wait("DEVICE_DELETED", "device", &disk.id)?;
-        let step = disk.detach();
-        self.qmp.execute(step.command, &step.arguments)?;
+        let (command, arguments) = disk.detach();
+        self.qmp.execute(command, &arguments)?;
         Ok(())
     }
 
