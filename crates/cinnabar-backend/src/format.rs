@@ -1,41 +1,100 @@
-//! Formatting a cache device that is blank, or that its owner gives up.
+//! The superblocks of a cache device, one for each region: read, or written anew on a device that
+//! is blank, or that its owner gives up.
 //!
 //! Called at start-up, when all else is known to be well, and for a device that takes another's
 //! place; by whoever drives an engine.
 
-use crate::disk::{Disk, DiskError};
+use crate::disk::{Disk, DiskError, DiskErrorKind};
 use crate::entropy;
 use cinnabar_engine::metadata::MetaPage;
-use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock, SuperblockError};
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::io;
 
-/// The superblock of a fresh format with this geometry, under a random identity; nothing is
-/// written yet.
+/// The superblocks of a fresh format with this geometry, in order, under a random identity;
+/// nothing is written yet.
 ///
 /// # Errors
 /// If there are no random numbers.
-pub fn fresh(geometry: Geometry) -> io::Result<Superblock> {
+pub fn fresh(geometry: Geometry) -> io::Result<Vec<Superblock>> {
     let mut uuid: [u8; 16] = entropy::bytes()?;
     // Version 4, variant 1, as others expect of a random UUID.
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(Superblock::format(uuid, geometry))
+    Ok(Superblock::format_all(uuid, geometry))
 }
 
-/// Writes a fresh format: zeros where marks will be written durably in small pieces (into holes
-/// that costs 2.5 times as much), then both copies of the superblock, one of them blank.
+/// Writes a fresh format: in each region zeros where marks will be written durably in small pieces
+/// (into holes that costs 2.5 times as much), then both copies of the superblock, one of them
+/// blank. The first region comes last: without it the device is not formatted.
 ///
 /// # Errors
 /// If the device fails.
-pub fn write(disk: &Disk, superblock: &Superblock) -> Result<(), DiskError> {
-    let (first, count) = superblock.geometry.marks;
-    disk.write_zeros(first * BLOCK_BYTES, count * BLOCK_BYTES)?;
-    let mut copies = [const { MetaPage::zeroed() }; 2];
-    let (offset, page) = superblock.encode();
-    copies[(offset / BLOCK_BYTES) as usize] = page;
-    disk.write_pages(0, &copies)?;
-    let capacity_blocks = superblock.geometry.capacity_blocks();
-    tracing::info!(path = %disk.path().display(), capacity_blocks, "formatted the cache device");
+pub fn write(disk: &Disk, superblocks: &[Superblock]) -> Result<(), DiskError> {
+    for superblock in superblocks.iter().rev() {
+        let start = superblock.region_start();
+        let (first, count) = superblock.geometry.marks;
+        disk.write_zeros(start + first * BLOCK_BYTES, count * BLOCK_BYTES)?;
+        let mut copies = [const { MetaPage::zeroed() }; 2];
+        let (offset, page) = superblock.encode();
+        copies[(offset / BLOCK_BYTES) as usize] = page;
+        disk.write_pages(start, &copies)?;
+    }
+    let capacity_blocks: u64 = superblocks.iter().map(|s| s.geometry.capacity_blocks()).sum();
+    let regions = superblocks.len();
+    tracing::info!(path = %disk.path().display(), capacity_blocks, regions, "formatted the cache device");
     Ok(())
+}
+
+/// The superblocks of all regions, in order, of a device whose first region has this one.
+///
+/// # Errors
+/// If the device fails, or a region's superblock is damaged or of another device.
+pub fn superblocks(disk: &Disk, first: &Superblock) -> Result<Vec<Superblock>, DiskError> {
+    let mut all = vec![first.clone()];
+    for shard in 1..first.geometry.shards {
+        let mut pages = [const { MetaPage::zeroed() }; 2];
+        disk.read_pages(first.for_shard(shard).region_start(), &mut pages)?;
+        match Superblock::decode(&pages) {
+            Ok(superblock) if superblock.belongs_to(first, shard) => all.push(superblock),
+            _ => {
+                let kind = DiskErrorKind::Superblock(SuperblockError::Damaged);
+                return Err(DiskError { path: disk.path().to_owned(), kind });
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{CacheOptions, Contents, open_cache};
+
+    #[test]
+    fn what_is_written_is_found_and_damage_is_noticed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cache");
+        let options = CacheOptions { size_bytes: Some(128 << 20), ..CacheOptions::default() };
+        let blank = open_cache(&path, &options).expect("a new file");
+        let geometry = Geometry::for_shards(blank.disk.size_bytes(), 3).expect("a good size");
+        let made = fresh(geometry).expect("random numbers");
+        assert_eq!(made.len(), 3);
+        write(&blank.disk, &made).expect("it can be written");
+        drop(blank);
+        let found = open_cache(&path, &options).expect("it is there");
+        let Contents::Ours(first) = &found.contents else { panic!("it is ours") };
+        assert_eq!(superblocks(&found.disk, first), Ok(made.clone()));
+
+        let blank_page = [const { MetaPage::zeroed() }; 2];
+        found.disk.write_pages(made[2].region_start(), &blank_page).expect("it can be written");
+        let error = superblocks(&found.disk, first).expect_err("a region has none");
+        assert!(error.kind.is_lost(true), "{error}");
+        // Another region's, as if it had strayed.
+        let mut copies = blank_page;
+        let (offset, page) = made[1].encode();
+        copies[(offset / BLOCK_BYTES) as usize] = page;
+        found.disk.write_pages(made[2].region_start(), &copies).expect("it can be written");
+        superblocks(&found.disk, first).expect_err("it is not this region's");
+    }
 }

@@ -97,6 +97,15 @@ impl Disk {
         blocking::write_zeros(self, offset, len).map_err(failed)
     }
 
+    /// Reads pages; what lies past the end reads as zeros. Blocking; for opening only.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> Result<(), DiskError> {
+        let failed = |errno| DiskError::from_errno(&self.path, "reading superblocks", errno);
+        blocking::read_pages(self, pages, offset).map_err(failed)
+    }
+
     /// Writes pages durably. Blocking; for formatting only.
     ///
     /// # Errors

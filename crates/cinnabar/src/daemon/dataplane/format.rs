@@ -18,7 +18,7 @@ pub(super) fn superblock_for(cache: &CacheDisk) -> Result<Superblock, StartError
                 let hint = "choose a size from 20 MiB to just under 1 TiB";
                 StartError::new(StartErrorKind::CacheSize, Subject::Cache, message, hint)
             })?;
-            device::fresh(geometry).map_err(|error| {
+            device::fresh(geometry).map(|mut all| all.remove(0)).map_err(|error| {
                 StartError::new(StartErrorKind::Resources, Subject::Daemon, error.to_string(), "")
             })
         }
@@ -27,7 +27,7 @@ pub(super) fn superblock_for(cache: &CacheDisk) -> Result<Superblock, StartError
 
 /// Writes a fresh format.
 pub(super) fn format(disk: &Disk, superblock: &Superblock) -> Result<(), StartError> {
-    device::write(disk, superblock).map_err(|error| {
+    device::write(disk, std::slice::from_ref(superblock)).map_err(|error| {
         let message = format!("cache device {error}");
         StartError::new(StartErrorKind::Io, Subject::Cache, message, "see the kernel log (dmesg)")
     })
