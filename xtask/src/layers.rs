@@ -10,6 +10,8 @@ use serde_json::Value;
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
     ("cinnabar", &[FRONTEND, BACKEND, SIM, ENGINE, POLICY, PLACEMENT, TRACE]),
+    // A binary of somebody else's stands where ours does.
+    (EMBED, &[BACKEND, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
     (BACKEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
     (SIM, &[ENGINE, POLICY, PLACEMENT, TRACE]),
@@ -21,6 +23,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("e2e", &[]),
     ("xtask", &["e2e"]),
 ];
+const EMBED: &str = "cinnabar-embed";
 const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
 const SIM: &str = "cinnabar-sim";

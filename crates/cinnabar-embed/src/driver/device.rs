@@ -1,0 +1,237 @@
+//! The cache device: opened, formatted if it is new, and done without if it is lost.
+//!
+//! Called by [`Cache::open`](crate::Cache::open), and by the turn when the device is given up.
+
+use super::port::OwnPort;
+use super::slow::Slow;
+use super::{Awaited, Driver};
+use crate::Options;
+use crate::error::Error;
+use cinnabar_backend::disk::{
+    CacheDisk, CacheOptions, Contents, DiskError, OpenOptions, open_cache,
+};
+use cinnabar_backend::generations::DeviceId;
+use cinnabar_backend::sim::timers::Timers;
+use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
+use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::shards::Sharded;
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::{Command, Config, Failure, IoError};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest opening of a cache before its device counts as lost.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The cache device in use, or else the one that should be.
+pub(crate) struct Device {
+    pub(crate) path: PathBuf,
+    open: Option<Open>,
+    /// Why there is none, if it could not be opened.
+    missing: Option<String>,
+    /// Longest operation on it; zero: no bound.
+    pub(super) timeout: Duration,
+    /// An operation took longer.
+    pub(super) hangs: bool,
+}
+
+struct Open {
+    disk: Arc<Disk>,
+    file: FileId,
+    id: DeviceId,
+}
+
+impl Device {
+    /// Where its I/O goes.
+    pub(super) fn file(&self) -> Option<FileId> {
+        self.open.as_ref().map(|open| open.file)
+    }
+
+    /// Its identity and its file's.
+    pub(super) fn identity(&self) -> Option<(DeviceId, (u64, u64))> {
+        self.open.as_ref().map(|open| (open.id, open.disk.identity()))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+/// Opens everything but the volumes.
+pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
+    let wait = OpenOptions { lock_wait: options.lock_wait, ..OpenOptions::default() };
+    let cache_options = CacheOptions {
+        size_bytes: options.size_bytes,
+        force: options.format,
+        anew: false,
+        open: wait.clone(),
+    };
+    let opened = open_cache(&options.device, &cache_options);
+    if let Err(error) = &opened
+        && (options.required || !error.kind.is_lost(true))
+    {
+        return Err(Error::Device(error.clone()));
+    }
+    let ledger = Ledger::open(&options.state_dir, &wait).map_err(Error::State)?;
+    let known = ledger.with(|state| state.knows_cache(&options.device));
+    let opened = match opened {
+        Err(error) if !error.kind.is_lost(known) => return Err(Error::Device(error)),
+        other => other,
+    };
+    let mut driver = Driver::new(options, ledger)?;
+    match opened {
+        Ok(cache) => driver.begin(options, cache)?,
+        Err(error) => driver.go_without(options, error.to_string()),
+    }
+    if driver.device.is_open() {
+        match driver.start_engine()? {
+            Ok(()) => {
+                driver.order(Awaited::Load, Command::AwaitLoad);
+                return Ok(driver);
+            }
+            Err(failure) if options.required => {
+                return Err(Error::DeviceFailed { path: options.device.clone(), failure });
+            }
+            Err(failure) => driver.go_without(options, failure.to_string()),
+        }
+    }
+    driver.start_engine()?.map_err(|failure| Error::Failed { what: "starting", failure })?;
+    Ok(driver)
+}
+
+impl Driver {
+    fn new(options: &Options, ledger: Ledger) -> Result<Self, Error> {
+        let port = port::open(options.io).map_err(Error::Port)?;
+        let slow = Slow::new(port.waker());
+        Ok(Self {
+            origin: Instant::now(),
+            port: OwnPort::new(port),
+            engine: Sharded::without_device(config(options)),
+            device: Device {
+                path: options.device.clone(),
+                open: None,
+                missing: None,
+                timeout: options.device_timeout,
+                hangs: false,
+            },
+            ledger,
+            lock_wait: options.lock_wait,
+            volumes: Slab::new(),
+            by_id: Vec::new(),
+            requests: Slab::new(),
+            commands: Slab::new(),
+            ios: Slab::new(),
+            early: Vec::new(),
+            timers: Timers::default(),
+            slow,
+            engine_wake: None,
+            next_overdue: None,
+            loaded: None,
+            done: VecDeque::new(),
+            answered: None,
+            events: Vec::new(),
+            actions: Vec::new(),
+            port_events: Vec::new(),
+        })
+    }
+
+    /// Takes a device that is open and makes an engine for it, formatting it if it is blank.
+    fn begin(&mut self, options: &Options, cache: CacheDisk) -> Result<(), Error> {
+        let superblocks = match superblocks_of(options, &cache)? {
+            Ok(superblocks) => superblocks,
+            Err(error) if options.required => return Err(Error::Device(error)),
+            Err(error) => {
+                self.go_without(options, error.to_string());
+                return Ok(());
+            }
+        };
+        let id = superblocks[0].uuid;
+        self.engine = Sharded::new(config(options), superblocks);
+        for (start, len) in self.engine.tables() {
+            memory::advise_huge(start, len);
+        }
+        let disk = Arc::new(cache.disk);
+        let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
+        self.device.open = Some(Open { disk, file, id });
+        Ok(())
+    }
+
+    /// The engine's first command; the inner error is the device's.
+    fn start_engine(&mut self) -> Result<Result<(), Failure>, Error> {
+        let until = Instant::now() + OPEN_WAIT_MAX;
+        let place = self.order(Awaited::Under, Command::Open);
+        loop {
+            self.act();
+            if matches!(self.commands[place], Awaited::Answered(_)) {
+                let Awaited::Answered(answer) = self.commands.remove(place) else {
+                    unreachable!("it was just looked at")
+                };
+                return Ok(answer.map(drop));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Err(Failure::Io(IoError::TimedOut)));
+            }
+            self.wait(Some(left))?;
+        }
+    }
+
+    /// Goes on uncached. One with I/O under way is left to the kernel.
+    fn go_without(&mut self, options: &Options, reason: String) {
+        tracing::error!(path = %self.device.path.display(), reason, "no cache device: uncached");
+        (self.device.open, self.device.missing) = (None, Some(reason));
+        self.engine = Sharded::without_device(config(options));
+        self.engine_wake = None;
+        self.commands.clear();
+        self.events.clear();
+        // What hangs in the kernel is nobody's any more.
+        self.ios.iter_mut().for_each(|(_, io)| io.owner = None);
+    }
+
+    /// Why nothing is cached; `None` if all is well, or soon will be.
+    pub(crate) fn degraded(&self) -> Option<String> {
+        let Health::PassThrough(reason) = self.engine.health() else { return None };
+        Some(match (reason, &self.device.missing) {
+            (_, Some(missing)) => missing.clone(),
+            (PassThroughReason::Abandoned, _) if self.device.hangs => {
+                "the cache device did not answer and was given up".into()
+            }
+            (PassThroughReason::Abandoned, _) => "the cache device was given up".into(),
+            (PassThroughReason::Failed(error), _) => {
+                format!("the cache device could not record what it has to: {error}")
+            }
+            (PassThroughReason::NoDevice, _) => "there is no cache device".into(),
+        })
+    }
+}
+
+/// The superblocks that are there, or those of a fresh format; the inner error is the device's.
+fn superblocks_of(
+    options: &Options,
+    cache: &CacheDisk,
+) -> Result<Result<Vec<Superblock>, DiskError>, Error> {
+    let disk = &cache.disk;
+    if let Contents::Ours(first) = &cache.contents {
+        return Ok(format::superblocks(disk, first));
+    }
+    let size = disk.size_bytes();
+    let shards = options.shards.unwrap_or_else(|| Geometry::shards_for(size));
+    let geometry = Geometry::for_shards(size, shards.clamp(1, Geometry::SHARDS_MAX))
+        .map_err(|error| Error::DeviceSize { path: disk.path().to_owned(), error })?;
+    let fresh = format::fresh(geometry).map_err(Error::Random)?;
+    Ok(format::write(disk, &fresh).map(|()| fresh))
+}
+
+fn config(options: &Options) -> Config {
+    let probation = options.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
+    Config {
+        eviction: options.eviction,
+        crash_safe: options.crash_safe,
+        probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
+        ..Config::default()
+    }
+}

@@ -1,0 +1,275 @@
+//! One engine with all its shards, its device, its volumes and all their I/O, in the caller's thread.
+//!
+//! Called by [`Cache`](crate::Cache). A turn: what is due and what was submitted goes to the
+//! engine; its I/O goes to the port; the port waits for whatever ends; that goes to the engine.
+
+mod device;
+mod io;
+mod overdue;
+mod port;
+mod slow;
+mod volumes;
+
+pub(crate) use device::open;
+
+use crate::error::Error;
+use crate::request::{Completion, QUEUE_MAX, Request, Volume};
+use crate::{Buffer, CloseReport};
+use cinnabar_backend::port::PortEvent;
+use cinnabar_backend::sim::timers::Timers;
+use cinnabar_backend::{Ledger, Memory};
+use cinnabar_engine::health::LoadReport;
+use cinnabar_engine::shards::Sharded;
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
+use cinnabar_engine::{Action, Answer, Command, Event, Failure, IoRequest, Reply, RequestId};
+use device::Device;
+use io::Io;
+use port::OwnPort;
+use slab::Slab;
+use slow::Slow;
+use std::collections::VecDeque;
+use std::time::Duration;
+use volumes::Attached;
+
+/// Set in the ids of commands; those of requests leave it free.
+const COMMAND: u64 = 1 << 63;
+
+/// See the module.
+pub(crate) struct Driver {
+    origin: std::time::Instant,
+    port: OwnPort,
+    pub(crate) engine: Sharded<Memory>,
+    pub(crate) device: Device,
+    ledger: Ledger,
+    lock_wait: Duration,
+    volumes: Slab<Attached>,
+    /// Keys of the volumes by the engine's names for them.
+    by_id: Vec<Option<usize>>,
+    /// Requests in the engine's hands.
+    requests: Slab<Asked>,
+    commands: Slab<Awaited>,
+    ios: Slab<Io>,
+    /// I/Os of volumes whose attach the engine has not answered yet.
+    early: Vec<(VolumeId, IoRequest<Memory>)>,
+    timers: Timers,
+    slow: Slow,
+    /// When the engine wants to be woken.
+    engine_wake: Option<Instant>,
+    /// When the first I/O takes too long.
+    next_overdue: Option<Instant>,
+    pub(crate) loaded: Option<LoadReport>,
+    pub(crate) done: VecDeque<Completion>,
+    /// The answer to the one request that is waited for on the spot.
+    answered: Option<Result<Option<Buffer>, Error>>,
+    events: Vec<Event<Memory>>,
+    actions: Vec<Action<Memory>>,
+    port_events: Vec<PortEvent>,
+}
+
+/// A request in the engine's hands.
+struct Asked {
+    /// `None`: it is waited for on the spot.
+    tag: Option<u64>,
+    name: &'static str,
+    span: ByteSpan,
+}
+
+/// A command in the engine's hands, or its answer.
+enum Awaited {
+    Under,
+    /// Nobody takes the answer.
+    Unheard,
+    Load,
+    Answered(Result<Answer<Memory>, Failure>),
+}
+
+impl Driver {
+    fn now(&self) -> Instant {
+        Instant(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// Hands a request to the engine with the next turn.
+    pub(crate) fn submit(
+        &mut self,
+        volume: Volume,
+        tag: Option<u64>,
+        request: Request,
+    ) -> Result<(), Error> {
+        let attached = self.attached(volume)?;
+        request.check(attached.disk.size_bytes())?;
+        let id = attached.id.ok_or(Error::NoVolume)?;
+        if self.requests.len() >= QUEUE_MAX {
+            return Err(Error::QueueFull);
+        }
+        let asked = Asked { tag, name: request.name(), span: request.span() };
+        match request.into_op() {
+            Some(op) => {
+                let id_of = RequestId(self.requests.insert(asked) as u64);
+                let request = cinnabar_engine::Request { id: id_of, volume: id, op };
+                self.events.push(Event::Submit(request));
+            }
+            None => self.finish(asked.tag, Ok(None)),
+        }
+        Ok(())
+    }
+
+    /// Does a request and waits for it.
+    pub(crate) fn ask(
+        &mut self,
+        volume: Volume,
+        request: Request,
+    ) -> Result<Option<Buffer>, Error> {
+        self.submit(volume, None, request)?;
+        loop {
+            self.act();
+            if let Some(answer) = self.answered.take() {
+                // What else is queued must not wait for the caller's next miss.
+                if self.port.in_flight() > 0 {
+                    self.wait(Some(Duration::ZERO))?;
+                }
+                return answer;
+            }
+            self.wait(None)?;
+        }
+    }
+
+    /// Does a command and waits for the answer.
+    fn command(&mut self, command: Command) -> Result<Result<Answer<Memory>, Failure>, Error> {
+        let place = self.order(Awaited::Under, command);
+        loop {
+            self.act();
+            if matches!(self.commands[place], Awaited::Answered(_)) {
+                let Awaited::Answered(answer) = self.commands.remove(place) else {
+                    unreachable!("it was just looked at")
+                };
+                return Ok(answer);
+            }
+            self.wait(None)?;
+        }
+    }
+
+    /// Gives a command with the next turn.
+    fn order(&mut self, awaited: Awaited, command: Command) -> usize {
+        let place = self.commands.insert(awaited);
+        self.events.push(Event::Control(RequestId(COMMAND | place as u64), command));
+        place
+    }
+
+    /// Requests under way whose completions `poll` will bring.
+    pub(crate) fn under_way(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Everything that can be done now without waiting.
+    pub(crate) fn act(&mut self) {
+        let now = self.now();
+        self.tell_due(now);
+        while !self.events.is_empty() {
+            self.engine.apply(now, &mut self.events, &mut self.actions);
+            let mut actions = std::mem::take(&mut self.actions);
+            for action in actions.drain(..) {
+                match action {
+                    Action::Io(request) => self.start_io(now, request),
+                    Action::Reply(reply) => self.reply(reply),
+                    Action::WakeAt(at) => {
+                        self.engine_wake = Some(self.engine_wake.map_or(at, |wake| wake.min(at)));
+                    }
+                    Action::Sample(_) => {}
+                }
+            }
+            self.actions = actions;
+        }
+    }
+
+    /// What the clock brings.
+    fn tell_due(&mut self, now: Instant) {
+        while let Some(held) = self.timers.due(now) {
+            self.deliver(held.io, held.result, Vec::new());
+        }
+        self.tell_overdue(now);
+        if self.engine_wake.is_some_and(|at| at <= now) {
+            self.engine_wake = None;
+            self.events.push(Event::Wake);
+        }
+    }
+
+    /// Waits until something happens, is due, or `limit` has passed, and gathers it.
+    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        let due = [self.engine_wake, self.next_overdue, self.timers.next()];
+        let due = due.into_iter().flatten().min();
+        let due = due.map(|at| Duration::from_nanos(at.since_ns(self.now())));
+        let timeout = match (due, limit) {
+            (Some(due), Some(limit)) => Some(due.min(limit)),
+            (due, limit) => due.or(limit),
+        };
+        let mut port_events = std::mem::take(&mut self.port_events);
+        self.port.wait(timeout, &mut port_events).map_err(Error::Wait)?;
+        let now = self.now();
+        for event in port_events.drain(..) {
+            match event {
+                PortEvent::Done(done) => self.io_done(now, done),
+                PortEvent::Woken => self.take_slow(now),
+                PortEvent::Ready { .. } => unreachable!("no socket is watched"),
+            }
+        }
+        self.port_events = port_events;
+        Ok(())
+    }
+
+    fn reply(&mut self, reply: Reply<Memory>) {
+        let Reply { id, result } = reply;
+        if id.0 & COMMAND != 0 {
+            return self.command_done((id.0 & !COMMAND) as usize, result);
+        }
+        let Asked { tag, name, span } = self.requests.remove(id.0 as usize);
+        let result = match result {
+            Ok(Answer::Data(memory)) => Ok(Some(Buffer::around(memory, span))),
+            Ok(_) => Ok(None),
+            Err(failure) => Err(Error::Failed { what: name, failure }),
+        };
+        self.finish(tag, result);
+    }
+
+    fn finish(&mut self, tag: Option<u64>, result: Result<Option<Buffer>, Error>) {
+        match tag {
+            Some(tag) => self.done.push_back(Completion { tag, result }),
+            None => self.answered = Some(result),
+        }
+    }
+
+    fn command_done(&mut self, place: usize, result: Result<Answer<Memory>, Failure>) {
+        match self.commands[place] {
+            Awaited::Under => self.commands[place] = Awaited::Answered(result),
+            Awaited::Load => {
+                self.commands.remove(place);
+                if let Ok(Answer::Loaded(report)) = result {
+                    self.loaded = Some(report);
+                    self.settle_warmth();
+                }
+            }
+            Awaited::Unheard => drop(self.commands.remove(place)),
+            Awaited::Answered(_) => unreachable!("a command is answered once"),
+        }
+    }
+
+    /// Detaches every volume and ends the life of the device.
+    pub(crate) fn close(mut self) -> Result<CloseReport, Error> {
+        let volumes: Vec<Volume> = self.attached_volumes();
+        let clean = self.degraded().is_none();
+        let mut first_error = None;
+        for volume in volumes {
+            if let Err(error) = self.detach(volume) {
+                first_error.get_or_insert(error);
+            }
+        }
+        let closed = self.command(Command::Close)?;
+        let kept_blocks = self.engine.cache_counters().cached_blocks;
+        match (first_error, closed) {
+            (Some(error), _) => Err(error),
+            (None, Ok(_)) => {
+                Ok(CloseReport { clean, kept_blocks: if clean { kept_blocks } else { 0 } })
+            }
+            (None, Err(failure)) => Err(Error::Failed { what: "closing the cache", failure }),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Volumes come and go.
+//!
+//! Called by [`Cache`](crate::Cache).
+
+use super::Driver;
+use crate::error::Error;
+use crate::options::VolumeOptions;
+use crate::request::Volume;
+use cinnabar_backend::disk::{DiskError, OpenOptions};
+use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel};
+use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
+use cinnabar_engine::volume::{Belief, Epoch, Recorded, VolumeSpec, Warmth};
+use cinnabar_engine::{Answer, Command, Failure};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Of the next volume attached, in whatever cache of the process.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
+
+/// A volume, from its opening to the end of its last I/O.
+pub(super) struct Attached {
+    pub(super) name: String,
+    pub(super) disk: Arc<Disk>,
+    pub(super) file: FileId,
+    /// Models in front of the disk, outermost first.
+    pub(super) models: Vec<SimModel>,
+    pub(super) timeout: Duration,
+    /// The engine's name for it; `None` before it is attached and once it is detached.
+    pub(super) id: Option<VolumeId>,
+    /// Backend I/Os under way, held ones included.
+    pub(super) in_flight: u32,
+    serial: u64,
+    read_only: bool,
+    warmth: Warmth,
+    /// Nothing but I/O that hangs is left of it.
+    gone: bool,
+}
+
+impl Driver {
+    /// Opens and locks a volume's backend, and makes the engine know it.
+    pub(crate) fn attach(&mut self, options: &VolumeOptions) -> Result<Volume, Error> {
+        if self.volumes.iter().any(|(_, volume)| !volume.gone && volume.name == options.name) {
+            return Err(Error::Exists(options.name.clone()));
+        }
+        let (disk, models) = self.open_backend(options)?;
+        let epoch = disk.read_epoch().unwrap_or_else(|error| {
+            let volume = &options.name;
+            tracing::warn!(volume, reason = %error, "nothing proves who wrote it last");
+            None
+        });
+        let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
+        let serial = SERIAL.fetch_add(1, Relaxed);
+        let key = self.volumes.insert(Attached {
+            name: options.name.clone(),
+            disk,
+            file,
+            models,
+            timeout: options.backend_timeout,
+            id: None,
+            in_flight: 0,
+            serial,
+            read_only: options.read_only,
+            warmth: Warmth::New,
+            gone: false,
+        });
+        let attached = self.make_known(key, options, epoch);
+        if attached.is_err() {
+            self.leave(key);
+        }
+        attached.map(|()| Volume { key, serial })
+    }
+
+    fn make_known(
+        &mut self,
+        key: usize,
+        options: &VolumeOptions,
+        epoch: Option<Epoch>,
+    ) -> Result<(), Error> {
+        let name = &options.name;
+        let device = self.device.identity().map(|(id, _)| (id, self.device.path.clone()));
+        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+        let generation = self
+            .ledger
+            .with(|state| state.attach(std::slice::from_ref(name), device))
+            .map_err(Error::State)?[0];
+        let disk = &self.volumes[key].disk;
+        let recorded = self.engine.recorded(name);
+        let judge = |recorded: &Recorded| disk.judge(recorded, epoch.as_ref());
+        let belief = Belief::of_all(recorded.iter().map(judge));
+        let spec = VolumeSpec {
+            name: name.clone(),
+            size_bytes: disk.size_bytes(),
+            align_bytes: disk.align_bytes(),
+            read_only: options.read_only,
+            mode: options.mode,
+            share_min_blocks: options.share_min_bytes / BLOCK_BYTES,
+            share_max_blocks: options.share_max_bytes.div_ceil(BLOCK_BYTES),
+            bypass_sequential_bytes: options.bypass_sequential_bytes,
+            bypass_large_bytes: options.bypass_large_bytes,
+            belief,
+            generation,
+            epoch,
+            exclusive: options.exclusive,
+        };
+        let failed = |failure| Error::Attach { volume: name.clone(), failure };
+        let answer = self.command_of(key, Command::Attach(spec))?.map_err(failed)?;
+        let Answer::Attached { warmth, .. } = answer else { return Err(failed(Failure::Invalid)) };
+        self.volumes[key].warmth = warmth;
+        self.settle_warmth();
+        tracing::info!(volume = name, ?warmth, "attached");
+        Ok(())
+    }
+
+    /// The attach command: its I/O may come with the answer, so the volume is known before the
+    /// caller hears of it.
+    fn command_of(
+        &mut self,
+        key: usize,
+        command: Command,
+    ) -> Result<Result<Answer<cinnabar_backend::Memory>, Failure>, Error> {
+        let answer = self.command(command)?;
+        if let Ok(Answer::Attached { volume, .. }) = answer {
+            let place = usize::from(volume.0);
+            if self.by_id.len() <= place {
+                self.by_id.resize(place + 1, None);
+            }
+            self.by_id[place] = Some(key);
+            self.volumes[key].id = Some(volume);
+            self.start_early(volume);
+        }
+        Ok(answer)
+    }
+
+    /// Once the index is loaded it is known how many blocks of a volume are believed.
+    pub(super) fn settle_warmth(&mut self) {
+        if self.loaded.is_none() {
+            return;
+        }
+        for (_, volume) in &mut self.volumes {
+            if let (Warmth::Loading, Some(id)) = (volume.warmth, volume.id) {
+                let counters = self.engine.volume_counters(id).unwrap_or_default();
+                volume.warmth = Warmth::Warm { blocks: counters.cached_blocks };
+            }
+        }
+    }
+
+    fn open_backend(&self, options: &VolumeOptions) -> Result<(Arc<Disk>, Vec<SimModel>), Error> {
+        let volume = || options.name.clone();
+        let base = std::env::current_dir().unwrap_or_default();
+        let spec = BackendSpec::parse(&options.backend, &base).map_err(|error| Error::Backend {
+            volume: volume(),
+            text: options.backend.clone(),
+            error,
+        })?;
+        self.check_taken(options, &spec.path)?;
+        let wait = OpenOptions {
+            read_only: options.read_only,
+            lock_wait: self.lock_wait,
+            ..OpenOptions::default()
+        };
+        let failed = |error: DiskError| Error::Disk { volume: volume(), error };
+        let disk = Disk::open(&spec.path, &wait).map_err(failed)?;
+        let size = disk.size_bytes();
+        let models = spec.layers.into_iter().map(|layer| SimModel::new(layer, size)).collect();
+        Ok((Arc::new(disk), models))
+    }
+
+    /// What is open here is refused at once: its lock would never come free.
+    fn check_taken(&self, options: &VolumeOptions, path: &Path) -> Result<(), Error> {
+        // What is not there is found out, and explained, when it is opened.
+        let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
+        let identity = (metadata.dev(), metadata.ino());
+        let device = self.device.identity().map(|(_, identity)| identity);
+        let what = if device == Some(identity) {
+            Some("the cache device".to_owned())
+        } else {
+            let mut all = self.volumes.iter().map(|(_, volume)| volume);
+            all.find(|other| {
+                other.disk.identity() == identity && !(other.read_only && options.read_only)
+            })
+            .map(|other| format!("the backend of volume {:?}", other.name))
+        };
+        what.map_or(Ok(()), |what| {
+            Err(Error::Taken { volume: options.name.clone(), path: path.to_owned(), what })
+        })
+    }
+
+    /// Finishes and flushes what is under way, takes the proof that nobody wrote since, and lets
+    /// go of the backend.
+    pub(crate) fn detach(&mut self, volume: Volume) -> Result<(), Error> {
+        let id = self.attached(volume)?.id.ok_or(Error::NoVolume)?;
+        let key = volume.key;
+        let flushed = self.command(Command::Detach(id))?;
+        let sealed = match flushed {
+            Ok(_) => {
+                let disk = &self.volumes[key].disk;
+                let epoch = disk.take_epoch().unwrap_or_else(|error| {
+                    tracing::warn!(
+                        path = %disk.path().display(), reason = %error,
+                        "nothing proves that nobody will write the volume; its blocks are dropped"
+                    );
+                    None
+                });
+                let seal = self.command(Command::Seal(id, epoch))?;
+                seal.map(drop).map_err(|failure| Error::Failed { what: "sealing", failure })
+            }
+            Err(failure) => Err(Error::Failed { what: "the last flush", failure }),
+        };
+        self.leave(key);
+        sealed
+    }
+
+    /// The engine has let go of it, or never knew it.
+    fn leave(&mut self, key: usize) {
+        let volume = &mut self.volumes[key];
+        volume.gone = true;
+        if let Some(id) = volume.id.take() {
+            self.by_id[usize::from(id.0)] = None;
+        }
+        self.forget_if_quiet(key);
+    }
+
+    /// Lets go of the disk of a volume that is gone, lock included, when its last I/O has ended.
+    pub(super) fn forget_if_quiet(&mut self, key: usize) {
+        let volume = &self.volumes[key];
+        if volume.gone && volume.in_flight == 0 {
+            self.port.unregister(volume.file);
+            self.volumes.remove(key);
+        }
+    }
+
+    /// A volume that is attached.
+    pub(super) fn attached(&self, volume: Volume) -> Result<&Attached, Error> {
+        let found = self.volumes.get(volume.key);
+        found.filter(|known| known.serial == volume.serial && !known.gone).ok_or(Error::NoVolume)
+    }
+
+    pub(super) fn attached_volumes(&self) -> Vec<Volume> {
+        let serving = self.volumes.iter().filter(|(_, volume)| !volume.gone);
+        serving.map(|(key, volume)| Volume { key, serial: volume.serial }).collect()
+    }
+
+    /// The engine's name for it, and what became of its blocks of an earlier run.
+    pub(crate) fn look_up(&self, volume: Volume) -> Result<(VolumeId, Warmth, u64), Error> {
+        let attached = self.attached(volume)?;
+        let id = attached.id.ok_or(Error::NoVolume)?;
+        Ok((id, attached.warmth, attached.disk.size_bytes()))
+    }
+}

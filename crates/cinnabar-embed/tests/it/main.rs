@@ -1,0 +1,46 @@
+//! The library as a program uses it: real files, real crashes.
+//!
+//! Called by `cargo test`; the crash tests call this program again, as the process that is killed.
+
+mod crash;
+mod degraded;
+mod errors;
+mod rig;
+mod serving;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// First argument of the process that is to be killed.
+const CHILD: &str = "--be-killed";
+
+type Test = fn() -> anyhow::Result<()>;
+
+fn main() {
+    let mut given = std::env::args_os().skip(1);
+    if given.next().is_some_and(|first| first == CHILD) {
+        let folder = given.next().expect("its folder");
+        return crash::child(folder.as_ref());
+    }
+    let tests: [(&str, Test); 16] = [
+        ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
+        ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
+        ("many_at_a_time", serving::many_at_a_time),
+        ("long_ranges_go_in_pieces", serving::long_ranges_go_in_pieces),
+        ("invalidation_brings_what_others_wrote", serving::invalidation_brings_what_others_wrote),
+        ("two_volumes_share", serving::two_volumes_share),
+        ("a_handle_is_of_one_attaching", serving::a_handle_is_of_one_attaching),
+        ("without_its_device_it_goes_on", degraded::without_its_device_it_goes_on),
+        ("a_required_device_is_required", degraded::a_required_device_is_required),
+        ("a_slow_backend_fails_in_time", degraded::a_slow_backend_fails_in_time),
+        ("a_cache_that_is_dropped_is_warm", degraded::a_cache_that_is_dropped_is_warm),
+        ("devices_that_can_not_be_used", errors::devices_that_can_not_be_used),
+        ("two_at_once", errors::two_at_once),
+        ("volumes_that_can_not_be_used", errors::volumes_that_can_not_be_used),
+        ("requests_that_can_not_be_done", errors::requests_that_can_not_be_done),
+        ("killed_at_any_moment_nothing_acknowledged_is_lost", crash::killed_at_any_moment),
+    ];
+    let trials = tests
+        .into_iter()
+        .map(|(name, test)| Trial::test(name, move || test().map_err(|e| format!("{e:?}").into())));
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
