@@ -31,6 +31,8 @@ pub fn fresh(geometry: Geometry) -> io::Result<Vec<Superblock>> {
 /// # Errors
 /// If the device fails.
 pub fn write(disk: &Disk, superblocks: &[Superblock]) -> Result<(), DiskError> {
+    // What an earlier format left must not be taken for the first region of this one.
+    disk.write_pages(0, &[const { MetaPage::zeroed() }; 2])?;
     for superblock in superblocks.iter().rev() {
         let start = superblock.region_start();
         let (first, count) = superblock.geometry.marks;

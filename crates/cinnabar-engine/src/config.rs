@@ -55,6 +55,17 @@ pub struct Config {
     pub mutants: Mutants,
 }
 
+/// Bytes of RAM that probation takes at most by default.
+const PROBATION_BYTES_MAX: u64 = 256 << 20;
+
+impl Config {
+    /// Blocks of RAM for probation of a cache of `capacity` blocks, unless somebody says otherwise.
+    pub const fn probation_for(capacity: u64) -> u64 {
+        let most = PROBATION_BYTES_MAX / crate::units::BLOCK_BYTES;
+        if capacity / 100 < most { capacity / 100 } else { most }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

@@ -26,6 +26,11 @@ impl ShardMap {
         Self { shards: 1, span_log2: 0 }
     }
 
+    /// The usual map of so many shards, where there is no device to say.
+    pub const fn usual(shards: u32) -> Self {
+        Self { shards, span_log2: Geometry::SPAN_LOG2 }
+    }
+
     /// Number of shards.
     pub const fn shards(&self) -> u32 {
         self.shards

@@ -33,8 +33,6 @@ pub(crate) use fill::Origin;
 pub(crate) use load::{Chain, Known, is_sound};
 pub(crate) use replay::Replay;
 
-/// Bytes of RAM that probation takes at most by default.
-const PROBATION_BYTES_MAX: u64 = 256 << 20;
 /// Buffers for chunks being filled and written, and for carried blocks, at most and at least.
 const STAGING_BLOCKS: (u32, u32) = (1024, 8192);
 
@@ -109,7 +107,7 @@ impl<P: Payload> Store<P> {
     pub(crate) fn new(config: &Config, superblock: &Superblock) -> Self {
         let geometry = superblock.geometry;
         let capacity = geometry.capacity_blocks();
-        let default = (capacity / 100).min(PROBATION_BYTES_MAX / crate::units::BLOCK_BYTES);
+        let default = Config::probation_for(capacity);
         let probation = config.probation_blocks.unwrap_or(default as u32).clamp(1, 1 << 20);
         let staging = (capacity / 16).clamp(STAGING_BLOCKS.0.into(), STAGING_BLOCKS.1.into());
         let slots = geometry.slots() + probation;

@@ -71,6 +71,9 @@ impl Demo {
                 state_dir: self.path.join("state"),
                 eviction: EvictionMode::Probation,
                 probation_bytes: None,
+                shards: None,
+                threads: 1,
+                poll_max: Duration::from_micros(50),
             },
             lock_wait_max: Duration::from_secs(5),
             control: ControlConfig {

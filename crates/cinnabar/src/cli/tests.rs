@@ -164,6 +164,8 @@ fn sample(reads: u64) -> DataStatus {
         state: State::Degraded,
         reason: "the SSD is gone".into(),
         io: "uring, direct".into(),
+        shards: 1,
+        threads: 1,
         counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,

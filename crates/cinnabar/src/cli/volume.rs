@@ -121,6 +121,15 @@ struct AddArgs {
     /// Where clients find it: unix:PATH or tcp:IP:PORT [default: NAME.sock in the daemon's folder]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Option<String>,
+    /// Serve it as a vhost-user-blk device at this socket [default: NBD only]
+    #[arg(long, value_name = "PATH")]
+    vhost_user: Option<String>,
+    /// Mode of its unix sockets, octal
+    #[arg(long, value_name = "MODE", default_value = "0660")]
+    socket_mode: String,
+    /// Group of its unix sockets, name or number [default: the daemon's]
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<String>,
     /// Refuse writes; many clients may attach [default: writable]
     #[arg(long)]
     read_only: bool,
@@ -176,17 +185,17 @@ fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
         return output::json(&daemon.get::<serde_json::Value>("/v1/volumes")?);
     }
     let volumes: Vec<VolumeReport> = daemon.get("/v1/volumes")?;
-    let header = ["NAME", "MODE", "SIZE", "SHARE", "HITS", "CLIENTS", "NBD", "BACKEND"];
+    let header = ["NAME", "MODE", "SIZE", "SHARE", "HITS", "CLIENTS", "AT", "BACKEND"];
     let mut table = Table::new(header.len(), &header);
     for volume in volumes {
         table.row(vec![
-            volume.name,
+            volume.name.clone(),
             mode_name(volume.mode),
             show_size(volume.size_bytes),
             format!("{}..{}", volume.share_min, volume.share_max),
             ratio(volume.read_hits, volume.blocks_read),
             volume.connections.to_string(),
-            volume.nbd,
+            at(&volume),
             volume.backend,
         ]);
     }
@@ -208,6 +217,13 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         share_min: Some(args.share_min.clone()),
         share_max: Some(args.share_max.clone()),
         nbd,
+        vhost_user: match &args.vhost_user {
+            Some(path) => Some(in_words(&here.join(path))?),
+            None => None,
+        },
+        socket_mode: Some(args.socket_mode.clone()),
+        socket_group: args.socket_group.clone(),
+        backend_timeout_s: Some(args.backend_timeout),
         read_only: args.read_only,
         shared: args.shared,
         exclusive: args.exclusive,
@@ -217,7 +233,20 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
     };
     input.check(&here)?;
     let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;
-    output::text(&format!("{} at {}\n", volume.name, volume.nbd))
+    output::text(&format!("{} at {}\n", volume.name, at(&volume)))
+}
+
+/// Where clients find a volume.
+fn at(volume: &VolumeReport) -> String {
+    let sockets = [&volume.nbd, &volume.vhost_user];
+    sockets.into_iter().filter(|at| !at.is_empty()).cloned().collect::<Vec<_>>().join(" ")
+}
+
+fn in_words(path: &std::path::Path) -> Result<String, Failure> {
+    let message = || format!("the path {} is not UTF-8", path.display());
+    path.to_str()
+        .map(ToOwned::to_owned)
+        .ok_or_else(|| Failure::at_run_time(message(), "choose another"))
 }
 
 /// A mode as it is written.

@@ -61,12 +61,14 @@ pub fn check_beside<'v>(
                 "give each volume a name of its own",
             ));
         }
-        if other.nbd == new.nbd {
-            return Err(SettingError::new(
-                "nbd",
-                format!("{} is the address of volume {:?} already", new.nbd, other.name),
-                "give each volume an address of its own",
-            ));
+        for (key, address) in sockets(new) {
+            if sockets(other).any(|(_, taken)| taken == address) {
+                return Err(SettingError::new(
+                    key,
+                    format!("{address} is the address of volume {:?} already", other.name),
+                    "give each volume an address of its own",
+                ));
+            }
         }
         // Two views of a golden image do no harm.
         if new.read_only && other.read_only {
@@ -81,6 +83,25 @@ pub fn check_beside<'v>(
         }
     }
     Ok(())
+}
+
+/// Where a volume is served, by the setting that says so.
+fn sockets(volume: &VolumeConfig) -> impl Iterator<Item = (&'static str, NbdAddress)> {
+    let vhost = volume.vhost_user.clone().map(|path| ("vhost_user", NbdAddress::Unix(path)));
+    volume.nbd.clone().map(|nbd| ("nbd", nbd)).into_iter().chain(vhost)
+}
+
+/// Checks that a volume is not served where the control socket is.
+///
+/// # Errors
+/// If it is.
+pub fn check_control(volume: &VolumeConfig, control: &Path) -> Result<(), SettingError> {
+    let control = NbdAddress::Unix(control.to_owned());
+    let taken = sockets(volume).find(|(_, address)| *address == control);
+    taken.map_or(Ok(()), |(key, _)| {
+        let message = "the volume's socket is the control socket";
+        Err(SettingError::new(key, message, "give it a path of its own"))
+    })
 }
 
 /// Checks that the minimums sum to at most 80 % of the cache. Without `capacity_bytes` only
@@ -145,7 +166,7 @@ pub fn check_order_in(
 /// What to warn about, for a volume that is fine otherwise.
 pub fn warnings(volume: &VolumeConfig) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let NbdAddress::Tcp(address) = &volume.nbd
+    if let Some(NbdAddress::Tcp(address)) = &volume.nbd
         && !address.ip().is_loopback()
     {
         warnings.push(format!(

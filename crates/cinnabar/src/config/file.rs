@@ -2,13 +2,13 @@
 //!
 //! Called by `serve` and `config check`, through [`load`].
 
-use super::checks::{check_beside, check_minimums, check_order_in, warnings};
+use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
 use super::error::{ConfigError, SettingError, suggest};
 use super::reader::{Located, Section, Source};
 use super::units::{parse_size, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
-use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode, NbdAddress, VolumeConfig};
+use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig};
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,6 +26,11 @@ const LOCK_WAIT_S: u64 = 30;
 const DEVICE_TIMEOUT_S: u64 = 30;
 /// Default of `state_dir` without a service manager, beside the configuration.
 const STATE_DIR: &str = "cinnabar-state";
+/// Most data threads.
+const THREADS_MAX: u64 = Geometry::SHARDS_MAX as u64;
+/// Default of `poll_us`: about what a sleep and a wake-up take.
+const POLL_US: u64 = 50;
+const POLL_US_MAX: u64 = 10_000;
 /// Default of `stop_wait_s`, below the 90 s that systemd waits.
 const STOP_WAIT_S: u64 = 60;
 
@@ -118,6 +123,9 @@ fn read_cache(
     let state_dir = section.string("state_dir")?;
     let device_timeout = section.number("device_timeout_s")?;
     let lock_wait = section.number("lock_wait_s")?;
+    let shards = section.number("shards")?;
+    let threads = section.number("threads")?;
+    let poll = section.number("poll_us")?;
     section.finish()?;
 
     let hint = "add device = \"cache.img\", a file or a block device on an SSD";
@@ -143,6 +151,16 @@ fn read_cache(
         eviction: eviction
             .map_or(Ok(EvictionMode::Probation), |text| choice(source, "eviction", &text))?,
         probation_bytes: probation.map(|size| quantity(source, "probation", &size)).transpose()?,
+        shards: shards
+            .map(|shards| up_to(source, "shards", &shards, 1, u64::from(Geometry::SHARDS_MAX)))
+            .transpose()?
+            .map(|shards| shards as u32),
+        threads: threads
+            .map_or(Ok(1), |threads| up_to(source, "threads", &threads, 1, THREADS_MAX))?
+            as usize,
+        poll_max: Duration::from_micros(
+            poll.map_or(Ok(POLL_US), |poll| up_to(source, "poll_us", &poll, 0, POLL_US_MAX))?,
+        ),
     };
     Ok((cache, wait(source, "lock_wait_s", lock_wait.as_ref(), LOCK_WAIT_S)?))
 }
@@ -225,7 +243,7 @@ fn read_volumes(
         let check = || -> Result<VolumeConfig, SettingError> {
             let volume = input.check(base)?;
             check_beside(&volume, &volumes, &cache.device)?;
-            check_nbd_path(&volume.nbd, &control.socket)?;
+            check_control(&volume, &control.socket)?;
             if let Some(bytes) = cache.size_bytes {
                 check_order_in(volume.share_min, volume.share_max, bytes)?;
             }
@@ -252,6 +270,9 @@ fn read_volume(
         share_min: note(&mut at, "share_min", section.quantity("share_min")?),
         share_max: note(&mut at, "share_max", section.quantity("share_max")?),
         nbd: note(&mut at, "nbd", section.string("nbd")?),
+        vhost_user: note(&mut at, "vhost_user", section.string("vhost_user")?),
+        socket_mode: note(&mut at, "socket_mode", section.string("socket_mode")?),
+        socket_group: note(&mut at, "socket_group", section.string("socket_group")?),
         read_only: note(&mut at, "read_only", section.flag("read_only")?).unwrap_or(false),
         shared: note(&mut at, "shared", section.flag("shared")?).unwrap_or(false),
         exclusive: note(&mut at, "exclusive", section.flag("exclusive")?).unwrap_or(false),
@@ -280,18 +301,10 @@ fn note<T>(at: &mut VolumeLines, key: &'static str, value: Option<Located<T>>) -
     Some(value)
 }
 
-fn check_nbd_path(nbd: &NbdAddress, control: &Path) -> Result<(), SettingError> {
-    let control: PathBuf = control.to_owned();
-    if *nbd != NbdAddress::Unix(control) {
-        return Ok(());
-    }
-    let message = "the NBD socket is the control socket";
-    Err(SettingError::new("nbd", message, "give it a path of its own"))
-}
-
 fn cache_size(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigError> {
     let bytes = quantity(source, "size", text)?;
-    let (min, max) = (Geometry::BYTES_MIN, Geometry::BYTES_MAX);
+    let shards = u64::from(Geometry::SHARDS_MAX);
+    let (min, max) = (Geometry::BYTES_MIN, Geometry::BYTES_MAX * shards);
     if (min..=max).contains(&bytes) {
         return Ok(bytes);
     }
@@ -319,6 +332,20 @@ fn wait(
             Err(source.error(Some(*line), message, format!("choose 0 to {WAIT_S_MAX}")))
         }
     }
+}
+
+fn up_to(
+    source: Source<'_>,
+    key: &str,
+    number: &Located<u64>,
+    min: u64,
+    max: u64,
+) -> Result<u64, ConfigError> {
+    if (min..=max).contains(&number.value) {
+        return Ok(number.value);
+    }
+    let message = format!("{key}: {} is not possible", number.value);
+    Err(source.error(Some(number.line), message, format!("choose {min} to {max}")))
 }
 
 fn loopback(source: Source<'_>, text: &Located<String>) -> Result<SocketAddr, ConfigError> {

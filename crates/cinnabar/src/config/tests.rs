@@ -43,7 +43,7 @@ nbd = "unix:vm1.sock"       # or "tcp:127.0.0.1:10809"
     assert_eq!(volume.backend, "sim:filer,seed=1:file:/base/vm1.raw");
     assert_eq!(volume.mode, VolumeMode::WriteThrough);
     assert_eq!((volume.share_min, volume.share_max), (Share::Bytes(0), Share::Percent(100.0)));
-    assert_eq!(volume.nbd, NbdAddress::Unix("/base/vm1.sock".into()));
+    assert_eq!(volume.nbd, Some(NbdAddress::Unix("/base/vm1.sock".into())));
     assert_eq!(config.line_of(&Subject::Volume("vm1".into())), Some(8));
     assert_eq!(config.line_of(&Subject::Cache), Some(2));
     assert!(config.warnings.is_empty());
@@ -66,7 +66,7 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(config.control.socket, Path::new("/base/control.sock"));
     assert_eq!(config.control.http, None);
     let volume = &config.volumes[0];
-    assert_eq!(volume.nbd, NbdAddress::Unix("/base/a b.sock".into()));
+    assert_eq!(volume.nbd, Some(NbdAddress::Unix("/base/a b.sock".into())));
     assert_eq!(volume.bypass_sequential_bytes, 16 << 20);
     assert_eq!(volume.bypass_large_bytes, 0);
     assert_eq!(volume.backend_timeout, Duration::from_secs(30));

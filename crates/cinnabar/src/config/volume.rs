@@ -5,7 +5,7 @@
 
 use super::error::{SettingError, suggest};
 use super::units::{parse_share, parse_size, show_share};
-use crate::daemon::messages::{NbdAddress, Share, VolumeConfig, VolumeMode};
+use crate::daemon::messages::{NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_engine::limits::NAME_BYTES_MAX;
 use clap::ValueEnum;
@@ -40,9 +40,18 @@ pub struct VolumeInput {
     /// Default `100%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_max: Option<String>,
-    /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`.
+    /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`, or nothing with `vhost_user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
+    /// Path of the socket of a vhost-user-blk device; default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vhost_user: Option<String>,
+    /// Mode of its unix sockets, octal; default `0660`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_mode: Option<String>,
+    /// Group of its unix sockets, name or number; default the daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_group: Option<String>,
     /// Default `false`.
     #[serde(default)]
     pub read_only: bool,
@@ -72,14 +81,15 @@ impl VolumeInput {
     pub fn check(&self, base: &Path) -> Result<VolumeConfig, SettingError> {
         check_name(&self.name)?;
         let (share_min, share_max) = self.shares()?;
-        let default_nbd = format!("unix:{}.sock", self.name);
         Ok(VolumeConfig {
             name: self.name.clone(),
             backend: absolute_backend(&self.backend, base)?,
             mode: self.mode.as_deref().map_or(Ok(VolumeMode::default()), parse_mode)?,
             share_min,
             share_max,
-            nbd: parse_nbd(self.nbd.as_deref().unwrap_or(&default_nbd), base)?,
+            nbd: self.nbd_address(base)?,
+            vhost_user: self.vhost_socket(base)?,
+            socket: self.socket()?,
             read_only: self.read_only,
             shared: self.shared,
             exclusive: self.exclusive,
@@ -91,6 +101,52 @@ impl VolumeInput {
             bypass_large_bytes: size_or("bypass_large", self.bypass_large.as_deref(), 0)?,
             backend_timeout: backend_timeout(self.backend_timeout_s)?,
         })
+    }
+
+    fn nbd_address(&self, base: &Path) -> Result<Option<NbdAddress>, SettingError> {
+        match (&self.nbd, &self.vhost_user) {
+            (Some(_), Some(_)) if !self.read_only && !self.shared => Err(SettingError::new(
+                "vhost_user",
+                "nbd and vhost_user together let two guests write one disk",
+                "give one of them, or set read_only, or shared for guests made for that",
+            )),
+            (Some(text), _) => parse_nbd(text, base).map(Some),
+            (None, Some(_)) => Ok(None),
+            (None, None) => parse_nbd(&format!("unix:{}.sock", self.name), base).map(Some),
+        }
+    }
+
+    fn vhost_socket(&self, base: &Path) -> Result<Option<PathBuf>, SettingError> {
+        let Some(text) = &self.vhost_user else { return Ok(None) };
+        let wrong = |(message, hint): (String, &'static str)| {
+            SettingError::new("vhost_user", message, hint)
+        };
+        if text.is_empty() || text.contains('\0') || text.starts_with("unix:") {
+            let message = format!("vhost_user: {text:?} is not a path");
+            return Err(wrong((message, "write the path alone: vhost_user = \"vm1.vhost\"")));
+        }
+        let path = normal(&base.join(text));
+        check_socket_path(&path).map_err(wrong)?;
+        Ok(Some(path))
+    }
+
+    fn socket(&self) -> Result<SocketAccess, SettingError> {
+        let mode = match &self.socket_mode {
+            None => None,
+            Some(text) => {
+                let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+                let mode =
+                    u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= 0o777);
+                let message = format!("socket_mode: {text:?} is not a file mode");
+                let hint = "write it in octal, such as socket_mode = \"0660\"";
+                Some(mode.ok_or_else(|| SettingError::new("socket_mode", message, hint))?)
+            }
+        };
+        if self.socket_group.as_ref().is_some_and(String::is_empty) {
+            let message = "socket_group is empty";
+            return Err(SettingError::new("socket_group", message, "name a group of this host"));
+        }
+        Ok(SocketAccess { mode, group: self.socket_group.clone() })
     }
 
     fn shares(&self) -> Result<(Share, Share), SettingError> {

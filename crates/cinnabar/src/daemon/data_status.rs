@@ -34,6 +34,10 @@ pub struct CacheStatus {
     pub loaded: Option<Loaded>,
     /// How I/O is really done: `uring` or `threads`, and whether directly; e.g. `uring, direct`.
     pub io: String,
+    /// Logical shards.
+    pub shards: u32,
+    /// Data threads that serve them.
+    pub threads: usize,
     /// The engine's counters.
     pub counters: CacheCounters,
     /// The engine's RAM.

@@ -3,6 +3,7 @@
 //! Made by the configuration and the control API, used by the data plane.
 
 use cinnabar_engine::units::BLOCK_BYTES;
+pub use cinnabar_frontend::SocketAccess;
 /// Where an NBD server listens; each volume has an address of its own.
 pub use cinnabar_frontend::nbd::Address as NbdAddress;
 use std::path::PathBuf;
@@ -47,6 +48,12 @@ pub struct CacheConfig {
     pub eviction: EvictionMode,
     /// RAM for probation in bytes; `None`: min(1 % of the capacity, 256 MiB).
     pub probation_bytes: Option<u64>,
+    /// Logical shards of a device that is formatted; `None`: by its size.
+    pub shards: Option<u32>,
+    /// Data threads that share the work, each serving some of the shards.
+    pub threads: usize,
+    /// How long a busy data thread looks for work before it sleeps; zero: it sleeps at once.
+    pub poll_max: Duration,
 }
 
 /// How I/O on files and devices is done.
@@ -96,8 +103,12 @@ pub struct VolumeConfig {
     pub share_min: Share,
     /// What it may hold at most.
     pub share_max: Share,
-    /// Where NBD clients find it.
-    pub nbd: NbdAddress,
+    /// Where NBD clients find it, if they may.
+    pub nbd: Option<NbdAddress>,
+    /// The socket of a vhost-user-blk device, if it is one.
+    pub vhost_user: Option<PathBuf>,
+    /// Who may use its sockets.
+    pub socket: SocketAccess,
     /// Refuse writes; many clients may attach.
     pub read_only: bool,
     /// A writable volume may have more than one client.
@@ -154,6 +165,15 @@ pub struct VolumeChange {
     pub share_min: Option<Share>,
     /// What it may hold at most.
     pub share_max: Option<Share>,
+}
+
+impl VolumeConfig {
+    /// Where clients find it, for people.
+    pub fn addresses(&self) -> String {
+        let nbd = self.nbd.as_ref().map(|nbd| format!("nbd {nbd}"));
+        let vhost = self.vhost_user.as_ref().map(|path| format!("vhost-user {}", path.display()));
+        nbd.into_iter().chain(vhost).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Share {

@@ -3,7 +3,7 @@
 //! Called by the control socket's server. Errors are `{"error": "...", "hint": "..."}`.
 
 use super::{Control, Phase, actions};
-use crate::config::checks::{check_beside, check_minimums, check_order_in};
+use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use crate::config::units::parse_share;
 use crate::config::volume::{check_order, parse_mode};
 use crate::config::{SettingError, VolumeInput};
@@ -136,10 +136,7 @@ async fn add(
     }
     check_beside(&volume, others(), &now.cache.device)?;
     check_shares(&now, &volume)?;
-    if volume.nbd == cinnabar_frontend::nbd::Address::Unix(control.socket.clone()) {
-        let message = "the NBD socket is the control socket";
-        return Err(SettingError::new("nbd", message, "give it a path of its own").into());
-    }
+    check_control(&volume, &control.socket)?;
     for warning in crate::config::checks::warnings(&volume) {
         tracing::warn!("{warning}");
     }

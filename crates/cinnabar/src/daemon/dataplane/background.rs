@@ -6,6 +6,7 @@
 
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
+use super::proofs::IoName;
 use crate::daemon::generations::{DeviceId, Ledger, StateError};
 use crate::daemon::messages::{AnswerTo, CommandError, NewCache, StartError, VolumeConfig};
 use cinnabar_backend::disk::{Disk, OpenOptions};
@@ -32,11 +33,11 @@ pub(super) enum Task {
     /// Prove that nobody wrote the disk of this volume, which was detached.
     Take { volume: usize, disk: Arc<Disk> },
     /// Flush this disk and take its proof as it stands, for this I/O of the engine's.
-    Prove { io: usize, disk: Arc<Disk> },
+    Prove { io: IoName, disk: Arc<Disk> },
     /// New generations for the volumes of these I/Os of the engine's.
-    Distrust { ledger: Ledger, ios: Vec<usize>, names: Vec<String> },
+    Distrust { ledger: Ledger, ios: Vec<IoName>, names: Vec<String> },
     /// Open and format another cache device.
-    OpenDevice { new: NewCache, options: OpenOptions, taken: Vec<Taken> },
+    OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
     /// These volumes are recorded on that device from now on.
     Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
@@ -45,8 +46,8 @@ pub(super) enum Task {
 pub(super) enum Finished {
     Opened { name: String, result: Result<Box<OpenedVolume>, StartError>, answer: AnswerTo<()> },
     Taken { volume: usize, epoch: Option<Epoch> },
-    Proved { io: usize, result: Result<Option<Epoch>, ProofError> },
-    Distrusted { ios: Vec<usize>, result: Result<Vec<u64>, StateError> },
+    Proved { io: IoName, result: Result<Option<Epoch>, ProofError> },
+    Distrusted { ios: Vec<IoName>, result: Result<Vec<u64>, StateError> },
     DeviceOpened(Result<Box<OpenedDevice>, CommandError>),
     Entrusted(Result<(), StateError>),
 }
@@ -172,8 +173,8 @@ impl Task {
                 let result = ledger.with(|state| state.distrust(&names));
                 Finished::Distrusted { ios, result }
             }
-            Self::OpenDevice { new, options, taken } => {
-                let result = device::open_new(&new, &options, &taken).map(Box::new);
+            Self::OpenDevice { new, shards, options, taken } => {
+                let result = device::open_new(&new, shards, &options, &taken).map(Box::new);
                 Finished::DeviceOpened(result)
             }
             Self::Entrust { ledger, names, device, path } => {

@@ -4,12 +4,14 @@
 
 use super::control::Awaited;
 use super::plane::Plane;
+use super::volume::Volume;
 use crate::daemon::generations::DeviceId;
 use crate::daemon::messages::{Loaded, State};
 use crate::daemon::report::why;
-use cinnabar_backend::port::Port;
-use cinnabar_backend::{Disk, FileId};
+use cinnabar_backend::Disk;
+use cinnabar_backend::work::What;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason};
+use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::Warmth;
 use cinnabar_engine::{Command, Failure};
@@ -37,7 +39,6 @@ pub(super) struct Cache {
 /// One that is open.
 struct Device {
     disk: Arc<Disk>,
-    file: FileId,
     id: DeviceId,
 }
 
@@ -46,11 +47,6 @@ impl Cache {
     pub(super) fn none(path: PathBuf, timeout: Duration) -> Self {
         let (device, missing, loaded) = (None, None, None);
         Self { path, device, missing, loaded, timeout, hangs: false, told: false }
-    }
-
-    /// Where its I/O goes.
-    pub(super) fn file(&self) -> Option<FileId> {
-        self.device.as_ref().map(|device| device.file)
     }
 
     /// The open device.
@@ -73,28 +69,11 @@ impl Cache {
     }
 
     /// Takes a device that was opened.
-    pub(super) fn install(
-        &mut self,
-        port: &mut dyn Port,
-        disk: Disk,
-        id: DeviceId,
-    ) -> rustix::io::Result<()> {
-        let disk = Arc::new(disk);
-        let file = port.register(Arc::clone(&disk))?;
+    fn take(&mut self, disk: Arc<Disk>, id: DeviceId) {
         disk.path().clone_into(&mut self.path);
-        self.device = Some(Device { disk, file, id });
+        self.device = Some(Device { disk, id });
         (self.missing, self.loaded) = (None, None);
         (self.hangs, self.told) = (false, false);
-        Ok(())
-    }
-
-    /// Lets go of the device, lock included. No I/O of it may be under way.
-    pub(super) fn close(&mut self, port: &mut dyn Port) {
-        if let Some(device) = self.device.take() {
-            port.unregister(device.file);
-            tracing::info!(path = %self.path.display(), "let go of the cache device");
-        }
-        self.loaded = None;
     }
 
     /// Goes on without a device, and says why. One with I/O under way is left to the kernel.
@@ -109,15 +88,51 @@ impl Cache {
 }
 
 impl Plane {
+    /// Takes a device that was opened, with the superblock of its first region.
+    pub(super) fn install_cache(
+        &mut self,
+        disk: Disk,
+        first: &Superblock,
+    ) -> rustix::io::Result<()> {
+        let disk = Arc::new(disk);
+        let capacity_blocks = first.geometry.capacity_blocks() * u64::from(first.geometry.shards);
+        self.crew.install_cache(&mut self.lane, &disk, capacity_blocks)?;
+        self.cache.take(disk, first.uuid);
+        Ok(())
+    }
+
+    /// Lets go of the device, lock included. No I/O of it may be under way.
+    pub(super) fn close_cache(&mut self) {
+        self.crew.close_cache(&mut self.lane);
+        if self.cache.device.take().is_some() {
+            tracing::info!(path = %self.cache.path.display(), "let go of the cache device");
+        }
+        self.cache.loaded = None;
+    }
+
     /// Blocks that fit on the device; 0 without one.
     pub(super) fn capacity_blocks(&self) -> u64 {
-        self.cache.disk().map_or(0, |_| self.engine.cache_counters().capacity_blocks)
+        self.crew.capacity_blocks
+    }
+
+    /// What is under way on it ends when it ends; nothing new is begun.
+    pub(super) fn give_up_hanging_device(&mut self, what: What) {
+        if self.cache.hangs || self.stop.is_some() {
+            return;
+        }
+        self.cache.hangs = true;
+        tracing::error!(
+            path = %self.cache.path.display(), operation = what.name, offset = what.offset,
+            len = what.len, bound_s = self.cache.timeout.as_secs_f64(),
+            "the cache device does not answer and is given up"
+        );
+        self.command(Awaited::Abandon(None), Command::Abandon);
     }
 
     /// How the cache is, and why it is not serving.
-    pub(super) fn cache_state(&self) -> (State, String) {
+    pub(super) fn cache_state(&self, health: Health) -> (State, String) {
         let replacing = self.replacing.as_ref().map(|_| "the cache device is being replaced");
-        match (self.engine.health(), replacing) {
+        match (health, replacing) {
             (_, Some(reason)) => (State::Degraded, reason.to_owned()),
             (Health::Serving, None) => (State::Serving, String::new()),
             (Health::Opening, None) => (State::Starting, "being opened".to_owned()),
@@ -143,10 +158,11 @@ impl Plane {
 
     /// Says it once when the device is lost.
     pub(super) fn watch_health(&mut self) {
+        self.crew.watch_health(&mut self.lane);
         if self.cache.told {
             return;
         }
-        if let Health::PassThrough(reason) = self.engine.health() {
+        if let Health::PassThrough(reason) = self.crew.health() {
             self.cache.told = true;
             let path = self.cache.path.display();
             if reason == PassThroughReason::Abandoned {
@@ -171,11 +187,16 @@ impl Plane {
         if self.cache.loaded.is_none() {
             return;
         }
-        for (_, volume) in &mut self.volumes {
-            if let (Warmth::Loading, Some(id)) = (volume.warmth, volume.id) {
-                let counters = self.engine.volume_counters(id).unwrap_or_default();
-                volume.warmth = Warmth::Warm { blocks: counters.cached_blocks };
-            }
+        let loading = |volume: &Volume| volume.warmth == Warmth::Loading && volume.id.is_some();
+        let keys: Vec<usize> =
+            self.volumes.iter().filter(|(_, volume)| loading(volume)).map(|(key, _)| key).collect();
+        if keys.is_empty() {
+            return;
+        }
+        let ids: Vec<_> = keys.iter().map(|key| self.volumes[*key].id).collect();
+        let counters = self.crew.counters(&self.lane, &ids).volumes;
+        for (key, counters) in keys.into_iter().zip(counters) {
+            self.volumes[key].warmth = Warmth::Warm { blocks: counters.cached_blocks };
         }
     }
 

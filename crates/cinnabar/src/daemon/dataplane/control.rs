@@ -15,7 +15,8 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
-use cinnabar_engine::{Answer, Command, Event, Failure, Reply, RequestId};
+use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
@@ -41,10 +42,11 @@ pub(super) enum Awaited {
 }
 
 impl Plane {
-    /// Sends the engine a command with the next batch.
+    /// Sends the engines a command with the next batch.
     pub(super) fn command(&mut self, awaited: Awaited, command: Command) {
         let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
-        self.events.push(Event::Control(id, command));
+        let reply = self.crew.control(&mut self.lane, id, &command);
+        self.replies.extend(reply);
     }
 
     /// Takes messages and what the background threads have done.
@@ -166,15 +168,23 @@ impl Plane {
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),
             };
-            self.events.push(Event::Adopt(Plan { volumes: vec![plan] }));
+            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }
         self.volumes[key].config = config;
         Ok(())
     }
 
-    /// NBD connections to a volume.
+    /// Connections to a volume, of NBD clients and of virtual machines.
     pub(super) fn connections(&self, key: usize) -> u32 {
-        u32::try_from(self.server.connections(export_of(key))).unwrap_or(u32::MAX)
+        let export = export_of(key);
+        let all = self.server.connections(export) + self.vhost.connections(export);
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+
+    /// Closes a volume to all clients.
+    pub(super) fn remove_exports(&mut self, key: usize) {
+        self.server.remove_export(export_of(key), &mut Pool);
+        self.vhost.remove(export_of(key), &mut Pool);
     }
 
     /// A volume that serves.
@@ -202,7 +212,7 @@ impl Plane {
 
     /// Begins a volume's end: no more requests, then everything of its is finished and flushed.
     pub(super) fn detach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
-        self.server.remove_export(export_of(key), &mut Pool);
+        self.remove_exports(key);
         let volume = &mut self.volumes[key];
         volume.phase = Phase::Leaving(answer);
         let id = volume.id.expect("a volume that serves is attached");
@@ -222,7 +232,7 @@ impl Plane {
             Awaited::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
             Awaited::Detach(key) => match reply.result {
                 Ok(_) => {
-                    let disk = std::sync::Arc::clone(&self.volumes[key].disk);
+                    let disk = std::sync::Arc::clone(&self.volumes[key].io.disk);
                     self.background.start(Task::Take { volume: key, disk });
                 }
                 Err(error) => {
@@ -273,7 +283,7 @@ impl Plane {
             }
             (Ok(()), None) => {}
             (Err(error), answer) => {
-                self.server.remove_export(export_of(key), &mut Pool);
+                self.remove_exports(key);
                 self.volumes[key].phase = Phase::Leaving(answer);
                 self.uninstall(key, Err(failed("attaching the volume", error)));
             }
@@ -281,17 +291,12 @@ impl Plane {
     }
 
     fn serve(&mut self, now: Instant, key: usize, id: VolumeId, warmth: Warmth) {
+        self.crew.bind(&mut self.lane, now, id, key);
         let volume = &mut self.volumes[key];
         (volume.id, volume.warmth, volume.phase) = (Some(id), warmth, Phase::Serving);
-        let place = usize::from(id.0);
-        if self.by_id.len() <= place {
-            self.by_id.resize(place + 1, None);
-        }
-        self.by_id[place] = Some(key);
         let name = &volume.config.name;
-        let (size_bytes, at) = (volume.disk.size_bytes(), &volume.config.nbd);
-        tracing::info!(volume = name, size_bytes, %at, ?warmth, "serving");
-        self.start_early(now, id);
+        let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
+        tracing::info!(volume = name, size_bytes, at, ?warmth, "serving");
         self.settle_warmth();
     }
 
@@ -308,22 +313,21 @@ impl Plane {
             _ => None,
         };
         volume.phase = Phase::Gone(answer, result);
+        volume.io.leaves.store(true, Relaxed);
         self.forget_if_quiet(key);
     }
 
     /// Forgets a volume that is gone and lets go of its disk, lock included, before anybody is told.
     pub(super) fn forget_if_quiet(&mut self, key: usize) {
-        let volume = &self.volumes[key];
-        if volume.in_flight > 0 || !matches!(volume.phase, Phase::Gone(..)) {
+        let Some(volume) = self.volumes.get(key) else { return };
+        let in_flight = volume.io.in_flight.load(Relaxed);
+        if in_flight > 0 || !matches!(volume.phase, Phase::Gone(..)) {
             return;
         }
         let volume = self.volumes.remove(key);
         self.order.retain(|other| *other != key);
-        if let Some(id) = volume.id {
-            self.by_id[usize::from(id.0)] = None;
-        }
-        self.port.unregister(volume.file);
-        drop(volume.disk);
+        self.crew.uninstall(&mut self.lane, key);
+        drop(volume.io);
         tracing::info!(volume = volume.config.name, "detached");
         if let Phase::Gone(Some(answer), result) = volume.phase {
             let _ = answer.send(result);

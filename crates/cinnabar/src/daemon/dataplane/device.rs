@@ -45,6 +45,7 @@ pub(super) fn start_error(error: &DiskError) -> crate::daemon::messages::StartEr
 /// Opens, locks and formats a device that is to take another's place.
 pub(super) fn open_new(
     new: &NewCache,
+    shards: u32,
     options: &OpenOptions,
     taken: &[Taken],
 ) -> Result<OpenedDevice, CommandError> {
@@ -79,11 +80,12 @@ pub(super) fn open_new(
         let hint = "--format formats it anew; what it caches now is lost";
         return Err(what(CommandErrorKind::Invalid, message, hint));
     }
-    let superblock =
-        format::superblock_for(&cache).map_err(|error| super::control::command_error(&error))?;
-    format::format(&cache.disk, &superblock)
+    let superblocks = format::superblocks_for(&cache, Some(shards))
         .map_err(|error| super::control::command_error(&error))?;
-    Ok(OpenedDevice { disk: cache.disk, superblock })
+    format::format(&cache.disk, &superblocks)
+        .map_err(|error| super::control::command_error(&error))?;
+    let first = superblocks.into_iter().next().expect("a device has a region");
+    Ok(OpenedDevice { disk: cache.disk, superblock: first })
 }
 
 fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {

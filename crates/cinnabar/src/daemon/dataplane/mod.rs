@@ -12,27 +12,33 @@ mod background;
 mod cache;
 mod clock;
 mod control;
+mod crew;
+mod desk;
 mod device;
 mod disks;
 mod format;
-mod io;
+mod idle;
+mod inbox;
+mod lane;
 mod opening;
-mod overdue;
 mod plane;
 mod proofs;
 mod replace;
 mod requests;
+mod sockets;
 mod startup;
 mod status;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod volume;
+mod warnings;
+mod worker;
 
 use super::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
-use cinnabar_backend::sim::timers;
 use plane::Plane;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;

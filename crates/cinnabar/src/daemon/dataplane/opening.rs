@@ -5,13 +5,11 @@
 use super::clock::after;
 use super::control::Awaited;
 use super::format;
-use super::io::Owner;
 use super::plane::Plane;
-use super::startup::engine_config;
 use super::volume::Phase;
 use crate::daemon::messages::{StartConfig, StartError, StartErrorKind, Subject};
 use cinnabar_engine::metadata::superblock::Superblock;
-use cinnabar_engine::{Command, Engine, Failure, IoError};
+use cinnabar_engine::{Command, Failure, IoError};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -20,16 +18,16 @@ const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How often that, and a wish to stop, is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 impl Plane {
-    /// Opens the engine, after formatting the device if `blank` is its superblock. A device that
+    /// Opens the engine, after formatting the device if `blank` are its superblocks. A device that
     /// fails or hangs is given up, unless it is required.
     pub(super) fn open(
         &mut self,
         config: &StartConfig,
-        blank: Option<&Superblock>,
+        blank: Option<&[Superblock]>,
     ) -> Result<(), StartError> {
-        let since = self.clock.now();
+        let since = self.lane.clock.now();
         let formatted = match (blank, self.cache.disk()) {
-            (Some(superblock), Some(disk)) => format::format(disk, superblock),
+            (Some(superblocks), Some(disk)) => format::format(disk, superblocks),
             _ => Ok(()),
         };
         let opened = match formatted {
@@ -46,12 +44,11 @@ impl Plane {
             Err(reason) if config.cache.required => return Err(reason),
             Err(reason) => reason,
         };
-        self.engine = Engine::without_device(engine_config(config));
-        self.cache.give_up(reason.message);
-        self.engine_wake = None;
-        self.awaited.clear();
         // What hangs in the kernel is nobody's any more.
-        self.ios.iter_mut().for_each(|(_, io)| io.owner = Owner::Nobody);
+        self.crew.leave_cache(&mut self.lane);
+        self.seat_without_device(config);
+        self.cache.give_up(reason.message);
+        self.awaited.clear();
         self.try_open(config)?
     }
 
@@ -59,7 +56,7 @@ impl Plane {
     fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
         self.opened = None;
         self.command(Awaited::Open, Command::Open);
-        let until = after(self.clock.now(), OPEN_WAIT_MAX);
+        let until = after(self.lane.clock.now(), OPEN_WAIT_MAX);
         // So that the loop looks at the time even if nothing happens.
         while self.opened.is_none() {
             if config.cancel.load(Relaxed) {
@@ -67,11 +64,10 @@ impl Plane {
                 let kind = StartErrorKind::Cancelled;
                 return Err(StartError::new(kind, Subject::Cache, message, ""));
             }
-            if self.clock.now() >= until {
+            if self.lane.clock.now() >= until {
                 return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
             }
-            let look = after(self.clock.now(), LOOK_EVERY);
-            self.engine_wake = Some(self.engine_wake.map_or(look, |wake| wake.min(look)));
+            self.look_at = Some(after(self.lane.clock.now(), LOOK_EVERY));
             self.turn()?;
         }
         match self.opened.take() {

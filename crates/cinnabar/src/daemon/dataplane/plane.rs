@@ -4,76 +4,75 @@
 
 use super::background::Background;
 use super::cache::Cache;
-use super::clock::Clock;
 use super::control::Awaited;
-use super::io::Io;
-use super::proofs::Distrusts;
+use super::crew::Crew;
+use super::desk::Told;
+use super::inbox::Inbox;
+use super::lane::{Lane, Said};
+use super::proofs::{Distrusts, IoName};
 use super::replace::Replacing;
 use super::requests::GuestRequest;
 use super::stop::Stop;
-use super::timers::Timers;
 use super::volume::Volume;
+use super::worker::Heard;
 use crate::daemon::generations::Ledger;
 use crate::daemon::messages::{Message, StartError, StartErrorKind, Subject};
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::OpenOptions;
-use cinnabar_backend::port::{Interest, Port, PortEvent};
-use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::{Action, Engine, Event, IoRequest, Payload};
-use cinnabar_frontend::nbd::{Buffers, Incoming, Ready, Server, Token, Want};
+use cinnabar_backend::port::{Extent, Interest, PortEvent};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Payload, Reply};
+use cinnabar_frontend::nbd::Server;
+use cinnabar_frontend::{
+    Body, Buffers, Extent as FoundExtent, ExtentKind, Incoming, Ready, Token, Want, vhost,
+};
 use slab::Slab;
-use std::mem::ManuallyDrop;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::{Arc, mpsc};
 
-/// Everything of the data plane.
+/// Everything of the first data thread.
 pub(super) struct Plane {
-    pub(super) clock: Clock,
-    /// Not dropped while the kernel may hang in an operation: see [`Plane::end`].
-    pub(super) port: ManuallyDrop<Box<dyn Port>>,
-    pub(super) engine: Engine<Memory>,
+    /// Its own engines and I/O.
+    pub(super) lane: Lane,
+    /// All engines.
+    pub(super) crew: Crew,
     pub(super) server: Server<Memory>,
+    pub(super) vhost: vhost::Server<Memory>,
     pub(super) cache: Cache,
     /// Another device is taking its place.
     pub(super) replacing: Option<Replacing>,
     pub(super) volumes: Slab<Volume>,
     /// Keys of the volumes in the order they were added.
     pub(super) order: Vec<usize>,
-    /// Keys of the volumes by the engine's names for them.
-    pub(super) by_id: Vec<Option<usize>>,
-    /// Guests' requests in the engine's hands.
+    /// Guests' requests in the engines' hands.
     pub(super) requests: Slab<GuestRequest>,
-    /// Commands in the engine's hands.
+    /// Commands in the engines' hands.
     pub(super) awaited: Slab<Awaited>,
-    /// I/Os in the port's or a thread's hands, or held back by a model.
-    pub(super) ios: Slab<Io>,
-    /// I/Os of volumes whose attach the engine has not answered yet.
-    pub(super) early: Vec<(VolumeId, IoRequest<Memory>)>,
-    /// When the first of them takes too long.
-    pub(super) next_overdue: Option<Instant>,
+    /// Answers that needed no engine.
+    pub(super) replies: Vec<Reply<Memory>>,
     /// Generations, outside of any cache device.
     pub(super) ledger: Ledger,
     pub(super) distrusts: Distrusts,
-    pub(super) timers: Timers,
-    /// When the engine wants to be woken.
-    pub(super) engine_wake: Option<Instant>,
     pub(super) background: Background,
     /// Names of volumes being opened in the background.
     pub(super) opening: Vec<String>,
     pub(super) open_options: OpenOptions,
     pub(super) messages: mpsc::Receiver<Message>,
+    /// From the other data threads.
+    pub(super) heard: Inbox<Heard>,
     pub(super) stop: Option<Stop>,
-    pub(super) warnings: Warnings,
     /// How the opening of the device went, at start.
     pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,
-    /// For the engine in the next batch.
-    pub(super) events: Vec<Event<Memory>>,
-    pub(super) actions: Vec<Action<Memory>>,
-    pub(super) incoming: Vec<Incoming<Memory>>,
+    /// Something looks at the time then.
+    pub(super) look_at: Option<Instant>,
+    pub(super) from_nbd: Vec<Incoming<Memory>>,
+    pub(super) from_vhost: Vec<Incoming<Memory>>,
     pub(super) port_events: Vec<PortEvent>,
+    pub(super) said: Vec<Said>,
 }
 
-/// Where the NBD server's buffers come from; the memory knows its own way back.
+/// Where the servers' buffers come from; the memory knows its own way back.
 pub(super) struct Pool;
 
 impl Buffers<Memory> for Pool {
@@ -83,6 +82,17 @@ impl Buffers<Memory> for Pool {
 
     fn give(&mut self, buffer: Memory) {
         drop(buffer);
+    }
+
+    fn guest(
+        &mut self,
+        keep: Arc<dyn Any + Send + Sync>,
+        pieces: &[(*mut u8, usize)],
+    ) -> Option<Memory> {
+        let &[(start, len)] = pieces else { return None };
+        let start = NonNull::new(start)?;
+        // SAFETY: the server's promise: aligned, mapped, and kept so by `keep`.
+        Some(unsafe { Memory::guest(keep, start, len as u64) })
     }
 }
 
@@ -97,111 +107,167 @@ impl Plane {
 
     /// One turn: wait, gather, apply, act, send.
     pub(super) fn turn(&mut self) -> Result<(), StartError> {
-        for interest in self.server.take_interests() {
+        let interests = self.server.take_interests().chain(self.vhost.take_interests());
+        for interest in interests {
+            let port = self.lane.port();
             match interest.want {
                 Want::Watch { read, write } => {
-                    self.port.watch(interest.fd, interest.token.0, Interest { read, write });
+                    port.watch(interest.fd, interest.token.0, Interest { read, write });
                 }
-                Want::Gone => self.port.unwatch(interest.token.0),
+                Want::Gone => port.unwatch(interest.token.0),
             }
         }
-        let timeout = self.timeout();
-        let mut port_events = std::mem::take(&mut self.port_events);
-        self.port.wait(timeout, &mut port_events).map_err(|errno| {
-            let message = format!("waiting for I/O failed: {errno}");
-            StartError::new(StartErrorKind::Io, Subject::Daemon, message, "see the kernel log")
-        })?;
-        let now = self.clock.now();
-        let woken = self.gather(now, &mut port_events);
-        self.port_events = port_events;
+        self.wait()?;
+        let now = self.lane.clock.now();
+        let woken = self.gather(now);
+        if self.heard.is_filled() {
+            self.hear_workers(now)?;
+        }
         if woken {
             self.hear(now);
         }
         self.admit(now);
         self.apply(now);
         self.server.flush(now, &mut Pool);
+        self.vhost.flush(now, &mut Pool);
         self.watch_health();
         self.advance_stop(now);
+        self.crew.send();
         Ok(())
     }
 
-    /// How long the loop may wait: until the next thing is due, not at all if something is now.
-    fn timeout(&self) -> Option<Duration> {
-        if !self.events.is_empty() || self.server.has_backlog() {
-            return Some(Duration::ZERO);
-        }
+    /// Waits for whatever comes first, until the next thing is due.
+    fn wait(&mut self) -> Result<(), StartError> {
+        let busy = self.server.has_backlog() || self.vhost.has_backlog();
+        let busy = busy || !self.replies.is_empty() || !self.from_vhost.is_empty();
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
-        let wakes = [self.engine_wake, self.next_overdue, self.server.deadline(), stop];
-        let due = wakes.into_iter().chain([self.timers.next()]);
-        let next = due.flatten().min()?;
-        Some(Duration::from_nanos(next.since_ns(self.clock.now())))
+        let dues = [self.lane.deadline(), self.server.deadline(), self.vhost.deadline()];
+        let due = dues.into_iter().chain([stop, self.look_at]).flatten().min();
+        let until = if busy { Some(Instant::default()) } else { due };
+        let Self { lane, vhost, from_vhost, heard, port_events, .. } = self;
+        if lane.looks() {
+            vhost.set_polling(true);
+        }
+        // Both are asked in turn, never at once.
+        let vhost = std::cell::RefCell::new(vhost);
+        let others = |now| heard.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
+        let sleeps = || heard.sleeps() | vhost.borrow_mut().set_polling(false);
+        lane.wait(until, others, sleeps, port_events).map_err(|errno| {
+            let message = format!("waiting for I/O failed: {errno}");
+            StartError::new(StartErrorKind::Io, Subject::Daemon, message, "see the kernel log")
+        })
     }
 
     /// Makes events and requests of what happened. True if somebody rang.
-    fn gather(&mut self, now: Instant, port_events: &mut Vec<PortEvent>) -> bool {
+    fn gather(&mut self, now: Instant) -> bool {
         let mut woken = false;
+        let mut port_events = std::mem::take(&mut self.port_events);
         for event in port_events.drain(..) {
             match event {
-                PortEvent::Done(done) => self.io_done(now, done),
+                PortEvent::Done(done) => self.lane.desk.io_done(now, done),
                 PortEvent::Ready { token, readable, writable, hangup } => {
                     let ready = Ready { read: readable, write: writable, hangup };
-                    let incoming = &mut self.incoming;
-                    self.server.on_ready(Token(token), ready, now, &mut Pool, incoming);
+                    let token = Token(token);
+                    if token.is_vhost() {
+                        let incoming = &mut self.from_vhost;
+                        self.vhost.on_ready(token, ready, now, &mut Pool, incoming);
+                    } else {
+                        let incoming = &mut self.from_nbd;
+                        self.server.on_ready(token, ready, now, &mut Pool, incoming);
+                    }
                 }
                 PortEvent::Woken => woken = true,
             }
         }
-        while let Some(held) = self.timers.due(now) {
-            self.deliver(now, held.io, held.result, Vec::new());
-        }
-        self.tell_overdue(now);
-        if self.engine_wake.is_some_and(|at| at <= now) {
-            self.engine_wake = None;
-            self.events.push(Event::Wake);
+        self.port_events = port_events;
+        self.lane.look_at_time(now);
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
         }
         if self.server.has_backlog() {
-            self.server.resume(now, &mut Pool, &mut self.incoming);
+            self.server.resume(now, &mut Pool, &mut self.from_nbd);
+        }
+        if self.vhost.has_backlog() {
+            self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
         }
         if self.server.deadline().is_some_and(|at| at <= now) {
             self.server.tick(now, &mut Pool);
         }
+        if self.vhost.deadline().is_some_and(|at| at <= now) {
+            self.vhost.tick(now, &mut Pool);
+        }
         woken
     }
 
-    /// Lets the engine take the events, and does what it says. Answers to commands may bring
-    /// further events; each command has a fixed number of steps, so this ends.
+    /// Takes what the other data threads have to say.
+    fn hear_workers(&mut self, now: Instant) -> Result<(), StartError> {
+        let mut all = Vec::new();
+        self.heard.take(&mut all);
+        for heard in all {
+            match heard {
+                Heard::Said(thread, said) => self.take(now, thread, said),
+                Heard::Health(shard, health) => self.crew.heard_health(shard, health),
+                Heard::Failed(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the engines here take what there is, and does what they say. Answers to commands may
+    /// bring further events; each command has a fixed number of steps, so this ends.
     pub(super) fn apply(&mut self, now: Instant) {
-        while !self.events.is_empty() {
-            self.engine.apply(now, &mut self.events, &mut self.actions);
-            let mut actions = std::mem::take(&mut self.actions);
+        loop {
+            let mut said = std::mem::take(&mut self.said);
+            self.lane.apply(now, &mut said);
+            let replies = std::mem::take(&mut self.replies);
+            if said.is_empty() && replies.is_empty() {
+                self.said = said;
+                return;
+            }
             // Latencies include what the batch itself took.
-            let then = self.clock.now();
-            for action in actions.drain(..) {
-                match action {
-                    Action::Io(request) => self.start_io(then, request),
-                    Action::Reply(reply) => self.reply(then, reply),
-                    Action::WakeAt(at) => {
-                        self.engine_wake = Some(self.engine_wake.map_or(at, |wake| wake.min(at)));
-                    }
-                    Action::Sample(_) => {}
+            let then = self.lane.clock.now();
+            for reply in replies {
+                self.reply(then, reply);
+            }
+            for one in said.drain(..) {
+                self.take(then, 0, one);
+            }
+            self.said = said;
+        }
+    }
+
+    /// Takes what a data thread has to say.
+    fn take(&mut self, now: Instant, thread: usize, said: Said) {
+        let name = |io| IoName { thread, io };
+        match said {
+            Said::Reply(shard, reply) => {
+                if let Some(reply) = self.crew.reply(&mut self.lane, shard, reply) {
+                    self.reply(now, reply);
                 }
             }
-            self.actions = actions;
+            Said::Told(Told::Extents(ticket, found)) => {
+                // Where it can't be told, everything counts as data.
+                let body = found.map_or(Body::Done, |found| Body::Extents(extents(&found)));
+                self.server.reply(ticket, Ok(body), &mut Pool);
+            }
+            Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
+            Said::Told(Told::Quiet(key)) => self.forget_if_quiet(key),
+            Said::Told(Told::Prove(io, key)) => self.start_proof(name(io), key),
+            Said::Told(Told::Distrust(io, key)) => self.start_distrust(name(io), key),
+            Said::Told(Told::Done(..) | Told::Overdue(..)) => {
+                unreachable!("a lane's own engines have taken it")
+            }
         }
     }
 
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { port, stop, server, volumes, cache, ledger, .. } = self;
-        drop((server, volumes, cache, ledger));
-        let port = ManuallyDrop::into_inner(port);
-        if port.in_flight() > 0 {
-            tracing::warn!(in_flight = port.in_flight(), "ending with I/O under way");
-            std::mem::forget(port);
-        } else {
-            drop(port);
-        }
+        let Self { lane, mut crew, stop, server, vhost, volumes, cache, ledger, .. } = self;
+        drop((server, vhost));
+        crew.end();
+        drop((volumes, cache, ledger));
+        lane.end();
         // All is let go of, locks included.
         if let Some(stop) = stop {
             stop.tell();
@@ -209,23 +275,7 @@ impl Plane {
     }
 }
 
-/// Bounds what is logged of errors that may come by the thousand.
-#[derive(Default)]
-pub(super) struct Warnings {
-    second: u64,
-    count: u32,
-}
-
-impl Warnings {
-    const PER_SECOND: u32 = 10;
-
-    /// Whether one more may be logged now.
-    pub(super) fn allow(&mut self, now: Instant) -> bool {
-        let second = now.0 / 1_000_000_000;
-        if second != self.second {
-            *self = Self { second, count: 0 };
-        }
-        self.count += 1;
-        self.count <= Self::PER_SECOND
-    }
+fn extents(found: &[Extent]) -> Vec<FoundExtent> {
+    let kind = |hole| if hole { ExtentKind::Hole } else { ExtentKind::Data };
+    found.iter().map(|extent| FoundExtent { len: extent.len, kind: kind(extent.hole) }).collect()
 }

@@ -3,6 +3,7 @@
 //! Called by the loop's I/O. Both block and are done by background threads.
 
 use super::background::Task;
+use super::desk::Desk;
 use super::plane::Plane;
 use crate::daemon::generations::StateError;
 use cinnabar_backend::{ProofError, port};
@@ -18,49 +19,41 @@ pub(super) struct Brought {
     pub(super) generation: Option<u64>,
 }
 
+/// An I/O of some thread's desk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IoName {
+    pub(super) thread: usize,
+    pub(super) io: usize,
+}
+
 /// Volumes whose generation is to be changed. One file holds them all, so those that come while it
 /// is being written are done together, with the next write.
 #[derive(Default)]
 pub(super) struct Distrusts {
     /// I/Os and their volumes' names.
-    waiting: Vec<(usize, String)>,
+    waiting: Vec<(IoName, String)>,
     writing: bool,
 }
 
 impl Plane {
     /// Begins to flush and prove a volume, for this I/O.
-    pub(super) fn start_proof(&mut self, io: usize, volume: usize) {
-        let disk = Arc::clone(&self.volumes[volume].disk);
+    pub(super) fn start_proof(&mut self, io: IoName, volume: usize) {
+        let disk = Arc::clone(&self.volumes[volume].io.disk);
         self.background.start(Task::Prove { io, disk });
     }
 
     pub(super) fn proved(
         &mut self,
         now: Instant,
-        io: usize,
+        IoName { thread, io }: IoName,
         result: Result<Option<Epoch>, ProofError>,
     ) {
-        let (result, epoch) = match result {
-            Ok(epoch) => (Ok(()), epoch),
-            Err(ProofError::Flush(errno)) => {
-                self.warn(now, io, errno);
-                (Err(port::io_error(errno)), None)
-            }
-            Err(error) => {
-                // What was written is durable all the same.
-                if self.warnings.allow(now) {
-                    let volume = self.volume_of(io);
-                    tracing::warn!(volume, reason = %error, "no proof of who wrote the volume");
-                }
-                (Ok(()), None)
-            }
-        };
-        self.bring(io, Brought { epoch, generation: None });
-        self.ended(now, io, result, Vec::new());
+        let settle = move |desk: &mut Desk| desk.proved(now, io, result);
+        self.crew.on_desk(&mut self.lane, thread, settle);
     }
 
     /// Has a volume's generation changed, for this I/O.
-    pub(super) fn start_distrust(&mut self, io: usize, volume: usize) {
+    pub(super) fn start_distrust(&mut self, io: IoName, volume: usize) {
         let name = self.volumes[volume].config.name.clone();
         self.distrusts.waiting.push((io, name));
         self.write_distrusts();
@@ -79,30 +72,57 @@ impl Plane {
     pub(super) fn distrusted(
         &mut self,
         now: Instant,
-        ios: Vec<usize>,
+        ios: Vec<IoName>,
         result: Result<Vec<u64>, StateError>,
     ) {
         self.distrusts.writing = false;
-        match result {
-            Ok(generations) => {
-                for (io, generation) in ios.into_iter().zip(generations) {
-                    let volume = self.volume_of(io);
-                    tracing::info!(volume, "what any cache device holds of it is void now");
-                    self.bring(io, Brought { epoch: None, generation: Some(generation) });
-                    self.ended(now, io, Ok(()), Vec::new());
-                }
-            }
-            Err(error) => {
-                let hint = error.hint();
-                tracing::error!(
-                    reason = %error, hint,
-                    "volumes can't be written: without a cache device, a new generation must be kept"
-                );
-                for io in ios {
-                    self.ended(now, io, Err(IoError::Io), Vec::new());
-                }
-            }
+        if let Err(error) = &result {
+            let hint = error.hint();
+            tracing::error!(
+                reason = %error, hint,
+                "volumes can't be written: without a cache device, a new generation must be kept"
+            );
+        }
+        let generations = result.ok();
+        for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
+            let generation = generations.as_ref().map(|all| all[at]);
+            let settle = move |desk: &mut Desk| desk.distrusted(now, io, generation);
+            self.crew.on_desk(&mut self.lane, thread, settle);
         }
         self.write_distrusts();
+    }
+}
+
+impl Desk {
+    fn proved(&mut self, now: Instant, io: usize, result: Result<Option<Epoch>, ProofError>) {
+        let (result, epoch) = match result {
+            Ok(epoch) => (Ok(()), epoch),
+            Err(ProofError::Flush(errno)) => {
+                self.warn(now, io, errno);
+                (Err(port::io_error(errno)), None)
+            }
+            Err(error) => {
+                // What was written is durable all the same.
+                if self.warnings.allow(now) {
+                    let volume = self.name_of(io);
+                    tracing::warn!(volume, reason = %error, "no proof of who wrote the volume");
+                }
+                (Ok(()), None)
+            }
+        };
+        self.bring(io, Brought { epoch, generation: None });
+        self.ended(now, io, result, Vec::new());
+    }
+
+    fn distrusted(&mut self, now: Instant, io: usize, generation: Option<u64>) {
+        let result = if generation.is_some() {
+            let volume = self.name_of(io);
+            tracing::info!(volume, "what any cache device holds of it is void now");
+            self.bring(io, Brought { epoch: None, generation });
+            Ok(())
+        } else {
+            Err(IoError::Io)
+        };
+        self.ended(now, io, result, Vec::new());
     }
 }

@@ -17,7 +17,7 @@ use crate::daemon::messages::{
 };
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
-use cinnabar_engine::{Command, Event, Failure};
+use cinnabar_engine::{Command, Failure};
 
 /// A replacement under way.
 pub(super) struct Replacing {
@@ -34,7 +34,8 @@ impl Plane {
         }
         self.replacing = Some(Replacing { new: None, answer });
         let (options, taken) = (self.open_options.clone(), self.taken());
-        self.background.start(Task::OpenDevice { new, options, taken });
+        let shards = self.crew.shards();
+        self.background.start(Task::OpenDevice { new, shards, options, taken });
     }
 
     /// One thing at a time: what is being opened was promised the device that is in use now.
@@ -79,7 +80,7 @@ impl Plane {
     pub(super) fn abandoned(&mut self, result: Result<(), Failure>, answer: Option<AnswerTo<()>>) {
         let result = result.map_err(|error| failed("giving up the cache device", error));
         if result.is_ok() {
-            self.cache.close(&mut **self.port);
+            self.close_cache();
         }
         match (answer, result) {
             (Some(answer), result) => {
@@ -113,7 +114,7 @@ impl Plane {
             return self.end_replacing(Err(CommandError::gone()));
         }
         let OpenedDevice { disk, superblock } = *new;
-        match self.cache.install(&mut **self.port, disk, superblock.uuid) {
+        match self.install_cache(disk, &superblock) {
             Ok(()) => self.command(Awaited::Replace, Command::Replace(Box::new(superblock))),
             Err(errno) => {
                 let error = CommandError::new(
@@ -159,7 +160,7 @@ impl Plane {
             })
         });
         let volumes = plans.collect();
-        self.events.push(Event::Adopt(Plan { volumes }));
+        self.crew.adopt(&mut self.lane, &Plan { volumes });
     }
 
     fn end_replacing(&mut self, result: Result<(), CommandError>) {
@@ -184,7 +185,7 @@ impl Plane {
             return;
         }
         let span = self.find(name).and_then(|key| {
-            let size = self.volumes[key].disk.size_bytes();
+            let size = self.volumes[key].io.disk.size_bytes();
             let range = range.unwrap_or(ByteRange { offset: 0, len: size });
             if range.len == 0 || range.offset >= size || range.len > size - range.offset {
                 let message = format!("the range is not within the {size} bytes of {name:?}");

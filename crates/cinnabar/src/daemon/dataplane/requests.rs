@@ -7,11 +7,11 @@ use super::control::{COMMAND, failed};
 use super::plane::{Plane, Pool};
 use super::volume::{Kind, Phase, Volume};
 use crate::daemon::messages::AnswerTo;
+use cinnabar_backend::Memory;
 use cinnabar_backend::disk::DiskKind;
-use cinnabar_backend::{JobOp, Memory};
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
-use cinnabar_engine::{Answer, Event, Failure, Op, Reply, Request, RequestId};
-use cinnabar_frontend::nbd::{Body, Command, Incoming, Ticket};
+use cinnabar_engine::{Answer, Failure, Op, Reply, Request, RequestId};
+use cinnabar_frontend::{Body, Command, Incoming, Ticket};
 
 /// A request in the engine's hands.
 pub(super) struct GuestRequest {
@@ -22,23 +22,35 @@ pub(super) struct GuestRequest {
     arrived: Instant,
 }
 
+/// Which server a guest's request came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    Nbd,
+    Vhost,
+}
+
 /// Who waits for the answer.
 enum Asker {
-    Guest(Ticket),
+    Guest(Front, Ticket),
     Operator(AnswerTo<()>),
 }
 
 impl Plane {
     /// Hands the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {
-        let mut incoming = std::mem::take(&mut self.incoming);
+        let mut incoming = std::mem::take(&mut self.from_nbd);
         for request in incoming.drain(..) {
-            self.admit_one(now, request);
+            self.admit_one(now, Front::Nbd, request);
         }
-        self.incoming = incoming;
+        self.from_nbd = incoming;
+        let mut incoming = std::mem::take(&mut self.from_vhost);
+        for request in incoming.drain(..) {
+            self.admit_one(now, Front::Vhost, request);
+        }
+        self.from_vhost = incoming;
     }
 
-    fn admit_one(&mut self, now: Instant, request: Incoming<Memory>) {
+    fn admit_one(&mut self, now: Instant, front: Front, request: Incoming<Memory>) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
         let volume = self.volumes.get(key).and_then(|volume| match (&volume.phase, volume.id) {
@@ -46,7 +58,7 @@ impl Plane {
             _ => None,
         });
         let Some((volume, id)) = volume else {
-            self.server.reply(ticket, Err(Failure::NoVolume), &mut Pool);
+            self.answer(front, ticket, Err(Failure::NoVolume));
             return;
         };
         let (kind, op) = match command {
@@ -54,21 +66,30 @@ impl Plane {
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
             Command::BlockStatus { span, .. } => {
                 if tells_extents(volume) {
-                    let file = volume.file;
-                    self.ask_extents(now, file, key, ticket, JobOp::Extents { span });
+                    self.lane.desk.ask_extents(now, key, ticket, span);
                 } else {
                     self.server.reply(ticket, Ok(Body::Done), &mut Pool);
                 }
                 return;
             }
         };
-        let request = GuestRequest { asker: Asker::Guest(ticket), volume: key, kind, arrived: now };
+        let request =
+            GuestRequest { asker: Asker::Guest(front, ticket), volume: key, kind, arrived: now };
         self.submit(request, id, op);
     }
 
     fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
         let id = RequestId(self.requests.insert(request) as u64);
-        self.events.push(Event::Submit(Request { id, volume, op }));
+        let reply = self.crew.submit(&mut self.lane, Request { id, volume, op });
+        self.replies.extend(reply);
+    }
+
+    /// Answers a guest.
+    fn answer(&mut self, front: Front, ticket: Ticket, result: Result<Body<Memory>, Failure>) {
+        match front {
+            Front::Nbd => self.server.reply(ticket, result, &mut Pool),
+            Front::Vhost => self.vhost.reply(ticket, result, &mut Pool),
+        }
     }
 
     /// Drops what is cached of a part of a volume that serves, by the operator's word.
@@ -96,12 +117,12 @@ impl Plane {
             volume.latencies.record(request.kind, now.since_ns(request.arrived));
         }
         match request.asker {
-            Asker::Guest(ticket) => {
+            Asker::Guest(front, ticket) => {
                 let body = reply.result.map(|answer| match answer {
                     Answer::Data(buffer) if request.kind != Kind::Other => Body::Data(buffer),
                     _ => Body::Done,
                 });
-                self.server.reply(ticket, body, &mut Pool);
+                self.answer(front, ticket, body);
             }
             Asker::Operator(answer) => {
                 let result = reply.result.map(drop).map_err(|error| failed("dropping it", error));
@@ -113,7 +134,7 @@ impl Plane {
 
 /// Only a file knows its holes, and a model of something else would not tell them.
 fn tells_extents(volume: &Volume) -> bool {
-    volume.models.is_empty() && volume.disk.kind() == DiskKind::File
+    !volume.io.has_models && volume.io.disk.kind() == DiskKind::File
 }
 
 fn kind_of(op: &Op<Memory>) -> Kind {

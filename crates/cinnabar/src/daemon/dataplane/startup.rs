@@ -9,26 +9,32 @@ use super::background::Background;
 use super::cache::Cache;
 use super::clock::Clock;
 use super::control::Awaited;
+use super::crew::Crew;
+use super::desk::Desk;
 use super::disks::{self, OpenedVolume, Taken};
-use super::plane::{Plane, Warnings};
+use super::inbox::Inbox;
+use super::lane::Lane;
+use super::plane::Plane;
 use super::proofs::Distrusts;
-use super::timers::Timers;
-use super::volume::{Phase, Recorders, Volume, export_of};
+use super::volume::{Phase, Recorders, Volume, VolumeIo};
+use super::worker::Worker;
 use super::{device, format};
 use crate::daemon::generations::Ledger;
 use crate::daemon::messages::{
-    AnswerTo, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig,
+    AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
+    VolumeConfig,
 };
-use cinnabar_backend::disk::{Contents, Disk, OpenOptions};
-use cinnabar_backend::{Memory, Proof, SimModel, memory, port};
-use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
+use cinnabar_backend::{Proof, memory, port};
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::plan::Mode;
-use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
+use cinnabar_engine::shards::ShardMap;
+use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{Belief, VolumeSpec, Warmth};
 use cinnabar_engine::{Command, Config, Engine};
-use cinnabar_frontend::nbd::{Export, Limits, ListenError, Server};
+use cinnabar_frontend::nbd::{Limits, Server};
+use cinnabar_frontend::vhost;
 use slab::Slab;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.
@@ -62,38 +68,28 @@ impl Plane {
                 Err(error.to_string())
             }
         };
-        let superblock = cache.as_ref().ok().map(format::superblock_for).transpose()?;
-        let mut used: Vec<Taken> = cache.iter().map(|cache| taken_by_cache(&cache.disk)).collect();
+        let (cache, reason) = match cache {
+            Ok(cache) => match format::superblocks_for(&cache, config.cache.shards) {
+                Ok(superblocks) => (Some((cache, superblocks)), String::new()),
+                Err(error)
+                    if error.kind == StartErrorKind::CacheFormat && !config.cache.required =>
+                {
+                    (None, error.message)
+                }
+                Err(error) => return Err(error),
+            },
+            Err(reason) => (None, reason),
+        };
+        let mut used: Vec<Taken> =
+            cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
         let mut opened = Vec::with_capacity(config.volumes.len());
         for volume in &config.volumes {
             let volume = disks::open_volume(volume, &options, &used)?;
             used.push(taken(&volume.disk, &volume.config));
             opened.push(volume);
         }
-        let settings = engine_config(config);
-        let engine = match &superblock {
-            Some(superblock) => Engine::new(settings, superblock.clone()),
-            None => Engine::without_device(settings),
-        };
-        for (start, len) in engine.tables() {
-            memory::advise_huge(start, len);
-        }
-        let (mut plane, commands) = Self::new(config, options, engine, ledger)?;
-        let blank = match (cache, superblock) {
-            (Ok(cache), Some(superblock)) => {
-                plane
-                    .cache
-                    .install(&mut **plane.port, cache.disk, superblock.uuid)
-                    .map_err(|errno| no_place(Subject::Cache, errno))?;
-                (cache.contents == Contents::Blank).then_some(superblock)
-            }
-            (Err(reason), _) => {
-                plane.cache.give_up(reason);
-                None
-            }
-            (Ok(_), None) => unreachable!("an open device has a superblock, or is to get one"),
-        };
-        match plane.prepare(config, opened, blank.as_ref()) {
+        let (mut plane, commands) = Self::new(config, options, ledger)?;
+        match plane.begin(config, cache.ok_or(reason), opened) {
             Ok(()) => Ok((plane, commands)),
             Err(error) => {
                 plane.end();
@@ -102,57 +98,106 @@ impl Plane {
         }
     }
 
-    /// A loop without volumes and cache device.
+    /// A loop without engines, volumes and cache device.
     fn new(
         config: &StartConfig,
         open_options: OpenOptions,
-        engine: Engine<Memory>,
         ledger: Ledger,
     ) -> Result<(Self, Commands), StartError> {
-        let port = open_port(config.cache.io)?;
+        let CacheConfig { io, device_timeout, threads, poll_max, .. } = config.cache;
+        let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
         let background = Background::new(port.waker());
+        let heard = Inbox::new(port.waker());
+        let waker = port.waker();
+        let vhost = vhost::Server::new(vhost::Limits::default(), Arc::new(move || waker.wake()));
+        let clock = Clock::start();
+        let workers = (1..threads.max(1))
+            .map(|number| {
+                Worker::start(number, clock, io, (device_timeout, poll_max), heard.clone())
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         let plane = Self {
-            clock: Clock::start(),
-            port: ManuallyDrop::new(port),
-            engine,
+            lane: Lane::new(clock, Desk::new(port, device_timeout), poll_max),
+            crew: Crew::new(workers),
             server: Server::new(Limits::default()),
-            cache: Cache::none(config.cache.device.clone(), config.cache.device_timeout),
+            vhost,
+            cache: Cache::none(config.cache.device.clone(), device_timeout),
             replacing: None,
             volumes: Slab::new(),
             order: Vec::new(),
-            by_id: Vec::new(),
             requests: Slab::new(),
             awaited: Slab::new(),
-            ios: Slab::new(),
-            early: Vec::new(),
-            next_overdue: None,
+            replies: Vec::new(),
             ledger,
             distrusts: Distrusts::default(),
-            timers: Timers::default(),
-            engine_wake: None,
             background,
             opening: Vec::new(),
             open_options,
             messages,
+            heard,
             stop: None,
-            warnings: Warnings::default(),
             opened: None,
-            events: Vec::new(),
-            actions: Vec::new(),
-            incoming: Vec::new(),
+            look_at: None,
+            from_nbd: Vec::new(),
+            from_vhost: Vec::new(),
             port_events: Vec::new(),
+            said: Vec::new(),
         };
         Ok((plane, commands))
     }
 
-    /// Listens for all volumes, formats the device if `blank` is its superblock, opens it.
+    /// Seats the engines, and serves.
+    fn begin(
+        &mut self,
+        config: &StartConfig,
+        cache: Result<(CacheDisk, Vec<Superblock>), String>,
+        opened: Vec<OpenedVolume>,
+    ) -> Result<(), StartError> {
+        match cache {
+            Ok((cache, superblocks)) => {
+                self.seat(config, &superblocks);
+                self.install_cache(cache.disk, &superblocks[0])
+                    .map_err(|errno| no_place(Subject::Cache, errno))?;
+                let blank = cache.contents == Contents::Blank;
+                self.prepare(config, opened, blank.then_some(&superblocks))
+            }
+            Err(reason) => {
+                self.seat_without_device(config);
+                self.cache.give_up(reason);
+                self.prepare(config, opened, None)
+            }
+        }
+    }
+
+    fn seat(&mut self, config: &StartConfig, superblocks: &[Superblock]) {
+        let capacity = superblocks.iter().map(|s| s.geometry.capacity_blocks()).sum();
+        let settings = engine_config(config, superblocks.len(), capacity);
+        let new = |superblock: &Superblock| Engine::new(settings, superblock.clone());
+        let engines: Vec<_> = superblocks.iter().map(new).collect();
+        for (start, len) in engines.iter().flat_map(Engine::tables) {
+            memory::advise_huge(start, len);
+        }
+        let map = ShardMap::of(&superblocks[0].geometry);
+        self.crew.seat(&mut self.lane, map, engines);
+    }
+
+    /// Engines that pass through, as many as the device would have.
+    pub(super) fn seat_without_device(&mut self, config: &StartConfig) {
+        let size = config.cache.size_bytes.unwrap_or(0);
+        let shards = config.cache.shards.unwrap_or_else(|| Geometry::shards_for(size));
+        let settings = engine_config(config, shards as usize, 0);
+        let engines = (0..shards).map(|_| Engine::without_device(settings)).collect();
+        self.crew.seat(&mut self.lane, ShardMap::usual(shards), engines);
+    }
+
+    /// Listens for all volumes, formats the device if `blank` are its superblocks, opens it.
     fn prepare(
         &mut self,
         config: &StartConfig,
         opened: Vec<OpenedVolume>,
-        blank: Option<&Superblock>,
+        blank: Option<&[Superblock]>,
     ) -> Result<(), StartError> {
         let keys =
             opened.into_iter().map(|volume| self.install(volume)).collect::<Result<Vec<_>, _>>()?;
@@ -182,68 +227,27 @@ impl Plane {
         let OpenedVolume { config, disk, layers, epoch, generation } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
-        let disk = Arc::new(disk);
-        let file =
-            self.port.register(Arc::clone(&disk)).map_err(|errno| no_place(subject(), errno))?;
-        let size = disk.size_bytes();
-        let models = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
-        let export = Export {
-            id: export_of(self.volumes.vacant_key()),
-            name: config.name.clone(),
-            size_bytes: size,
-            read_only: config.read_only,
-            // Whatever the disk needs: the engine reads and rewrites the blocks around.
-            min_block_bytes: SECTOR_BYTES as u32,
-            shared: config.shared,
-            description: String::new(),
-        };
-        if let Err(error) = self.listen(&config, export) {
-            self.port.unregister(file);
+        let io = Arc::new(VolumeIo::new(&config, disk, layers));
+        let key = self.volumes.vacant_key();
+        self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
+        if let Err(error) = self.listen(&config, key, io.disk.size_bytes()) {
+            self.remove_exports(key);
+            self.crew.uninstall(&mut self.lane, key);
             return Err(error);
         }
-        let key = self.volumes.insert(Volume {
+        let inserted = self.volumes.insert(Volume {
             config,
-            disk,
-            file,
-            models,
+            io,
             id: None,
             epoch,
             generation,
             warmth: Warmth::New,
             latencies: Recorders::default(),
             phase: Phase::Attaching,
-            in_flight: 0,
-            overdue_now: 0,
         });
+        debug_assert_eq!(inserted, key);
         self.order.push(key);
         Ok(key)
-    }
-
-    fn listen(&mut self, config: &VolumeConfig, export: Export) -> Result<(), StartError> {
-        let subject = || Subject::Volume(config.name.clone());
-        let id = export.id;
-        self.server.add_export(export).map_err(|error| {
-            let kind = StartErrorKind::Settings;
-            StartError::new(kind, subject(), error.to_string(), "choose another name")
-        })?;
-        self.server.listen(&config.nbd, &[id]).map(drop).map_err(|error| {
-            self.server.remove_export(id, &mut super::plane::Pool);
-            let (kind, hint) = match error {
-                ListenError::InUse(_) => (
-                    StartErrorKind::AddressInUse,
-                    "stop whoever listens there, or choose another address",
-                ),
-                _ => (
-                    StartErrorKind::AddressInvalid,
-                    "choose a socket path in a folder that exists, or an address of this host",
-                ),
-            };
-            let mut message = format!("nbd {}: {error}", config.nbd);
-            if let Some(source) = std::error::Error::source(&error) {
-                message = format!("{message}: {source}");
-            }
-            StartError::new(kind, subject(), message, hint)
-        })
     }
 
     /// Sends the engine a volume.
@@ -252,13 +256,14 @@ impl Plane {
         let volume = &mut self.volumes[key];
         let config = &volume.config;
         let epoch = volume.epoch.take();
-        let recorded = self.engine.recorded(&config.name);
-        let belief = recorded
-            .map_or(Belief::Unknown, |recorded| volume.disk.judge(&recorded, epoch.as_ref()));
+        let recorded = self.crew.recorded(&self.lane, &config.name);
+        let disk = &volume.io.disk;
+        let judge = |recorded| disk.judge(recorded, epoch.as_ref());
+        let belief = Belief::of_all(recorded.iter().map(judge));
         let spec = VolumeSpec {
             name: config.name.clone(),
-            size_bytes: volume.disk.size_bytes(),
-            align_bytes: volume.disk.align_bytes(),
+            size_bytes: disk.size_bytes(),
+            align_bytes: disk.align_bytes(),
             read_only: config.read_only,
             mode: Mode::from(config.mode),
             share_min_blocks,
@@ -306,7 +311,7 @@ impl Plane {
 
     /// The files that are in use here.
     pub(super) fn taken(&self) -> Vec<Taken> {
-        let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.disk, &volume.config));
+        let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.io.disk, &volume.config));
         self.cache.disk().map(taken_by_cache).into_iter().chain(volumes).collect()
     }
 }
@@ -320,7 +325,7 @@ fn taken(disk: &Disk, config: &VolumeConfig) -> Taken {
     Taken { identity: disk.identity(), read_only: config.read_only, what }
 }
 
-fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {
+pub(super) fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {
     let mode = match mode {
         IoMode::Auto => port::IoMode::Auto,
         IoMode::Uring => port::IoMode::Uring,
@@ -336,8 +341,11 @@ fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {
     })
 }
 
-pub(super) fn engine_config(config: &StartConfig) -> Config {
-    let probation = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
+/// Settings of each of so many engines, which share what probation may take.
+fn engine_config(config: &StartConfig, shards: usize, capacity_blocks: u64) -> Config {
+    let given = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
+    let usual = (shards > 1).then(|| Config::probation_for(capacity_blocks));
+    let probation = given.or(usual).map(|all| all.div_ceil(shards as u64));
     Config {
         eviction: config.cache.eviction.into(),
         crash_safe: config.cache.crash_safe,
@@ -352,7 +360,7 @@ fn no_place(subject: Subject, errno: rustix::io::Errno) -> StartError {
 }
 
 /// The kernel rounds a thread's time-outs up by 50 us unless told otherwise.
-fn sharpen_timers() {
+pub(super) fn sharpen_timers() {
     let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
     if let Err(errno) = rustix::thread::set_current_timer_slack(slack) {
         tracing::debug!(%errno, "time-outs stay coarse");

@@ -6,60 +6,58 @@ use super::plane::Plane;
 use super::volume::Volume;
 use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
-use cinnabar_engine::counters::CacheCounters;
+use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
+        let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].id).collect();
+        let counters = self.crew.counters(&self.lane, &ids);
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
         } else {
-            self.cache_state()
+            self.cache_state(counters.health)
         };
+        let passed_by = matches!(counters.health, Health::PassThrough(_));
         let cache = CacheStatus {
             device: self.cache.path.clone(),
-            health: self.engine.health(),
+            health: counters.health,
             loaded: self.cache.loaded,
             state,
             reason,
-            io: format!("{}, {}", self.port.name(), self.cache.way()),
-            counters: self.cache_counters(),
-            ram: self.engine.ram_bytes(),
+            io: format!("{}, {}", self.lane.desk.port.name(), self.cache.way()),
+            shards: self.crew.shards(),
+            threads: self.crew.threads(),
+            counters: self.cache_counters(counters.cache, passed_by),
+            ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes(),
         };
-        let volumes = self.order.iter().map(|key| self.volume_status(*key)).collect();
+        let each = self.order.iter().zip(counters.volumes);
+        let volumes = each.map(|(key, own)| self.volume_status(*key, own, passed_by)).collect();
         DataStatus { cache, volumes }
     }
 
     /// Nothing is cached on a device that is not in use, whatever is left in the tables.
-    fn cache_counters(&self) -> CacheCounters {
-        let counters = self.engine.cache_counters();
+    fn cache_counters(&self, counters: CacheCounters, passed_by: bool) -> CacheCounters {
         let capacity_blocks = self.capacity_blocks();
-        if self.is_passed_by() {
+        if passed_by {
             return CacheCounters { capacity_blocks, cached_blocks: 0, ram_blocks: 0, ..counters };
         }
         CacheCounters { capacity_blocks, ..counters }
     }
 
-    fn is_passed_by(&self) -> bool {
-        matches!(self.engine.health(), Health::PassThrough(_))
-    }
-
-    fn volume_status(&self, key: usize) -> VolumeStatus {
+    fn volume_status(&self, key: usize, own: VolumeCounters, passed_by: bool) -> VolumeStatus {
         let volume = &self.volumes[key];
         let (state, reason) = volume.state();
-        let mut counters =
-            volume.id.and_then(|id| self.engine.volume_counters(id)).unwrap_or_default();
-        if self.is_passed_by() {
-            counters.cached_blocks = 0;
-        }
+        let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
+        let counters = VolumeCounters { cached_blocks, ..own };
         VolumeStatus {
             config: volume.config.clone(),
             state,
             reason,
-            size_bytes: volume.disk.size_bytes(),
+            size_bytes: volume.io.disk.size_bytes(),
             connections: self.connections(key),
-            overdue_now: volume.overdue_now,
+            overdue_now: volume.overdue_now(),
             warmth: volume.warmth,
             counters,
             latencies: volume.latencies.summary(),
@@ -68,9 +66,8 @@ impl Plane {
 
     /// Buffers that are free, tables, queues. Buffers in use are bounded by the server's limits.
     fn edge_ram_bytes(&self) -> u64 {
-        let tables = self.ios.capacity() * size_of::<super::io::Io>()
-            + self.requests.capacity() * size_of::<super::requests::GuestRequest>()
+        let tables = self.requests.capacity() * size_of::<super::requests::GuestRequest>()
             + self.volumes.capacity() * size_of::<Volume>();
-        Memory::kept_bytes() + tables as u64
+        Memory::kept_bytes() + self.lane.desk.ram_bytes() + tables as u64
     }
 }

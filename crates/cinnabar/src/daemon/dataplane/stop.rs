@@ -5,7 +5,7 @@
 use super::clock::after;
 use super::control::Awaited;
 use super::plane::{Plane, Pool};
-use super::volume::{Phase, export_of};
+use super::volume::Phase;
 use crate::daemon::messages::{AnswerTo, CommandError, StopReport};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
@@ -71,6 +71,7 @@ impl Plane {
         }
         tracing::info!(deadline_s = deadline.as_secs_f64(), "stopping");
         self.server.drain(&mut Pool);
+        self.vhost.drain(&mut Pool);
         // What is still waiting for somebody's lock gives up.
         if let Some(cancel) = &self.open_options.cancel {
             cancel.store(true, Relaxed);
@@ -95,7 +96,7 @@ impl Plane {
         let Some(stop) = &self.stop else { return false };
         let (step, late, due) = (stop.step, now >= stop.drain_until, now >= stop.deadline);
         match step {
-            Step::Draining if self.server.is_drained() || late => {
+            Step::Draining if self.is_drained() || late => {
                 self.enter(Step::Detaching);
                 self.detach_all();
                 // The engine gets these commands now, not after the next wait.
@@ -112,6 +113,10 @@ impl Plane {
         true
     }
 
+    fn is_drained(&self) -> bool {
+        self.server.is_drained() && self.vhost.is_drained()
+    }
+
     fn enter(&mut self, step: Step) {
         if let Some(stop) = &mut self.stop {
             stop.step = step;
@@ -122,7 +127,7 @@ impl Plane {
         let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
         for key in keys {
             // Clients that are still there have had their time.
-            self.server.remove_export(export_of(key), &mut Pool);
+            self.remove_exports(key);
             if matches!(self.volumes[key].phase, Phase::Serving) {
                 self.detach(key, None);
             }
@@ -131,7 +136,7 @@ impl Plane {
 
     /// The engine has closed, or could not.
     pub(super) fn closed(&mut self, _now: Instant, result: Result<(), Failure>) {
-        let kept_blocks = self.engine.cache_counters().cached_blocks;
+        let kept_blocks = self.crew.counters(&self.lane, &[]).cache.cached_blocks;
         match result {
             Ok(()) => self.finish(StopReport { clean: true, kept_blocks, cut_off: 0 }),
             Err(error) => {

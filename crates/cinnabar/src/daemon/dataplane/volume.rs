@@ -4,20 +4,20 @@
 
 use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
-use cinnabar_backend::sim::{self, OpKind, Verdict};
-use cinnabar_backend::{Disk, FileId, SimModel};
+use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
+use cinnabar_backend::{Disk, SimModel};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_frontend::nbd::ExportId;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// One volume, from its installation to the end of its detachment.
 pub(super) struct Volume {
     pub(super) config: VolumeConfig,
-    pub(super) disk: Arc<Disk>,
-    pub(super) file: FileId,
-    /// Models in front of the disk, outermost first.
-    pub(super) models: Vec<SimModel>,
+    /// What the data threads share of it.
+    pub(super) io: Arc<VolumeIo>,
     /// The engine's name for it, once attached.
     pub(super) id: Option<VolumeId>,
     /// The backend's proof as it stood when it was opened.
@@ -27,10 +27,23 @@ pub(super) struct Volume {
     pub(super) warmth: Warmth,
     pub(super) latencies: Recorders,
     pub(super) phase: Phase,
+}
+
+/// What all data threads need to know of a volume.
+pub(super) struct VolumeIo {
+    pub(super) name: String,
+    pub(super) disk: Arc<Disk>,
+    /// Guests are answered when an operation takes longer; zero: no bound.
+    pub(super) timeout: Duration,
+    /// Models in front of the disk, outermost first: one slow device for all threads.
+    models: Mutex<Vec<SimModel>>,
+    pub(super) has_models: bool,
     /// Backend I/Os under way, held ones included.
-    pub(super) in_flight: u32,
+    pub(super) in_flight: AtomicU32,
     /// Of those, under way for too long.
-    pub(super) overdue_now: u32,
+    pub(super) overdue_now: AtomicU32,
+    /// Whoever ends its last I/O says so.
+    pub(super) leaves: AtomicBool,
 }
 
 /// Where a volume is in its life.
@@ -68,9 +81,9 @@ impl Volume {
     pub(super) fn state(&self) -> (State, String) {
         match self.phase {
             Phase::Attaching => (State::Starting, "being attached".into()),
-            Phase::Serving if self.overdue_now > 0 => {
+            Phase::Serving if self.overdue_now() > 0 => {
                 let (count, bound_s) =
-                    (self.overdue_now, self.config.backend_timeout.as_secs_f64());
+                    (self.overdue_now(), self.config.backend_timeout.as_secs_f64());
                 let reason = format!("{count} operations of the backend take over {bound_s} s");
                 (State::Degraded, reason)
             }
@@ -79,15 +92,42 @@ impl Volume {
         }
     }
 
+    /// Backend operations that are under way for too long.
+    pub(super) fn overdue_now(&self) -> u32 {
+        self.io.overdue_now.load(Relaxed)
+    }
+}
+
+impl VolumeIo {
+    pub(super) fn new(config: &VolumeConfig, disk: Disk, layers: Vec<SimSpec>) -> Self {
+        let size = disk.size_bytes();
+        let models: Vec<_> = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
+        Self {
+            name: config.name.clone(),
+            disk: Arc::new(disk),
+            timeout: config.backend_timeout,
+            has_models: !models.is_empty(),
+            models: Mutex::new(models),
+            in_flight: AtomicU32::new(0),
+            overdue_now: AtomicU32::new(0),
+            leaves: AtomicBool::new(false),
+        }
+    }
+
     /// What the models say of a backend operation that starts now.
     pub(super) fn judge(
-        &mut self,
+        &self,
         now: Instant,
         kind: OpKind,
         offset: u64,
         len: u64,
     ) -> Option<Verdict> {
-        sim::judge(&mut self.models, now.0, kind, offset, len)
+        if !self.has_models {
+            return None;
+        }
+        // A panic leaves a model as it was between two operations.
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        sim::judge(&mut models, now.0, kind, offset, len)
     }
 }
 

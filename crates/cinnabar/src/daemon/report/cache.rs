@@ -22,6 +22,10 @@ pub struct CacheReport {
     pub loaded: Option<LoadedReport>,
     /// How I/O is done.
     pub io: String,
+    /// Logical shards.
+    pub shards: u32,
+    /// Data threads that serve them.
+    pub threads: usize,
     /// Blocks that fit on flash.
     pub capacity_blocks: u64,
     /// Blocks cached now, RAM included.
@@ -106,6 +110,8 @@ impl CacheReport {
             health: status.health.into(),
             loaded: status.loaded.map(Into::into),
             io: status.io.clone(),
+            shards: status.shards,
+            threads: status.threads,
             capacity_blocks: counters.capacity_blocks,
             cached_blocks: counters.cached_blocks,
             ram_blocks: counters.ram_blocks,

@@ -22,8 +22,10 @@ pub struct VolumeReport {
     pub reason: String,
     /// Where it lives.
     pub backend: String,
-    /// Where clients find it.
+    /// Where NBD clients find it, or empty.
     pub nbd: String,
+    /// The socket of its vhost-user-blk device, or empty.
+    pub vhost_user: String,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Refuses writes.
@@ -177,7 +179,12 @@ impl VolumeReport {
             state: status.state,
             reason: status.reason.clone(),
             backend: config.backend.clone(),
-            nbd: config.nbd.to_string(),
+            nbd: config.nbd.as_ref().map(ToString::to_string).unwrap_or_default(),
+            vhost_user: config
+                .vhost_user
+                .as_ref()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
             size_bytes: status.size_bytes,
             read_only: config.read_only,
             shared: config.shared,

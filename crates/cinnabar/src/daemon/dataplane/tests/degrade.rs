@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const EIO: u32 = 5;
 
 fn replace(rig: &Rig, device: &Path, format: bool) -> Result<(), (CommandErrorKind, String)> {
-    let new = NewCache { device: device.into(), size_bytes: Some(40 * MIB), format };
+    let new = NewCache { device: device.into(), size_bytes: Some(80 * MIB), format };
     rig.ask(|answer| Message::ReplaceCache { new, answer }).map_err(|error| {
         assert!(!error.hint.is_empty(), "{error}");
         (error.kind, error.message)

@@ -4,8 +4,10 @@ use super::client::Client;
 use crate::daemon::dataplane;
 use crate::daemon::messages::{
     AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
-    Message, NbdAddress, Share, StartConfig, StartError, StopReport, VolumeConfig, VolumeMode,
+    Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
+    VolumeMode,
 };
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +24,13 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A cache of 32 MiB and the volumes `names`, their files filled with [`pattern`].
+    /// A small cache and the volumes `names`, their files filled with [`pattern`].
     pub(super) fn new(io: IoMode, names: &[&str]) -> Self {
+        let layout = LAYOUT.get();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let cache = CacheConfig {
             device: folder.path().join("cache.img"),
-            size_bytes: Some(32 * MIB),
+            size_bytes: Some(layout.shards.map_or(32 * MIB, |shards| u64::from(shards) * 24 * MIB)),
             io,
             force: false,
             required: false,
@@ -36,6 +39,9 @@ impl Rig {
             state_dir: folder.path().join("state"),
             eviction: EvictionMode::Probation,
             probation_bytes: None,
+            shards: layout.shards,
+            threads: layout.threads,
+            poll_max: Duration::from_micros(50),
         };
         let config = StartConfig {
             cache,
@@ -66,7 +72,9 @@ impl Rig {
             mode: VolumeMode::WriteThrough,
             share_min: Share::Bytes(0),
             share_max: Share::Percent(100.0),
-            nbd: NbdAddress::Unix(self.path(&format!("{name}.sock"))),
+            nbd: Some(NbdAddress::Unix(self.path(&format!("{name}.sock")))),
+            vhost_user: None,
+            socket: SocketAccess::default(),
             read_only: false,
             shared: false,
             exclusive: false,
@@ -136,10 +144,27 @@ pub(super) fn pattern(offset: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Runs a test over both ways of doing I/O.
+/// Shards and threads of the rigs that a test makes.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    shards: Option<u32>,
+    threads: usize,
+}
+
+const SIMPLE: Layout = Layout { shards: None, threads: 1 };
+
+thread_local! {
+    static LAYOUT: Cell<Layout> = const { Cell::new(SIMPLE) };
+}
+
+/// Runs a test over both ways of doing I/O, and with several shards on several threads.
 pub(super) fn both(test: impl Fn(IoMode)) {
-    for io in [IoMode::Auto, IoMode::Threads] {
-        eprintln!("{io:?}");
+    let shared = Layout { shards: Some(3), threads: 2 };
+    for (io, layout) in [(IoMode::Auto, SIMPLE), (IoMode::Threads, SIMPLE), (IoMode::Auto, shared)]
+    {
+        eprintln!("{io:?}, {layout:?}");
+        LAYOUT.set(layout);
         test(io);
     }
+    LAYOUT.set(SIMPLE);
 }

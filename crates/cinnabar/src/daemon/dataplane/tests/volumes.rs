@@ -71,7 +71,7 @@ fn what_can_not_be_added_leaves_nothing_behind() {
     for config in [
         with(&|c| c.backend = "file:/nonexistent".into()),
         with(&|c| c.backend = "sim:floppy:file:/x".into()),
-        with(&|c| c.nbd = NbdAddress::Unix(rig.path("none/vm2.sock"))),
+        with(&|c| c.nbd = Some(NbdAddress::Unix(rig.path("none/vm2.sock")))),
         with(&|c| c.share_min = Share::Percent(81.0)),
         with(&|c| {
             c.share_min = Share::Percent(20.0);
