@@ -21,6 +21,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (TRACE, &[]),
     // The end-to-end tests know processes and sockets only.
     ("e2e", &[]),
+    // A tool for tests and benchmarks, started as a process.
+    ("loadgen", &[]),
     ("xtask", &["e2e"]),
 ];
 const EMBED: &str = "cinnabar-embed";
