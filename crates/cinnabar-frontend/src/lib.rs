@@ -4,11 +4,14 @@
 //! clock.
 
 mod interest;
+mod load;
 pub mod nbd;
 mod peer;
 mod request;
 mod socket;
 mod table;
+pub mod vhost;
+mod warnings;
 
 pub use interest::{Interest, Ready, Token, Want};
 pub use request::{Body, Buffers, Command, ExportId, Extent, ExtentKind, Incoming, Ticket};

@@ -2,6 +2,7 @@
 //!
 //! Called by the daemon, which may change them, and by every part of the server.
 
+use super::load::{Bounds, Load};
 use super::proto;
 use cinnabar_engine::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -73,6 +74,13 @@ impl Limits {
         }
     }
 
+    pub(super) fn bounds(&self) -> Bounds {
+        let requests = u64::from(self.connection_requests_max);
+        let connection = Load { requests, bytes: self.connection_bytes_max };
+        let total = Load { requests: u64::from(self.requests_max), bytes: self.bytes_max };
+        Bounds { connection, total }
+    }
+
     /// How often connections are looked at whose time is running, in nanoseconds.
     pub(super) fn tick_ns(&self) -> u64 {
         let shortest = self.handshake_ns_max.min(self.request_ns_max).min(self.stall_ns_max);
@@ -93,8 +101,6 @@ pub const ACCEPTS_PER_TURN: u32 = 16;
 pub const GATHER_MAX: usize = 512;
 /// Extents in one reply to a block status request.
 pub const EXTENTS_MAX: usize = 1024;
-/// Warnings about clients logged in one second; more are only counted.
-pub const WARNINGS_PER_SECOND: u32 = 20;
 
 const _: () = assert!(proto::OPTION_HEADER_BYTES + (OPTION_BYTES_MAX as usize) < RECEIVE_BYTES);
 const _: () = assert!(DATA_BYTES_MAX <= u32::MAX as u64);

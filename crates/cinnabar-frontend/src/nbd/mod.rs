@@ -45,7 +45,7 @@ mod stats;
 pub mod transmission;
 
 // Shared with the vhost-user server.
-use crate::{interest, peer, request, socket, table};
+use crate::{interest, load, peer, request, socket, table, warnings};
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use export::{Export, ExportError, ExportId};

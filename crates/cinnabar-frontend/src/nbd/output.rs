@@ -3,6 +3,7 @@
 //! Called by the connection. The queue is bounded by the requests a connection may have in flight.
 
 use super::limits::GATHER_MAX;
+use super::load::Load;
 use super::memory;
 use super::request::Buffers;
 use cinnabar_engine::RawMemory;
@@ -33,27 +34,6 @@ pub(super) struct Entry<M> {
     pub(super) tail: Tail<M>,
     /// What leaves the connection's load with it.
     load: Load,
-}
-
-/// Requests and bytes of buffers, held or let go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
-    pub(super) requests: u64,
-    pub(super) bytes: u64,
-}
-
-impl std::ops::AddAssign for Load {
-    fn add_assign(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-    }
-}
-
-impl std::ops::SubAssign for Load {
-    fn sub_assign(&mut self, other: Self) {
-        self.requests -= other.requests;
-        self.bytes -= other.bytes;
-    }
 }
 
 impl<M> Entry<M> {

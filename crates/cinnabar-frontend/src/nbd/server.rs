@@ -11,7 +11,7 @@ use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
 use super::limits::Limits;
 use super::listener::Listener;
-use super::output::Load;
+use super::load::Load;
 use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
 use super::shared::Shared;

@@ -3,11 +3,12 @@
 //! Called by the server and its connections.
 
 use super::exports::Exports;
-use super::limits::{Limits, RECEIVE_BYTES, SECOND_NS, WARNINGS_PER_SECOND};
-use super::output::Load;
+use super::limits::{Limits, RECEIVE_BYTES};
+use super::load::Load;
 use super::stats::Stats;
 use super::table::Table;
 use super::transmission::Pending;
+use super::warnings::Warnings;
 use cinnabar_engine::units::Instant;
 
 /// A request that the engine has to answer.
@@ -46,34 +47,12 @@ impl Shared {
             stats: Stats::default(),
             receive_area: vec![0; RECEIVE_BYTES],
             now: Instant(0),
-            warnings: Warnings::default(),
+            warnings: Warnings::new("NBD"),
         }
     }
 
     pub(super) fn release(&mut self, load: Load) {
         self.load -= load;
         self.released = true;
-    }
-}
-
-/// Bounds what a hostile client can write into the log.
-#[derive(Debug, Default)]
-pub(super) struct Warnings {
-    since: Instant,
-    count: u32,
-}
-
-impl Warnings {
-    /// Whether one more may be logged.
-    pub(super) fn allow(&mut self, now: Instant) -> bool {
-        if now.since_ns(self.since) >= SECOND_NS {
-            if self.count > WARNINGS_PER_SECOND {
-                let unsaid = self.count - WARNINGS_PER_SECOND;
-                tracing::warn!(unsaid, "more NBD clients were disconnected or refused than logged");
-            }
-            *self = Self { since: now, count: 0 };
-        }
-        self.count = self.count.saturating_add(1);
-        self.count <= WARNINGS_PER_SECOND
     }
 }

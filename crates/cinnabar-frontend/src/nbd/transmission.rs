@@ -9,8 +9,8 @@
 
 use super::export::Export;
 use super::handshake::Agreed;
+use super::load::Load;
 use super::memory;
-use super::output::Load;
 use super::proto::{self, Errno, Request, command, command_flag};
 use super::reason::DisconnectReason;
 use super::request::{Buffers, Command};

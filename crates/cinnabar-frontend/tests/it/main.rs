@@ -1,4 +1,5 @@
-//! The NBD server from outside: its state machines on bytes, its sockets on raw and real clients.
+//! The servers from outside. NBD: its state machines on bytes, its sockets on raw and real clients.
+//! vhost-user: a front-end and driver of our own that breaks every rule, and somebody else's.
 
 mod client;
 mod clients;
@@ -14,3 +15,10 @@ mod properties;
 mod running;
 mod sample;
 mod transmission;
+mod vhost_features;
+mod vhost_guest;
+mod vhost_host;
+mod vhost_hostile;
+mod vhost_library;
+mod vhost_pair;
+mod vhost_restart;

@@ -3,6 +3,7 @@
 use cinnabar_engine::{Payload, RawMemory};
 use cinnabar_frontend::nbd::Buffers;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub(crate) struct Heap(Arc<Block>);
 struct Block {
     first: *mut u8,
     layout: Layout,
+    /// Memory of somebody else's, which this keeps in place.
+    keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the memory belongs to the block; who touches it when is governed by the rules of
@@ -26,8 +29,10 @@ unsafe impl Sync for Block {}
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `alloc` with this layout, and nobody has a handle any more.
-        unsafe { dealloc(self.first, self.layout) };
+        if self.keep.is_none() {
+            // SAFETY: allocated in `alloc` with this layout, and nobody has a handle any more.
+            unsafe { dealloc(self.first, self.layout) };
+        }
     }
 }
 
@@ -61,7 +66,7 @@ impl Payload for Heap {
         if first.is_null() {
             handle_alloc_error(layout);
         }
-        Self(Arc::new(Block { first, layout }))
+        Self(Arc::new(Block { first, layout, keep: None }))
     }
 
     fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64) {
@@ -95,6 +100,8 @@ unsafe impl RawMemory for Heap {
 pub(crate) struct Pool {
     free: BTreeMap<u64, Vec<Heap>>,
     out: i64,
+    /// Use a guest's own memory where it lies in one piece.
+    pub(crate) direct: bool,
 }
 
 impl Pool {
@@ -113,8 +120,25 @@ impl Buffers<Heap> for Pool {
         known.unwrap_or_else(|| Heap::alloc(blocks))
     }
 
+    fn guest(
+        &mut self,
+        keep: Arc<dyn Any + Send + Sync>,
+        pieces: &[(*mut u8, usize)],
+    ) -> Option<Heap> {
+        let &[(first, bytes)] = pieces else { return None };
+        if !self.direct {
+            return None;
+        }
+        self.out += 1;
+        let layout = Layout::from_size_align(bytes, BLOCK).expect("whole blocks");
+        Some(Heap(Arc::new(Block { first, layout, keep: Some(keep) })))
+    }
+
     fn give(&mut self, buffer: Heap) {
         self.out -= 1;
+        if buffer.0.keep.is_some() {
+            return;
+        }
         let free = self.free.entry(buffer.len_bytes()).or_default();
         if free.len() < 512 {
             free.push(buffer);

@@ -3,10 +3,11 @@
 //! Called by the server when a connection is readable, or has room again.
 
 use super::{Connection, Phase};
+use crate::load::Load;
 use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
 use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
-use crate::nbd::output::{Entry, Load};
+use crate::nbd::output::Entry;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::reply;
 use crate::nbd::request::{Buffers, Incoming, Ticket};
@@ -60,21 +61,7 @@ struct Grant<'a> {
 
 impl Room for Grant<'_> {
     fn reserve(&mut self, bytes: u64) -> bool {
-        // A connection may have half of what is free at most. So n greedy ones leave 1/(n + 2) of
-        // the server to the next.
-        let limits = self.limits;
-        let requests_free = u64::from(limits.requests_max).saturating_sub(self.total.requests);
-        let bytes_free = limits.bytes_max.saturating_sub(self.total.bytes);
-        let requests_max = u64::from(limits.connection_requests_max).min(requests_free / 2);
-        let bytes_max = limits.connection_bytes_max.min(bytes_free / 2);
-        let fits =
-            self.own.requests < requests_max && (bytes == 0 || self.own.bytes + bytes <= bytes_max);
-        if fits {
-            let more = Load { requests: 1, bytes };
-            *self.own += more;
-            *self.total += more;
-        }
-        fits
+        self.limits.bounds().reserve(self.own, self.total, bytes)
     }
 }
 

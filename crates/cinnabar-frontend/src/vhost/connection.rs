@@ -1,0 +1,178 @@
+//! One front-end: its socket, what it has set up, what is under way for it.
+//!
+//! Called by the server, which owns all connections and whatever concerns more than one of them.
+
+mod messages;
+mod requests;
+
+pub(super) use messages::After;
+pub(super) use requests::{Taken, Turn};
+
+use super::channel::Channel;
+use super::device::feature;
+use super::export::Export;
+use super::inflight::Inflight;
+use super::memory::GuestMemory;
+use super::queue::{Queue, Running};
+use super::reason::DisconnectReason;
+use crate::load::Load;
+use crate::peer::Peer;
+use crate::request::ExportId;
+use cinnabar_engine::units::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::net::RecvFlags;
+use smallvec::SmallVec;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Why no further message is taken for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// A queue stops: its base is to be told when its requests are done.
+    Stop(u16),
+    /// The driver switched write-back off: what was written so far is being made durable. To be
+    /// acknowledged then, if that was asked for.
+    Flush {
+        /// The kind of the message, if an answer is wanted.
+        answer: Option<u32>,
+    },
+}
+
+/// One front-end.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) channel: Channel,
+    /// Name of its socket among the watches.
+    pub(super) watch: u64,
+    pub(super) peer: Peer,
+    pub(super) export: ExportId,
+    pub(super) queues: Vec<Queue>,
+    /// What its requests hold.
+    pub(super) load: Load,
+    /// Since when it waits, and for what.
+    pub(super) waiting: Option<(Waiting, Instant)>,
+    /// An earlier connection's reads may still write to the same guest's memory: nothing is taken
+    /// before they are over.
+    pub(super) held: bool,
+    /// It is to be closed when everything taken was given back.
+    pub(super) closing: Option<DisconnectReason>,
+    /// What the loop watches its socket for: reading, writing.
+    pub(super) watched: (bool, bool),
+    /// Already in the server's list of connections with something to send or give back.
+    pub(super) in_dirty: bool,
+    /// Already in its list of connections with unread messages.
+    pub(super) in_backlog: bool,
+    /// Features the driver has taken.
+    features: u64,
+    protocol_features: u64,
+    memory: Arc<GuestMemory>,
+    inflight: Option<Inflight>,
+    /// The driver's choice; write-back until it says otherwise.
+    writeback: bool,
+}
+
+impl Connection {
+    pub(super) fn new(fd: OwnedFd, watch: u64, export: &Export, held: bool) -> Self {
+        let peer = Peer::of_unix(fd.as_fd());
+        let queues = std::iter::repeat_with(Queue::default);
+        Self {
+            channel: Channel::new(fd),
+            watch,
+            peer,
+            export: export.id,
+            queues: queues.take(usize::from(export.queues_max)).collect(),
+            load: Load::default(),
+            waiting: None,
+            held,
+            closing: None,
+            watched: (true, false),
+            in_dirty: false,
+            in_backlog: false,
+            features: 0,
+            protocol_features: 0,
+            memory: Arc::default(),
+            inflight: None,
+            writeback: true,
+        }
+    }
+
+    /// Whether its messages are to be read.
+    pub(super) const fn listens(&self) -> bool {
+        self.waiting.is_none() && self.closing.is_none() && !self.channel.is_full()
+    }
+
+    /// Whether the other end has closed, and nothing it sent is left to be read but its end.
+    pub(super) fn is_deserted(&self) -> bool {
+        let mut polls = [PollFd::new(&self.channel.fd, PollFlags::IN)];
+        let ready = rustix::event::poll(&mut polls, Some(&Timespec::default()));
+        if ready != Ok(1) {
+            return false;
+        }
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        polls[0].revents().intersects(gone)
+            || matches!(rustix::net::recv(&self.channel.fd, &mut [0; 1], peek), Ok((_, 0)))
+    }
+
+    /// Starts the queues that can start; returns them.
+    pub(super) fn start_queues(&mut self) -> Result<SmallVec<[u16; 4]>, DisconnectReason> {
+        let mut started = SmallVec::new();
+        if self.held || self.closing.is_some() {
+            return Ok(started);
+        }
+        for index in 0..self.queues.len() {
+            let enabled = self.is_enabled(index);
+            let queue = &mut self.queues[index];
+            if queue.running.is_some() || !enabled || !queue.is_complete() {
+                continue;
+            }
+            if self.features & feature::VERSION_1 == 0 {
+                return Err(DisconnectReason::Legacy);
+            }
+            let event_index = self.features & feature::EVENT_INDEX != 0;
+            let index = index as u16;
+            queue.start(index, &self.memory, self.inflight.as_ref(), event_index)?;
+            started.push(index);
+        }
+        Ok(started)
+    }
+
+    /// Rings are enabled from the start for a front-end that does not know how to enable them.
+    fn is_enabled(&self, index: usize) -> bool {
+        self.queues[index].enabled || self.features & feature::PROTOCOL_FEATURES == 0
+    }
+
+    /// Whether requests may be taken from this queue.
+    pub(super) fn is_served(&self, index: u16) -> bool {
+        let at = usize::from(index);
+        !self.held
+            && self.closing.is_none()
+            && self.queues.get(at).and_then(|queue| queue.running.as_ref()).is_some_and(|running| {
+                // What an earlier server took is finished before a stop, enabled or not.
+                self.is_enabled(at) || running.stopping
+            })
+    }
+
+    /// The queues with something to be taken that are not known to have it.
+    pub(super) fn news(&self) -> impl Iterator<Item = u16> {
+        let has_news = |index: usize, queue: &Queue| {
+            let known = queue.in_paused || queue.in_backlog;
+            let new = queue.running.as_ref().is_some_and(Running::has_news);
+            new && !known && self.is_served(index as u16)
+        };
+        let queues = self.queues.iter().enumerate();
+        queues.filter(move |(index, queue)| has_news(*index, queue)).map(|(index, _)| index as u16)
+    }
+
+    /// Whether everything taken was given back.
+    pub(super) fn is_idle(&self) -> bool {
+        let running = self.queues.iter().filter_map(|queue| queue.running.as_ref());
+        self.load.requests == 0 && running.map(|running| running.in_flight).sum::<u32>() == 0
+    }
+
+    /// Since when the other end owes us something, or we owe it an answer.
+    pub(super) fn has_timer(&self) -> bool {
+        self.waiting.is_some() || self.channel.waits_since().is_some()
+    }
+}

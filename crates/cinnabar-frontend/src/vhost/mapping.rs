@@ -1,0 +1,168 @@
+//! A file of the front-end's, mapped: guest memory, or the notes of requests under way.
+//!
+//! Called by the memory table and the in-flight region.
+
+use super::guard::Guard;
+use rustix::fs::{fcntl_get_seals, fstat, fstatfs};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+const PAGE_BYTES: u64 = 4096;
+/// A mapping of this size or more is unmapped on a thread of its own: at 4 KiB a page that takes
+/// some 20 ns a page touched, 5 s for a guest of 1 TiB, in which no guest would be served.
+const LARGE_BYTES: usize = 256 << 20;
+
+/// Why memory can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MappingError {
+    /// Not a memfd, nor a file on tmpfs or hugetlbfs.
+    #[error("not shared memory")]
+    NotShared,
+    /// Empty, or its addresses wrap around.
+    #[error("an impossible length")]
+    Length,
+    /// The file is shorter than it should be.
+    #[error("its file is too short")]
+    TooShort,
+    /// The kernel says no.
+    #[error("it can't be mapped")]
+    Refused,
+    /// Too many mappings in this process.
+    #[error("too many regions")]
+    TooMany,
+}
+
+/// A range of a shared memory file.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// As mapped: whole pages.
+    start: NonNull<u8>,
+    mapped_bytes: usize,
+    /// The first byte that was asked for, counted from `start`.
+    skip: usize,
+    len: usize,
+    guard: Option<Guard>,
+}
+
+// SAFETY: an address range that stays mapped until it is dropped, wherever that happens. It is
+// accessed through raw pointers only, by rules that the users of those have to follow.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; its own methods only read what never changes.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of the file from `offset` on.
+    ///
+    /// Nothing here can be held up by whoever made the descriptor: the first call asks the kernel
+    /// what kind of file it is without asking the file's own file system (a FUSE one may never
+    /// answer), and only memory goes further.
+    pub(super) fn new(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Self, MappingError> {
+        fcntl_get_seals(fd).map_err(|_| MappingError::NotShared)?;
+        let end = offset.checked_add(len).filter(|_| len > 0).ok_or(MappingError::Length)?;
+        let size = fstat(fd).map_err(|_| MappingError::Refused)?.st_size;
+        if u64::try_from(size).map_or(true, |size| end > size) {
+            return Err(MappingError::TooShort);
+        }
+        // Huge pages are mapped as a whole.
+        let page = fstatfs(fd).map_or(PAGE_BYTES, |stat| match u64::try_from(stat.f_bsize) {
+            Ok(page) if stat.f_type == HUGETLBFS_MAGIC && page.is_power_of_two() => page,
+            _ => PAGE_BYTES,
+        });
+        let skip = offset % page;
+        let bytes = (end - (offset - skip)).checked_next_multiple_of(page);
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let mapped_bytes = bytes.ok_or(MappingError::Length)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing.
+        let start = unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+            mmap(std::ptr::null_mut(), mapped_bytes, access, flags, fd, offset - skip)
+        };
+        let start = start.map_err(|errno| match errno {
+            Errno::INVAL => MappingError::Length,
+            _ => MappingError::Refused,
+        })?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(MappingError::Refused)?;
+        // SAFETY: our own mapping, just made. A guest's memory has no business in a core dump of
+        // the host's; where that advice is unknown, nothing is lost.
+        let _ = unsafe { madvise(start.as_ptr().cast(), mapped_bytes, Advice::LinuxDontDump) };
+        let skip = usize::try_from(skip).expect("less than a page");
+        let len = usize::try_from(len).expect("less than what was mapped");
+        let mut mapping = Self { start, mapped_bytes, skip, len, guard: None };
+        mapping.guard = Guard::new(start.as_ptr(), mapped_bytes);
+        if mapping.guard.is_none() { Err(MappingError::TooMany) } else { Ok(mapping) }
+    }
+
+    /// The first byte that was asked for.
+    pub(super) fn first(&self) -> *mut u8 {
+        self.start.as_ptr().wrapping_add(self.skip)
+    }
+
+    /// Bytes from there on.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the file was truncated, or the memory failed: what was read may be zeros.
+    pub(super) fn is_broken(&self) -> bool {
+        self.guard.as_ref().is_none_or(Guard::is_broken)
+    }
+}
+
+/// `HUGETLBFS_MAGIC` of linux/magic.h.
+const HUGETLBFS_MAGIC: rustix::fs::FsWord = 0x9584_58f6;
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // No fault can come any more; and the address can't be anybody else's before it is unmapped.
+        self.guard = None;
+        let (start, bytes) = (self.start.as_ptr().expose_provenance(), self.mapped_bytes);
+        let unmap = move || {
+            // SAFETY: made in `new`, not unmapped yet, and whoever used it held the mapping.
+            let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
+        };
+        let thread = std::thread::Builder::new().name("cinnabar-unmap".into());
+        if bytes < LARGE_BYTES || thread.spawn(unmap).is_err() {
+            unmap();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn only_memory_that_is_there_is_mapped() {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
+        ftruncate(&file, 16 << 10).expect("room");
+        let map =
+            |offset, len| Mapping::new(file.as_fd(), offset, len).map(|mapping| mapping.len());
+        assert_eq!(map(0, 16 << 10), Ok(16 << 10));
+        assert_eq!(map(5000, 100), Ok(100));
+        assert_eq!(map(0, (16 << 10) + 1), Err(MappingError::TooShort));
+        assert_eq!(map(4096, u64::MAX - 4095), Err(MappingError::Length));
+        assert_eq!(map(1 << 20, 0), Err(MappingError::Length));
+        let mapping = Mapping::new(file.as_fd(), 5000, 100).expect("mapped");
+        // SAFETY: within the mapping.
+        unsafe { mapping.first().write(9) };
+        let mut byte = [0];
+        rustix::io::pread(&file, &mut byte, 5000).expect("readable");
+        assert_eq!(byte, [9]);
+    }
+
+    #[test]
+    fn a_file_on_disk_a_pipe_and_a_socket_are_no_memory() {
+        let (pipe, _end) = std::io::pipe().expect("a pipe");
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let disk = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        ftruncate(&disk, 8192).expect("room");
+        for fd in [pipe.as_fd(), socket.as_fd(), disk.as_fd()] {
+            assert_eq!(Mapping::new(fd, 0, 4096).err(), Some(MappingError::NotShared));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The guest's memory as its front-end describes it, and the one place that looks into it.
+//!
+//! Called by rings, chains and requests. Everything here may be changed by the guest at any time:
+//! values are read once, and nobody makes a Rust reference to any of it.
+
+use super::mapping::{Mapping, MappingError};
+use super::proto::RegionSpec;
+use smallvec::SmallVec;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A piece of memory within a mapping: where it begins and how long it is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) first: *mut u8,
+    pub(super) len: usize,
+}
+
+// SAFETY: an address; whoever follows it holds the memory it is part of, and follows the rules of
+// this module, wherever it runs.
+unsafe impl Send for Piece {}
+
+/// Most lists have a header or a status, and a few data pieces.
+pub(super) type Pieces = SmallVec<[Piece; 4]>;
+
+/// A region that is mapped.
+#[derive(Debug)]
+pub(super) struct Region {
+    spec: RegionSpec,
+    mapping: Mapping,
+}
+
+impl Region {
+    /// Maps it.
+    pub(super) fn new(spec: RegionSpec, fd: BorrowedFd<'_>) -> Result<Self, MappingError> {
+        let ends = spec.guest.checked_add(spec.len).and(spec.user.checked_add(spec.len));
+        ends.ok_or(MappingError::Length)?;
+        Ok(Self { spec, mapping: Mapping::new(fd, spec.offset, spec.len)? })
+    }
+
+    /// Whether both have a guest address in common.
+    fn overlaps(&self, other: &Self) -> bool {
+        let (one, two) = (&self.spec, &other.spec);
+        one.guest < two.guest + two.len && two.guest < one.guest + one.len
+    }
+}
+
+/// A table of memory: regions that don't overlap. It never changes; a changed one is a new one,
+/// and what is under way keeps the one it began with.
+#[derive(Debug, Default)]
+pub(super) struct GuestMemory {
+    regions: Vec<Arc<Region>>,
+}
+
+impl GuestMemory {
+    /// The same with one more region; `None` if it overlaps another.
+    pub(super) fn with(&self, region: Region) -> Option<Self> {
+        if self.regions.iter().any(|known| known.overlaps(&region)) {
+            return None;
+        }
+        let mut regions = self.regions.clone();
+        regions.push(Arc::new(region));
+        Some(Self { regions })
+    }
+
+    /// The same without the region at this place; `None` if there is none.
+    pub(super) fn without(&self, spec: &RegionSpec) -> Option<Self> {
+        let same = |known: &RegionSpec| {
+            (known.guest, known.user, known.len) == (spec.guest, spec.user, spec.len)
+        };
+        let at = self.regions.iter().position(|region| same(&region.spec))?;
+        let mut regions = self.regions.clone();
+        regions.remove(at);
+        Some(Self { regions })
+    }
+
+    /// Regions in it.
+    pub(super) const fn len(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Bytes in it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.regions.iter().map(|region| region.spec.len).sum()
+    }
+
+    /// Whether a file under it was truncated: what was read may be zeros of our own.
+    pub(super) fn is_broken(&self) -> bool {
+        self.regions.iter().any(|region| region.mapping.is_broken())
+    }
+
+    /// Appends `len` bytes from guest address `at` on to `pieces`, joined with the last one where
+    /// they are neighbours. False if not all of it is memory.
+    pub(super) fn find(&self, mut at: u64, len: u64, pieces: &mut Pieces) -> bool {
+        let mut left = len;
+        while left > 0 {
+            let found = self.regions.iter().find_map(|region| {
+                let offset = at.checked_sub(region.spec.guest)?;
+                (offset < region.spec.len).then_some((region, offset))
+            });
+            let Some((region, offset)) = found else { return false };
+            let here = left.min(region.spec.len - offset);
+            // Both are less than the length of a mapping.
+            let first = region.mapping.first().wrapping_add(offset as usize);
+            let len = here as usize;
+            match pieces.last_mut() {
+                Some(last) if last.first.wrapping_add(last.len) == first => last.len += len,
+                _ => pieces.push(Piece { first, len }),
+            }
+            left -= here;
+            let Some(next) = at.checked_add(here) else { return left == 0 };
+            at = next;
+        }
+        true
+    }
+
+    /// The address of `len` bytes at an address of the front-end's process, all in one region and
+    /// aligned to `align` (at most 4096).
+    pub(super) fn find_user(&self, at: u64, len: u64, align: u64) -> Option<*mut u8> {
+        let region = self.regions.iter().find(|region| {
+            let offset = at.checked_sub(region.spec.user);
+            let offset = offset.filter(|offset| *offset < region.spec.len);
+            offset.is_some_and(|offset| region.spec.len - offset >= len)
+        })?;
+        let offset = (at - region.spec.user) as usize;
+        let first = region.mapping.first().wrapping_add(offset);
+        first.addr().is_multiple_of(align as usize).then_some(first)
+    }
+}
+
+/// All bytes of `pieces`.
+pub(super) fn total(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| piece.len as u64).sum()
+}
+
+/// Leaves out the first `skip` bytes, in place; there are that many.
+pub(super) fn skip(pieces: &mut Pieces, mut skip: usize) {
+    let whole = pieces.iter().take_while(|piece| {
+        let covered = piece.len <= skip;
+        skip -= if covered { piece.len } else { 0 };
+        covered
+    });
+    let whole = whole.count();
+    pieces.drain(..whole);
+    if let Some(first) = pieces.first_mut().filter(|_| skip > 0) {
+        first.first = first.first.wrapping_add(skip);
+        first.len -= skip;
+    }
+}
+
+/// Leaves out the last byte and returns its address; there is one.
+pub(super) fn take_last(pieces: &mut Pieces) -> Option<*mut u8> {
+    let last = pieces.last_mut()?;
+    last.len = last.len.checked_sub(1)?;
+    let at = last.first.wrapping_add(last.len);
+    if last.len == 0 {
+        pieces.pop();
+    }
+    Some(at)
+}
+
+/// Copies from the guest's memory until `to` is full or there is no more; returns how much.
+///
+/// # Safety
+/// `to` has `len` bytes that nobody else uses now; the memory the pieces are part of is held.
+pub(super) unsafe fn copy_from_guest(pieces: &[Piece], to: *mut u8, len: usize) -> usize {
+    let mut done = 0;
+    for piece in pieces {
+        let here = piece.len.min(len - done);
+        // SAFETY: both ranges are in place (the caller's promise), and of different mappings. The
+        // guest may write meanwhile: then some bytes are old and some new, which is its problem.
+        unsafe { std::ptr::copy_nonoverlapping(piece.first, to.add(done), here) };
+        done += here;
+    }
+    done
+}
+
+/// Copies to the guest's memory until it is full or there is no more; returns how much.
+///
+/// # Safety
+/// `from` has `len` bytes that nobody changes now; the memory the pieces are part of is held.
+pub(super) unsafe fn copy_to_guest(pieces: &[Piece], from: *const u8, len: usize) -> usize {
+    let mut done = 0;
+    for piece in pieces {
+        let here = piece.len.min(len - done);
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(done), piece.first, here) };
+        done += here;
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::AsFd;
+
+    fn region(guest: u64, user: u64, len: u64) -> Region {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
+        ftruncate(&file, len).expect("room");
+        let spec = RegionSpec { guest, user, len, offset: 0 };
+        Region::new(spec, file.as_fd()).expect("mapped")
+    }
+
+    fn table() -> GuestMemory {
+        let memory = GuestMemory::default().with(region(0, 1 << 40, 8192)).expect("it fits");
+        memory.with(region(8192, 2 << 40, 4096)).expect("it fits")
+    }
+
+    fn lens(memory: &GuestMemory, at: u64, len: u64) -> Option<Vec<usize>> {
+        let mut pieces = Pieces::new();
+        let found = memory.find(at, len, &mut pieces);
+        found.then(|| pieces.iter().map(|piece| piece.len).collect())
+    }
+
+    #[test]
+    fn what_lies_across_regions_is_in_pieces_and_what_is_outside_is_not_found() {
+        let memory = table();
+        assert_eq!(lens(&memory, 4096, 100), Some(vec![100]));
+        assert_eq!(lens(&memory, 8000, 400), Some(vec![192, 208]));
+        assert_eq!(lens(&memory, 0, 12288), Some(vec![8192, 4096]));
+        assert_eq!(lens(&memory, 0, 0), Some(vec![]));
+        for (at, len) in [(0, 12289), (12288, 1), (u64::MAX, 1), (u64::MAX, 2), (5, u64::MAX)] {
+            assert_eq!(lens(&memory, at, len), None, "{at} {len}");
+        }
+    }
+
+    #[test]
+    fn neighbours_become_one_piece() {
+        let (memory, mut pieces) = (table(), Pieces::new());
+        for at in [0, 512, 2048, 1024] {
+            assert!(memory.find(at, 512, &mut pieces));
+        }
+        let lens: Vec<usize> = pieces.iter().map(|piece| piece.len).collect();
+        assert_eq!(lens, [1024, 512, 512]);
+    }
+
+    #[test]
+    fn rings_lie_within_one_region_and_are_aligned() {
+        let memory = table();
+        assert!(memory.find_user((1 << 40) + 16, 8176, 16).is_some());
+        for (at, len) in [(16, 8177), (8, 8), (0, u64::MAX), (8192, 1)] {
+            assert!(memory.find_user((1 << 40) + at, len, 16).is_none(), "{at} {len}");
+        }
+        assert!(memory.find_user(0, 16, 16).is_none());
+    }
+
+    #[test]
+    fn regions_come_and_go_but_never_overlap() {
+        let memory = table();
+        assert!(memory.with(region(4096, 9 << 40, 4096)).is_none());
+        let spec = RegionSpec { guest: 0, user: 1 << 40, len: 8192, offset: 7 };
+        let smaller = memory.without(&spec).expect("it is there");
+        assert_eq!((smaller.len(), lens(&smaller, 0, 1)), (1, None));
+        assert!(smaller.without(&spec).is_none());
+    }
+
+    #[test]
+    fn pieces_are_cut_at_both_ends() {
+        let memory = table();
+        let mut pieces = Pieces::new();
+        assert!(memory.find(100, 10, &mut pieces) && memory.find(200, 7, &mut pieces));
+        skip(&mut pieces, 12);
+        assert_eq!((pieces.len(), total(&pieces)), (1, 5));
+        skip(&mut pieces, 4);
+        assert!(take_last(&mut pieces).is_some());
+        assert!(pieces.is_empty());
+        assert_eq!(take_last(&mut pieces), None);
+    }
+}

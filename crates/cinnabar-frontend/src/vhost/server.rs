@@ -1,0 +1,413 @@
+//! The server: owns listeners, connections and requests, and hands requests out and answers back.
+//!
+//! Called by the daemon's data thread, see the [module](super) for one turn of its loop.
+
+mod accept;
+mod lifecycle;
+mod replies;
+
+use super::channel::Received;
+use super::connection::{After, Connection, Taken, Turn};
+use super::eventfd;
+use super::export::Export;
+use super::lease::{Returned, Waker};
+use super::limits::{Limits, MESSAGES_PER_TURN};
+use super::reason::DisconnectReason;
+use super::slot::Slot;
+use super::stats::Stats;
+use super::watches::{Source, Watches};
+use crate::interest::{Interest, Ready, Token};
+use crate::load::{Bounds, Load};
+use crate::request::{Buffers, ExportId, Incoming};
+use crate::socket::UnixListener;
+use crate::table::Table;
+use crate::warnings::Warnings;
+use cinnabar_engine::RawMemory;
+use cinnabar_engine::units::Instant;
+use replies::Parked;
+use std::collections::{BTreeMap, VecDeque};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The vhost-user-blk server: all listeners, exports and connections of a daemon.
+pub struct Server<M> {
+    limits: Limits,
+    bounds: Bounds,
+    exports: BTreeMap<ExportId, Served>,
+    connections: Table<Connection>,
+    watches: Watches,
+    slots: Table<Slot>,
+    /// Requests, and connections of the past, that wait for the end of a read into guest memory.
+    parked: Table<Parked>,
+    returned: Arc<Returned>,
+    /// What all connections hold, and requests whose connection is gone.
+    load: Load,
+    /// Something was let go since paused queues were last tried.
+    released: bool,
+    stats: Stats,
+    warnings: Warnings,
+    /// As the caller last told.
+    now: Instant,
+    /// Connections with something to send or to give back.
+    dirty: Vec<u64>,
+    backlog: VecDeque<Backlog>,
+    /// Queues without room for their next request.
+    paused: Vec<(u64, u16)>,
+    /// Queues found by polling, kept for its memory.
+    found: Vec<(u64, u16)>,
+    /// When `tick` has to look at all connections.
+    next_tick: Option<Instant>,
+    /// Guests are told not to kick.
+    polling: bool,
+    draining: bool,
+    /// Makes one life of an export different from the next.
+    lives: u64,
+    payload: PhantomData<fn() -> M>,
+}
+
+// A thread makes its server where it likes.
+const _: () = {
+    const fn assert_send<T: Send>() {}
+    assert_send::<Server<()>>();
+};
+
+/// An export and its connections.
+struct Served {
+    export: Export,
+    life: u64,
+    /// `None`: closed for good.
+    listener: Option<UnixListener>,
+    watch: u64,
+    /// Not accepting for a moment: the process is out of descriptors.
+    resting: bool,
+    connections: Vec<u64>,
+    /// Reads into guest memory under way for connections that are gone.
+    leases: usize,
+}
+
+/// What a turn has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backlog {
+    Listener(ExportId),
+    Messages(u64),
+    Queue(u64, u16),
+}
+
+impl<M: RawMemory> Server<M> {
+    /// A server without exports. Limits too small for one longest request are raised. `waker` is
+    /// called, from any thread, when the server has something to do that no descriptor tells.
+    pub fn new(limits: Limits, waker: Waker) -> Self {
+        let limits = limits.raised();
+        let requests = u64::from(limits.connection_requests_max);
+        let connection = Load { requests, bytes: limits.connection_bytes_max };
+        let total = Load { requests: u64::from(limits.requests_max), bytes: limits.bytes_max };
+        Self {
+            limits,
+            bounds: Bounds { connection, total },
+            exports: BTreeMap::new(),
+            connections: Table::new(),
+            watches: Watches::new(),
+            slots: Table::new(),
+            parked: Table::new(),
+            returned: Arc::new(Returned::new(waker)),
+            load: Load::default(),
+            released: false,
+            stats: Stats::default(),
+            warnings: Warnings::new("vhost-user"),
+            now: Instant::default(),
+            dirty: Vec::new(),
+            backlog: VecDeque::new(),
+            paused: Vec::new(),
+            found: Vec::new(),
+            next_tick: None,
+            polling: false,
+            draining: false,
+            lives: 0,
+            payload: PhantomData,
+        }
+    }
+
+    /// Its limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        let Load { requests, bytes } = self.load;
+        let mut stats = self.stats;
+        (stats.held_requests, stats.held_bytes) = (requests, bytes);
+        stats
+    }
+
+    /// Connections to one export; 0 if there is no such export.
+    pub fn connections(&self, export: ExportId) -> usize {
+        self.exports.get(&export).map_or(0, |served| served.connections.len())
+    }
+
+    /// Changes in what is to be watched, oldest first. To be applied before the loop waits; what is
+    /// gone is closed with the next call.
+    pub fn take_interests(&mut self) -> std::vec::Drain<'_, Interest> {
+        self.watches.take()
+    }
+
+    /// A descriptor is ready: accepts, hears messages, appends requests to `incoming`.
+    pub fn on_ready(
+        &mut self,
+        token: Token,
+        ready: Ready,
+        now: Instant,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
+        self.now = now;
+        match self.watches.source(token) {
+            Some(Source::Listener(export)) => self.accept(export),
+            Some(Source::Socket(key)) => self.socket_ready(key, ready, buffers, incoming),
+            Some(Source::Kick(key, queue)) => {
+                let Some(connection) = self.connections.get(key) else { return };
+                if let Some((kick, _)) = &connection.queues[usize::from(queue)].kick {
+                    eventfd::silence(kick);
+                }
+                self.stats.kicks += 1;
+                self.serve(key, queue, buffers, incoming);
+            }
+            None => {}
+        }
+    }
+
+    fn socket_ready(
+        &mut self,
+        key: u64,
+        ready: Ready,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
+        if ready.write && self.connections.get(key).is_some_and(|known| known.channel.has_output())
+        {
+            self.mark_dirty(key);
+        }
+        if ready.read || ready.hangup {
+            self.hear(key, buffers, incoming);
+        }
+        let left = |known: &Connection| !known.in_backlog;
+        if ready.hangup && self.connections.get(key).is_some_and(left) {
+            // It waits for an answer that nobody will read.
+            self.disconnect(key, DisconnectReason::PeerClosed);
+        }
+    }
+
+    /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+            || (self.released && !self.paused.is_empty())
+            || self.returned.any()
+    }
+
+    /// Goes on with what was left in an earlier turn.
+    pub fn resume(
+        &mut self,
+        now: Instant,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
+        self.now = now;
+        self.take_returned();
+        for _ in 0..self.backlog.len() {
+            match self.backlog.pop_front() {
+                Some(Backlog::Listener(export)) => self.accept(export),
+                Some(Backlog::Messages(key)) => {
+                    if let Some(connection) = self.connections.get_mut(key) {
+                        connection.in_backlog = false;
+                        self.hear(key, buffers, incoming);
+                    }
+                }
+                Some(Backlog::Queue(key, index)) => {
+                    if let Some(connection) = self.connections.get_mut(key) {
+                        connection.queues[usize::from(index)].in_backlog = false;
+                        self.serve(key, index, buffers, incoming);
+                    }
+                }
+                None => break,
+            }
+        }
+        if std::mem::take(&mut self.released) {
+            for (key, index) in std::mem::take(&mut self.paused) {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.queues[usize::from(index)].in_paused = false;
+                    self.serve(key, index, buffers, incoming);
+                }
+            }
+        }
+    }
+
+    /// Looks at all queues without waiting for a kick; costs a load of guest memory for each. True
+    /// if something was found.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) -> bool {
+        self.now = now;
+        self.take_returned();
+        self.find_news();
+        let found = std::mem::take(&mut self.found);
+        for (key, index) in &found {
+            self.serve(*key, *index, buffers, incoming);
+        }
+        let any = !found.is_empty();
+        self.found = found;
+        any
+    }
+
+    fn find_news(&mut self) {
+        self.found.clear();
+        for (key, connection) in self.connections.iter() {
+            self.found.extend(connection.news().map(|index| (key, index)));
+        }
+    }
+
+    /// While `polling`, guests are told not to kick: the caller has to [`Self::poll`]. When it ends,
+    /// kicks are asked for again and all queues looked at once more: true if something came
+    /// meanwhile, which is backlog then.
+    pub fn set_polling(&mut self, polling: bool) -> bool {
+        self.polling = polling;
+        for (_, connection) in self.connections.iter() {
+            for running in connection.queues.iter().filter_map(|queue| queue.running.as_ref()) {
+                if polling {
+                    running.ring.refuse_kicks();
+                } else {
+                    running.ring.ask_for_kicks();
+                }
+            }
+        }
+        if polling {
+            return false;
+        }
+        self.find_news();
+        for (key, index) in std::mem::take(&mut self.found) {
+            self.queue_later(key, index);
+        }
+        self.has_backlog()
+    }
+
+    /// Hears what a connection has to say, up to a turn's budget.
+    fn hear(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let Some(served) = self.exports.get(&connection.export) else { return };
+            if !connection.listens() {
+                break;
+            }
+            let heard = match connection.channel.receive(self.now) {
+                Ok(Received::Message(message)) => connection
+                    .hear(key, &served.export, message, &mut self.watches, self.now)
+                    .and_then(|after| Ok((after, connection.start_queues()?))),
+                Ok(Received::Nothing) => {
+                    self.settle(key);
+                    return;
+                }
+                Ok(Received::Closed) => Err(DisconnectReason::PeerClosed),
+                Err(reason) => Err(reason),
+            };
+            self.mark_dirty(key);
+            match heard {
+                Ok((after, started)) => {
+                    if after == After::Flush {
+                        self.submit_flush(key, incoming);
+                    }
+                    for index in started {
+                        self.begin(key, index, buffers, incoming);
+                    }
+                }
+                Err(reason) => {
+                    self.disconnect(key, reason);
+                    return;
+                }
+            }
+        }
+        // The budget is used up, or it does not listen now: nobody tells when there is more.
+        if self.connections.get(key).is_some_and(Connection::listens) {
+            self.messages_later(key);
+        }
+        self.settle(key);
+    }
+
+    /// A queue has started.
+    fn begin(
+        &mut self,
+        key: u64,
+        index: u16,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
+        if self.polling
+            && let Some(connection) = self.connections.get(key)
+            && let Some(running) = &connection.queues[usize::from(index)].running
+        {
+            running.ring.refuse_kicks();
+        }
+        self.serve(key, index, buffers, incoming);
+    }
+
+    /// Takes what a queue offers, up to a turn's budget.
+    fn serve(
+        &mut self,
+        key: u64,
+        index: u16,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(served) = self.exports.get(&connection.export) else { return };
+        let mut turn = Turn {
+            export: &served.export,
+            bounds: &self.bounds,
+            total: &mut self.load,
+            slots: &mut self.slots,
+            stats: &mut self.stats,
+            returned: &self.returned,
+            polling: self.polling,
+            buffers: &mut *buffers,
+            incoming: &mut *incoming,
+        };
+        let taken = connection.take_requests(key, index, &mut turn);
+        self.mark_dirty(key);
+        match taken {
+            Ok(Taken::All) => {}
+            Ok(Taken::Some) => self.queue_later(key, index),
+            Ok(Taken::NoRoom) => {
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                let queue = &mut connection.queues[usize::from(index)];
+                if !std::mem::replace(&mut queue.in_paused, true) {
+                    self.stats.pauses += 1;
+                    self.paused.push((key, index));
+                }
+            }
+            Err(reason) => self.disconnect(key, reason),
+        }
+    }
+
+    fn queue_later(&mut self, key: u64, index: u16) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let queue = &mut connection.queues[usize::from(index)];
+        if !std::mem::replace(&mut queue.in_backlog, true) {
+            self.backlog.push_back(Backlog::Queue(key, index));
+        }
+    }
+
+    fn messages_later(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.in_backlog, true) {
+            self.backlog.push_back(Backlog::Messages(key));
+        }
+    }
+
+    fn mark_dirty(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.in_dirty, true) {
+            self.dirty.push(key);
+        }
+    }
+}

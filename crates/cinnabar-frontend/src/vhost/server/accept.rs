@@ -1,0 +1,171 @@
+//! Exports and their listeners, and connections as they come.
+//!
+//! Called by the daemon when volumes come and go, and by the server.
+
+use super::{Backlog, Served, Server};
+use crate::peer::Peer;
+use crate::request::{Buffers, ExportId};
+use crate::socket::{SocketAccess, UnixListener};
+use crate::vhost::connection::Connection;
+use crate::vhost::export::{AddError, Export, SocketSpec};
+use crate::vhost::limits::ACCEPTS_PER_TURN;
+use crate::vhost::reason::DisconnectReason;
+use crate::vhost::watches::Source;
+use cinnabar_engine::RawMemory;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use std::collections::btree_map::Entry;
+use std::os::fd::{AsFd, AsRawFd};
+
+impl<M: RawMemory> Server<M> {
+    /// Serves an export at a socket of its own.
+    ///
+    /// # Errors
+    /// Impossible values, an id in use, a socket that can't be made.
+    pub fn add(&mut self, export: Export, socket: SocketSpec) -> Result<(), AddError> {
+        export.check()?;
+        if self.draining {
+            return Err(AddError::Stopping);
+        }
+        let full = self.exports.len() >= self.limits.exports_max;
+        let id = export.id;
+        let Entry::Vacant(place) = self.exports.entry(id) else {
+            return Err(AddError::DuplicateId(id.0));
+        };
+        if full {
+            return Err(AddError::TooMany(self.limits.exports_max));
+        }
+        let SocketSpec { path, mode, group } = socket;
+        let listener = UnixListener::new(&path, &SocketAccess { mode, group })?;
+        let watch = self.watches.add(listener.fd.as_raw_fd(), Source::Listener(id));
+        self.lives += 1;
+        place.insert(Served {
+            export,
+            life: self.lives,
+            listener: Some(listener),
+            watch,
+            resting: false,
+            connections: Vec::new(),
+            leases: 0,
+        });
+        Ok(())
+    }
+
+    /// Closes the export's connections and socket, and forgets it; requests in flight are still to be
+    /// answered. False if there is no such export.
+    pub fn remove(&mut self, export: ExportId, _buffers: &mut impl Buffers<M>) -> bool {
+        let Some(served) = self.exports.get(&export) else { return false };
+        for key in served.connections.clone() {
+            self.disconnect(key, DisconnectReason::ExportRemoved);
+        }
+        self.close_listener(export);
+        self.exports.remove(&export);
+        true
+    }
+
+    /// Nobody else may come.
+    pub(super) fn close_listener(&mut self, export: ExportId) {
+        let Some(served) = self.exports.get_mut(&export) else { return };
+        if let Some(listener) = served.listener.take() {
+            self.watches.remove_kept(served.watch, listener.fd.as_raw_fd());
+        }
+    }
+
+    /// Takes a socket that is connected already for a new front-end of this export, as if it had come
+    /// through the listener. False if there is no such export.
+    pub fn adopt(&mut self, export: ExportId, socket: OwnedFd) -> bool {
+        let known = self.exports.contains_key(&export);
+        if known {
+            self.admit(export, socket);
+        }
+        known
+    }
+
+    /// Accepts what waits, up to a turn's budget.
+    pub(super) fn accept(&mut self, export: ExportId) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(served) = self.exports.get_mut(&export) else { return };
+            let Some(listener) = &served.listener else { return };
+            match accept_with(&listener.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(socket) => self.admit(export, socket),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    // Trying again at once would only burn the processor.
+                    served.resting = true;
+                    let fd = listener.fd.as_raw_fd();
+                    self.watches.change(served.watch, fd, false, false);
+                    self.arm_tick();
+                    if self.warnings.allow(self.now) {
+                        tracing::warn!("out of descriptors or memory: vhost-user has to wait");
+                    }
+                    return;
+                }
+                // The front-end was gone before we came, or a signal came.
+                Err(_) => {}
+            }
+        }
+        self.backlog.push_back(Backlog::Listener(export));
+    }
+
+    fn admit(&mut self, id: ExportId, socket: OwnedFd) {
+        self.stats.accepted += 1;
+        if let Err(reason) = self.make_way(id) {
+            self.stats.count_disconnect(reason);
+            if self.warnings.allow(self.now) {
+                let peer = Peer::of_unix(socket.as_fd());
+                let export = self.exports.get(&id).map(|served| served.export.name.as_str());
+                tracing::warn!(%peer, export, %reason, "vhost-user front-end turned away");
+            }
+            return;
+        }
+        let Some(served) = self.exports.get_mut(&id) else { return };
+        let fd = socket.as_raw_fd();
+        let key =
+            self.connections.insert(Connection::new(socket, 0, &served.export, served.leases > 0));
+        served.connections.push(key);
+        let watch = self.watches.add(fd, Source::Socket(key));
+        self.stats.connections += 1;
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.watch = watch;
+            let (peer, export) = (connection.peer, &served.export.name);
+            tracing::debug!(%peer, export, "vhost-user front-end connected");
+        }
+        // It may have spoken before it was watched.
+        self.messages_later(key);
+    }
+
+    /// Whether one more front-end may come. One that is gone unnoticed makes way.
+    fn make_way(&mut self, id: ExportId) -> Result<(), DisconnectReason> {
+        let Some(served) = self.exports.get(&id) else {
+            return Err(DisconnectReason::ExportRemoved);
+        };
+        let read_only = served.export.read_only;
+        for key in served.connections.clone() {
+            if self.connections.get(key).is_some_and(Connection::is_deserted) {
+                self.disconnect(key, DisconnectReason::PeerClosed);
+            }
+        }
+        let max = if read_only { self.limits.export_connections_max } else { 1 };
+        if self.connections(id) >= max {
+            return Err(DisconnectReason::InUse);
+        }
+        if self.connections.len() >= self.limits.connections_max {
+            return Err(DisconnectReason::TooManyConnections);
+        }
+        Ok(())
+    }
+
+    /// Tries again with listeners that were out of descriptors.
+    pub(super) fn wake_listeners(&mut self) {
+        for (id, served) in &mut self.exports {
+            if std::mem::take(&mut served.resting)
+                && let Some(listener) = &served.listener
+            {
+                self.watches.change(served.watch, listener.fd.as_raw_fd(), true, false);
+                // Edge-triggered polls won't tell about those that came meanwhile.
+                self.backlog.push_back(Backlog::Listener(*id));
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Answers on their way back: from the engine into the rings.
+//!
+//! Called by the daemon's data thread with each answer, and once at the end of a turn.
+
+use super::{Backlog, Server};
+use crate::request::{Body, Buffers, Command, ExportId, Incoming, Ticket};
+use crate::vhost::block::Status;
+use crate::vhost::connection::Connection;
+use crate::vhost::reason::DisconnectReason;
+use crate::vhost::slot::{Fate, Slot};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Failure, Op, RawMemory};
+use std::sync::Arc;
+
+/// Something that waits for the end of a read into guest memory.
+pub(super) enum Parked {
+    /// A read that was answered with an error while it may still be going on. Its guest is told when
+    /// it is over.
+    Failed(Slot),
+    /// A read of a connection that is gone.
+    Orphan {
+        export: ExportId,
+        /// Of the export; another one has nothing to wait for.
+        life: u64,
+    },
+}
+
+impl<M: RawMemory> Server<M> {
+    /// A flush of our own for a connection.
+    pub(super) fn submit_flush(&mut self, key: u64, incoming: &mut Vec<Incoming<M>>) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let ticket = self.slots.insert(Slot {
+            connection: key,
+            queue: 0,
+            head: 0,
+            len: 0,
+            status: None,
+            bytes: 0,
+            _memory: Arc::default(),
+            fate: Fate::Internal,
+        });
+        incoming.push(Incoming {
+            ticket: Ticket(ticket),
+            export: connection.export,
+            command: Command::Engine(Op::Flush),
+        });
+    }
+
+    /// Answers a request, each once (debug builds check it, others ignore what is answered again).
+    pub fn reply(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Body<M>, Failure>,
+        buffers: &mut impl Buffers<M>,
+    ) {
+        let Some(slot) = self.slots.remove(ticket.0) else {
+            debug_assert!(false, "{ticket:?} is answered twice");
+            return;
+        };
+        let (data, failure) = match result {
+            Ok(Body::Data(data)) => (Some(data), None),
+            Ok(_) => (None, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let alive = self.connections.get(slot.connection).is_some();
+        let status = match failure {
+            Some(failure) => Status::from(failure),
+            None if !alive => Status::Ok,
+            None => match slot.deliver(data.as_ref()) {
+                Some(bytes) => {
+                    self.stats.sent_bytes += bytes;
+                    Status::Ok
+                }
+                None => Status::IoError,
+            },
+        };
+        if let Some(data) = data {
+            buffers.give(data);
+        }
+        if !alive {
+            self.load -= slot.load();
+            self.released = true;
+            return;
+        }
+        self.finish(slot, status);
+    }
+
+    /// Tells the guest, or waits until its memory is its own again.
+    fn finish(&mut self, mut slot: Slot, status: Status) {
+        if status != Status::Ok && matches!(slot.fate, Fate::Direct(_)) {
+            if let Fate::Direct(lease) = std::mem::replace(&mut slot.fate, Fate::Nothing) {
+                let place = self.parked.insert(Parked::Failed(slot));
+                lease.await_return(place);
+            }
+            return;
+        }
+        self.complete(&slot, status);
+    }
+
+    /// Tells the guest, with the next flush.
+    fn complete(&mut self, slot: &Slot, status: Status) {
+        self.load -= slot.load();
+        self.released = true;
+        let key = slot.connection;
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.load -= slot.load();
+        if let Fate::Internal = slot.fate {
+            connection.flushed(status == Status::Ok);
+            self.mark_dirty(key);
+            return;
+        }
+        slot.tell(status);
+        if let Some(running) = &mut connection.queues[usize::from(slot.queue)].running {
+            running.complete(slot.head, slot.len);
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Goes on with what waited for reads into guest memory that are over.
+    pub(super) fn take_returned(&mut self) {
+        for place in self.returned.take() {
+            match self.parked.remove(place) {
+                Some(Parked::Failed(slot)) => self.complete(&slot, Status::IoError),
+                Some(Parked::Orphan { export, life }) => self.orphan_ended(export, life),
+                None => {}
+            }
+        }
+    }
+
+    fn orphan_ended(&mut self, export: ExportId, life: u64) {
+        let served = self.exports.get_mut(&export).filter(|served| served.life == life);
+        let Some(served) = served else { return };
+        served.leases -= 1;
+        if served.leases > 0 {
+            return;
+        }
+        for key in served.connections.clone() {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if !std::mem::take(&mut connection.held) {
+                continue;
+            }
+            match connection.start_queues() {
+                Ok(started) => {
+                    for index in started {
+                        self.backlog.push_back(Backlog::Queue(key, index));
+                        self.note_backlog(key, index);
+                    }
+                    self.mark_dirty(key);
+                }
+                Err(reason) => self.disconnect(key, reason),
+            }
+        }
+    }
+
+    fn note_backlog(&mut self, key: u64, index: u16) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let queue = &mut connection.queues[usize::from(index)];
+            queue.in_backlog = true;
+            if self.polling
+                && let Some(running) = &queue.running
+            {
+                running.ring.refuse_kicks();
+            }
+        }
+    }
+
+    /// Gives back what is done and sends what is queued.
+    pub fn flush(&mut self, now: Instant, _buffers: &mut impl Buffers<M>) {
+        self.now = now;
+        self.take_returned();
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            if let Err(reason) = self.flush_one(key) {
+                self.disconnect(key, reason);
+            }
+        }
+        // Nothing was added meanwhile: keep the list's memory.
+        if self.dirty.is_empty() {
+            self.dirty = dirty;
+        }
+    }
+
+    fn flush_one(&mut self, key: u64) -> Result<(), DisconnectReason> {
+        let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
+        connection.in_dirty = false;
+        for queue in &mut connection.queues {
+            self.stats.calls += u64::from(queue.publish()?);
+        }
+        let waited = connection.waiting.is_some();
+        connection.finish_stop();
+        let was_full = connection.channel.is_full();
+        connection.channel.send(self.now)?;
+        // What it said meanwhile was not read, and nobody tells of it again.
+        if (waited || was_full) && connection.listens() {
+            self.messages_later(key);
+        }
+        let Some(connection) = self.connections.get(key) else { return Ok(()) };
+        match connection.closing {
+            Some(reason) if Connection::is_idle(connection) => Err(reason),
+            _ => {
+                self.settle(key);
+                Ok(())
+            }
+        }
+    }
+}

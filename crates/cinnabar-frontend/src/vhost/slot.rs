@@ -1,0 +1,82 @@
+//! A request in the engine's hands.
+//!
+//! Called by the connection, which makes it, and by the server when the answer comes.
+
+use super::block::Status;
+use super::lease::Lease;
+use super::memory::{self, GuestMemory, Piece, Pieces};
+use crate::load::Load;
+use cinnabar_engine::RawMemory;
+use cinnabar_engine::units::ByteSpan;
+use std::sync::Arc;
+
+/// What is to be done with the engine's answer.
+pub(super) enum Fate {
+    /// Nothing but to tell it.
+    Nothing,
+    /// Copy what was read to the guest.
+    Copy {
+        /// Where to.
+        to: Pieces,
+        /// Where it lies in the volume.
+        span: ByteSpan,
+    },
+    /// Nothing either: it was read into the guest's memory.
+    Direct(Arc<Lease>),
+    /// A flush of the server's own.
+    Internal,
+}
+
+/// A request in the engine's hands.
+pub(super) struct Slot {
+    /// Key of its connection, which may be gone.
+    pub(super) connection: u64,
+    pub(super) queue: u16,
+    /// Where its chain begins.
+    pub(super) head: u16,
+    /// Bytes of the guest's memory that are the device's to write, status included.
+    pub(super) len: u32,
+    /// Where the status goes.
+    pub(super) status: Option<Piece>,
+    /// Bytes of its private buffer.
+    pub(super) bytes: u64,
+    /// As it was when the request was taken: all addresses are in it.
+    pub(super) _memory: Arc<GuestMemory>,
+    pub(super) fate: Fate,
+}
+
+impl Slot {
+    /// What it holds until it is answered; a flush of our own holds nothing.
+    pub(super) const fn load(&self) -> Load {
+        match self.fate {
+            Fate::Internal => Load { requests: 0, bytes: 0 },
+            _ => Load { requests: 1, bytes: self.bytes },
+        }
+    }
+
+    /// Copies what was read to the guest, if that is its fate; returns how much. `None`: the engine
+    /// brought too little.
+    pub(super) fn deliver<M: RawMemory>(&self, data: Option<&M>) -> Option<u64> {
+        let Fate::Copy { to, span } = &self.fate else { return Some(0) };
+        let (data, head) = (data?, span.head_bytes());
+        if head + span.len > data.len_bytes() {
+            return None;
+        }
+        // SAFETY: the range is within the buffer, which the engine has handed over; `self._memory`
+        // holds what `to` is in.
+        let copied = unsafe {
+            let from = data.as_ptr().add(head as usize);
+            memory::copy_to_guest(to, from, span.len as usize)
+        };
+        Some(copied as u64)
+    }
+
+    /// Writes the status.
+    pub(super) fn tell(&self, status: Status) {
+        if let Some(place) = &self.status {
+            let byte = status as u8;
+            // SAFETY: one byte; `self._memory` holds what the place is in.
+            unsafe { memory::copy_to_guest(std::slice::from_ref(place), &raw const byte, 1) };
+        }
+    }
+}
