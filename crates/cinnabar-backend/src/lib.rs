@@ -1,5 +1,5 @@
 //! Where bytes really live: memory for the kernel, an I/O port that waits for everything at once,
-//! files and block devices, and a model of slow ones.
+//! files, block devices and NBD servers, and a model of slow ones.
 //!
 //! Called by the daemon's data plane (crate `cinnabar`), by the library for in-process use
 //! (`cinnabar-embed`), by benchmarks and by tests.
@@ -7,18 +7,22 @@
 //! * [`memory`]: [`Memory`], the payload of the daemon.
 //! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over `io_uring`
 //!   or over threads.
-//! * [`disk`]: [`Disk`], an open and locked file or block device; cache device set-up.
+//! * [`disk`]: [`Disk`], an open and locked file or block device, or a server's export; cache device
+//!   set-up.
+//! * [`nbd`]: the client of NBD servers.
 //! * [`proof`]: [`Proof`], what a backend can say of who wrote it last.
 //! * [`sim`]: [`SimModel`], latency, bandwidth and errors of a slow device, seeded.
 //! * [`generations`]: [`Ledger`], what must be known of volumes outside of any cache device.
 //! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
-//! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw` and `sim:filer,seed=1:file:vm1.raw`.
+//! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock` and
+//!   `sim:filer,seed=1:file:vm1.raw`.
 
 pub mod disk;
 pub mod entropy;
 pub mod format;
 pub mod generations;
 pub mod memory;
+pub mod nbd;
 pub mod port;
 pub mod proof;
 pub mod sim;

@@ -1,7 +1,9 @@
-//! Backends as they are written: `file:vm1.raw`, `sim:filer,seed=1:file:vm1.raw`.
+//! Backends as they are written: `file:vm1.raw`, `nbd:unix:vm1.sock`,
+//! `sim:filer,seed=1:file:vm1.raw`.
 //!
 //! Called by the configuration and by the control plane, before anything is opened.
 
+use crate::nbd::{NbdSpec, NbdSpecError};
 use crate::sim::{SettingError, SimSpec};
 use std::path::{Path, PathBuf};
 
@@ -10,15 +12,24 @@ const TEXT_BYTES_MAX: usize = 8192;
 /// Models in front of one another.
 const LAYERS_MAX: usize = 4;
 /// What a backend can start with.
-const SCHEMES: [&str; 2] = ["file:", "sim:"];
+const SCHEMES: [&str; 3] = ["file:", "nbd:", "sim:"];
 
 /// A backend, not yet opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendSpec {
-    /// The file or block device.
-    pub path: PathBuf,
+    /// Where the bytes live.
+    pub place: Place,
     /// Models in front of it, outermost first.
     pub layers: Vec<SimSpec>,
+}
+
+/// Where bytes live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or block device.
+    File(PathBuf),
+    /// A server's export.
+    Nbd(NbdSpec),
 }
 
 /// Why a text is not a backend.
@@ -48,6 +59,9 @@ pub enum SpecError {
     /// The settings of a model.
     #[error("in \"sim:\"")]
     Setting(#[from] SettingError),
+    /// The server.
+    #[error("in \"nbd:\"")]
+    Nbd(#[from] NbdSpecError),
 }
 
 impl SpecError {
@@ -55,7 +69,12 @@ impl SpecError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Scheme { .. } | Self::Path | Self::Text => {
-                "write \"file:PATH\" for a file or block device"
+                "write \"file:PATH\" for a file or block device, \"nbd:unix:PATH:EXPORT\" or \
+                 \"nbd:tcp:HOST:PORT:EXPORT\" for a server"
+            }
+            Self::Nbd(_) => {
+                "write \"nbd[,connections=N][,give_up_s=N]:unix:PATH[:EXPORT]\" or \
+                 \"nbd:tcp:HOST:PORT[:EXPORT]\""
             }
             Self::Inner { .. } | Self::Layers | Self::Setting(_) => {
                 "write \"sim:PRESET[,key=value...]:file:PATH\", \
@@ -66,8 +85,9 @@ impl SpecError {
 }
 
 impl BackendSpec {
-    /// Parses `file:PATH` or `sim:PRESET[,key=value...]:INNER`. A relative path is taken from
-    /// `base`. A path may hold colons and commas.
+    /// Parses `file:PATH`, `nbd:ADDRESS` (see [`NbdSpec::parse`]) or
+    /// `sim:PRESET[,key=value...]:INNER`. A relative path is taken from `base`. A file's path may
+    /// hold colons and commas.
     ///
     /// # Errors
     /// [`SpecError`], whose [`hint`](SpecError::hint) shows the right form.
@@ -86,11 +106,17 @@ impl BackendSpec {
             layers.push(SimSpec::parse(settings)?);
             rest = behind;
         }
-        match rest.strip_prefix("file:") {
-            Some("") => Err(SpecError::Path),
-            Some(path) => Ok(Self { path: base.join(path), layers }),
-            None => Err(SpecError::Scheme { got: rest.into() }),
-        }
+        let place = match rest.strip_prefix("file:") {
+            Some("") => return Err(SpecError::Path),
+            Some(path) => Place::File(base.join(path)),
+            None => match rest.strip_prefix("nbd") {
+                Some(server) if server.starts_with([':', ',']) => {
+                    Place::Nbd(NbdSpec::parse(server, base)?)
+                }
+                _ => return Err(SpecError::Scheme { got: rest.into() }),
+            },
+        };
+        Ok(Self { place, layers })
     }
 }
 
@@ -104,10 +130,12 @@ mod tests {
 
     #[test]
     fn paths_are_taken_from_the_base() {
-        let path = |text| parse(text).expect("well-formed").path;
-        assert_eq!(path("file:vm1.raw"), Path::new("/etc/cinnabar/vm1.raw"));
-        assert_eq!(path("file:/dev/sdb"), Path::new("/dev/sdb"));
-        assert_eq!(path("file:a:b,c=d"), Path::new("/etc/cinnabar/a:b,c=d"));
+        let place = |text| parse(text).expect("well-formed").place;
+        assert_eq!(place("file:vm1.raw"), Place::File("/etc/cinnabar/vm1.raw".into()));
+        assert_eq!(place("file:/dev/sdb"), Place::File("/dev/sdb".into()));
+        assert_eq!(place("file:a:b,c=d"), Place::File("/etc/cinnabar/a:b,c=d".into()));
+        let Place::Nbd(server) = place("nbd:unix:vm1.sock:a:b") else { panic!("a server") };
+        assert_eq!(server.to_string(), "nbd:unix:/etc/cinnabar/vm1.sock:a:b");
     }
 
     #[test]
@@ -115,15 +143,20 @@ mod tests {
         let spec = parse("sim:network,packet=1ms:sim:hdd:file:x").expect("well-formed");
         let presets: Vec<_> = spec.layers.iter().map(|layer| layer.preset).collect();
         assert_eq!(presets, ["network", "hdd"]);
-        assert_eq!(spec.path, Path::new("/etc/cinnabar/x"));
+        assert_eq!(spec.place, Place::File("/etc/cinnabar/x".into()));
+        let spec = parse("sim:network:nbd,connections=1:tcp:[::1]:10809").expect("well-formed");
+        assert_eq!(spec.layers.len(), 1);
+        assert!(matches!(spec.place, Place::Nbd(server) if server.connections == 1));
     }
 
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, part) in [
-            ("", "known: file:, sim:"),
+            ("", "known: file:, nbd:, sim:"),
             ("vm1.raw", "\"vm1.raw\" is not a backend"),
             ("nfs:x", "is not a backend"),
+            ("nbdx:unix:a", "is not a backend"),
+            ("nbd:vm1.sock", "in \"nbd:\""),
             ("file:", "path is missing"),
             ("sim:filer", "lacks the backend behind it"),
             ("sim:filer:vm1.raw", "\"vm1.raw\" is not a backend"),

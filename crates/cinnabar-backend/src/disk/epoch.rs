@@ -1,7 +1,7 @@
 //! How files prove that nobody wrote them: who they are, how large, when they last changed, and
 //! what time it was.
 //!
-//! Called through [`Proof`]. Block devices have nothing to prove it with.
+//! Called through [`Proof`]. Block devices and servers have nothing to prove it with.
 //!
 //! # After a clean detach
 //! Change times can be coarse (a kernel tick of 4 ms; a second on some file systems): a write right
@@ -33,7 +33,7 @@ impl Proof for Disk {
     /// Takes the file's own change time for the time where no clock can be had: that
     /// proves less, never more.
     fn read_epoch(&self) -> Result<Option<Epoch>, ProofError> {
-        if self.kind == DiskKind::Block {
+        if self.kind != DiskKind::File {
             return Ok(None);
         }
         let seen = look(self)?;
@@ -43,7 +43,7 @@ impl Proof for Disk {
     /// Usually takes 5 to 10 ms, at most 2.5 s.
     fn take_epoch(&self) -> Result<Option<Epoch>, ProofError> {
         flush(self)?;
-        if self.kind == DiskKind::Block {
+        if self.kind != DiskKind::File {
             return Ok(None);
         }
         let seen = look(self)?;
@@ -78,9 +78,10 @@ impl Proof for Disk {
 
 /// Not fdatasync for a file: the change time itself must survive a power cut.
 fn flush(disk: &Disk) -> Result<(), ProofError> {
-    match disk.kind {
-        DiskKind::Block => fdatasync(&disk.fd),
-        DiskKind::File => fsync(&disk.fd),
+    match (disk.server(), disk.kind) {
+        (Some(server), _) => server.flush(),
+        (None, DiskKind::File) => fsync(disk),
+        (None, _) => fdatasync(disk),
     }
     .map_err(ProofError::Flush)
 }

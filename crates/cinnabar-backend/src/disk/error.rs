@@ -2,6 +2,7 @@
 //!
 //! Called by everything that opens disks; shown by the binary.
 
+use crate::nbd::NbdError;
 use cinnabar_engine::metadata::superblock::SuperblockError;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,9 @@ pub enum DiskErrorKind {
     /// It is ours, but can't be used.
     #[error("it cannot be opened as a cache: {0}")]
     Superblock(SuperblockError),
+    /// What is wrong with a server.
+    #[error(transparent)]
+    Server(NbdError),
     /// Anything else.
     #[error("{during}: {errno}")]
     Io {
@@ -107,7 +111,8 @@ impl DiskError {
 
     /// A line that helps.
     pub fn hint(&self) -> &'static str {
-        match self.kind {
+        match &self.kind {
+            DiskErrorKind::Server(error) => error.hint(),
             DiskErrorKind::NotFound => {
                 "check the path; a relative one is taken from the configuration file's folder"
             }

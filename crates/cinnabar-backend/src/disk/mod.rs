@@ -1,4 +1,4 @@
-//! Files and block devices: opened for direct I/O, locked, measured.
+//! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers.
 //!
 //! Called by the data plane at start-up and when volumes come; the port carries out their I/O.
 
@@ -10,6 +10,7 @@ mod error;
 mod ioctl;
 mod lock;
 mod open;
+mod server;
 
 pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
 pub use error::{DiskError, DiskErrorKind};
@@ -18,6 +19,7 @@ pub use open::OpenOptions;
 
 pub(crate) use ioctl::{discard, zero_out};
 
+use crate::nbd;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -28,14 +30,28 @@ pub enum DiskKind {
     File,
     /// A block device.
     Block,
+    /// An export of an NBD server.
+    Server,
+}
+
+/// What a disk is, whatever it is called: equal for two that are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Device and inode number of a file.
+    Inode(u64, u64),
+    /// Address and export of a server.
+    Server(String),
 }
 
 /// An open file or block device, locked as long as this or an I/O on it lives: the lock belongs to
 /// the open file description that carries the I/O, so the kernel holds it until the last operation
-/// has landed, even after `kill -9`.
+/// has landed, even after `kill -9`. A server's export has no lock.
 #[derive(Debug)]
 pub struct Disk {
+    /// What is open; of a server only something that stands in for it.
     fd: OwnedFd,
+    /// Who does the I/O if the kernel does not.
+    server: Option<nbd::Client>,
     path: PathBuf,
     kind: DiskKind,
     size_bytes: u64,
@@ -43,17 +59,16 @@ pub struct Disk {
     direct: bool,
     read_only: bool,
     in_memory: bool,
-    device: u64,
-    inode: u64,
+    identity: Identity,
 }
 
 impl Disk {
-    /// The path it was opened by.
+    /// The path it was opened by; of a server, how it is written in a configuration.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// File or block device.
+    /// File, block device or export.
     pub fn kind(&self) -> DiskKind {
         self.kind
     }
@@ -83,13 +98,29 @@ impl Disk {
         self.in_memory
     }
 
-    /// Device and inode number: equal for two disks that are the same file.
-    pub fn identity(&self) -> (u64, u64) {
-        (self.device, self.inode)
+    /// Who it is.
+    pub fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    /// Why it is out of reach, if it is: a server's part.
+    pub fn trouble(&self) -> Option<String> {
+        self.server().and_then(nbd::Client::trouble)
+    }
+
+    /// Whether a server does its I/O.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.kind == DiskKind::Server
+    }
+
+    /// The server that does its I/O.
+    pub(crate) fn server(&self) -> Option<&nbd::Client> {
+        self.server.as_ref()
     }
 }
 
 impl AsFd for Disk {
+    /// The open file. A server has none; what stands in for it is never used for I/O.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -4,7 +4,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::lock::{Patience, lock};
-use super::{Disk, DiskKind, blocking, ioctl};
+use super::{Disk, DiskKind, Identity, blocking, ioctl};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, StatFs, fcntl_getfl, fcntl_setfl, fstat, stat};
 use rustix::io::Errno;
@@ -72,11 +72,12 @@ impl Disk {
         let stat_fs = rustix::fs::fstatfs(&fd).map_err(failed)?;
         let kind = disk_kind(path, &stat)?;
         let size_bytes = match kind {
-            DiskKind::File => stat.st_size.cast_unsigned(),
             DiskKind::Block => ioctl::size_bytes(&fd).map_err(failed)?,
+            DiskKind::File | DiskKind::Server => stat.st_size.cast_unsigned(),
         };
         let mut disk = Self {
             fd,
+            server: None,
             path: path.to_owned(),
             kind,
             size_bytes,
@@ -84,8 +85,7 @@ impl Disk {
             direct,
             read_only: options.read_only,
             in_memory: is_in_memory(&stat_fs, kind),
-            device: stat.st_dev,
-            inode: stat.st_ino,
+            identity: Identity::Inode(stat.st_dev, stat.st_ino),
         };
         disk.settle_alignment()?;
         Ok(disk)

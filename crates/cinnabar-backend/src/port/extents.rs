@@ -22,7 +22,7 @@ pub struct Extent {
 /// Extents from the start of `span` on, joined and at most [`EXTENTS_MAX`].
 pub(super) fn find(disk: &Disk, span: ByteSpan) -> rustix::io::Result<Vec<Extent>> {
     let end = span.offset.saturating_add(span.len).min(disk.size_bytes());
-    if disk.kind() == DiskKind::Block {
+    if disk.kind() != DiskKind::File {
         return Ok(vec![Extent { len: end.saturating_sub(span.offset), hole: false }]);
     }
     let mut extents = Vec::new();

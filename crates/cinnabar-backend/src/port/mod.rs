@@ -23,7 +23,10 @@ pub use extents::Extent;
 pub use job::{Done, Job, JobOp, io_error};
 pub use waker::Waker;
 
+pub(crate) use task::{Task, Whole};
+
 use crate::disk::Disk;
+use cinnabar_engine::units::ByteSpan;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +76,15 @@ pub enum PortEvent {
     },
     /// A [`Waker`] was used, once or more often.
     Woken,
+    /// The server of a disk was out of reach and is back: it may have restarted, and lost these
+    /// ranges, all of which were written since the last flush that covered them. Told before
+    /// anything that it answers afterwards, by one port: the first that had a job for the disk.
+    Restarted {
+        /// The disk. It may have been unregistered meanwhile.
+        file: FileId,
+        /// Not to be believed: the disk holds what was written, or what was there before.
+        ranges: Vec<ByteSpan>,
+    },
 }
 
 /// One object that does all the I/O and all the waiting of a thread.

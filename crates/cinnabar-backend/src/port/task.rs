@@ -1,6 +1,7 @@
 //! A job in progress: which system call is next, and what its result means.
 //!
-//! Called by both ports, so that both continue, retry, clamp and fall back in the same way.
+//! Called by both ports, so that both continue, retry, clamp and fall back in the same way; by the
+//! NBD client for disks on servers, which takes a task as a [`Whole`].
 
 use super::FileId;
 use super::extents::Extent;
@@ -28,9 +29,9 @@ static ZEROS: LazyLock<Memory> = LazyLock::new(|| {
 });
 
 /// A job in progress. Owns the buffers that its calls point to.
-pub(super) struct Task {
+pub(crate) struct Task {
     pub(super) token: u64,
-    pub(super) file: FileId,
+    pub(crate) file: FileId,
     way: Way,
     /// Where the rest starts, and how long it is.
     at: u64,
@@ -41,10 +42,12 @@ pub(super) struct Task {
     /// Elements of `iovecs` that are finished.
     used: usize,
     retries: u16,
+    /// For a server to do.
+    remote: bool,
     pages: Vec<MetaPage>,
     /// Keeps the memory alive that `iovecs` points to.
     data: Slices<Memory>,
-    pub(super) extents: Vec<Extent>,
+    pub(crate) extents: Vec<Extent>,
 }
 
 // SAFETY: the raw pointers are into memory that the task owns (`pages`, `data`) or that lives
@@ -89,6 +92,17 @@ pub(super) enum Step<'a> {
     Slow { what: Slow, span: ByteSpan },
 }
 
+/// A task as one thing, for whoever carries it out elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    Read { span: ByteSpan },
+    Write { span: ByteSpan, fua: bool },
+    Flush,
+    Trim { span: ByteSpan },
+    WriteZeroes { span: ByteSpan, may_punch: bool },
+    Extents { span: ByteSpan },
+}
+
 /// What to do after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -112,6 +126,7 @@ impl Task {
             iovecs: SmallVec::new(),
             used: 0,
             retries: 0,
+            remote: disk.is_remote(),
             pages: Vec::new(),
             data: Slices::new(),
             extents: Vec::new(),
@@ -130,7 +145,7 @@ impl Task {
                 span,
                 disk,
                 match disk.kind() {
-                    DiskKind::File => Way::Punch { zeroing: false },
+                    DiskKind::File | DiskKind::Server => Way::Punch { zeroing: false },
                     DiskKind::Block => Way::Slow(Slow::Discard),
                 },
             ),
@@ -138,8 +153,8 @@ impl Task {
                 span,
                 disk,
                 match disk.kind() {
-                    DiskKind::File if may_punch => Way::Punch { zeroing: true },
-                    DiskKind::File => Way::ZeroRange,
+                    DiskKind::File | DiskKind::Server if may_punch => Way::Punch { zeroing: true },
+                    DiskKind::File | DiskKind::Server => Way::ZeroRange,
                     DiskKind::Block => Way::Slow(Slow::ZeroOut),
                 },
             ),
@@ -234,9 +249,32 @@ impl Task {
         &rest[..rest.len().min(IOVECS_MAX)]
     }
 
-    /// Whether the next call is one that only a thread can do.
+    /// Whether the next call is one for the workers: only a thread can do it, or a server does.
     pub(super) fn is_slow(&self) -> bool {
-        matches!(self.way, Way::Slow(_))
+        self.remote || matches!(self.way, Way::Slow(_))
+    }
+
+    /// All of a task that has just begun.
+    pub(crate) fn whole(&self) -> Whole {
+        let span = ByteSpan::new(self.at, self.left);
+        match self.way {
+            Way::Read => Whole::Read { span },
+            Way::Write { .. } if self.left == 0 => Whole::Flush,
+            Way::Write { fua } => Whole::Write { span, fua },
+            Way::WriteZeros => Whole::Write { span, fua: false },
+            Way::Flush => Whole::Flush,
+            Way::Punch { zeroing: false } | Way::Slow(Slow::Discard) => Whole::Trim { span },
+            Way::Punch { zeroing: true } => Whole::WriteZeroes { span, may_punch: true },
+            Way::ZeroRange | Way::Slow(Slow::ZeroOut) => {
+                Whole::WriteZeroes { span, may_punch: false }
+            }
+            Way::Slow(Slow::Extents) => Whole::Extents { span },
+        }
+    }
+
+    /// The memory of a task that has just begun: as long as it lives, and nobody else's.
+    pub(crate) fn memory(&self) -> &[iovec] {
+        &self.iovecs
     }
 
     /// Whether it is a copy of at most `bytes` bytes, or less work, on a file in memory.
@@ -317,8 +355,26 @@ impl Task {
         self.iovecs.push(iovec { iov_base: ZEROS.as_ptr().cast(), iov_len: len as usize });
     }
 
+    /// A flush that nobody's job asked for.
+    pub(crate) fn flush() -> Self {
+        Self {
+            token: 0,
+            file: FileId(u32::MAX),
+            way: Way::Flush,
+            at: 0,
+            left: 0,
+            iovecs: SmallVec::new(),
+            used: 0,
+            retries: 0,
+            remote: true,
+            pages: Vec::new(),
+            data: Slices::new(),
+            extents: Vec::new(),
+        }
+    }
+
     /// Gives the buffers back.
-    pub(super) fn finish(self, result: Result<(), Errno>) -> Done {
+    pub(crate) fn finish(self, result: Result<(), Errno>) -> Done {
         drop(self.data);
         Done { token: self.token, result, pages: self.pages, extents: self.extents }
     }

@@ -54,6 +54,7 @@ impl Threads {
 
     fn collect(&mut self, events: &mut Vec<PortEvent>) {
         events.extend(self.done.drain(..).map(PortEvent::Done));
+        Workers::tell_restarts(Some(&self.workers), events);
         self.workers.collect(&mut self.done);
         for mut done in self.done.drain(..) {
             let (file, token) = self.tasks.remove(done.token as usize);

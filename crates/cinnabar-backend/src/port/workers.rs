@@ -1,4 +1,4 @@
-//! Threads that do tasks with blocking calls.
+//! Threads that do tasks with blocking calls, and the way to the servers that do others.
 //!
 //! Called by the threads port for everything, by the uring port for what `io_uring` lacks.
 
@@ -6,7 +6,10 @@ use super::job::Done;
 use super::perform::perform;
 use super::task::Task;
 use super::waker::Waker;
+use super::{FileId, PortEvent};
 use crate::disk::Disk;
+use crate::nbd::Sink;
+use cinnabar_engine::units::ByteSpan;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,8 +23,16 @@ pub(super) struct Workers {
 struct Shared {
     queue: Mutex<Queue>,
     available: Condvar,
-    done: Mutex<Vec<Done>>,
+    out: Mutex<Out>,
     waker: Waker,
+}
+
+/// What is to be told.
+#[derive(Default)]
+struct Out {
+    /// Servers that restarted; told before `done`, some of which came after.
+    restarted: Vec<(FileId, Vec<ByteSpan>)>,
+    done: Vec<Done>,
 }
 
 #[derive(Default)]
@@ -36,7 +47,7 @@ impl Workers {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             available: Condvar::new(),
-            done: Mutex::default(),
+            out: Mutex::default(),
             waker,
         });
         let mut workers = Self { shared, threads: Vec::with_capacity(count) };
@@ -48,15 +59,31 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Queues a task.
+    /// Queues a task, or hands it to the server of its disk.
     pub(super) fn push(&self, task: Task, disk: Arc<Disk>) {
+        if let Some(server) = disk.server() {
+            return server.submit(task, Arc::clone(&self.shared) as Arc<dyn Sink>);
+        }
         locked(&self.shared.queue).tasks.push_back((task, disk));
         self.shared.available.notify_one();
     }
 
-    /// Moves what is done to `done`.
+    /// Tells of servers that restarted. Called before each [`collect`](Self::collect), which
+    /// brings nothing else.
+    pub(super) fn tell_restarts(workers: Option<&Self>, events: &mut Vec<PortEvent>) {
+        let Some(workers) = workers else { return };
+        let restarted = std::mem::take(&mut locked(&workers.shared.out).restarted);
+        events.extend(
+            restarted.into_iter().map(|(file, ranges)| PortEvent::Restarted { file, ranges }),
+        );
+    }
+
+    /// Moves what is done to `done`; nothing while there is a restart to be told of first.
     pub(super) fn collect(&self, done: &mut Vec<Done>) {
-        done.append(&mut locked(&self.shared.done));
+        let mut out = locked(&self.shared.out);
+        if out.restarted.is_empty() {
+            done.append(&mut out.done);
+        }
     }
 }
 
@@ -77,13 +104,7 @@ impl Shared {
             let done = perform(task, &disk);
             // Before the completion is seen: whoever sees it may close the disk and mean it.
             drop(disk);
-            let mut list = locked(&self.done);
-            let first = list.is_empty();
-            list.push(done);
-            drop(list);
-            if first {
-                self.waker.nudge();
-            }
+            self.done(done);
         }
     }
 
@@ -98,6 +119,23 @@ impl Shared {
             }
             queue = self.available.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Sink for Shared {
+    fn done(&self, done: Done) {
+        let mut out = locked(&self.out);
+        let first = out.done.is_empty();
+        out.done.push(done);
+        drop(out);
+        if first {
+            self.waker.nudge();
+        }
+    }
+
+    fn restarted(&self, file: FileId, ranges: Vec<ByteSpan>) {
+        locked(&self.out).restarted.push((file, ranges));
+        self.waker.nudge();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The crate from outside: ports over real files and devices, disks, locks and epochs.
+//! The crate from outside: ports over real files, devices and servers, disks, locks and epochs.
 //!
 //! Temporary files lie on the disk and, where there is one, on a tmpfs (`/dev/shm`), because the
 //! kernel completes I/O on the two in different ways.
@@ -9,6 +9,7 @@ mod cache_device;
 mod epochs;
 mod locks;
 mod many;
+mod nbd;
 mod opening;
 mod rig;
 mod transfers;

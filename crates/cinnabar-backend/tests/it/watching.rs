@@ -199,6 +199,7 @@ fn files_and_sockets_are_waited_for_together() {
                     PortEvent::Done(one) => done = one.token == 41 && one.result == Ok(()),
                     PortEvent::Ready { token, readable, .. } => told = token == 40 && readable,
                     PortEvent::Woken => panic!("nobody woke it"),
+                    PortEvent::Restarted { .. } => panic!("there is no server"),
                 }
             }
         }

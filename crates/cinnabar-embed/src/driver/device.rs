@@ -8,7 +8,7 @@ use super::{Awaited, Driver};
 use crate::Options;
 use crate::error::Error;
 use cinnabar_backend::disk::{
-    CacheDisk, CacheOptions, Contents, DiskError, OpenOptions, open_cache,
+    CacheDisk, CacheOptions, Contents, DiskError, Identity, OpenOptions, open_cache,
 };
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::sim::timers::Timers;
@@ -52,7 +52,7 @@ impl Device {
     }
 
     /// Its identity and its file's.
-    pub(super) fn identity(&self) -> Option<(DeviceId, (u64, u64))> {
+    pub(super) fn identity(&self) -> Option<(DeviceId, Identity)> {
         self.open.as_ref().map(|open| (open.id, open.disk.identity()))
     }
 

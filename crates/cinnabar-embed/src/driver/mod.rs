@@ -210,6 +210,7 @@ impl Driver {
                 PortEvent::Done(done) => self.io_done(now, done),
                 PortEvent::Woken => self.take_slow(now),
                 PortEvent::Ready { .. } => unreachable!("no socket is watched"),
+                PortEvent::Restarted { .. } => unreachable!("no disk is a server's"),
             }
         }
         self.port_events = port_events;

@@ -6,7 +6,8 @@ use super::Driver;
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
-use cinnabar_backend::disk::{DiskError, OpenOptions};
+use cinnabar_backend::disk::{DiskError, DiskErrorKind, Identity, OpenOptions};
+use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel};
 use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
 use cinnabar_engine::volume::{Belief, Epoch, Recorded, VolumeSpec, Warmth};
@@ -155,14 +156,19 @@ impl Driver {
             text: options.backend.clone(),
             error,
         })?;
-        self.check_taken(options, &spec.path)?;
+        let failed = |error: DiskError| Error::Disk { volume: volume(), error };
+        let Place::File(path) = &spec.place else {
+            // A server may lose what it was given, which this driver does not deal with.
+            let kind = DiskErrorKind::WrongKind("server's export");
+            return Err(failed(DiskError { path: options.backend.clone().into(), kind }));
+        };
+        self.check_taken(options, path)?;
         let wait = OpenOptions {
             read_only: options.read_only,
             lock_wait: self.lock_wait,
             ..OpenOptions::default()
         };
-        let failed = |error: DiskError| Error::Disk { volume: volume(), error };
-        let disk = Disk::open(&spec.path, &wait).map_err(failed)?;
+        let disk = Disk::open(path, &wait).map_err(failed)?;
         let size = disk.size_bytes();
         let models = spec.layers.into_iter().map(|layer| SimModel::new(layer, size)).collect();
         Ok((Arc::new(disk), models))
@@ -172,9 +178,9 @@ impl Driver {
     fn check_taken(&self, options: &VolumeOptions, path: &Path) -> Result<(), Error> {
         // What is not there is found out, and explained, when it is opened.
         let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = Identity::Inode(metadata.dev(), metadata.ino());
         let device = self.device.identity().map(|(_, identity)| identity);
-        let what = if device == Some(identity) {
+        let what = if device.as_ref() == Some(&identity) {
             Some("the cache device".to_owned())
         } else {
             let mut all = self.volumes.iter().map(|(_, volume)| volume);

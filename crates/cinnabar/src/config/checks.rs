@@ -4,8 +4,9 @@
 
 use super::error::SettingError;
 use super::units::{show_share, show_size};
-use super::volume::backend_path;
+use super::volume::backend_place;
 use crate::daemon::messages::{NbdAddress, Share, VolumeConfig};
+use cinnabar_backend::spec::Place;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,13 +15,15 @@ use std::path::{Path, PathBuf};
 /// always be freed.
 pub const MINIMUMS_PERCENT_MAX: u64 = 80;
 
-/// What a file is, whatever it is called: two names of one file are equal.
+/// What a backend is, whatever it is called: two names of one file are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileIdentity {
     /// Device and inode.
     Inode(u64, u64),
     /// A file that does not exist, or can't be looked at.
     Path(PathBuf),
+    /// An export of a server.
+    Server(String),
 }
 
 impl FileIdentity {
@@ -33,6 +36,20 @@ impl FileIdentity {
             Err(_) => Self::Path(path.to_owned()),
         }
     }
+
+    fn of_place(place: &Place) -> Self {
+        match place {
+            Place::File(path) => Self::of(path),
+            Place::Nbd(server) => Self::Server(server.place()),
+        }
+    }
+}
+
+fn show_place(place: &Place) -> String {
+    match place {
+        Place::File(path) => path.display().to_string(),
+        Place::Nbd(server) => server.to_string(),
+    }
 }
 
 /// Checks a new volume against those before it and against the cache device.
@@ -44,12 +61,12 @@ pub fn check_beside<'v>(
     others: impl IntoIterator<Item = &'v VolumeConfig>,
     cache_device: &Path,
 ) -> Result<(), SettingError> {
-    let Some(path) = backend_path(&new.backend) else { return Ok(()) };
-    let identity = FileIdentity::of(&path);
+    let Some(place) = backend_place(&new.backend) else { return Ok(()) };
+    let identity = FileIdentity::of_place(&place);
     if identity == FileIdentity::of(cache_device) {
         return Err(SettingError::new(
             "backend",
-            format!("{} is the cache device itself", path.display()),
+            format!("{} is the cache device itself", show_place(&place)),
             "the cache overwrites its device; name another file",
         ));
     }
@@ -74,10 +91,11 @@ pub fn check_beside<'v>(
         if new.read_only && other.read_only {
             continue;
         }
-        if backend_path(&other.backend).is_some_and(|path| FileIdentity::of(&path) == identity) {
+        let others = backend_place(&other.backend);
+        if others.is_some_and(|place| FileIdentity::of_place(&place) == identity) {
             return Err(SettingError::new(
                 "backend",
-                format!("{} is the backend of volume {:?} already", path.display(), other.name),
+                format!("{} is the backend of volume {:?} already", show_place(&place), other.name),
                 "serve it once, with shared or read_only if several clients need it",
             ));
         }

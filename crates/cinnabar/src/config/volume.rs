@@ -7,6 +7,8 @@ use super::error::{SettingError, suggest};
 use super::units::{parse_share, parse_size, show_share};
 use crate::daemon::messages::{NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
+use cinnabar_backend::nbd::NbdAddress as ServerAddress;
+use cinnabar_backend::spec::Place;
 use cinnabar_engine::limits::NAME_BYTES_MAX;
 use clap::ValueEnum;
 use std::path::{Component, Path, PathBuf};
@@ -226,22 +228,34 @@ pub fn absolute_backend(text: &str, base: &Path) -> Result<String, SettingError>
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         wrong(format!("{error}{}", cause.unwrap_or_default()), error.hint())
     })?;
-    let path = normal(&spec.path);
-    let path = path.to_str().ok_or_else(|| {
-        wrong(format!("the path {} is not UTF-8", path.display()), "rename the folder")
-    })?;
-    // What stands in front of the path: a "sim:SETTINGS:" for each layer, then "file:".
+    let absolute = |path: &Path| {
+        let path = normal(path);
+        let shown = path.to_str().map(ToOwned::to_owned);
+        shown.ok_or_else(|| {
+            wrong(format!("the path {} is not UTF-8", path.display()), "rename the folder")
+        })
+    };
+    let place = match spec.place {
+        Place::File(path) => format!("file:{}", absolute(&path)?),
+        Place::Nbd(mut server) => {
+            if let ServerAddress::Unix(path) = &mut server.address {
+                *path = absolute(path)?.into();
+            }
+            server.to_string()
+        }
+    };
+    // What stands in front of it: a "sim:SETTINGS:" for each layer.
     let mut rest = text;
     for _ in &spec.layers {
         rest = rest["sim:".len()..].split_once(':').map_or(rest, |(_, behind)| behind);
     }
     let prefix = &text[..text.len() - rest.len()];
-    Ok(format!("{prefix}file:{path}"))
+    Ok(format!("{prefix}{place}"))
 }
 
-/// The file behind a backend that [`absolute_backend`] has made.
-pub fn backend_path(backend: &str) -> Option<PathBuf> {
-    BackendSpec::parse(backend, Path::new("/")).ok().map(|spec| spec.path)
+/// Where the bytes of a backend live that [`absolute_backend`] has made.
+pub fn backend_place(backend: &str) -> Option<Place> {
+    BackendSpec::parse(backend, Path::new("/")).ok().map(|spec| spec.place)
 }
 
 /// Without `.` components; `..` stays, for it can follow a symbolic link.

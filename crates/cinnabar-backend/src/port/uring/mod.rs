@@ -138,6 +138,7 @@ impl Uring {
     /// Tells what ended elsewhere than in the ring.
     fn collect(&mut self, events: &mut Vec<PortEvent>) {
         events.extend(self.done.drain(..).map(PortEvent::Done));
+        Workers::tell_restarts(self.helper.as_ref(), events);
         if self.helped.is_empty() {
             return;
         }

@@ -12,7 +12,7 @@ use crate::daemon::messages::{
     CacheConfig, CommandError, CommandErrorKind, NewCache, StartErrorKind, Subject,
 };
 use cinnabar_backend::disk::{
-    CacheDisk, CacheOptions, Disk, DiskError, DiskErrorKind, OpenOptions, open_cache,
+    CacheDisk, CacheOptions, Disk, DiskError, DiskErrorKind, Identity, OpenOptions, open_cache,
 };
 use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
 use std::os::unix::fs::MetadataExt;
@@ -52,7 +52,7 @@ pub(super) fn open_new(
     let what = |kind, message: String, hint: &str| CommandError::new(kind, message, hint);
     let path = new.device.display();
     if let Ok(metadata) = std::fs::metadata(&new.device) {
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = Identity::Inode(metadata.dev(), metadata.ino());
         if let Some(twin) = taken.iter().find(|taken| taken.identity == identity) {
             let message = format!("cache device {path}: it is {}", twin.what);
             let hint = "name another one; `cinnabar cache abandon` lets go of the one in use";

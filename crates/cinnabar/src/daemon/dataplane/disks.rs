@@ -4,9 +4,10 @@
 
 use crate::daemon::generations::StateError;
 use crate::daemon::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
-use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, OpenOptions};
+use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
+use cinnabar_backend::nbd::NbdError;
 use cinnabar_backend::sim::SimSpec;
-use cinnabar_backend::spec::SpecError;
+use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -25,11 +26,11 @@ pub(super) struct OpenedVolume {
     pub(super) generation: u64,
 }
 
-/// A file that is in use here already.
+/// A file or export that is in use here already.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
-    /// Device and inode number.
-    pub(super) identity: (u64, u64),
+    /// Which.
+    pub(super) identity: Identity,
     /// By readers only.
     pub(super) read_only: bool,
     /// As what, for the message.
@@ -48,12 +49,16 @@ pub(super) fn open_volume(
         let message = format!("backend {:?}: {}", config.backend, with_source(&error));
         StartError::new(StartErrorKind::Settings, subject(), message, error.hint())
     })?;
-    check_taken(config, &spec.path, taken)?;
+    if let Some(identity) = identity_of(&spec.place) {
+        check_taken(config, &identity, taken)?;
+    }
     let options = OpenOptions { read_only: config.read_only, ..options.clone() };
-    let disk = Disk::open(&spec.path, &options)
+    let disk = Disk::open_backend(&spec, &options)
         .map_err(|error| explain(&error, subject(), backend_kind(&error.kind), "backend"))?;
+    // A server may be known by several names, which its own address tells.
+    check_taken(config, &disk.identity(), taken)?;
     if disk.size_bytes().div_ceil(BLOCK_BYTES) > VOLUME_BLOCKS_MAX {
-        let message = format!("backend {}: it is larger than 256 TiB", spec.path.display());
+        let message = format!("backend {}: it is larger than 256 TiB", disk.path().display());
         let kind = StartErrorKind::BackendSize;
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
@@ -75,14 +80,26 @@ pub(super) fn state_error(error: &StateError) -> StartError {
     StartError::new(kind, Subject::Cache, error.to_string(), error.hint())
 }
 
+/// What a place is before it is opened. What is not there is found out, and explained, then.
+fn identity_of(place: &Place) -> Option<Identity> {
+    match place {
+        Place::File(path) => {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some(Identity::Inode(metadata.dev(), metadata.ino()))
+        }
+        Place::Nbd(server) => Some(Identity::Server(server.place())),
+    }
+}
+
 /// One file can't be two volumes, or cache and volume, unless nobody writes it.
-fn check_taken(config: &VolumeConfig, path: &Path, taken: &[Taken]) -> Result<(), StartError> {
-    // What is not there is found out, and explained, when it is opened.
-    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
-    let identity = (metadata.dev(), metadata.ino());
-    let twin = taken.iter().find(|t| t.identity == identity && !(t.read_only && config.read_only));
+fn check_taken(
+    config: &VolumeConfig,
+    identity: &Identity,
+    taken: &[Taken],
+) -> Result<(), StartError> {
+    let twin = taken.iter().find(|t| t.identity == *identity && !(t.read_only && config.read_only));
     let Some(twin) = twin else { return Ok(()) };
-    let message = format!("backend {}: it is {}", path.display(), twin.what);
+    let message = format!("backend {}: it is {}", config.backend, twin.what);
     let subject = Subject::Volume(config.name.clone());
     let hint = "give each volume a backend of its own";
     Err(StartError::new(StartErrorKind::BackendInUse, subject, message, hint))
@@ -106,8 +123,14 @@ fn with_source(error: &SpecError) -> String {
 
 fn backend_kind(kind: &DiskErrorKind) -> StartErrorKind {
     match kind {
-        DiskErrorKind::ReadOnly => StartErrorKind::BackendReadOnly,
-        DiskErrorKind::Empty | DiskErrorKind::OddSize(_) => StartErrorKind::BackendSize,
+        DiskErrorKind::ReadOnly | DiskErrorKind::Server(NbdError::ReadOnly) => {
+            StartErrorKind::BackendReadOnly
+        }
+        DiskErrorKind::Empty
+        | DiskErrorKind::OddSize(_)
+        | DiskErrorKind::Server(NbdError::Empty | NbdError::OddSize { .. }) => {
+            StartErrorKind::BackendSize
+        }
         DiskErrorKind::InUse { .. } => StartErrorKind::BackendInUse,
         DiskErrorKind::Cancelled => StartErrorKind::Cancelled,
         DiskErrorKind::Io { .. } => StartErrorKind::Io,

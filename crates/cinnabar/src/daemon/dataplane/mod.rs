@@ -25,6 +25,7 @@ mod plane;
 mod proofs;
 mod replace;
 mod requests;
+mod restarted;
 mod sockets;
 mod startup;
 mod status;

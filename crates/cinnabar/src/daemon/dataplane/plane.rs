@@ -177,6 +177,11 @@ impl Plane {
                     }
                 }
                 PortEvent::Woken => woken = true,
+                PortEvent::Restarted { file, ranges } => {
+                    if let Some(key) = self.lane.desk.volume_at(file) {
+                        self.server_restarted(now, key, &ranges);
+                    }
+                }
             }
         }
         self.port_events = port_events;
@@ -206,6 +211,7 @@ impl Plane {
         for heard in all {
             match heard {
                 Heard::Said(thread, said) => self.take(now, thread, said),
+                Heard::Restarted(key, ranges) => self.server_restarted(now, key, &ranges),
                 Heard::Health(shard, health) => self.crew.heard_health(shard, health),
                 Heard::Failed(error) => return Err(error),
             }

@@ -13,6 +13,7 @@ use cinnabar_backend::Memory;
 use cinnabar_backend::port::PortEvent;
 use cinnabar_engine::Event;
 use cinnabar_engine::health::Health;
+use cinnabar_engine::units::ByteSpan;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,6 +34,8 @@ enum Order {
 pub(super) enum Heard {
     /// From the thread of this number.
     Said(usize, Said),
+    /// The server of the volume of this key may have restarted, and lost these ranges.
+    Restarted(usize, Vec<ByteSpan>),
     /// The health of a shard has changed.
     Health(u32, Health),
     /// It can't go on.
@@ -148,8 +151,14 @@ impl Thread {
             }
             let now = self.lane.clock.now();
             for event in events.drain(..) {
-                if let PortEvent::Done(done) = event {
-                    self.lane.desk.io_done(now, done);
+                match event {
+                    PortEvent::Done(done) => self.lane.desk.io_done(now, done),
+                    PortEvent::Restarted { file, ranges } => {
+                        if let Some(key) = self.lane.desk.volume_at(file) {
+                            self.plane.push(Heard::Restarted(key, ranges));
+                        }
+                    }
+                    PortEvent::Ready { .. } | PortEvent::Woken => {}
                 }
             }
             self.lane.look_at_time(now);

@@ -1,0 +1,215 @@
+//! The handle of a server's export, and the mailbox of its worker.
+//!
+//! Called by [`Disk`](crate::Disk), by the port's workers, and by the dialer.
+
+use super::address::{NbdAddress, NbdSpec};
+use super::dialer::{News, Target};
+use super::error::NbdError;
+use super::facts::Facts;
+use super::worker::Worker;
+use crate::port::{Done, FileId, Task};
+use cinnabar_engine::units::ByteSpan;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, read, write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Where the completions of tasks go.
+pub(crate) trait Sink: Send + Sync {
+    /// A task has ended.
+    fn done(&self, done: Done);
+    /// The server may have lost these ranges of this disk; comes before anything it did since.
+    fn restarted(&self, file: FileId, ranges: Vec<ByteSpan>);
+}
+
+/// A server's export, kept in reach by a thread of its own until this is dropped. Tasks that are
+/// not done by then end with an error.
+#[derive(Debug)]
+pub(crate) struct Client {
+    mailbox: Arc<Mailbox>,
+    facts: Facts,
+    place: String,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the worker is told by others.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    mail: Mutex<Mail>,
+    bell: OwnedFd,
+}
+
+/// See [`Mailbox`].
+#[derive(Default)]
+pub(super) struct Mail {
+    pub(super) tasks: Vec<(Task, Arc<dyn Sink>)>,
+    /// Of the dialer, each with the number of the outage it is about.
+    pub(super) news: Vec<(u64, News)>,
+    pub(super) closed: bool,
+    /// The other way: why the server is out of reach.
+    trouble: Option<String>,
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mail").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects and starts the worker.
+    ///
+    /// # Errors
+    /// [`NbdError`] if the server is out of reach or its export can't be a volume.
+    pub(crate) fn open(spec: &NbdSpec, read_only: bool) -> Result<Self, NbdError> {
+        let mut target = Target { spec: Arc::new(spec.clone()), read_only, before: None };
+        let first = target.dial()?;
+        let facts = first.facts;
+        if !facts.flush && !facts.read_only {
+            tracing::warn!(
+                server = %spec,
+                "it cannot flush: what it has replied to is taken for durable, and nothing covers \
+                 its own crash"
+            );
+        }
+        // All names of a host are one place.
+        let place = match (&spec.address, first.peer()) {
+            (NbdAddress::Tcp { .. }, Some(peer)) => format!("tcp:{peer}:{}", spec.export),
+            _ => spec.place(),
+        };
+        target.before = Some(facts);
+        let mut connections = vec![first];
+        target.dial_others(&facts, |dialed| {
+            connections.push(dialed);
+            true
+        });
+        tracing::info!(
+            server = %spec, connections = connections.len(), size_bytes = facts.size_bytes,
+            "connected"
+        );
+        let mailbox = Arc::new(Mailbox::new().map_err(NbdError::Thread)?);
+        let worker = Worker::new(target, facts, connections, Arc::clone(&mailbox));
+        let thread = std::thread::Builder::new()
+            .name("cinnabar-nbd".into())
+            .spawn(move || worker.run())
+            .map_err(|error| {
+                NbdError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+            })?;
+        Ok(Self { mailbox, facts, place, thread: Some(thread) })
+    }
+
+    /// What the server said when it was opened.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Address and export: equal for two names of one place, as far as that can be told.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Why the server is out of reach, if it is.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.mailbox.lock().trouble.clone()
+    }
+
+    /// Takes a task; the sink is told when it has ended.
+    pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
+        self.mailbox.put(|mail| mail.tasks.push((task, sink)));
+    }
+
+    /// Flushes, waiting for it.
+    pub(crate) fn flush(&self) -> rustix::io::Result<()> {
+        let waiter = Arc::new(Waiter::default());
+        self.submit(Task::flush(), Arc::clone(&waiter) as Arc<dyn Sink>);
+        waiter.wait()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.mailbox.put(|mail| mail.closed = true);
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Mailbox {
+    fn new() -> rustix::io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { mail: Mutex::default(), bell })
+    }
+
+    /// Says something of this outage.
+    pub(super) fn tell(&self, outage: u64, news: News) {
+        self.put(|mail| {
+            // A connection that nobody waits for is closed here.
+            if !mail.closed {
+                mail.news.push((outage, news));
+            }
+        });
+    }
+
+    pub(super) fn set_trouble(&self, trouble: Option<String>) {
+        self.lock().trouble = trouble;
+    }
+
+    /// All there is; it stays closed.
+    pub(super) fn take(&self) -> Mail {
+        let _ = read(&self.bell, &mut [0_u8; 8]);
+        let mut mail = self.lock();
+        let (closed, trouble) = (mail.closed, mail.trouble.clone());
+        std::mem::replace(&mut *mail, Mail { closed, trouble, ..Mail::default() })
+    }
+
+    /// What rings when there is something.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Mail)) {
+        let mut mail = self.lock();
+        let quiet = mail.tasks.is_empty() && mail.news.is_empty();
+        change(&mut mail);
+        let ring = quiet || mail.closed;
+        drop(mail);
+        if ring {
+            // It fails only when it has rung 2^64 - 2 times unheard.
+            while write(&self.bell, &1_u64.to_ne_bytes()) == Err(Errno::INTR) {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        // Lists, whole whenever the lock is free.
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sink for one task that is waited for.
+#[derive(Default)]
+struct Waiter {
+    result: Mutex<Option<Result<(), Errno>>>,
+    told: Condvar,
+}
+
+impl Waiter {
+    fn wait(&self) -> Result<(), Errno> {
+        let guard = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.told.wait_while(guard, |result| result.is_none());
+        guard.unwrap_or_else(PoisonError::into_inner).unwrap_or(Err(Errno::IO))
+    }
+}
+
+impl Sink for Waiter {
+    fn done(&self, done: Done) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done.result);
+        self.told.notify_all();
+    }
+
+    fn restarted(&self, _: FileId, _: Vec<ByteSpan>) {
+        unreachable!("a flush writes nothing, and only who wrote is told")
+    }
+}

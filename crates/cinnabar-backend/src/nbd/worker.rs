@@ -1,0 +1,431 @@
+//! The thread of a server: jobs in, requests out over its connections, replies back, and all of it
+//! again after an outage.
+//!
+//! Called by the client, which starts it. It owns all state; others talk to it by mail.
+
+use super::backoff::Backoff;
+use super::client::{Mailbox, Sink};
+use super::dialer::{Dialed, Dialing, News, Target};
+use super::facts::Facts;
+use super::job::{Job, Next};
+use super::link::{Answer, Link};
+use super::proto;
+use super::unflushed::Unflushed;
+use crate::port::{Extent, FileId, Task, Whole};
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often at least it is looked for jobs that have waited too long.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// How often an outage is told of.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub(super) struct Worker {
+    target: Target,
+    mailbox: Arc<Mailbox>,
+    /// Of the connections there are, or were last.
+    facts: Facts,
+    /// None while the server is out of reach.
+    links: Vec<Link>,
+    jobs: Slab<Job>,
+    /// Of those, the ones that have something to ask.
+    ready: VecDeque<usize>,
+    unflushed: Unflushed,
+    /// Whom to tell of a restart: the first who had a job for a port.
+    teller: Option<(Arc<dyn Sink>, FileId)>,
+    backoff: Backoff,
+    /// Outages so far.
+    outages: u64,
+    outage: Option<Outage>,
+    /// Attempts to end it, and further connections afterwards.
+    dialing: Option<Dialing>,
+    /// When an outage was last told of.
+    told: Option<Instant>,
+    next_look: Instant,
+    answers: Vec<Answer>,
+    polls: Vec<libc::pollfd>,
+}
+
+/// The server is out of reach.
+struct Outage {
+    since: Instant,
+    /// The server is there but not what it was: jobs are not kept waiting.
+    refused: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        target: Target,
+        facts: Facts,
+        connections: Vec<Dialed>,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
+        let link = |dialed: Dialed| Link::new(dialed.socket, facts.dialect);
+        let backoff = Backoff::new(target.spec.give_up);
+        Self {
+            target,
+            mailbox,
+            facts,
+            links: connections.into_iter().map(link).collect(),
+            jobs: Slab::new(),
+            ready: VecDeque::new(),
+            unflushed: Unflushed::new(facts.size_bytes),
+            teller: None,
+            backoff,
+            outages: 0,
+            outage: None,
+            dialing: None,
+            told: None,
+            next_look: Instant::now(),
+            answers: Vec::new(),
+            polls: Vec::new(),
+        }
+    }
+
+    /// Works until the mailbox is closed.
+    pub(super) fn run(mut self) {
+        while !self.read_mail() {
+            loop {
+                self.ask();
+                self.look_for_old_jobs();
+                let rung = self.wait();
+                self.receive();
+                if rung {
+                    break;
+                }
+            }
+        }
+        self.close();
+    }
+
+    /// True if there will be no more.
+    fn read_mail(&mut self) -> bool {
+        let mail = self.mailbox.take();
+        for (task, sink) in mail.tasks {
+            self.accept(task, sink);
+        }
+        for (outage, news) in mail.news {
+            self.hear(outage, news);
+        }
+        mail.closed
+    }
+
+    fn close(mut self) {
+        self.mailbox.set_trouble(None);
+        let idle = self.jobs.is_empty();
+        for link in self.links.drain(..).filter(|_| idle) {
+            link.leave();
+        }
+        for job in self.jobs.drain() {
+            job.finish(Err(Errno::CANCELED));
+        }
+    }
+
+    /// Takes a task, or answers it on the spot.
+    fn accept(&mut self, mut task: Task, sink: Arc<dyn Sink>) {
+        if let Whole::Extents { span } = task.whole() {
+            // All is data: the client does not ask for more.
+            task.extents = vec![Extent { len: span.len, hole: false }];
+            return sink.done(task.finish(Ok(())));
+        }
+        let job = Job::new(task, sink, Instant::now());
+        if let Some(result) = job.verdict(&self.facts) {
+            return job.finish(result);
+        }
+        if self.outage.as_ref().is_some_and(|outage| outage.refused) {
+            return job.finish(Err(Errno::IO));
+        }
+        if self.teller.is_none() && job.span.len > 0 {
+            self.teller = Some(job.teller());
+        }
+        let key = self.jobs.insert(job);
+        self.ready.push_back(key);
+    }
+
+    /// Makes requests of what is ready, as far as there is room, and sends them.
+    fn ask(&mut self) {
+        while let Some(&key) = self.ready.front() {
+            let Some(link) = self.links.iter_mut().min_by_key(|link| link.load()) else { break };
+            if !link.has_room() {
+                break;
+            }
+            self.ready.pop_front();
+            let job = &mut self.jobs[key];
+            if !job.has_piece() {
+                // A part of it has failed; it ends when the others are answered.
+                continue;
+            }
+            let piece = job.piece(&self.facts, || self.unflushed.begin());
+            link.ask(key, piece);
+            if job.has_piece() {
+                self.ready.push_back(key);
+            }
+        }
+        let mut broken = None;
+        for link in &mut self.links {
+            if let Err(error) = link.send(&self.jobs) {
+                broken.get_or_insert(error.to_string());
+            }
+        }
+        if let Some(reason) = broken {
+            self.lose(&reason);
+        }
+    }
+
+    /// Sleeps until there is mail (then true), a connection is ready, or it is time to look.
+    fn wait(&mut self) -> bool {
+        self.polls.clear();
+        let bell = self.mailbox.bell().as_raw_fd();
+        self.polls.push(libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
+        self.polls.extend(self.links.iter().map(Link::poll));
+        // While nobody dials, the next look is also the next attempt.
+        let at_rest = self.jobs.is_empty() && (self.outage.is_none() || self.dialing.is_some());
+        let timeout = if at_rest {
+            -1
+        } else {
+            let left = self.next_look.saturating_duration_since(Instant::now());
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
+        };
+        // SAFETY: the list is a live exclusive borrow of that length.
+        let count = unsafe {
+            libc::poll(self.polls.as_mut_ptr(), self.polls.len() as libc::nfds_t, timeout)
+        };
+        if count < 0 {
+            // A signal; whatever is ready still is.
+            self.polls.iter_mut().for_each(|poll| poll.revents = 0);
+        }
+        self.polls[0].revents != 0
+    }
+
+    /// Reads from the connections that are ready, and deals with what was answered.
+    fn receive(&mut self) {
+        let mut broken = None;
+        for (link, poll) in self.links.iter_mut().zip(&self.polls[1..]) {
+            if poll.revents & !libc::POLLOUT != 0
+                && let Err(error) = link.receive(&mut self.jobs, &mut self.answers)
+            {
+                broken.get_or_insert(error.to_string());
+            }
+        }
+        let mut answers = std::mem::take(&mut self.answers);
+        let now = Instant::now();
+        for (flight, error) in answers.drain(..) {
+            if error == Some(proto::SHUTDOWN) {
+                // Of no account: the connections are given up, and it is asked for again.
+                broken.get_or_insert_with(|| "the server is shutting down".into());
+                continue;
+            }
+            self.backoff.reset();
+            let result = error.map_or(Ok(()), |error| Err(errno(error)));
+            self.answered(flight.owner, flight.len, result, now);
+        }
+        self.answers = answers;
+        if let Some(reason) = broken {
+            self.lose(&reason);
+        }
+    }
+
+    fn answered(&mut self, key: usize, len: u32, result: Result<(), Errno>, now: Instant) {
+        let job = &mut self.jobs[key];
+        match job.answered(len, result, &self.facts, now) {
+            // More to ask: it has been in the queue all the while.
+            None | Some(Next::Ask) => {}
+            Some(Next::FlushUnflushed) => {
+                self.unflushed.note(job.span);
+                self.ready.push_back(key);
+            }
+            Some(Next::EndUnflushed) => {
+                if self.facts.flush {
+                    self.unflushed.note(job.span);
+                }
+                self.finish(key);
+            }
+            Some(Next::End(mark)) => {
+                if let Some(mark) = mark {
+                    self.unflushed.end(mark);
+                }
+                self.finish(key);
+            }
+        }
+    }
+
+    fn finish(&mut self, key: usize) {
+        let job = self.jobs.remove(key);
+        let result = job.result;
+        if result.is_err() {
+            // It may have had more to ask.
+            self.ready.retain(|ready| *ready != key);
+        }
+        job.finish(result);
+    }
+
+    /// A connection is of no use any more, and with it none is: all that was under way begins anew
+    /// on the next ones.
+    fn lose(&mut self, reason: &str) {
+        self.links.clear();
+        self.ready.clear();
+        let failed: Vec<usize> =
+            self.jobs.iter().filter(|(_, job)| job.result.is_err()).map(|(key, _)| key).collect();
+        for key in failed {
+            self.finish(key);
+        }
+        let mut keys: Vec<(Instant, usize)> = Vec::with_capacity(self.jobs.len());
+        for (key, job) in &mut self.jobs {
+            job.restart();
+            keys.push((job.since, key));
+        }
+        keys.sort_unstable();
+        self.ready.extend(keys.into_iter().map(|(_, key)| key));
+        let now = Instant::now();
+        if self.may_tell(now) {
+            tracing::warn!(
+                server = %self.target.spec, reason, under_way = self.jobs.len(),
+                "lost an NBD server; connecting again"
+            );
+        }
+        self.mailbox.set_trouble(Some(reason.into()));
+        self.outages += 1;
+        self.outage = Some(Outage { since: now, refused: false });
+        self.dial();
+    }
+
+    fn dial(&mut self) {
+        let (target, backoff) = (self.target.clone(), self.backoff);
+        // The next outage continues where this one begins, unless the server answers something.
+        self.backoff.pause();
+        match Dialing::start(target, backoff, self.outages, Arc::clone(&self.mailbox)) {
+            Ok(dialing) => self.dialing = Some(dialing),
+            Err(error) => {
+                // Tried again with the next look for old jobs.
+                tracing::error!(server = %self.target.spec, %error, "cannot connect again");
+                self.dialing = None;
+            }
+        }
+    }
+
+    /// Something came of dialing.
+    fn hear(&mut self, about: u64, news: News) {
+        if about != self.outages {
+            return;
+        }
+        match news {
+            News::Connected(dialed) if self.outage.is_none() => {
+                if dialed.facts == self.facts {
+                    self.links.push(Link::new(dialed.socket, self.facts.dialect));
+                }
+            }
+            News::Connected(dialed) => self.regain(dialed),
+            News::Failed(error) => {
+                let now = Instant::now();
+                let refused = error.is_final();
+                let Some(outage) = &mut self.outage else { return };
+                if self.told.is_none_or(|told| now - told >= TELL_EVERY)
+                    || refused && !outage.refused
+                {
+                    self.told = Some(now);
+                    let away_s = (now - outage.since).as_secs_f64();
+                    let hint = error.hint();
+                    tracing::warn!(server = %self.target.spec, away_s, reason = %error, hint, "still no connection");
+                }
+                outage.refused = refused;
+                self.mailbox.set_trouble(Some(error.to_string()));
+                if refused {
+                    self.fail(|_| true, Errno::IO);
+                }
+            }
+        }
+    }
+
+    /// The server is back. What it may have lost is told before it is asked anything.
+    fn regain(&mut self, dialed: Dialed) {
+        let now = Instant::now();
+        self.facts = dialed.facts;
+        self.links.push(Link::new(dialed.socket, self.facts.dialect));
+        let ranges = self.unflushed.take();
+        if let Some(outage) = self.outage.take()
+            && self.may_tell(now)
+        {
+            let away_s = (now - outage.since).as_secs_f64();
+            tracing::info!(
+                server = %self.target.spec, away_s, under_way = self.jobs.len(),
+                unflushed_ranges = ranges.len(), "the NBD server is back"
+            );
+        }
+        self.mailbox.set_trouble(None);
+        if let Some((sink, file)) = &self.teller
+            && !ranges.is_empty()
+        {
+            sink.restarted(*file, ranges);
+        }
+        // What it can't do any more.
+        let refused: Vec<(usize, Result<(), Errno>)> = (self.jobs.iter())
+            .filter_map(|(key, job)| Some((key, job.verdict(&self.facts)?)))
+            .collect();
+        for (key, result) in refused {
+            self.ready.retain(|ready| *ready != key);
+            self.jobs.remove(key).finish(result);
+        }
+    }
+
+    fn may_tell(&mut self, now: Instant) -> bool {
+        let tell = self.told.is_none_or(|told| now - told >= TELL_EVERY);
+        if tell {
+            self.told = Some(now);
+        }
+        tell
+    }
+
+    /// Gives up jobs that got no further for too long. What of them is with the server can't be
+    /// called back; its answer must not find the memory in use by others, so the connections go.
+    fn look_for_old_jobs(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        if self.outage.is_some() && self.dialing.is_none() {
+            self.dial();
+        }
+        let give_up = self.target.spec.give_up;
+        self.next_look = now + LOOK_EVERY_MAX.min(give_up / 4);
+        let is_old = |job: &Job| now - job.since >= give_up;
+        if !self.jobs.iter().any(|(_, job)| is_old(job)) {
+            return;
+        }
+        if self.jobs.iter().any(|(_, job)| is_old(job) && job.outstanding > 0) {
+            self.lose(&format!("a request got no answer in {} s", give_up.as_secs()));
+        }
+        self.fail(is_old, Errno::TIMEDOUT);
+    }
+
+    /// Ends the jobs that are meant; none of them may be under way.
+    fn fail(&mut self, meant: impl Fn(&Job) -> bool, errno: Errno) {
+        let keys: Vec<usize> =
+            self.jobs.iter().filter(|(_, job)| meant(job)).map(|(key, _)| key).collect();
+        if keys.is_empty() {
+            return;
+        }
+        let jobs = &self.jobs;
+        self.ready.retain(|key| !meant(&jobs[*key]));
+        tracing::warn!(server = %self.target.spec, count = keys.len(), "requests fail");
+        for key in keys {
+            self.jobs.remove(key).finish(Err(errno));
+        }
+    }
+}
+
+/// What the protocol's errors mean here.
+fn errno(error: u32) -> Errno {
+    match error {
+        1 => Errno::PERM,
+        12 => Errno::NOMEM,
+        22 => Errno::INVAL,
+        28 => Errno::NOSPC,
+        95 => Errno::OPNOTSUPP,
+        _ => Errno::IO,
+    }
+}
