@@ -22,3 +22,5 @@ mod vhost_hostile;
 mod vhost_library;
 mod vhost_pair;
 mod vhost_restart;
+mod vhost_script;
+mod vhost_scripts;
