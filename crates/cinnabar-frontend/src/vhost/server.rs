@@ -197,9 +197,11 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
+    /// Whether [`Self::resume`] or [`Self::flush`] has something to do now, so that the loop must not
+    /// wait.
     pub fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
+            || !self.dirty.is_empty()
             || (self.released && !self.paused.is_empty())
             || self.returned.any()
     }
@@ -258,7 +260,8 @@ impl<M: RawMemory> Server<M> {
         }
         let any = !found.is_empty();
         self.found = found;
-        any
+        // A read that is over may be all there is, and has to be told.
+        any || self.has_backlog()
     }
 
     fn find_news(&mut self) {
@@ -271,8 +274,12 @@ impl<M: RawMemory> Server<M> {
     /// While `polling`, guests are told not to kick: the caller has to [`Self::poll`]. When it ends,
     /// kicks are asked for again and all queues looked at once more: true if something came
     /// meanwhile, which is backlog then.
+    ///
+    /// Costs nothing while nothing changes, so it may be said each time round.
     pub fn set_polling(&mut self, polling: bool) -> bool {
-        self.polling = polling;
+        if std::mem::replace(&mut self.polling, polling) == polling {
+            return !polling && self.has_backlog();
+        }
         for (_, connection) in self.connections.iter() {
             for running in connection.queues.iter().filter_map(|queue| queue.running.as_ref()) {
                 if polling {

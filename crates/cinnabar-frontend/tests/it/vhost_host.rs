@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of the disks.
 pub(crate) const DISK: usize = (1 << 20) + 512;
@@ -33,6 +33,12 @@ pub(crate) struct Host {
     watched: BTreeMap<Token, (RawFd, PollFlags)>,
     incoming: Vec<Incoming<Heap>>,
     directory: Option<tempfile::TempDir>,
+}
+
+/// What a new disk holds: every sector another byte than its neighbours.
+fn pattern() -> &'static Vec<u8> {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| (0..DISK).map(|at| (at / 512 % 251) as u8).collect())
 }
 
 pub(crate) fn export() -> Export {
@@ -56,7 +62,7 @@ impl Host {
         Self {
             server: Server::new(limits, waker),
             pool: Pool::default(),
-            disk: (0..DISK).map(|at| (at / 512 % 251) as u8).collect(),
+            disk: pattern().clone(),
             hold: false,
             held: Vec::new(),
             seen: Vec::new(),
