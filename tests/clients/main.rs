@@ -8,6 +8,7 @@ mod degrade;
 mod guest;
 mod hostile;
 mod libnbd;
+mod nbd_backend;
 mod qemu;
 mod restart;
 mod verify;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         .chain(restart::CASES)
         .chain(degrade::CASES)
         .chain(hostile::CASES)
+        .chain(nbd_backend::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

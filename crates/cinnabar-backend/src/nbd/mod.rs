@@ -41,6 +41,6 @@ mod worker;
 
 pub use address::{NbdAddress, NbdSpec, NbdSpecError};
 pub use error::NbdError;
-pub use flights::{Command, Flights};
+pub use flights::{Command, Flight, Flights};
 
 pub(crate) use client::{Client, Sink};
