@@ -25,7 +25,7 @@ pub(crate) const USER: u64 = 0x7000_0000_0000;
 /// Entries of a ring.
 pub(crate) const SIZE: u16 = 64;
 
-/// Features: VERSION_1, the protocol's features, indirect tables, flush, write-back, discards.
+/// Features: `VERSION_1`, the protocol's features, indirect tables, flush, write-back, discards.
 pub(crate) const FEATURES: u64 = 1 << 32 | 1 << 30 | 1 << 28 | 1 << 9 | 1 << 11 | 3 << 13;
 pub(crate) const EVENT_INDEX: u64 = 1 << 29;
 /// Protocol features: queues, acknowledgements, configuration, in-flight notes, memory slots.
