@@ -30,7 +30,10 @@ pub enum Work {
     /// Whoever can flush a backend and ask it who wrote it ([`IoOp::Prove`]).
     Prove,
     /// Whoever keeps the generations ([`IoOp::Distrust`]).
-    Distrust,
+    Distrust {
+        /// See there.
+        held: u64,
+    },
 }
 
 /// The engine's operation as somebody's work.
@@ -56,7 +59,9 @@ pub fn translate(op: IoOp<Memory>) -> (What, Work) {
         }
         IoOp::Flush => (what("flush", OpKind::Flush, 0, 0), JobOp::Flush),
         IoOp::Prove => return (what("proof", OpKind::Flush, 0, 0), Work::Prove),
-        IoOp::Distrust => return (what("new generation", OpKind::Flush, 0, 0), Work::Distrust),
+        IoOp::Distrust { held } => {
+            return (what("new generation", OpKind::Flush, 0, 0), Work::Distrust { held });
+        }
         IoOp::Trim { span } => {
             (what("trim", OpKind::Discard, span.offset, span.len), JobOp::Trim { span })
         }

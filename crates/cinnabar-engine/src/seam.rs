@@ -179,7 +179,11 @@ pub enum IoOp<P> {
     /// Backend only: record durably, *outside* of the cache device, that what any cache device
     /// holds of this volume is not to be believed any more: a new generation, given back in
     /// [`IoDone::generation`]. Asked for before the first write that the SSD can't record.
-    Distrust,
+    Distrust {
+        /// The generation that is not to be believed any more. If the volume has a newer one already,
+        /// another shard has asked, and that one is given.
+        held: u64,
+    },
     /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards.
     Trim {
         /// Bytes given up.
@@ -203,7 +207,7 @@ impl<P> IoOp<P> {
             | Self::ReadMeta { offset, .. }
             | Self::WriteMeta { offset, .. } => *offset += bytes,
             Self::Trim { span } | Self::WriteZeroes { span, .. } => span.offset += bytes,
-            Self::Flush | Self::Prove | Self::Distrust => {}
+            Self::Flush | Self::Prove | Self::Distrust { .. } => {}
         }
     }
 }

@@ -11,9 +11,29 @@ use crate::units::ByteSpan;
 
 /// Proof, in the backend's own words, of who a volume is and when it was last written: identity,
 /// size, change time and the clock's time for a file. Opaque here; the backend that wrote it judges
-/// it ([`Belief`]).
+/// it ([`Belief`]). The last 8 bytes are the driver's: the attachment in which it was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch(pub [u8; 64]);
+
+impl Epoch {
+    /// Where the driver's part begins.
+    const ATTACHMENT: usize = 56;
+
+    /// The same, taken in this attachment: a number chosen at random for each.
+    #[must_use]
+    pub fn of_attachment(mut self, attachment: u64) -> Self {
+        self.0[Self::ATTACHMENT..].copy_from_slice(&attachment.to_le_bytes());
+        self
+    }
+
+    /// In which attachment it was taken.
+    ///
+    /// # Panics
+    /// Never: there are bytes enough.
+    pub fn attachment(&self) -> u64 {
+        u64::from_le_bytes(self.0[Self::ATTACHMENT..].try_into().expect("8 bytes"))
+    }
+}
 
 /// What the backend says of the time between a recorded [`Epoch`] and now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +47,41 @@ pub enum Belief {
 }
 
 impl Belief {
-    /// Of what several shards recorded of a volume. Each records the proofs that it asked for, at
-    /// least when the volume is attached, and a shard that was not written may have an old one,
-    /// which then can't tell; one that can is enough.
-    pub fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
-        let both = |one, other| match (one, other) {
+    /// Of what several shards recorded of a volume; `judge` is the backend's word on one record.
+    ///
+    /// Within one attachment each shard records the proofs that it asked for, and one that was not
+    /// written has an old one, which then can't tell: one that can is enough. Records of different
+    /// attachments are left by a crash in the middle of an attach: a shard that has not recorded
+    /// the newer one may hold what that one had dropped, so all of them must agree.
+    pub fn of_all(recorded: &[Recorded], judge: impl Fn(&Recorded) -> Self) -> Self {
+        let attachment = |record: &Recorded| record.epoch.as_ref().map(Epoch::attachment);
+        let mut groups: Vec<(Option<u64>, Self)> = Vec::new();
+        for record in recorded {
+            let (name, belief) = (attachment(record), judge(record));
+            match groups.iter_mut().find(|group| group.0 == name) {
+                Some(group) => group.1 = group.1.or(belief),
+                None => groups.push((name, belief)),
+            }
+        }
+        groups.into_iter().map(|group| group.1).reduce(Self::and).unwrap_or(Self::Unknown)
+    }
+
+    /// One that can tell is enough.
+    const fn or(self, other: Self) -> Self {
+        match (self, other) {
             (Self::Changed, _) | (_, Self::Changed) => Self::Changed,
             (Self::Unchanged, _) | (_, Self::Unchanged) => Self::Unchanged,
             (Self::Unknown, Self::Unknown) => Self::Unknown,
-        };
-        all.into_iter().reduce(both).unwrap_or(Self::Unknown)
+        }
+    }
+
+    /// Both must agree.
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Changed, _) | (_, Self::Changed) => Self::Changed,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::Unchanged, Self::Unchanged) => Self::Unchanged,
+        }
     }
 
     /// For a backend whose proof holds only as long as it stays the same.
@@ -248,5 +293,33 @@ impl Volume {
         };
         *count += span.blocks();
         Some(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_that_recorded_another_attachment_must_agree() {
+        use Belief::{Changed, Unchanged, Unknown};
+        let all = |records: &[(u64, Belief)]| {
+            let records: Vec<_> = records
+                .iter()
+                .map(|(attachment, belief)| {
+                    let mut epoch = Epoch([0; 64]);
+                    epoch.0[0] = *belief as u8;
+                    Recorded { epoch: Some(epoch.of_attachment(*attachment)), written: true }
+                })
+                .collect();
+            let beliefs = [Unchanged, Changed, Unknown];
+            Belief::of_all(&records, |r| beliefs[usize::from(r.epoch.as_ref().expect("one").0[0])])
+        };
+        assert_eq!(all(&[]), Unknown);
+        assert_eq!(all(&[(1, Unknown), (1, Unchanged)]), Unchanged);
+        assert_eq!(all(&[(1, Unchanged), (1, Changed)]), Changed);
+        assert_eq!(all(&[(1, Unknown), (2, Unchanged)]), Unknown);
+        assert_eq!(all(&[(1, Unchanged), (2, Unknown), (2, Unchanged)]), Unchanged);
+        assert_eq!(all(&[(1, Changed), (2, Unchanged)]), Changed);
     }
 }

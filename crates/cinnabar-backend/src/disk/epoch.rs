@@ -153,10 +153,11 @@ impl Stamped {
         for (field, place) in fields.iter_mut().zip(epoch.0.chunks_exact(8)) {
             *field = u64::from_le_bytes(place.try_into().ok()?);
         }
-        let [layout, device, inode, birth, size_bytes, change, now, rest] = fields;
+        // The last one is the driver's.
+        let [layout, device, inode, birth, size_bytes, change, now, _] = fields;
         let birth_ns = birth.cast_signed();
         let seen = Seen { device, inode, birth_ns, size_bytes, change_ns: change.cast_signed() };
-        (layout == LAYOUT && rest == 0).then(|| seen.at(now.cast_signed()))
+        (layout == LAYOUT).then(|| seen.at(now.cast_signed()))
     }
 }
 

@@ -162,16 +162,22 @@ impl Generations {
         Ok(generations)
     }
 
-    /// New generations: what any device holds of these volumes is not believed any more.
+    /// New generations: what any device holds of these volumes under the one named is not believed
+    /// any more. Where it is not the newest, the newest is given: somebody has asked before.
     ///
     /// # Errors
     /// If it can't be made durable; nothing has changed then.
-    pub fn distrust(&mut self, names: &[String]) -> Result<Vec<u64>, StateError> {
+    pub fn distrust(&mut self, held: &[(String, u64)]) -> Result<Vec<u64>, StateError> {
         let mut kept = self.kept.clone();
-        let mut generations = Vec::with_capacity(names.len());
-        for name in names {
+        let mut generations = Vec::with_capacity(held.len());
+        for (name, held) in held {
+            let known = kept.volumes.get(name).copied();
+            if let Some(entry) = known.filter(|entry| entry.generation != *held) {
+                generations.push(entry.generation);
+                continue;
+            }
             let generation = self.fresh()?;
-            let device = kept.volumes.get(name).and_then(|entry| entry.device);
+            let device = known.and_then(|entry| entry.device);
             kept.volumes.insert(name.clone(), Entry { generation, device });
             generations.push(generation);
         }

@@ -59,8 +59,10 @@ fn without_a_device_only_distrust_changes_a_generation() {
     let mut state = open(&folder);
     let first = attach(&mut state, Some(FIRST));
     assert_eq!(attach(&mut state, None), first, "nothing was written yet");
-    let changed = state.distrust(&["vm1".into()]).expect("it is kept")[0];
+    let changed = state.distrust(&[("vm1".into(), first)]).expect("it is kept")[0];
     assert_ne!(changed, first);
+    let again = state.distrust(&[("vm1".into(), first)]).expect("it is kept")[0];
+    assert_eq!(again, changed, "another shard asks for the same");
     drop(state);
     let mut state = open(&folder);
     assert_eq!(attach(&mut state, Some(FIRST)), changed, "the device's blocks are not believed");
@@ -93,7 +95,8 @@ fn volumes_do_not_share() {
     let names: Vec<String> = (0..10).map(|i| format!("vm{i}")).collect();
     let all = state.attach(&names, None).expect("they are kept");
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 10);
-    state.distrust(&names[..5]).expect("it is kept");
+    let held: Vec<_> = names.iter().cloned().zip(all.iter().copied()).take(5).collect();
+    state.distrust(&held).expect("it is kept");
     let now = state.attach(&names, None).expect("they are kept");
     assert!(now[..5].iter().zip(&all).all(|(now, then)| now != then));
     assert_eq!(now[5..], all[5..]);
@@ -163,10 +166,10 @@ fn what_can_not_be_written_changes_nothing() {
     let first = attach(&mut state, Some(FIRST));
     // A folder of that name can't be opened for writing.
     std::fs::create_dir(folder.join("generations.json.new")).expect("a folder");
-    state.distrust(&["vm1".into()]).expect_err("it can't be kept");
+    state.distrust(&[("vm1".into(), first)]).expect_err("it can't be kept");
     assert_eq!(attach(&mut state, Some(FIRST)), first);
     std::fs::remove_dir(folder.join("generations.json.new")).expect("it is empty");
-    assert_ne!(state.distrust(&["vm1".into()]).expect("it is kept")[0], first);
+    assert_ne!(state.distrust(&[("vm1".into(), first)]).expect("it is kept")[0], first);
     let file = folder.join("file");
     std::fs::write(&file, "").expect("a file");
     Generations::open(&file, &at_once()).expect_err("not a folder");

@@ -84,7 +84,7 @@ impl Driver {
         volume.in_flight += 1;
         let file = volume.file;
         let mut carry_out = true;
-        if !matches!(work, Work::Distrust)
+        if !matches!(work, Work::Distrust { .. })
             && let Some(verdict) =
                 sim::judge(&mut volume.models, now.0, what.kind, what.offset, what.len)
         {
@@ -102,9 +102,9 @@ impl Driver {
                 let disk = Arc::clone(&self.volumes[key].disk);
                 self.slow.start(Task::Prove { io, disk });
             }
-            Work::Distrust => {
+            Work::Distrust { held } => {
                 let (ledger, name) = (self.ledger.clone(), self.volumes[key].name.clone());
-                self.slow.start(Task::Distrust { io, ledger, name });
+                self.slow.start(Task::Distrust { io, ledger, name, held });
             }
         }
     }
@@ -141,7 +141,9 @@ impl Driver {
     ) {
         let result = match result {
             Ok(epoch) => {
-                self.ios[io].epoch = epoch;
+                let volume = self.ios[io].volume.map(|key| self.volumes[key].attachment);
+                let attachment = volume.unwrap_or_default();
+                self.ios[io].epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
                 Ok(())
             }
             Err(ProofError::Flush(errno)) => {

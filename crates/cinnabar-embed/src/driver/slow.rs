@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, mpsc};
 /// Something to be done for an I/O of the engine's.
 pub(super) enum Task {
     Prove { io: usize, disk: Arc<Disk> },
-    Distrust { io: usize, ledger: Ledger, name: String },
+    Distrust { io: usize, ledger: Ledger, name: String, held: u64 },
 }
 
 /// What came of it.
@@ -78,8 +78,8 @@ impl Task {
                 drop(disk);
                 Finished::Proved { io, result }
             }
-            Self::Distrust { io, ledger, name } => {
-                let result = ledger.with(|state| state.distrust(&[name])).map(|all| all[0]);
+            Self::Distrust { io, ledger, name, held } => {
+                let result = ledger.with(|state| state.distrust(&[(name, held)])).map(|all| all[0]);
                 Finished::Distrusted { io, result }
             }
         }

@@ -8,9 +8,9 @@ use crate::options::VolumeOptions;
 use crate::request::Volume;
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::spec::Place;
-use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel};
+use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel, entropy};
 use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
-use cinnabar_engine::volume::{Belief, Epoch, Recorded, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Failure};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -25,6 +25,8 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Attached {
     pub(super) name: String,
     pub(super) disk: Arc<Disk>,
+    /// Which of the volume's attachments this is, for its proofs.
+    pub(super) attachment: u64,
     pub(super) file: FileId,
     /// Models in front of the disk, outermost first.
     pub(super) models: Vec<SimModel>,
@@ -54,9 +56,12 @@ impl Driver {
         });
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
         let serial = SERIAL.fetch_add(1, Relaxed);
+        let attachment = u64::from_le_bytes(entropy::bytes().map_err(Error::Random)?);
+        let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
         let key = self.volumes.insert(Attached {
             name: options.name.clone(),
             disk,
+            attachment,
             file,
             models,
             timeout: options.backend_timeout,
@@ -89,8 +94,7 @@ impl Driver {
             .map_err(Error::State)?[0];
         let disk = &self.volumes[key].disk;
         let recorded = self.engine.recorded(name);
-        let judge = |recorded: &Recorded| disk.judge(recorded, epoch.as_ref());
-        let belief = Belief::of_all(recorded.iter().map(judge));
+        let belief = Belief::of_all(&recorded, |record| disk.judge(record, epoch.as_ref()));
         let spec = VolumeSpec {
             name: name.clone(),
             size_bytes: disk.size_bytes(),
@@ -202,7 +206,7 @@ impl Driver {
         let flushed = self.command(Command::Detach(id))?;
         let sealed = match flushed {
             Ok(_) => {
-                let disk = &self.volumes[key].disk;
+                let Attached { disk, attachment, .. } = &self.volumes[key];
                 let epoch = disk.take_epoch().unwrap_or_else(|error| {
                     tracing::warn!(
                         path = %disk.path().display(), reason = %error,
@@ -210,6 +214,7 @@ impl Driver {
                     );
                     None
                 });
+                let epoch = epoch.map(|epoch| epoch.of_attachment(*attachment));
                 let seal = self.command(Command::Seal(id, epoch))?;
                 seal.map(drop).map_err(|failure| Error::Failed { what: "sealing", failure })
             }

@@ -78,7 +78,8 @@ impl<P: Payload> Engine<P> {
             return;
         }
         let target = Target::Backend(VolumeId(index));
-        self.outbox.io(target, IoOp::Distrust, Pending::Distrust { volume: index });
+        let held = self.volume(index).spec.generation;
+        self.outbox.io(target, IoOp::Distrust { held }, Pending::Distrust { volume: index });
     }
 
     /// A volume's generation has been changed, or could not be.

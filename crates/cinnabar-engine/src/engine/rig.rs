@@ -105,7 +105,7 @@ impl Rig {
     fn carry_out(&mut self, io: IoRequest<Nothing>) -> IoDone {
         let mut done = IoDone::new(io.id, Ok(()));
         match io.op {
-            IoOp::Distrust => done.generation = Some(1),
+            IoOp::Distrust { .. } => done.generation = Some(1),
             IoOp::ReadMeta { offset, mut pages } => {
                 for (block, page) in (offset / BLOCK_BYTES..).zip(&mut pages) {
                     *page = self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());

@@ -231,7 +231,13 @@ impl<P: Payload> Engine<P> {
 
     /// A backend operation of this request has ended: the next step, or the end.
     pub(super) fn zero_step_done(&mut self, request: usize, result: Result<(), IoError>) {
-        let Kind::Zero(state) = &self.requests[request].kind else { unreachable!("a zero") };
+        let active = &self.requests[request];
+        if active.answered {
+            // It took too long, and was answered so: nothing more of it must land.
+            self.note_backend_result(request, result);
+            return self.finish(request);
+        }
+        let Kind::Zero(state) = &active.kind else { unreachable!("a zero") };
         let next = match (state.stage, result) {
             (Stage::Main, Err(IoError::Unsupported)) if state.trim => Stage::Flush,
             (Stage::Main, Err(IoError::Unsupported)) => Stage::Fallback(state.inner.offset),

@@ -68,12 +68,44 @@ impl<P: Payload> Router<P> {
             report: None,
             warmth: None,
         })));
+        if let Command::Detach(volume) = *command {
+            self.begin_detach(key, volume, to);
+        } else {
+            self.send_to_all(key, command, to);
+        }
+        None
+    }
+
+    fn send_to_all(&mut self, key: usize, command: &Command, to: &mut impl FnMut(Routed<P>)) {
         for shard in 0..self.map.shards() {
             if let Some(command) = self.for_shard(shard, command) {
                 self.send_command(key, shard, command, to);
             }
         }
-        None
+    }
+
+    /// Refuses new requests; the shards hear of it once they have all parts of the old ones.
+    fn begin_detach(&mut self, key: usize, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
+        let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
+        if known.phase == Phase::Attached {
+            known.phase = Phase::Leaving;
+        }
+        if known.unsent > 0 && known.detach.is_none() {
+            known.detach = Some(key);
+        } else {
+            self.send_to_all(key, &Command::Detach(volume), to);
+        }
+    }
+
+    /// The last part of a long request has been sent.
+    pub(super) fn all_sent(&mut self, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
+        let known = self.volumes[usize::from(volume.0)].as_mut().expect("it has a request");
+        known.unsent -= 1;
+        if known.unsent == 0
+            && let Some(key) = known.detach.take()
+        {
+            self.send_to_all(key, &Command::Detach(volume), to);
+        }
     }
 
     fn begin_attach(&mut self, spec: &VolumeSpec) -> Option<VolumeId> {
@@ -82,6 +114,8 @@ impl<P: Payload> Router<P> {
             size_bytes: spec.size_bytes,
             ids: smallvec![None; self.map.shards() as usize],
             phase: Phase::Attaching,
+            unsent: 0,
+            detach: None,
         })
     }
 

@@ -94,6 +94,8 @@ impl<P: Payload> Router<P> {
             }
             op => {
                 let key = self.joins.insert(Join::Request(join(Rest::Range { op, left: span })));
+                let known = self.volumes[usize::from(volume.0)].as_mut().expect("just seen");
+                known.unsent += 1;
                 self.go_on(key, to);
             }
         }
@@ -126,25 +128,27 @@ impl<P: Payload> Router<P> {
         to(Routed { shard, event: Event::Submit(request) });
     }
 
-    /// Sends the next parts of a long request.
+    /// Sends the next parts of a long request; none after one has failed.
     fn go_on(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) {
         loop {
             let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
-            let volume = join.volume;
-            let (full, failed) = (join.outstanding as usize >= WINDOW, join.failure.is_some());
+            let (volume, failed) = (join.volume, join.failure.is_some());
+            let full = join.outstanding as usize >= WINDOW;
             let Rest::Range { op, left } = &mut join.rest else { return };
-            // The volume may be leaving: what has been begun is waited for, the rest is refused.
-            let known = self.volumes[usize::from(volume.0)].as_ref();
-            let Some(known) = known.filter(|known| known.phase == Phase::Attached) else {
-                join.failure.get_or_insert(Failure::NoVolume);
-                return;
-            };
-            if full || failed || left.len == 0 {
+            let known = self.volumes[usize::from(volume.0)].as_ref().expect("it has a request");
+            if left.len == 0 || full && !failed {
                 return;
             }
+            if failed {
+                left.len = 0;
+                return self.all_sent(volume, to);
+            }
             let (shard, part) = self.map.cut(known.first, left);
-            let op = with_span(op, part);
+            let (op, last) = (with_span(op, part), left.len == 0);
             self.send(key, 0, shard, op, to);
+            if last {
+                self.all_sent(volume, to);
+            }
         }
     }
 

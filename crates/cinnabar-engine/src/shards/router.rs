@@ -25,6 +25,10 @@ pub(super) struct RoutedVolume {
     /// Its name in each shard, as far as that has answered.
     pub(super) ids: SmallVec<[Option<VolumeId>; 4]>,
     pub(super) phase: Phase,
+    /// Long requests whose last part no shard has seen yet.
+    pub(super) unsent: u32,
+    /// The detach that waits for them.
+    pub(super) detach: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub(super) enum Phase {
     Attaching,
     /// Whoever attached it knows its name here.
     Attached,
+    /// It takes no more requests; what it has accepted is sent first.
+    Leaving,
     /// Some shard refused it; the others let go of it.
     Refused,
 }
@@ -88,7 +94,7 @@ impl<P: Payload> Router<P> {
         let names = &self.names[shard as usize];
         let outer = names.get(usize::from(inner.0)).copied().flatten();
         match outer.and_then(|outer| Some((outer, self.volume(outer)?.phase))) {
-            Some((outer, Phase::Attached)) => Whose::Volume(outer),
+            Some((outer, Phase::Attached | Phase::Leaving)) => Whose::Volume(outer),
             Some((_, Phase::Refused)) => Whose::Nobodys,
             Some((_, Phase::Attaching)) | None => Whose::NotYet,
         }
@@ -109,7 +115,9 @@ impl<P: Payload> Router<P> {
     pub(super) fn unname(&mut self, outer: VolumeId, shard: u32) -> Option<VolumeId> {
         let volume = self.volumes[usize::from(outer.0)].as_mut()?;
         let inner = volume.ids[shard as usize].take()?;
-        self.names[shard as usize][usize::from(inner.0)] = None;
+        // The shard may have given the name to another volume already.
+        let name = &mut self.names[shard as usize][usize::from(inner.0)];
+        *name = name.filter(|name| *name != outer);
         Some(inner)
     }
 

@@ -23,8 +23,6 @@ const OWN_COMMAND: RequestId = RequestId(u64::MAX);
 
 struct Shard<P> {
     engine: Engine<P>,
-    /// First byte of its region of the device.
-    base: u64,
     inbox: Vec<Event<P>>,
     wake: Option<Instant>,
     /// It was told to give up the device, and has not yet.
@@ -60,9 +58,11 @@ impl<P: Payload> Sharded<P> {
     }
 
     fn of(router: Router<P>, engines: Vec<Engine<P>>) -> Self {
-        let shards = engines.into_iter().map(|engine| {
-            let base = engine.superblock().region_start();
-            Shard { engine, base, inbox: Vec::new(), wake: None, gives_up: false }
+        let shards = engines.into_iter().map(|engine| Shard {
+            engine,
+            inbox: Vec::new(),
+            wake: None,
+            gives_up: false,
         });
         Self { router, shards: shards.collect(), early: Vec::new(), said: Vec::new() }
     }
@@ -183,7 +183,8 @@ impl<P: Payload> Sharded<P> {
         let IoRequest { id, target, mut op } = request;
         let target = match target {
             Target::Cache => {
-                op.shift(self.shards[shard as usize].base);
+                // Asked each time: another device may have another place for the region.
+                op.shift(self.shards[shard as usize].engine.superblock().region_start());
                 target
             }
             Target::Backend(inner) => match self.router.whose(shard, inner) {

@@ -215,6 +215,23 @@ fn a_long_trim_is_begun_bit_by_bit_and_a_flush_goes_to_all() {
 }
 
 #[test]
+fn a_detach_waits_for_what_was_accepted_before() {
+    let (mut rig, volume) = Rig::attached();
+    assert!(rig.submit(volume, Op::Trim { span: span(0, 400), fua: false }).is_none());
+    assert!(rig.control(2, &Command::Detach(volume)).is_none());
+    let refused = rig.submit(volume, Op::Flush).expect("at once");
+    assert_eq!(refused.result.expect_err("it leaves"), Failure::NoVolume);
+    let mut answered = 0;
+    while let Some(routed) = rig.asked.first() {
+        let (shard, trim) = (routed.shard, matches!(routed.event, Event::Submit(_)));
+        assert!(trim || answered == 100, "after {answered} of 100 parts");
+        answered += u32::from(trim);
+        rig.answer(shard, Ok(Answer::Done));
+    }
+    assert_eq!(answered, 100);
+}
+
+#[test]
 fn an_attach_that_one_shard_refuses_is_taken_back_in_the_others() {
     let mut rig = Rig::new();
     assert!(rig.control(1, &Command::Attach(spec())).is_none());

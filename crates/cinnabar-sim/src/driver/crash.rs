@@ -124,7 +124,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn land(&mut self, host: bool) {
         let late = !host && self.dice.chance(0.5);
         for mut flight in std::mem::take(&mut self.flights).into_values() {
-            let raises = matches!(flight.request().op, IoOp::Distrust);
+            let raises = matches!(flight.request().op, IoOp::Distrust { .. });
             if raises && let Some(backend) = flight.transfer.backend() {
                 self.media.backends[backend].generation += self.dice.below(2);
             }

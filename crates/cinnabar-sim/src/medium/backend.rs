@@ -181,7 +181,7 @@ impl Backend {
                 IoOp::Trim { .. } if mix(by ^ (sector as u64 / 8) << 32) & 1 == 0 => {
                     self.put(sector, Stamp::ZERO, by);
                 }
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust => {}
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => {}
                 IoOp::ReadMeta { .. } | IoOp::WriteMeta { .. } => {
                     unreachable!("refused when it was started")
                 }
@@ -206,7 +206,9 @@ impl Backend {
         let op = &transfer.request.op;
         match op {
             IoOp::Flush | IoOp::Prove if result.is_ok() => self.flush(transfer.started),
-            IoOp::Distrust if result.is_ok() => self.generation += 1,
+            IoOp::Distrust { held } if result.is_ok() => {
+                self.generation = self.generation.max(held + 1);
+            }
             IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Trim { .. } => {
                 let durable = matches!(op, IoOp::Write { fua: true, .. }) && result.is_ok();
                 let first = (rules::offset_bytes(op) / SECTOR_BYTES) as usize;

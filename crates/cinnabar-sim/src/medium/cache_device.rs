@@ -286,7 +286,7 @@ impl CacheDevice {
                     None => Contents::Data(block_of(&transfer.data, unit - pages.len())),
                 },
                 IoOp::WriteZeroes { .. } => Contents::Empty,
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust => continue,
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => continue,
             };
             self.put(block, contents, transfer.started, transfer.misdirected.is_some());
         }

@@ -141,7 +141,7 @@ impl Double {
         let id = IoId(self.next_io);
         self.distrusts.insert(id, index);
         let target = Target::Backend(VolumeId(index as u16));
-        actions.push(Action::Io(IoRequest { id, target, op: IoOp::Distrust }));
+        actions.push(Action::Io(IoRequest { id, target, op: IoOp::Distrust { held: 0 } }));
     }
 
     /// It is a volume of this device now.

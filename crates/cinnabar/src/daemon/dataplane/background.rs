@@ -35,7 +35,7 @@ pub(super) enum Task {
     /// Flush this disk and take its proof as it stands, for this I/O of the engine's.
     Prove { io: IoName, disk: Arc<Disk> },
     /// New generations for the volumes of these I/Os of the engine's.
-    Distrust { ledger: Ledger, ios: Vec<IoName>, names: Vec<String> },
+    Distrust { ledger: Ledger, ios: Vec<IoName>, held: Vec<(String, u64)> },
     /// Open and format another cache device.
     OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
     /// These volumes are recorded on that device from now on.
@@ -169,8 +169,8 @@ impl Task {
                 drop(disk);
                 Finished::Proved { io, result }
             }
-            Self::Distrust { ledger, ios, names } => {
-                let result = ledger.with(|state| state.distrust(&names));
+            Self::Distrust { ledger, ios, held } => {
+                let result = ledger.with(|state| state.distrust(&held));
                 Finished::Distrusted { ios, result }
             }
             Self::OpenDevice { new, shards, options, taken } => {

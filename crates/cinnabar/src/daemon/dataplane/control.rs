@@ -221,7 +221,9 @@ impl Plane {
 
     /// The proof was taken: the engine may keep the blocks for the next start.
     fn seal(&mut self, key: usize, epoch: Option<Epoch>) {
-        let id = self.volumes[key].id.expect("a volume that leaves was attached");
+        let volume = &self.volumes[key];
+        let id = volume.id.expect("a volume that leaves was attached");
+        let epoch = epoch.map(|epoch| epoch.of_attachment(volume.io.attachment));
         self.command(Awaited::Seal(key), Command::Seal(id, epoch));
     }
 
@@ -285,6 +287,7 @@ impl Plane {
             (Err(error), answer) => {
                 self.remove_exports(key);
                 self.volumes[key].phase = Phase::Leaving(answer);
+                self.admit_waiting(now, key);
                 self.uninstall(key, Err(failed("attaching the volume", error)));
             }
         }
@@ -297,6 +300,7 @@ impl Plane {
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
         tracing::info!(volume = name, size_bytes, at, ?warmth, "serving");
+        self.admit_waiting(now, key);
         self.settle_warmth();
     }
 

@@ -57,8 +57,8 @@ pub(super) enum Told {
     Quiet(usize),
     /// To be proved, for this I/O of the volume.
     Prove(usize, usize),
-    /// To be distrusted, for this I/O of the volume.
-    Distrust(usize, usize),
+    /// To be distrusted, for this I/O of the volume, if this is its generation still.
+    Distrust(usize, usize, u64),
 }
 
 /// An I/O under way.
@@ -187,7 +187,7 @@ impl Desk {
         let bound = if waits { volume.timeout } else { Duration::ZERO };
         let io = self.insert(now, Owner::Engine(shard, id), Some(key), what, bound);
         let mut carry_out = true;
-        if !matches!(work, Work::Distrust)
+        if !matches!(work, Work::Distrust { .. })
             && let Some(verdict) = volume.judge(now, what.kind, what.offset, what.len)
         {
             self.ios[io].complete_at = Instant(verdict.complete_at_ns);
@@ -202,7 +202,7 @@ impl Desk {
             }
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
             Work::Prove => self.told.push(Told::Prove(io, key)),
-            Work::Distrust => self.told.push(Told::Distrust(io, key)),
+            Work::Distrust { held } => self.told.push(Told::Distrust(io, key, held)),
         }
     }
 
@@ -322,6 +322,11 @@ impl Desk {
             }
         }
         io
+    }
+
+    /// The attachment of the volume that an I/O is for.
+    pub(super) fn attachment_of(&self, io: usize) -> u64 {
+        self.ios[io].volume.map_or(0, |key| self.volume(key).1.attachment)
     }
 
     /// The name of the volume that an I/O is for.

@@ -11,7 +11,7 @@ use super::inbox::Inbox;
 use super::lane::{Lane, Said};
 use super::proofs::{Distrusts, IoName};
 use super::replace::Replacing;
-use super::requests::GuestRequest;
+use super::requests::{Front, GuestRequest};
 use super::stop::Stop;
 use super::volume::Volume;
 use super::worker::Heard;
@@ -68,6 +68,9 @@ pub(super) struct Plane {
     pub(super) look_at: Option<Instant>,
     pub(super) from_nbd: Vec<Incoming<Memory>>,
     pub(super) from_vhost: Vec<Incoming<Memory>>,
+    /// Of volumes that are being attached: they wait, for a guest that was there before the daemon
+    /// must not notice that it was restarted.
+    pub(super) waiting: Vec<(Front, Incoming<Memory>)>,
     pub(super) port_events: Vec<PortEvent>,
     pub(super) said: Vec<Said>,
 }
@@ -259,7 +262,9 @@ impl Plane {
             Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
             Said::Told(Told::Quiet(key)) => self.forget_if_quiet(key),
             Said::Told(Told::Prove(io, key)) => self.start_proof(name(io), key),
-            Said::Told(Told::Distrust(io, key)) => self.start_distrust(name(io), key),
+            Said::Told(Told::Distrust(io, key, held)) => {
+                self.start_distrust(name(io), key, held);
+            }
             Said::Told(Told::Done(..) | Told::Overdue(..)) => {
                 unreachable!("a lane's own engines have taken it")
             }

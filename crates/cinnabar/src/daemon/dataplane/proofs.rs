@@ -30,8 +30,8 @@ pub(super) struct IoName {
 /// is being written are done together, with the next write.
 #[derive(Default)]
 pub(super) struct Distrusts {
-    /// I/Os and their volumes' names.
-    waiting: Vec<(IoName, String)>,
+    /// I/Os, their volumes' names and generations.
+    waiting: Vec<(IoName, (String, u64))>,
     writing: bool,
 }
 
@@ -53,9 +53,9 @@ impl Plane {
     }
 
     /// Has a volume's generation changed, for this I/O.
-    pub(super) fn start_distrust(&mut self, io: IoName, volume: usize) {
+    pub(super) fn start_distrust(&mut self, io: IoName, volume: usize, held: u64) {
         let name = self.volumes[volume].config.name.clone();
-        self.distrusts.waiting.push((io, name));
+        self.distrusts.waiting.push((io, (name, held)));
         self.write_distrusts();
     }
 
@@ -64,9 +64,9 @@ impl Plane {
             return;
         }
         self.distrusts.writing = true;
-        let (ios, names) = std::mem::take(&mut self.distrusts.waiting).into_iter().unzip();
+        let (ios, held) = std::mem::take(&mut self.distrusts.waiting).into_iter().unzip();
         let ledger = self.ledger.clone();
-        self.background.start(Task::Distrust { ledger, ios, names });
+        self.background.start(Task::Distrust { ledger, ios, held });
     }
 
     pub(super) fn distrusted(
@@ -110,6 +110,8 @@ impl Desk {
                 (Ok(()), None)
             }
         };
+        let attachment = self.attachment_of(io);
+        let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
         self.bring(io, Brought { epoch, generation: None });
         self.ended(now, io, result, Vec::new());
     }

@@ -24,7 +24,7 @@ pub(super) struct GuestRequest {
 
 /// Which server a guest's request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Front {
+pub(super) enum Front {
     Nbd,
     Vhost,
 }
@@ -53,6 +53,9 @@ impl Plane {
     fn admit_one(&mut self, now: Instant, front: Front, request: Incoming<Memory>) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
+        if self.volumes.get(key).is_some_and(|volume| matches!(volume.phase, Phase::Attaching)) {
+            return self.waiting.push((front, Incoming { ticket, export, command }));
+        }
         let volume = self.volumes.get(key).and_then(|volume| match (&volume.phase, volume.id) {
             (Phase::Serving, Some(id)) => Some((volume, id)),
             _ => None,
@@ -76,6 +79,18 @@ impl Plane {
         let request =
             GuestRequest { asker: Asker::Guest(front, ticket), volume: key, kind, arrived: now };
         self.submit(request, id, op);
+    }
+
+    /// A volume serves now, or will not: what waited for that goes on.
+    pub(super) fn admit_waiting(&mut self, now: Instant, key: usize) {
+        let all = std::mem::take(&mut self.waiting);
+        for (front, request) in all {
+            if request.export.0 as usize == key {
+                self.admit_one(now, front, request);
+            } else {
+                self.waiting.push((front, request));
+            }
+        }
     }
 
     fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {

@@ -25,7 +25,7 @@ use crate::daemon::messages::{
     VolumeConfig,
 };
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
-use cinnabar_backend::{Proof, memory, port};
+use cinnabar_backend::{Proof, entropy, memory, port};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::shards::ShardMap;
@@ -142,6 +142,7 @@ impl Plane {
             look_at: None,
             from_nbd: Vec::new(),
             from_vhost: Vec::new(),
+            waiting: Vec::new(),
             port_events: Vec::new(),
             said: Vec::new(),
         };
@@ -227,7 +228,11 @@ impl Plane {
         let OpenedVolume { config, disk, layers, epoch, generation } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
-        let io = Arc::new(VolumeIo::new(&config, disk, layers));
+        let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
+            let message = format!("no random numbers: {error}");
+            StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
+        })?;
+        let io = Arc::new(VolumeIo::new(&config, disk, layers, attachment));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
         if let Err(error) = self.listen(&config, key, io.disk.size_bytes()) {
@@ -258,8 +263,8 @@ impl Plane {
         let epoch = volume.epoch.take();
         let recorded = self.crew.recorded(&self.lane, &config.name);
         let disk = &volume.io.disk;
-        let judge = |recorded| disk.judge(recorded, epoch.as_ref());
-        let belief = Belief::of_all(recorded.iter().map(judge));
+        let epoch = epoch.map(|epoch| epoch.of_attachment(volume.io.attachment));
+        let belief = Belief::of_all(&recorded, |record| disk.judge(record, epoch.as_ref()));
         let spec = VolumeSpec {
             name: config.name.clone(),
             size_bytes: disk.size_bytes(),

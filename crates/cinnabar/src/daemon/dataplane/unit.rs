@@ -15,8 +15,6 @@ use cinnabar_engine::{
 pub(super) struct Unit {
     pub(super) shard: u32,
     pub(super) engine: Engine<Memory>,
-    /// First byte of its region of the cache device.
-    base: u64,
     /// For the engine in the next batch.
     pub(super) events: Vec<Event<Memory>>,
     actions: Vec<Action<Memory>>,
@@ -49,11 +47,9 @@ pub(super) enum Whose {
 
 impl Unit {
     pub(super) fn new(shard: u32, engine: Engine<Memory>) -> Self {
-        let base = engine.superblock().region_start();
         Self {
             shard,
             engine,
-            base,
             events: Vec::new(),
             actions: Vec::new(),
             wake: None,
@@ -103,7 +99,11 @@ impl Unit {
     fn start(&mut self, now: Instant, request: IoRequest<Memory>, desk: &mut Desk) {
         let IoRequest { id, target, op } = request;
         match target {
-            Target::Cache => desk.cache_io(now, (self.shard, id), self.base, op),
+            Target::Cache => {
+                // Where its region begins; another device may have another place for it.
+                let base = self.engine.superblock().region_start();
+                desk.cache_io(now, (self.shard, id), base, op);
+            }
             Target::Backend(volume) => self.start_on_backend(now, volume, id, op, desk),
         }
     }

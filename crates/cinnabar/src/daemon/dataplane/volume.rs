@@ -33,6 +33,8 @@ pub(super) struct Volume {
 pub(super) struct VolumeIo {
     pub(super) name: String,
     pub(super) disk: Arc<Disk>,
+    /// Which of the volume's attachments this is, for its proofs.
+    pub(super) attachment: u64,
     /// Guests are answered when an operation takes longer; zero: no bound.
     pub(super) timeout: Duration,
     /// Models in front of the disk, outermost first: one slow device for all threads.
@@ -99,12 +101,18 @@ impl Volume {
 }
 
 impl VolumeIo {
-    pub(super) fn new(config: &VolumeConfig, disk: Disk, layers: Vec<SimSpec>) -> Self {
+    pub(super) fn new(
+        config: &VolumeConfig,
+        disk: Disk,
+        layers: Vec<SimSpec>,
+        attachment: u64,
+    ) -> Self {
         let size = disk.size_bytes();
         let models: Vec<_> = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
         Self {
             name: config.name.clone(),
             disk: Arc::new(disk),
+            attachment,
             timeout: config.backend_timeout,
             has_models: !models.is_empty(),
             models: Mutex::new(models),
