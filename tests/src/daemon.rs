@@ -185,10 +185,10 @@ impl Config {
             self.device, self.cache_size, self.cache_keys
         );
         for volume in &self.volumes {
-            let Volume { name, backend, nbd, keys } = volume;
+            let Volume { name, backend, attach, keys } = volume;
             write!(
                 text,
-                "\n[[volume]]\nname = \"{name}\"\nbackend = \"{backend}\"\nnbd = \"{nbd}\"\n{keys}"
+                "\n[[volume]]\nname = \"{name}\"\nbackend = \"{backend}\"\n{attach}\n{keys}"
             )?;
         }
         Ok(text)
@@ -200,21 +200,29 @@ impl Config {
 pub struct Volume {
     name: String,
     backend: String,
-    nbd: String,
+    /// The line that says where clients find it.
+    attach: String,
     keys: String,
 }
 
 impl Volume {
     /// A volume on a unix socket named after it.
     pub fn new(name: &str, backend: &str) -> Self {
-        let nbd = format!("unix:{}", socket_name(name));
-        Self { name: name.into(), backend: backend.into(), nbd, keys: String::new() }
+        let attach = format!("nbd = \"unix:{}\"", socket_name(name));
+        Self { name: name.into(), backend: backend.into(), attach, keys: String::new() }
     }
 
     /// Serves it elsewhere, for example at `tcp:127.0.0.1:10809`.
     #[must_use]
     pub fn at(mut self, nbd: &str) -> Self {
-        nbd.clone_into(&mut self.nbd);
+        self.attach = format!("nbd = \"{nbd}\"");
+        self
+    }
+
+    /// Serves it over vhost-user instead, at the socket `path`.
+    #[must_use]
+    pub fn vhost_user(mut self, path: &Path) -> Self {
+        self.attach = format!("vhost_user = \"{}\"", path.display());
         self
     }
 

@@ -18,6 +18,12 @@ pub(super) fn over_nbd(site: &Site, name: &str) -> Disk {
     Disk { id: name.into(), source: Source::Nbd { socket, export: name.into() } }
 }
 
+/// Over vhost-user.
+pub(super) fn over_vhost_user(site: &Site, name: &str) -> Disk {
+    let socket = site.path(&format!("{name}.vhost"));
+    Disk { id: name.into(), source: Source::VhostUser { socket } }
+}
+
 /// A qcow2 file of the guest's own over the volume `name`, which is shared.
 pub(super) fn overlay(site: &Site, name: &str, file: &Path) -> Disk {
     let socket = site.path(&format!("{name}.sock"));
@@ -38,6 +44,8 @@ pub(super) struct Disk {
 pub(super) enum Source {
     /// An NBD export of the daemon.
     Nbd { socket: PathBuf, export: String },
+    /// A vhost-user-blk socket of the daemon.
+    VhostUser { socket: PathBuf },
     /// A qcow2 file over an NBD export of the daemon.
     Overlay { file: PathBuf, socket: PathBuf, export: String },
 }
@@ -65,12 +73,23 @@ impl Step {
         let value = arguments.to_string();
         Self::new("device_add", arguments, "-device", value)
     }
+
+    /// A client of a unix socket that tries again every second once it is cut off. Of these options
+    /// QEMU 7.2 does not take JSON.
+    fn chardev(id: &str, path: &Path) -> Self {
+        let addr = json!({ "type": "unix", "data": { "path": path } });
+        let data = json!({ "addr": addr, "server": false, "reconnect": 1 });
+        let arguments = json!({ "id": id, "backend": { "type": "socket", "data": data } });
+        let value = format!("socket,id={id},path={},reconnect=1", path.display());
+        Self::new("chardev-add", arguments, "-chardev", value)
+    }
 }
 
 impl Disk {
     /// Adds what the daemon has to know of it.
     pub(super) fn configure(&self, volume: Volume) -> Volume {
         match &self.source {
+            Source::VhostUser { socket } => volume.vhost_user(socket),
             Source::Nbd { .. } | Source::Overlay { .. } => volume,
         }
     }
@@ -84,6 +103,13 @@ impl Disk {
             Source::Nbd { socket, export } => {
                 vec![Step::blockdev(nbd(&host(id), socket, export)), Step::device(device)]
             }
+            Source::VhostUser { socket } => vec![
+                Step::chardev(&host(id), socket),
+                // Its serial number is the server's.
+                Step::device(json!({
+                    "driver": "vhost-user-blk-pci", "id": id, "chardev": host(id), "num-queues": 2,
+                })),
+            ],
             Source::Overlay { file, socket, export } => {
                 let below = format!("{id}-golden");
                 let mut golden = nbd(&below, socket, export);
@@ -100,6 +126,7 @@ impl Disk {
     /// What is left to do when the guest has let go of it.
     pub(super) fn detach(&self) -> (&'static str, Value) {
         match &self.source {
+            Source::VhostUser { .. } => ("chardev-remove", json!({ "id": host(&self.id) })),
             Source::Nbd { .. } | Source::Overlay { .. } => {
                 ("blockdev-del", json!({ "node-name": host(&self.id) }))
             }
@@ -111,7 +138,7 @@ fn nbd(node: &str, socket: &Path, export: &str) -> Value {
     json!({
         "driver": "nbd", "node-name": node, "export": export,
         "server": { "type": "unix", "path": socket },
-        "reconnect-delay": RECONNECT_S,
+        "reconnect-delay": RECONNECT_S, "discard": "unmap",
     })
 }
 

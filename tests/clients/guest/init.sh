@@ -28,6 +28,23 @@ disk() {
 	return 1
 }
 
+# work NAME COMMAND...: its output goes to /run/NAME.log; of its failure is told at once.
+work() {
+	name=$1
+	shift
+	"$@" >"/run/$name.log" 2>&1 && return 0
+	echo "failed: $name: $(tail -n 4 "/run/$name.log" | tr '\n' ' ')" >/dev/ttyS2
+	return 1
+}
+
+# content NUMBER: what is in this file: lines of 32 bytes that say where they belong.
+content() {
+	awk -v file="$1" 'BEGIN {
+		for (line = 0; line <= file * 7919 % 1900; line++)
+			printf "line %07d of file %07d ....\n", line, file
+	}'
+}
+
 # files FOLDER: writes files until /run/stop is there. Each is told of when it and its checksum are
 # on the disk. The last one may be half there after a crash: it is written again.
 files() {
@@ -35,11 +52,25 @@ files() {
 	touch sums
 	number=$(($(wc -l <sums) + 1))
 	while [ ! -e /run/stop ]; do
-		head -c $((number * 7919 % 60000 + 1)) /dev/urandom >"f$number" || return 1
+		content "$number" >"f$number" || return 1
 		sha256sum "f$number" >>sums || return 1
 		sync || return 1
 		echo "file $number" >/dev/ttyS2
 		number=$((number + 1))
+	done
+}
+
+# rotten: shows what is wrong with the files that are.
+rotten() {
+	for file in $(sed -n 's/: FAILED$//p' /run/checked); do
+		content "${file#f}" >/run/right
+		ls -l "$file" /run/right
+		echo "$(cmp -l /run/right "$file" | wc -l) bytes of $file differ, from"
+		cmp /run/right "$file"
+		cmp -l /run/right "$file" | head -n 1
+		cmp -l /run/right "$file" | tail -n 1
+		at=$(cmp -l /run/right "$file" | head -n 1 | awk '{ print $1 - 1 }')
+		dd if="$file" bs=1 skip="$at" count=96 2>/dev/null | hexdump -C
 	done
 }
 
@@ -48,7 +79,7 @@ intact() (
 	cd "$1" || return 1
 	head -n "$2" sums >/run/sums
 	[ "$(wc -l </run/sums)" = "$2" ] || { echo "only $(wc -l </run/sums) of $2 files"; return 1; }
-	[ "$2" = 0 ] || sha256sum -c /run/sums >/run/checked 2>&1 || { grep -v ': OK' /run/checked; return 1; }
+	[ "$2" = 0 ] || sha256sum -c /run/sums >/run/checked 2>&1 || { rotten; return 1; }
 	# What came after the last one that was told may be torn.
 	cp /run/sums sums
 )

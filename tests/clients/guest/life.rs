@@ -3,7 +3,7 @@
 //!
 //! Called by `main`.
 
-use super::disk::{Attach, over_nbd};
+use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};
 use super::pound::Pounding;
 use anyhow::{Context, Result, ensure};
@@ -28,6 +28,11 @@ const KILLS: u32 = 10;
 /// Over NBD.
 pub(super) fn nbd() -> Result<()> {
     whole_life(over_nbd)
+}
+
+/// Over vhost-user.
+pub(super) fn vhost_user() -> Result<()> {
+    whole_life(over_vhost_user)
 }
 
 fn whole_life(attach: Attach) -> Result<()> {
@@ -63,6 +68,8 @@ fn whole_life(attach: Attach) -> Result<()> {
     life.start_work(&mut guest)?;
     life.wait_for_progress(&guest)?;
     life.stop_work(&mut guest)?;
+    guest.run("fstrim /mnt && umount /mnt")?;
+    life.check(&mut guest).context("at the end")?;
     guest.run("umount /mnt")?;
     guest.check_console()?;
     guest.power_off()?;
@@ -103,7 +110,7 @@ impl Life {
     /// Starts writing files, and rounds of stamps.
     fn start_work(&mut self, guest: &mut Guest) -> Result<()> {
         self.pound.start(guest)?;
-        guest.run("files /mnt >/run/files.log 2>&1 & files=$!").map(drop)
+        guest.run("work files files /mnt & files=$!").map(drop)
     }
 
     /// Ends the work, which must not have met an error.
@@ -126,6 +133,7 @@ impl Life {
         let (files, rounds) = (self.files, self.pound.rounds());
         wait_for("progress of the guest", || {
             self.look(guest);
+            guest.check_work()?;
             Ok(self.files > files && self.pound.rounds() > rounds)
         })
     }
@@ -149,6 +157,7 @@ impl Life {
 
     /// Mounts the file system and looks at everything that must be there.
     fn check(&mut self, guest: &mut Guest) -> Result<()> {
+        guest.check_console()?;
         guest.run("mount -t ext4 $(disk files) /mnt")?;
         guest.run(&format!("intact /mnt {}", self.files))?;
         self.pound.check(guest)?;
@@ -168,6 +177,7 @@ impl Life {
             pound.start(guest)?;
             wait_for("a round", || {
                 pound.look(guest);
+                guest.check_work()?;
                 Ok(pound.rounds() > before)
             })?;
             pound.stop(guest)?;
@@ -185,6 +195,7 @@ impl Life {
             ensure!(status.count(name, "backend_errors")? == 0, "{}", status.0);
             ensure!(status.count(name, "refused")? == 0, "{}", status.0);
         }
+        ensure!(status.count(FILES, "trims")? > 0, "fstrim reached nothing: {}", status.0);
         daemon.stop()?;
         output(Command::new("e2fsck").arg("-fn").arg(self.site.path("files.raw")))?;
         self.pound.check_file(&self.site.path("pound.raw"))?;

@@ -163,6 +163,15 @@ impl Guest {
         }
     }
 
+    /// Whether background work has failed so far.
+    pub(super) fn check_work(&self) -> Result<()> {
+        let text = read(&self.progress);
+        match text.lines().find(|line| line.starts_with("failed: ")) {
+            Some(failure) => bail!("{}: {failure}\n{}", self.name, tail(&read(&self.console))),
+            None => Ok(()),
+        }
+    }
+
     /// The last number told by a line that begins and ends with these words, 0 if there is none.
     pub(super) fn told(&self, begin: &str, end: &str) -> u64 {
         let text = read(&self.progress);

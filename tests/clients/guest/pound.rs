@@ -43,8 +43,8 @@ impl Pounding {
         let (low, high) = self.versions();
         let Self { disk, volume, .. } = self;
         guest.run(&format!(
-            "rm -f /run/stop; guest-io pound $(disk {disk}) {volume} {MIB} {low} {high} {THREADS} \
-             /dev/ttyS2 /run/stop >/run/{disk}.log 2>&1 & {disk}=$!"
+            "rm -f /run/stop; work {disk} guest-io pound $(disk {disk}) {volume} {MIB} {low} {high} \
+             {THREADS} /dev/ttyS2 /run/stop & {disk}=$!"
         ))?;
         (self.is_exact, self.rounds) = (false, high);
         Ok(())

@@ -1,6 +1,6 @@
 //! The recipes of the guide, run as they stand there.
 //!
-//! Called by `main`. Of a page the blocks marked `toml` are files, named by their first line, and of
+//! Called by `main`. Of a page the blocks marked `toml` and `xml` are files, named by their first line, and of
 //! those marked `console` the lines after `$` are commands. All are run in one folder, in their order.
 //! Only what differs from host to host is replaced: addresses, ports, and KVM. Each guest that a page
 //! starts is given a kernel; it writes and reads its disks, all that it finds, and switches itself off.
@@ -44,10 +44,32 @@ const EPILOGUE: &str = r#"
 [ -z "$daemon" ] || { kill "$daemon"; wait "$daemon"; }
 "#;
 
+pub(super) fn qemu() -> Result<()> {
+    let text = run("qemu")?;
+    ensure!(text.contains("tested 2 disks"), "{text}");
+    Ok(())
+}
+
 pub(super) fn golden_image() -> Result<()> {
     let text = run("golden-image")?;
     ensure!(text.matches("tested 1 disks").count() == 2, "{text}");
     Ok(())
+}
+
+pub(super) fn proxy() -> Result<()> {
+    let text = run("proxy")?;
+    ensure!(text.contains("tested 1 disks"), "{text}");
+    Ok(())
+}
+
+pub(super) fn iscsi() -> Result<()> {
+    let text = run("iscsi")?;
+    ensure!(text.contains("tested 1 disks"), "{text}");
+    Ok(())
+}
+
+pub(super) fn libvirt() -> Result<()> {
+    run("libvirt").map(drop)
 }
 
 /// Runs a page and hands back what its commands printed.
@@ -94,9 +116,9 @@ fn unfold(page: &str, site: &Site) -> Result<String> {
     for block in page.split("\n```").skip(1).step_by(2) {
         let (kind, body) = block.split_once('\n').unwrap_or((block, ""));
         match kind {
-            "toml" => {
+            "toml" | "xml" => {
                 let first = body.lines().next().unwrap_or_default();
-                let name = first.trim_matches(|sign: char| "# ".contains(sign));
+                let name = first.trim_matches(|sign: char| "#<>!- ".contains(sign));
                 fs::write(site.path(name), body)?;
             }
             "console" => body.lines().try_for_each(|line| shell_line(line, &mut commands))?,

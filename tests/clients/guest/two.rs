@@ -2,7 +2,7 @@
 //!
 //! Called by `main`.
 
-use super::disk::{Attach, over_nbd};
+use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};
 use super::pound::Pounding;
 use anyhow::{Context, Result, ensure};
@@ -12,7 +12,7 @@ const CACHE: u64 = 32 * MIB;
 const DISK: u64 = 32 * MIB;
 const KILLS: u32 = 3;
 /// What each guest's disk is called, and how it is attached.
-const GUESTS: [(&str, Attach); 2] = [("first", over_nbd), ("second", over_nbd)];
+const GUESTS: [(&str, Attach); 2] = [("first", over_nbd), ("second", over_vhost_user)];
 
 /// Runs them.
 pub(super) fn guests() -> Result<()> {
@@ -80,6 +80,7 @@ impl Pair {
             let before = pound.rounds();
             wait_for("a round", || {
                 pound.look(guest);
+                guest.check_work()?;
                 Ok(pound.rounds() > before)
             })?;
         }
