@@ -100,12 +100,23 @@ impl NbdError {
         }
     }
 
-    /// Whether trying again won't help unless somebody changes something; requests are not kept
-    /// waiting for that.
+    /// Whether the server is there and is not what it was: requests are not kept waiting for
+    /// somebody to change that. (One that refuses may be in the middle of its own start.)
     pub(super) fn is_final(&self) -> bool {
-        !matches!(
-            self,
-            Self::Name(_) | Self::Connect(_) | Self::Ended(_) | Self::Silent(_) | Self::Thread(_)
-        ) && !matches!(self, Self::Refused(refusal) if refusal.may_pass())
+        match self {
+            Self::Name(_)
+            | Self::Connect(_)
+            | Self::Ended(_)
+            | Self::Silent(_)
+            | Self::Refused(_)
+            | Self::Thread(_) => false,
+            Self::BlockSize(_)
+            | Self::BlockSizes { .. }
+            | Self::Empty
+            | Self::OddSize { .. }
+            | Self::ReadOnly
+            | Self::Resized { .. }
+            | Self::Coarser { .. } => true,
+        }
     }
 }

@@ -54,11 +54,6 @@ impl Refusal {
             Self::Shutdown => "start it again",
         }
     }
-
-    /// Whether trying again may help without anybody changing anything.
-    pub(super) fn may_pass(&self) -> bool {
-        matches!(self, Self::Shutdown)
-    }
 }
 
 /// Why there is no export.

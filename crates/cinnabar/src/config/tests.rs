@@ -155,6 +155,9 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[[volume]]\nname = \"a\\u0007\"\nbackend = \"file:a\"\n", 5, "contains", "control"),
     ("[[volume]]\nname = \"a\"\nbackend = \"vm.raw\"\n", 6, "not a backend", "file:PATH"),
     ("[[volume]]\nname = \"a\"\nbackend = \"sim:fller:file:a\"\n", 6, "fller", "sim:PRESET"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"nbd:unix:\"\n", 6, "1 to 107", "nbd:tcp:HOST:PORT"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"nbd:tcp:h:x\"\n", 6, "\"x\" is no port", "nbd["),
+    ("[[volume]]\nname = \"a\"\nbackend = \"nbd,tls=1:tcp:h:1\"\n", 6, "tls=1", "give_up_s=N"),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:cache.img\"\n", 6, "cache device", "another"),
     ("[[volume]]\nname = \"a\"\nbakcend = \"file:a\"\n", 6, "unknown key", "\"backend\"?"),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write-back\"\n", 7, "yet", "one of"),
@@ -278,6 +281,30 @@ fn two_names_of_one_file_are_one_backend() {
         let error = file::parse(source, dir.path()).expect_err(other);
         assert!(error.message.contains("already"), "{error}");
     }
+}
+
+#[test]
+fn exports_of_servers_are_backends() {
+    let one = |backend: &str| format!("[[volume]]\nname = \"a\"\nbackend = \"{backend}\"\n");
+    for (backend, absolute) in [
+        ("nbd:unix:./run/x.sock:a:b", "nbd:unix:/base/run/x.sock:a:b"),
+        (
+            "sim:hdd,seed=2:nbd,connections=1:unix:x",
+            "sim:hdd,seed=2:nbd,connections=1:unix:/base/x",
+        ),
+        ("nbd,give_up_s=60:tcp:[::1]:10809", "nbd,give_up_s=60:tcp:[::1]:10809"),
+    ] {
+        let config = parse(&with(&one(backend))).expect(backend);
+        assert_eq!(config.volumes[0].backend, absolute);
+    }
+    let two = |other: &str, key: &str| {
+        let (a, b) = (one("nbd:tcp:host:1:x"), one(other).replace("\"a\"", "\"b\""));
+        parse(&with(&format!("{a}{key}\n{b}{key}\n")))
+    };
+    let error = two("nbd,connections=2:tcp:HOST:1:x", "").expect_err("the same export");
+    assert!(error.message.contains("nbd,connections=2:tcp:HOST:1:x is the backend of"), "{error}");
+    two("nbd:tcp:host:1:y", "").expect("another export");
+    two("nbd:tcp:host:1:x", "read_only = true").expect("nobody writes it");
 }
 
 #[test]
