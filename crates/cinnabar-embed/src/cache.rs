@@ -3,7 +3,7 @@
 //! Called by applications.
 
 use crate::Buffer;
-use crate::driver::{self, Driver};
+use crate::driver::{self, Asker, Driver};
 use crate::error::Error;
 use crate::options::{Options, VolumeOptions};
 use crate::request::{Completion, Request, Volume};
@@ -129,7 +129,7 @@ impl Cache {
     /// # Errors
     /// [`Error`] for what can't be asked; there will be no completion then.
     pub fn submit(&mut self, volume: Volume, tag: u64, request: Request) -> Result<(), Error> {
-        self.driver.submit(volume, Some(tag), request)
+        self.driver.submit(volume, Asker::Poll(tag), request)
     }
 
     /// Appends what is done to `done` and says how many that were. Waits up to `limit` for the

@@ -62,12 +62,12 @@ pub enum Error {
         error: DiskError,
     },
     /// It is attached already, or it is the cache device itself.
-    #[error("volume {volume:?}: {}: it is {what}", path.display())]
+    #[error("volume {volume:?}: {backend}: it is {what}")]
     Taken {
         /// Which volume.
         volume: String,
-        /// Its file.
-        path: PathBuf,
+        /// Where it lives.
+        backend: String,
         /// What else it is.
         what: String,
     },
@@ -139,7 +139,7 @@ impl Error {
             Self::Port(_) => "check the limits on threads and open files",
             Self::Random(_) => "/dev/urandom must be readable",
             Self::Backend { error, .. } => error.hint(),
-            Self::Taken { .. } => "attach each file once",
+            Self::Taken { .. } => "attach each file or export once",
             Self::Exists(_) => "detach it first, or choose another name",
             Self::Attach { .. } => "a name has 1 to 64 bytes; a cache has at most 4095 volumes",
             Self::Files(_) => "raise the limit on open files",

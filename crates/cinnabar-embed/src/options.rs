@@ -62,13 +62,13 @@ impl Options {
     }
 }
 
-/// Something to be cached: a file or device of the program's.
+/// Something to be cached: a file or device of the program's, or a server's export.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
     /// What its blocks are found under after a restart; 1 to 64 bytes.
     pub name: String,
-    /// Where it lives, as in the daemon's configuration: `file:PATH`, with a model in front of it
-    /// for tests, such as `sim:filer,seed=1:file:PATH`. A relative path is taken from the current
+    /// Where it lives, as in the daemon's configuration: `file:PATH`, `nbd:unix:PATH[:EXPORT]` or
+    /// `nbd:tcp:HOST:PORT[:EXPORT]`; with a model in front of it for tests, such as `sim:filer,seed=1:file:PATH`. A relative path is taken from the current
     /// folder. The size is a multiple of 512 bytes and stays.
     pub backend: String,
     /// Nothing is written; other readers may have it open, too.

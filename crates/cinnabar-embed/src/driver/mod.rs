@@ -21,7 +21,7 @@ use cinnabar_backend::{Ledger, Memory};
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
-use cinnabar_engine::{Action, Answer, Command, Event, Failure, IoRequest, Reply, RequestId};
+use cinnabar_engine::{Action, Answer, Command, Event, Failure, IoRequest, Op, Reply, RequestId};
 use device::Device;
 use io::Io;
 use port::OwnPort;
@@ -68,10 +68,19 @@ pub(crate) struct Driver {
 
 /// A request in the engine's hands.
 struct Asked {
-    /// `None`: it is waited for on the spot.
-    tag: Option<u64>,
+    asker: Asker,
     name: &'static str,
     span: ByteSpan,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy)]
+pub(crate) enum Asker {
+    /// Whoever polls, under this tag.
+    Poll(u64),
+    /// A call that has not returned yet.
+    Here,
+    Nobody,
 }
 
 /// A command in the engine's hands, or its answer.
@@ -92,7 +101,7 @@ impl Driver {
     pub(crate) fn submit(
         &mut self,
         volume: Volume,
-        tag: Option<u64>,
+        asker: Asker,
         request: Request,
     ) -> Result<(), Error> {
         let attached = self.attached(volume)?;
@@ -101,16 +110,24 @@ impl Driver {
         if self.requests.len() >= QUEUE_MAX {
             return Err(Error::QueueFull);
         }
-        let asked = Asked { tag, name: request.name(), span: request.span() };
+        let asked = Asked { asker, name: request.name(), span: request.span() };
         match request.into_op() {
             Some(op) => {
                 let id_of = RequestId(self.requests.insert(asked) as u64);
                 let request = cinnabar_engine::Request { id: id_of, volume: id, op };
                 self.events.push(Event::Submit(request));
             }
-            None => self.finish(asked.tag, Ok(None)),
+            None => self.finish(asker, Ok(None)),
         }
         Ok(())
+    }
+
+    /// Drops what is cached of a range; nothing may keep that from the engine.
+    fn invalidate_for_nobody(&mut self, volume: VolumeId, span: ByteSpan) {
+        let asked = Asked { asker: Asker::Nobody, name: "invalidation", span };
+        let id = RequestId(self.requests.insert(asked) as u64);
+        let op = Op::Invalidate { span };
+        self.events.push(Event::Submit(cinnabar_engine::Request { id, volume, op }));
     }
 
     /// Does a request and waits for it.
@@ -119,7 +136,7 @@ impl Driver {
         volume: Volume,
         request: Request,
     ) -> Result<Option<Buffer>, Error> {
-        self.submit(volume, None, request)?;
+        self.submit(volume, Asker::Here, request)?;
         loop {
             self.act();
             if let Some(answer) = self.answered.take() {
@@ -210,7 +227,7 @@ impl Driver {
                 PortEvent::Done(done) => self.io_done(now, done),
                 PortEvent::Woken => self.take_slow(now),
                 PortEvent::Ready { .. } => unreachable!("no socket is watched"),
-                PortEvent::Restarted { .. } => unreachable!("no disk is a server's"),
+                PortEvent::Restarted { file, ranges } => self.server_restarted(file, &ranges),
             }
         }
         self.port_events = port_events;
@@ -222,19 +239,20 @@ impl Driver {
         if id.0 & COMMAND != 0 {
             return self.command_done((id.0 & !COMMAND) as usize, result);
         }
-        let Asked { tag, name, span } = self.requests.remove(id.0 as usize);
+        let Asked { asker, name, span } = self.requests.remove(id.0 as usize);
         let result = match result {
             Ok(Answer::Data(memory)) => Ok(Some(Buffer::around(memory, span))),
             Ok(_) => Ok(None),
             Err(failure) => Err(Error::Failed { what: name, failure }),
         };
-        self.finish(tag, result);
+        self.finish(asker, result);
     }
 
-    fn finish(&mut self, tag: Option<u64>, result: Result<Option<Buffer>, Error>) {
-        match tag {
-            Some(tag) => self.done.push_back(Completion { tag, result }),
-            None => self.answered = Some(result),
+    fn finish(&mut self, asker: Asker, result: Result<Option<Buffer>, Error>) {
+        match asker {
+            Asker::Poll(tag) => self.done.push_back(Completion { tag, result }),
+            Asker::Here => self.answered = Some(result),
+            Asker::Nobody => {}
         }
     }
 

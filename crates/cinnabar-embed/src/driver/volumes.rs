@@ -6,14 +6,13 @@ use super::Driver;
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
-use cinnabar_backend::disk::{DiskError, DiskErrorKind, Identity, OpenOptions};
+use cinnabar_backend::disk::{DiskError, Identity, OpenOptions};
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel, entropy};
-use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Failure};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -54,9 +53,9 @@ impl Driver {
             tracing::warn!(volume, reason = %error, "nothing proves who wrote it last");
             None
         });
+        let attachment = u64::from_le_bytes(entropy::bytes().map_err(Error::Random)?);
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
         let serial = SERIAL.fetch_add(1, Relaxed);
-        let attachment = u64::from_le_bytes(entropy::bytes().map_err(Error::Random)?);
         let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
         let key = self.volumes.insert(Attached {
             name: options.name.clone(),
@@ -161,41 +160,59 @@ impl Driver {
             error,
         })?;
         let failed = |error: DiskError| Error::Disk { volume: volume(), error };
-        let Place::File(path) = &spec.place else {
-            // A server may lose what it was given, which this driver does not deal with.
-            let kind = DiskErrorKind::WrongKind("server's export");
-            return Err(failed(DiskError { path: options.backend.clone().into(), kind }));
+        // What is not there is found out, and explained, when it is opened.
+        let identity = match &spec.place {
+            Place::File(path) => std::fs::metadata(path)
+                .ok()
+                .map(|metadata| Identity::Inode(metadata.dev(), metadata.ino())),
+            Place::Nbd(server) => Some(Identity::Server(server.place())),
         };
-        self.check_taken(options, path)?;
+        identity.map_or(Ok(()), |identity| self.check_taken(options, &identity))?;
         let wait = OpenOptions {
             read_only: options.read_only,
             lock_wait: self.lock_wait,
             ..OpenOptions::default()
         };
-        let disk = Disk::open(path, &wait).map_err(failed)?;
+        let disk = Disk::open_backend(&spec, &wait).map_err(failed)?;
+        // A server may be known by several names, which its own address tells.
+        self.check_taken(options, &disk.identity())?;
         let size = disk.size_bytes();
         let models = spec.layers.into_iter().map(|layer| SimModel::new(layer, size)).collect();
         Ok((Arc::new(disk), models))
     }
 
     /// What is open here is refused at once: its lock would never come free.
-    fn check_taken(&self, options: &VolumeOptions, path: &Path) -> Result<(), Error> {
-        // What is not there is found out, and explained, when it is opened.
-        let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
-        let identity = Identity::Inode(metadata.dev(), metadata.ino());
+    fn check_taken(&self, options: &VolumeOptions, identity: &Identity) -> Result<(), Error> {
         let device = self.device.identity().map(|(_, identity)| identity);
-        let what = if device.as_ref() == Some(&identity) {
+        let what = if device.as_ref() == Some(identity) {
             Some("the cache device".to_owned())
         } else {
             let mut all = self.volumes.iter().map(|(_, volume)| volume);
             all.find(|other| {
-                other.disk.identity() == identity && !(other.read_only && options.read_only)
+                other.disk.identity() == *identity && !(other.read_only && options.read_only)
             })
             .map(|other| format!("the backend of volume {:?}", other.name))
         };
         what.map_or(Ok(()), |what| {
-            Err(Error::Taken { volume: options.name.clone(), path: path.to_owned(), what })
+            let (volume, backend) = (options.name.clone(), options.backend.clone());
+            Err(Error::Taken { volume, backend, what })
         })
+    }
+
+    /// A server was away: what it may have lost is dropped from the cache before anything that it
+    /// says from now on is believed.
+    pub(super) fn server_restarted(&mut self, file: FileId, ranges: &[ByteSpan]) {
+        let mut all = self.volumes.iter().map(|(_, volume)| volume);
+        let found = all.find(|volume| volume.file == file).and_then(|v| Some((v.id?, &v.name)));
+        let Some((id, name)) = found else { return };
+        tracing::warn!(
+            volume = name,
+            ranges = ranges.len(),
+            "its server may have restarted; what is cached of writes that were not flushed is dropped"
+        );
+        for range in ranges {
+            self.invalidate_for_nobody(id, *range);
+        }
     }
 
     /// Finishes and flushes what is under way, takes the proof that nobody wrote since, and lets

@@ -69,7 +69,7 @@ pub(crate) fn volumes_that_can_not_be_used() -> Result<()> {
     expect(
         cache.attach(&at("twin", &file("data"))),
         "it is the backend of volume \"data\"",
-        "each file once",
+        "each file or export once",
     )?;
     expect(cache.attach(&at("own", &file("cache.img"))), "it is the cache device", "once")?;
     expect(cache.attach(&rig.volume("missing")), "no such file", "path")?;

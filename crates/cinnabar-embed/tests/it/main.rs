@@ -6,6 +6,7 @@ mod crash;
 mod degraded;
 mod errors;
 mod rig;
+mod server;
 mod serving;
 
 use libtest_mimic::{Arguments, Trial};
@@ -21,7 +22,7 @@ fn main() {
         let folder = given.next().expect("its folder");
         return crash::child(folder.as_ref());
     }
-    let tests: [(&str, Test); 16] = [
+    let tests: [(&str, Test); 17] = [
         ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
         ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
         ("many_at_a_time", serving::many_at_a_time),
@@ -37,6 +38,7 @@ fn main() {
         ("two_at_once", errors::two_at_once),
         ("volumes_that_can_not_be_used", errors::volumes_that_can_not_be_used),
         ("requests_that_can_not_be_done", errors::requests_that_can_not_be_done),
+        ("what_a_server_lost_is_not_believed", server::what_a_server_lost_is_not_believed),
         ("killed_at_any_moment_nothing_acknowledged_is_lost", crash::killed_at_any_moment),
     ];
     let trials = tests

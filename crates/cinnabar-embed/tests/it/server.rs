@@ -1,0 +1,90 @@
+//! A volume that lives on an NBD server which is killed and comes back.
+//!
+//! Called by `main`. The server is nbdkit; without it the test says so and passes.
+
+use crate::rig::{MIB, Rig, stamp};
+use anyhow::{Context, Result, ensure};
+use cinnabar_embed::VolumeOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SIZE: u64 = 2 * MIB;
+
+/// nbdkit over a file, ended when dropped.
+struct Server(Child);
+
+impl Server {
+    /// `None`: there is no nbdkit here.
+    fn start(file: &Path, socket: &Path) -> Result<Option<Self>> {
+        let _ = std::fs::remove_file(socket);
+        let mut command = Command::new("nbdkit");
+        command.args(["--foreground", "--unix"]).arg(socket).arg("file").arg(file);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut server = match child {
+            Ok(child) => Self(child),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            ensure!(Instant::now() < until, "nbdkit does not listen");
+            ensure!(server.0.try_wait()?.is_none(), "nbdkit ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Some(server))
+    }
+
+    fn kill(mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended; then there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn what_a_server_lost_is_not_believed() -> Result<()> {
+    let rig = Rig::new()?;
+    let file = rig.file("data", SIZE)?;
+    let socket = rig.path("nbd.sock");
+    let Some(server) = Server::start(&file, &socket)? else {
+        println!("skipped: no nbdkit here (Debian: nbdkit)");
+        return Ok(());
+    };
+    let mut cache = rig.open()?;
+    let export = VolumeOptions::new("data", format!("nbd:unix:{}", socket.display()));
+    let volume = cache.attach(&export)?;
+    let mut block = [0; 4096];
+    cache.read(volume, 0, &mut block)?;
+    ensure!(block == stamp(0));
+    cache.write(volume, 0, &[1; 4096])?;
+    cache.flush(volume)?;
+    cache.write(volume, 4096, &[2; 4096])?;
+    for (offset, expected) in [(0, [1; 4096]), (4096, [2; 4096])] {
+        cache.read(volume, offset, &mut block)?;
+        ensure!(block == expected);
+    }
+
+    // It dies, and what was not flushed is gone, as after a power cut.
+    server.kill()?;
+    std::fs::File::options().write(true).open(&file)?.write_all_at(&stamp(1), 4096)?;
+    let server = Server::start(&file, &socket)?.context("nbdkit was there before")?;
+    // A miss is what finds out.
+    cache.read(volume, 65536, &mut block)?;
+    ensure!(block == stamp(16));
+    cache.read(volume, 4096, &mut block)?;
+    ensure!(block == stamp(1), "the server has lost the write");
+    cache.read(volume, 0, &mut block)?;
+    ensure!(block == [1; 4096], "what was flushed is there");
+    ensure!(cache.volume_counters(volume)?.invalidated_blocks > 0);
+    cache.close()?;
+    server.kill()
+}
