@@ -50,6 +50,10 @@ pub(super) struct Connection {
     pub(super) queues: Vec<Queue>,
     /// What its requests hold.
     pub(super) load: Load,
+    /// Changes under way that are not durable when they are answered.
+    pub(super) volatile: u32,
+    /// The volume is to be flushed when there are no such changes under way any more.
+    pub(super) flush_due: bool,
     /// Since when it waits, and for what.
     pub(super) waiting: Option<(Waiting, Instant)>,
     /// An earlier connection's reads may still write to the same guest's memory: nothing is taken
@@ -83,6 +87,8 @@ impl Connection {
             export: export.id,
             queues: queues.take(usize::from(export.queues_max)).collect(),
             load: Load::default(),
+            volatile: 0,
+            flush_due: false,
             waiting: None,
             held,
             closing: None,
@@ -163,6 +169,12 @@ impl Connection {
         };
         let queues = self.queues.iter().enumerate();
         queues.filter(move |(index, queue)| has_news(*index, queue)).map(|(index, _)| index as u16)
+    }
+
+    /// Why it ends, if it does for `reason`: zeros in place of memory that is gone look like any
+    /// nonsense.
+    pub(super) fn blame(&self, reason: DisconnectReason) -> DisconnectReason {
+        if self.memory.is_broken() { DisconnectReason::MemoryGone } else { reason }
     }
 
     /// Whether everything taken was given back.

@@ -8,10 +8,12 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
 
 const PAGE_BYTES: u64 = 4096;
-/// A mapping of this size or more is unmapped on a thread of its own: at 4 KiB a page that takes
-/// some 20 ns a page touched, 5 s for a guest of 1 TiB, in which no guest would be served.
+/// A mapping of this size or more is unmapped by a thread for that: at some 20 ns a page of 4 KiB
+/// that was touched it takes 5 s for a guest of 1 TiB, in which no guest would be served.
 const LARGE_BYTES: usize = 256 << 20;
 
 /// Why memory can't be used.
@@ -119,15 +121,28 @@ impl Drop for Mapping {
         // No fault can come any more; and the address can't be anybody else's before it is unmapped.
         self.guard = None;
         let (start, bytes) = (self.start.as_ptr().expose_provenance(), self.mapped_bytes);
-        let unmap = move || {
-            // SAFETY: made in `new`, not unmapped yet, and whoever used it held the mapping.
-            let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
-        };
-        let thread = std::thread::Builder::new().name("cinnabar-unmap".into());
-        if bytes < LARGE_BYTES || thread.spawn(unmap).is_err() {
-            unmap();
+        if bytes < LARGE_BYTES || !unmap_later(start, bytes) {
+            unmap(start, bytes);
         }
     }
+}
+
+/// To be called once with what [`Mapping::new`] mapped, when nobody uses it any more.
+fn unmap(start: usize, bytes: usize) {
+    // SAFETY: the promise above; only `drop` calls this, directly or through the thread.
+    let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
+}
+
+/// Leaves it to a thread, which starts with the first and stays. False if there is none.
+fn unmap_later(start: usize, bytes: usize) -> bool {
+    static THREAD: OnceLock<Option<Sender<(usize, usize)>>> = OnceLock::new();
+    let thread = THREAD.get_or_init(|| {
+        let (sender, mappings) = channel::<(usize, usize)>();
+        let thread = std::thread::Builder::new().name("cinnabar-unmap".into());
+        let work = move || mappings.into_iter().for_each(|(start, bytes)| unmap(start, bytes));
+        thread.spawn(work).ok().map(|_| sender)
+    });
+    thread.as_ref().is_some_and(|thread| thread.send((start, bytes)).is_ok())
 }
 
 #[cfg(test)]
@@ -153,6 +168,25 @@ mod tests {
         let mut byte = [0];
         rustix::io::pread(&file, &mut byte, 5000).expect("readable");
         assert_eq!(byte, [9]);
+    }
+
+    #[test]
+    fn large_memory_is_unmapped_too_though_later() {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
+        ftruncate(&file, LARGE_BYTES as u64).expect("room");
+        let mapping = Mapping::new(file.as_fd(), 0, LARGE_BYTES as u64).expect("mapped");
+        let place = format!("{:x}-", mapping.first().addr());
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
+            maps.lines().any(|line| line.starts_with(&place) && line.contains("memfd:guest"))
+        };
+        assert!(is_mapped());
+        drop(mapping);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while is_mapped() {
+            assert!(std::time::Instant::now() < deadline, "it is still there");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 
     #[test]

@@ -90,6 +90,8 @@ struct Served {
 enum Backlog {
     Listener(ExportId),
     Messages(u64),
+    /// The driver switched write-back off, and all it wrote before is answered.
+    Flush(u64),
     Queue(u64, u16),
 }
 
@@ -224,6 +226,7 @@ impl<M: RawMemory> Server<M> {
                         self.hear(key, buffers, incoming);
                     }
                 }
+                Some(Backlog::Flush(key)) => self.flush_when_due(key, incoming),
                 Some(Backlog::Queue(key, index)) => {
                     if let Some(connection) = self.connections.get_mut(key) {
                         connection.queues[usize::from(index)].in_backlog = false;
@@ -322,7 +325,7 @@ impl<M: RawMemory> Server<M> {
             match heard {
                 Ok((after, started)) => {
                     if after == After::Flush {
-                        self.submit_flush(key, incoming);
+                        self.flush_when_due(key, incoming);
                     }
                     for index in started {
                         self.begin(key, index, buffers, incoming);
@@ -380,19 +383,23 @@ impl<M: RawMemory> Server<M> {
             incoming: &mut *incoming,
         };
         let taken = connection.take_requests(key, index, &mut turn);
-        self.mark_dirty(key);
+        if !std::mem::replace(&mut connection.in_dirty, true) {
+            self.dirty.push(key);
+        }
         match taken {
             Ok(Taken::All) => {}
             Ok(Taken::Some) => self.queue_later(key, index),
             Ok(Taken::NoRoom) => {
-                let Some(connection) = self.connections.get_mut(key) else { return };
                 let queue = &mut connection.queues[usize::from(index)];
                 if !std::mem::replace(&mut queue.in_paused, true) {
                     self.stats.pauses += 1;
                     self.paused.push((key, index));
                 }
             }
-            Err(reason) => self.disconnect(key, reason),
+            Err(reason) => {
+                let reason = connection.blame(reason);
+                self.disconnect(key, reason);
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Slot {
     pub(super) status: Option<Piece>,
     /// Bytes of its private buffer.
     pub(super) bytes: u64,
+    /// It changes the disk, and need not be durable when it is answered.
+    pub(super) volatile: bool,
     /// As it was when the request was taken: all addresses are in it.
     pub(super) _memory: Arc<GuestMemory>,
     pub(super) fate: Fate,

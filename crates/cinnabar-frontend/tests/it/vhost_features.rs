@@ -180,8 +180,14 @@ fn a_driver_that_turns_write_back_off_gets_durable_writes() {
     assert_eq!(pair.write(0, &[1; 512]), 0);
     let set = |value: u8| [self::pair(32, 1), vec![0; 4], vec![value]].concat();
     pair.host.hold = true;
+    pair.offer(kind::WRITE, 9, &[(DATA, 512, false)]);
+    pair.kick();
     pair.link.send(&message(25, 8, &set(0)), &[]);
     pair.host.settle();
+    assert_eq!(pair.host.seen.len(), 2, "a flush covers what is answered, so it waits for that");
+    pair.host.answer_held(false);
+    pair.host.settle();
+    assert_eq!(pair.rings[0].take_used(&pair.memory).len(), 1);
     assert!(pair.link.receive().is_none(), "what was written before is not durable yet");
     pair.host.hold = false;
     pair.host.answer_held(false);
@@ -194,6 +200,7 @@ fn a_driver_that_turns_write_back_off_gets_durable_writes() {
     assert_eq!(pair.write(2, &[3; 512]), 0);
     let seen = [
         ('w', 0, 512, false),
+        ('w', 9 * 512, 512, false),
         ('f', 0, 0, false),
         ('w', 512, 512, true),
         ('z', 2048, 512, true),

@@ -84,7 +84,8 @@ impl Connection {
             }
             taken += 1;
         }
-        Ok(Taken::All)
+        // What was read of a ring may be zeros of our own.
+        if self.memory.is_broken() { Err(DisconnectReason::MemoryGone) } else { Ok(Taken::All) }
     }
 
     /// Takes one request. False if there is no room for it: nothing has changed then.
@@ -97,13 +98,14 @@ impl Connection {
         turn: &mut Turn<'_, M, B>,
     ) -> Result<bool, DisconnectReason> {
         let BlockRequest { wish, data, status, writable_bytes: len } = request;
-        let slot = |fate, bytes, memory| Slot {
+        let slot = |fate, bytes, volatile, memory| Slot {
             connection: key,
             queue: index,
             head: next.head,
             len,
             status: Some(Piece { first: status, len: 1 }),
             bytes,
+            volatile,
             _memory: memory,
             fate,
         };
@@ -136,11 +138,14 @@ impl Connection {
         turn.stats.replayed_requests += u64::from(next.replayed);
         if let Some(answer) = answer {
             turn.stats.refused_requests += u64::from(answer != Status::Ok);
-            slot(Fate::Nothing, 0, Arc::clone(&self.memory)).tell(answer);
+            slot(Fate::Nothing, 0, false, Arc::clone(&self.memory)).tell(answer);
             running.complete(next.head, len);
         }
         if let Some(Submission { op, fate, bytes }) = submission {
-            let ticket = turn.slots.insert(slot(fate, bytes, Arc::clone(&self.memory)));
+            let volatile = is_volatile(&op);
+            self.volatile += u32::from(volatile);
+            let memory = Arc::clone(&self.memory);
+            let ticket = turn.slots.insert(slot(fate, bytes, volatile, memory));
             turn.incoming.push(Incoming {
                 ticket: Ticket(ticket),
                 export: self.export,
@@ -228,6 +233,16 @@ impl Connection {
         self.load -= load;
         *turn.total -= load;
     }
+}
+
+/// Whether it changes the disk without being durable when it is answered.
+const fn is_volatile<M>(op: &Op<M>) -> bool {
+    matches!(
+        op,
+        Op::Write { fua: false, .. }
+            | Op::Trim { fua: false, .. }
+            | Op::WriteZeroes { fua: false, .. }
+    )
 }
 
 /// A buffer for `span`.

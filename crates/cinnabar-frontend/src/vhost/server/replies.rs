@@ -26,9 +26,14 @@ pub(super) enum Parked {
 }
 
 impl<M: RawMemory> Server<M> {
-    /// A flush of our own for a connection.
-    pub(super) fn submit_flush(&mut self, key: u64, incoming: &mut Vec<Incoming<M>>) {
-        let Some(connection) = self.connections.get(key) else { return };
+    /// A flush of our own for a connection whose driver relies on it. It covers what was answered
+    /// before, so changes under way come first.
+    pub(super) fn flush_when_due(&mut self, key: u64, incoming: &mut Vec<Incoming<M>>) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.flush_due = connection.volatile > 0;
+        if connection.flush_due {
+            return;
+        }
         let ticket = self.slots.insert(Slot {
             connection: key,
             queue: 0,
@@ -36,6 +41,7 @@ impl<M: RawMemory> Server<M> {
             len: 0,
             status: None,
             bytes: 0,
+            volatile: false,
             _memory: Arc::default(),
             fate: Fate::Internal,
         });
@@ -104,6 +110,11 @@ impl<M: RawMemory> Server<M> {
         let key = slot.connection;
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.load -= slot.load();
+        connection.volatile -= u32::from(slot.volatile);
+        if connection.flush_due && connection.volatile == 0 {
+            connection.flush_due = false;
+            self.backlog.push_back(Backlog::Flush(key));
+        }
         if let Fate::Internal = slot.fate {
             connection.flushed(status == Status::Ok);
             self.mark_dirty(key);
