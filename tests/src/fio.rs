@@ -73,6 +73,8 @@ pub struct Direction {
     pub iops: f64,
     /// Mean completion latency, in us.
     pub mean_us: f64,
+    /// Median completion latency, in us.
+    pub p50_us: f64,
     /// 99th percentile of the completion latency, in us.
     pub p99_us: f64,
 }
@@ -84,6 +86,8 @@ pub struct Outcome {
     pub read: Direction,
     /// Writes.
     pub write: Direction,
+    /// fio's own CPU time, user and system, in us an operation.
+    pub client_us: f64,
 }
 
 impl Outcome {
@@ -93,7 +97,13 @@ impl Outcome {
         let report: Value = serde_json::from_str(&text[at..]).context("reading fio's JSON")?;
         let job = &report["jobs"][0];
         ensure!(job["error"] == 0, "fio reports error {} in {job}", job["error"]);
-        Ok(Self { read: direction(&job["read"])?, write: direction(&job["write"])? })
+        let (read, write) = (direction(&job["read"])?, direction(&job["write"])?);
+        // Percent of the time that all its threads ran, summed up.
+        let share = |key: &str| job[key].as_f64().unwrap_or_default() / 100.0;
+        let ran_us = job["job_runtime"].as_f64().unwrap_or_default() * 1000.0;
+        let operations = (read.operations + write.operations).max(1) as f64;
+        let client_us = (share("usr_cpu") + share("sys_cpu")) * ran_us / operations;
+        Ok(Self { read, write, client_us })
     }
 
     /// Reads and writes a second.
@@ -115,6 +125,7 @@ fn direction(report: &Value) -> Result<Direction> {
         operations: report["total_ios"].as_u64().context("no total_ios from fio")?,
         iops: report["iops"].as_f64().context("no iops from fio")?,
         mean_us: latency["mean"].as_f64().unwrap_or_default() / 1000.0,
+        p50_us: latency["percentile"]["50.000000"].as_f64().unwrap_or_default() / 1000.0,
         p99_us: latency["percentile"]["99.000000"].as_f64().unwrap_or_default() / 1000.0,
     })
 }

@@ -33,6 +33,8 @@ pub(crate) struct Device {
 pub(crate) struct Measured {
     operations: u64,
     took: Duration,
+    /// This process's own CPU time meanwhile.
+    cpu: Duration,
     /// Latencies in ns.
     latencies: Histogram<u64>,
 }
@@ -89,6 +91,7 @@ impl Device {
     pub(crate) fn run(&mut self, length: Duration, dice: &mut Dice) -> Result<Measured> {
         let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
         let mut operations = 0;
+        let cpu = cpu_time();
         let begin = Instant::now();
         let end = begin + length;
         let mut under_way = 0;
@@ -114,7 +117,7 @@ impl Device {
             }
             again.clear();
         }
-        Ok(Measured { operations, took, latencies })
+        Ok(Measured { operations, took, cpu: cpu_time().saturating_sub(cpu), latencies })
     }
 
     fn submit(&mut self, slot: usize, offset: u64) {
@@ -150,11 +153,18 @@ impl Measured {
             "operations": self.operations,
             "iops": self.operations as f64 / self.took.as_secs_f64(),
             "mean_us": self.latencies.mean() / 1000.0,
+            "client_us": self.cpu.as_secs_f64() * 1e6 / self.operations.max(1) as f64,
             "p50_us": us(0.5),
             "p99_us": us(0.99),
         })
         .to_string()
     }
+}
+
+/// CPU time of this process so far, user and system.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
 }
 
 impl Dice {

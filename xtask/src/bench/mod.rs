@@ -5,7 +5,6 @@
 mod frontends;
 mod marks;
 mod restart;
-mod servers;
 
 use crate::shell::{cargo, show};
 use anyhow::Result;
@@ -14,7 +13,7 @@ use std::process::Command;
 /// What to measure.
 #[derive(clap::Subcommand, Debug)]
 pub(crate) enum Bench {
-    /// Our NBD server with 100 % hits against qemu-nbd, qemu-storage-daemon and nbdkit
+    /// Our NBD server and vhost-user device with 100 % hits against the file itself and their peers
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
     Marks(marks::Args),

@@ -1,0 +1,230 @@
+//! Our vhost-user-blk device with everything cached, with one data thread and two, against the file
+//! itself and against qemu-storage-daemon; our NBD server beside it.
+//!
+//! Called by the benchmark `frontends`. fio reads the file and NBD, our load generator drives the
+//! vhost-user devices: one queue, sleeping while it waits, as a guest does.
+
+use super::clients::{Load, Seen, Target};
+use super::servers::{Peer, Server};
+use super::{DEPTHS, Plan};
+use crate::bench::median;
+use crate::table::Table;
+use anyhow::{Context, Result, ensure};
+use e2e::Site;
+use std::path::Path;
+
+/// What is compared; the order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Row {
+    Raw,
+    Qsd,
+    Ours,
+    OursTwo,
+    Nbd,
+    NbdTwo,
+}
+
+const ROWS: [Row; 6] = [Row::Raw, Row::Qsd, Row::Ours, Row::OursTwo, Row::Nbd, Row::NbdTwo];
+
+/// Marks of the verdict.
+const OF_RAW_MIN: f64 = 0.8;
+const OF_QSD_MIN: f64 = 3.0;
+const OF_QSD_AT_1_MIN: f64 = 1.0;
+const CPU_US_MAX: f64 = 5.0;
+const NBD_IOPS_MIN: f64 = 100_000.0;
+
+/// One measurement: what the client saw, and the server's CPU time an operation, in us.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    seen: Seen,
+    server_cpu: f64,
+}
+
+/// By row, then by depth, then by round.
+type Samples = [[Vec<Sample>; DEPTHS.len()]; ROWS.len()];
+
+impl Row {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "fio io_uring on the file itself",
+            Self::Qsd => "qemu-storage-daemon, vhost-user",
+            Self::Ours => "cinnabar, vhost-user",
+            Self::OursTwo => "cinnabar, vhost-user, threads = 2",
+            Self::Nbd => "cinnabar, NBD",
+            Self::NbdTwo => "cinnabar, NBD, threads = 2",
+        }
+    }
+
+    /// Which of the servers it is, if it is one.
+    fn server(self) -> Option<usize> {
+        match self {
+            Self::Raw => None,
+            Self::Qsd => Some(0),
+            Self::Ours | Self::Nbd => Some(1),
+            Self::OursTwo | Self::NbdTwo => Some(2),
+        }
+    }
+}
+
+/// Tables of one medium.
+pub(super) fn measure(medium: &str, folder: &Path, plan: Plan) -> Result<String> {
+    // A daemon has a folder of its own.
+    let sites = [Site::within(folder)?, Site::within(folder)?];
+    let disk = sites[0].filled("disk.raw", plan.size, 1)?;
+    let servers = [
+        Server::peer(Peer::QsdVhost, &sites[0], &disk).context("starting qemu-storage-daemon")?,
+        Server::ours(&sites[0], &disk, plan.size, 1).context("starting ours")?,
+        Server::ours(&sites[1], &disk, plan.size, 2).context("starting ours with two threads")?,
+    ];
+    let mut samples: Samples = Default::default();
+    for round in 0..plan.rounds {
+        for (column, depth) in DEPTHS.into_iter().enumerate() {
+            eprintln!("{medium}, vhost-user, round {}, QD{depth}", round + 1);
+            for (row, cell) in ROWS.into_iter().zip(&mut samples) {
+                let load = Load::new(depth, plan.seconds);
+                let server = row.server().map(|index| &servers[index]);
+                let sample = one(load, row, server, &disk).with_context(|| {
+                    let log = server.map(|server| server.running().log()).unwrap_or_default();
+                    format!("{load:?} on {}:\n{log}", row.name())
+                })?;
+                cell[column].push(sample);
+            }
+        }
+    }
+    servers.into_iter().try_for_each(Server::stop)?;
+    Ok(format!(
+        "\n{}\n{}\n{}",
+        throughput(medium, &samples),
+        latencies(medium, &samples),
+        verdict(&samples)
+    ))
+}
+
+fn one(load: Load, row: Row, server: Option<&Server>, disk: &Path) -> Result<Sample> {
+    let Some(server) = server else {
+        let seen = load.on(&Target::File(disk.to_owned()), None)?;
+        return Ok(Sample { seen, server_cpu: f64::NAN });
+    };
+    let target = match row {
+        Row::Nbd | Row::NbdTwo => server.nbd()?,
+        _ => server.vhost()?,
+    };
+    let (cpu, misses) = (server.cpu()?, server.misses()?);
+    // What is compared with the file before the load costs the server little beside it.
+    let seen = load.on(&target, Some(disk))?;
+    let cpu = server.cpu()?.saturating_sub(cpu);
+    ensure!(server.misses()? == misses, "a miss while everything should be cached");
+    Ok(Sample { seen, server_cpu: cpu.as_secs_f64() * 1e6 / seen.operations.max(1) as f64 })
+}
+
+fn throughput(medium: &str, samples: &Samples) -> String {
+    let mut heading = vec![format!("{medium}")];
+    heading.extend(DEPTHS.iter().map(|depth| format!("IOPS QD{depth}")));
+    heading.extend(DEPTHS.iter().map(|depth| format!("CPU us/op QD{depth}")));
+    heading.push("client's CPU us/op QD32".into());
+    render(&heading, samples, |cells| {
+        let iops = cells.iter().map(|cell| format!("{:.0}", middle(cell, |s| s.seen.iops)));
+        let cpu = cells.iter().map(|cell| number(middle(cell, |s| s.server_cpu)));
+        let client = number(middle(&cells[1], |s| s.seen.client_cpu));
+        iops.chain(cpu).chain([client]).collect()
+    })
+}
+
+fn latencies(medium: &str, samples: &Samples) -> String {
+    let mut heading = vec![format!("{medium}, latency in us")];
+    heading.extend(DEPTHS.iter().flat_map(|d| [format!("QD{d} p50"), format!("QD{d} p99")]));
+    render(&heading, samples, |cells| {
+        let both = |cell: &Vec<Sample>| {
+            [number(middle(cell, |s| s.seen.p50)), number(middle(cell, |s| s.seen.p99))]
+        };
+        cells.iter().flat_map(both).collect()
+    })
+}
+
+fn render(
+    heading: &[String],
+    samples: &Samples,
+    line: impl Fn(&[Vec<Sample>; DEPTHS.len()]) -> Vec<String>,
+) -> String {
+    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+    let mut table = Table::new(&heading);
+    for (row, cells) in ROWS.into_iter().zip(samples) {
+        table.row([vec![row.name().to_owned()], line(cells)].concat());
+    }
+    table.render()
+}
+
+/// What was asked for, each with its bar. Ratios are of measurements in the same round.
+fn verdict(samples: &Samples) -> String {
+    let of = |row: Row| &samples[row as usize];
+    let ratio = |one: Row, other: Row, column: usize| {
+        let each = of(one)[column].iter().zip(&of(other)[column]);
+        median(each.map(|(one, other)| one.seen.iops / other.seen.iops).collect())
+    };
+    let iops = |row: Row, column: usize| middle(&of(row)[column], |s| s.seen.iops);
+    let cpu = |row: Row, column: usize| middle(&of(row)[column], |s| s.server_cpu);
+    let least_cpu = |row: Row| (0..DEPTHS.len()).map(|c| cpu(row, c)).fold(f64::INFINITY, f64::min);
+    let at_least = |value: f64, bar: f64| if value >= bar { "met" } else { "MISSED" };
+    let (raw_32, raw_128) = (ratio(Row::Ours, Row::Raw, 1), ratio(Row::Ours, Row::Raw, 2));
+    let (qsd_32, qsd_128) = (ratio(Row::Ours, Row::Qsd, 1), ratio(Row::Ours, Row::Qsd, 2));
+    let qsd_1 = ratio(Row::Ours, Row::Qsd, 0);
+    let least = least_cpu(Row::Ours);
+    let nbd = iops(Row::Nbd, 1);
+    let client = middle(&of(Row::Nbd)[1], |s| s.seen.client_cpu);
+    let two = |one, other| (ratio(other, one, 1), ratio(other, one, 2));
+    let (vhost_two, nbd_two) = (two(Row::Ours, Row::OursTwo), two(Row::Nbd, Row::NbdTwo));
+    format!(
+        "vhost-user of the raw file: {raw_32:.2} x at QD32, {raw_128:.2} x at QD128 (bar \
+         {OF_RAW_MIN}): {}.\n\
+         vhost-user of qemu-storage-daemon: {qsd_32:.2} x at QD32, {qsd_128:.2} x at QD128 (bar \
+         {OF_QSD_MIN}): {}; {qsd_1:.2} x at QD1 (bar {OF_QSD_AT_1_MIN}): {}.\n\
+         Server CPU an I/O, least over the depths: {least:.1} us (bar {CPU_US_MAX}): {}.\n\
+         NBD, one connection at QD32: {nbd:.0} IOPS (bar {NBD_IOPS_MIN:.0}): {}; its client takes \
+         {client:.1} us of CPU an I/O, {:.0} % of a core.\n\
+         Two threads of one: vhost-user {:.2} x at QD32, {:.2} x at QD128; NBD {:.2} x, {:.2} x; \
+         server CPU at QD32 {:.1} against {:.1} us.\n",
+        at_least(raw_32.min(raw_128), OF_RAW_MIN),
+        at_least(qsd_32.min(qsd_128), OF_QSD_MIN),
+        at_least(qsd_1, OF_QSD_AT_1_MIN),
+        at_least(-least, -CPU_US_MAX),
+        at_least(nbd, NBD_IOPS_MIN),
+        client * nbd / 1e4,
+        vhost_two.0,
+        vhost_two.1,
+        nbd_two.0,
+        nbd_two.1,
+        cpu(Row::OursTwo, 1),
+        cpu(Row::Ours, 1),
+    )
+}
+
+fn middle(cell: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
+    median(cell.iter().map(value).collect())
+}
+
+fn number(value: f64) -> String {
+    if value.is_nan() { "-".into() } else { format!("{value:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows with so many IOPS at all depths, one round, 4 us of server CPU.
+    fn samples(iops: [f64; ROWS.len()]) -> Samples {
+        iops.map(|iops| {
+            let seen = Seen { iops, client_cpu: 2.0, ..Seen::default() };
+            DEPTHS.map(|_| vec![Sample { seen, server_cpu: 4.0 }])
+        })
+    }
+
+    #[test]
+    fn the_verdict_says_what_is_met_and_what_is_missed() {
+        let good = verdict(&samples([400e3, 100e3, 350e3, 420e3, 150e3, 180e3]));
+        assert!(!good.contains("MISSED"), "{good}");
+        assert!(good.contains("0.88 x at QD32") && good.contains("3.50 x at QD32"), "{good}");
+        assert!(good.contains("30 % of a core"), "{good}");
+        let bad = verdict(&samples([400e3, 200e3, 190e3, 200e3, 90e3, 90e3]));
+        assert_eq!(bad.matches("MISSED").count(), 4, "{bad}");
+    }
+}
