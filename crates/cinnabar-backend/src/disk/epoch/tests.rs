@@ -35,6 +35,8 @@ fn what_is_packed_is_unpacked() {
     assert_eq!(Stamped::unpack(&Epoch([0; 64])), None);
     let mut other = THEN.pack();
     other.0[63] = 1;
+    assert_eq!(Stamped::unpack(&other), Some(THEN), "the last field is the driver's");
+    other.0[0] += 1;
     assert_eq!(Stamped::unpack(&other), None, "a later layout");
 }
 
