@@ -7,6 +7,8 @@
 mod attach;
 mod device;
 mod gate;
+#[cfg(test)]
+mod guest_memory;
 mod heartbeat;
 mod invariants;
 mod lifecycle;

@@ -204,7 +204,7 @@ impl<P: Payload> Engine<P> {
         state.direct -= u32::from(direct);
         let first = state.span.first_block();
         let data = if direct { state.data.clone() } else { state.private().clone() };
-        if result.is_err() {
+        if result.is_err() && !direct {
             self.store.count_device_error();
         }
         let mut run = None;
@@ -220,10 +220,13 @@ impl<P: Payload> Engine<P> {
                     }
                     continue;
                 }
-                if direct {
-                    self.issue(request, Some(Run::Again { index: i, slot: at, count: 1 }));
-                    continue;
-                }
+            }
+            // The guest may have changed its memory, or taken it away: that says nothing of the SSD.
+            if direct {
+                self.issue(request, Some(Run::Again { index: i, slot: at, count: 1 }));
+                continue;
+            }
+            if result.is_ok() {
                 self.store.count_checksum_failure();
             }
             if self.store.find(key) == Some(at) {

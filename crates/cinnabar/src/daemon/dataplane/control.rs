@@ -32,6 +32,8 @@ pub(super) enum Awaited {
     Attach(usize, Option<AnswerTo<()>>),
     Detach(usize),
     Seal(usize),
+    /// Of what was sealed and is not to be believed.
+    Drop(usize),
     /// Asked at this time.
     Load(Instant),
     /// Asked for as such, or as a part of a replacement.
@@ -248,6 +250,19 @@ impl Plane {
             },
             Awaited::Seal(key) => {
                 let result = reply.result.map(drop).map_err(|error| failed("sealing", error));
+                if self.volumes[key].doubts.is_empty() {
+                    self.uninstall(key, result);
+                } else {
+                    let name = self.volumes[key].config.name.clone();
+                    self.command(Awaited::Drop(key), Command::Forget(name));
+                }
+            }
+            Awaited::Drop(key) => {
+                // Nothing to drop is as well.
+                let result = match reply.result {
+                    Ok(_) | Err(Failure::NoVolume) => Ok(()),
+                    Err(error) => Err(failed("dropping what its server may have lost", error)),
+                };
                 self.uninstall(key, result);
             }
             Awaited::Load(opened) => {
@@ -300,6 +315,7 @@ impl Plane {
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
         tracing::info!(volume = name, size_bytes, at, ?warmth, "serving");
+        self.drop_doubts(now);
         self.admit_waiting(now, key);
         self.settle_warmth();
     }

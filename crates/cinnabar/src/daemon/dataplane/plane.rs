@@ -191,10 +191,13 @@ impl Plane {
         self.lane.look_at_time(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
+            self.drop_doubts(now);
         }
         if self.server.has_backlog() {
             self.server.resume(now, &mut Pool, &mut self.from_nbd);
         }
+        // While guests are told not to kick, completions must not keep us from looking.
+        self.vhost.poll(now, &mut Pool, &mut self.from_vhost);
         if self.vhost.has_backlog() {
             self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
         }

@@ -33,6 +33,8 @@ pub(super) enum Front {
 enum Asker {
     Guest(Front, Ticket),
     Operator(AnswerTo<()>),
+    /// Nobody; but the copies of these bytes must go.
+    Doubt(ByteSpan),
 }
 
 impl Plane {
@@ -115,7 +117,15 @@ impl Plane {
         span: ByteSpan,
         answer: AnswerTo<()>,
     ) {
-        let asker = Asker::Operator(answer);
+        self.invalidate_for(now, key, span, Asker::Operator(answer));
+    }
+
+    /// The same, of bytes that a backend's server may have lost.
+    pub(super) fn drop_doubtful(&mut self, now: Instant, key: usize, span: ByteSpan) {
+        self.invalidate_for(now, key, span, Asker::Doubt(span));
+    }
+
+    fn invalidate_for(&mut self, now: Instant, key: usize, span: ByteSpan, asker: Asker) {
         let request = GuestRequest { asker, volume: key, kind: Kind::Other, arrived: now };
         let volume = self.volumes[key].id.expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
@@ -143,6 +153,8 @@ impl Plane {
                 let result = reply.result.map(drop).map_err(|error| failed("dropping it", error));
                 let _ = answer.send(result);
             }
+            Asker::Doubt(span) if reply.result.is_err() => self.doubt(now, request.volume, span),
+            Asker::Doubt(_) => {}
         }
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! Called by the loop, before it hears of anything that the server did since.
 
+use super::clock::after;
 use super::plane::Plane;
 use super::volume::Phase;
 use cinnabar_engine::units::{ByteSpan, Instant};
-use tokio::sync::oneshot;
+use std::time::Duration;
+
+/// Until a drop is tried again that the engine had no room for.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 impl Plane {
     /// Drops what is cached of these ranges of a volume, durably. The server may
     /// hold what was written there, or what was before: reads have to ask it.
     pub(super) fn server_restarted(&mut self, now: Instant, key: usize, ranges: &[ByteSpan]) {
         let Some(volume) = self.volumes.get(key) else { return };
-        if volume.id.is_none() || !matches!(volume.phase, Phase::Serving) {
-            return;
-        }
         tracing::warn!(
             volume = volume.config.name,
             ranges = ranges.len(),
@@ -22,9 +23,34 @@ impl Plane {
             "its server may have restarted; what is cached of writes that were not flushed is dropped"
         );
         for range in ranges {
-            // Nobody waits for the answer.
-            let (answer, _) = oneshot::channel();
-            self.invalidate_span(now, key, *range, answer);
+            if matches!(self.volumes[key].phase, Phase::Serving) {
+                self.drop_doubtful(now, key, *range);
+            } else {
+                self.doubt(now, key, *range);
+            }
+        }
+    }
+
+    /// These bytes could not be dropped yet. A volume that leaves takes all of its blocks along.
+    pub(super) fn doubt(&mut self, now: Instant, key: usize, range: ByteSpan) {
+        if let Some(volume) = self.volumes.get_mut(key) {
+            volume.doubts.push(range);
+            self.look_at = Some(after(now, AGAIN_AFTER));
+        }
+    }
+
+    /// Tries again, with volumes that serve.
+    pub(super) fn drop_doubts(&mut self, now: Instant) {
+        let doubtful: Vec<usize> = self
+            .volumes
+            .iter()
+            .filter(|(_, v)| !v.doubts.is_empty() && matches!(v.phase, Phase::Serving))
+            .map(|(key, _)| key)
+            .collect();
+        for key in doubtful {
+            for range in std::mem::take(&mut self.volumes[key].doubts) {
+                self.drop_doubtful(now, key, range);
+            }
         }
     }
 }

@@ -249,6 +249,7 @@ impl Plane {
             warmth: Warmth::New,
             latencies: Recorders::default(),
             phase: Phase::Attaching,
+            doubts: Vec::new(),
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);

@@ -6,7 +6,7 @@ use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
 use cinnabar_backend::{Disk, SimModel};
-use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_frontend::nbd::ExportId;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -27,6 +27,8 @@ pub(super) struct Volume {
     pub(super) warmth: Warmth,
     pub(super) latencies: Recorders,
     pub(super) phase: Phase,
+    /// Bytes whose copies are not to be believed, and have not been dropped yet.
+    pub(super) doubts: Vec<ByteSpan>,
 }
 
 /// What all data threads need to know of a volume.

@@ -90,11 +90,11 @@ fn a_model_slows_the_backend_down_and_the_cache_does_not_mind() {
         };
         let misses: Vec<Duration> = (0..4).map(|i| timed(i * 65_536)).collect();
         assert!(misses.iter().all(|took| *took >= Duration::from_millis(30)), "{misses:?}");
-        let hits: Vec<Duration> = (0..4).map(|i| timed(i * 65_536)).collect();
-        assert!(hits.iter().all(|took| *took < Duration::from_millis(30)), "{hits:?}");
-        let latencies = rig.status().volumes[0].latencies;
-        assert_eq!(latencies.read.count, 8);
-        assert!((30_000..=60_000).contains(&latencies.read.p99_us), "{}", latencies.read.p99_us);
+        (0..4).for_each(|i| drop(timed(i * 65_536)));
+        let volume = &rig.status().volumes[0];
+        assert_eq!((volume.counters.read_hits, volume.counters.backend_reads), (4, 4));
+        assert_eq!(volume.latencies.read.count, 8);
+        assert!(volume.latencies.read.p99_us >= 30_000, "{}", volume.latencies.read.p99_us);
         drop(client);
         assert!(rig.stop().clean);
     });
