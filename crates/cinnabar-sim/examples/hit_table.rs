@@ -39,7 +39,7 @@ fn main() {
 
 fn row(trace: &str, run: &str, all: &[Reference], config: Config, writes: bool, bar: (u64, u64)) {
     let start = std::time::Instant::now();
-    let setup = CacheSetup { capacity_blocks: CAPACITY_BLOCKS, segment_chunks: 1, config };
+    let setup = CacheSetup::single(CAPACITY_BLOCKS, config);
     let mut cache = InstantCache::new(setup);
     cache.set_batch(1);
     let count = all.iter().map(|r| r.key >> 40).max().map_or(0, |last| last + 1);

@@ -3,8 +3,8 @@
 //! Called by `cinnabar simulate faults`, by `cargo xtask soak` and by tests. A seed fixes everything
 //! that happens in its run, whatever else runs beside it: commit and seed reproduce a failure.
 
-use crate::driver::{self, Failed, Options, Report};
-use crate::machine::EngineFactory;
+use crate::driver::{self, Failed, Options, Replay, Report};
+use crate::shards::ShardedFactory;
 use crate::workload::Features;
 use cinnabar_engine::mutant::Mutants;
 use std::cell::Cell;
@@ -23,6 +23,8 @@ pub struct FaultOptions {
     /// A new daemon waits until the dead one's writes have landed. Without it, what lands late is
     /// found to break promises.
     pub wait_for_lock: bool,
+    /// What frontends do with requests that a crash left unanswered: for tests, less than they must.
+    pub replay: Replay,
     /// Deliberate bugs of the engine, for tests.
     pub mutants: Mutants,
     /// Lines shown of a failed seed: of the place's history, and of the last events.
@@ -39,6 +41,7 @@ impl Default for FaultOptions {
             requests: 1200,
             features: Features::ALL,
             wait_for_lock: true,
+            replay: Replay::Sound,
             mutants: Mutants::default(),
             lines: 60,
             failures_max: 10,
@@ -120,11 +123,12 @@ pub fn run_one(seed: u64, options: &FaultOptions) -> Result<Report, Box<Failed>>
         requests: options.requests,
         features: options.features,
         wait_for_lock: options.wait_for_lock,
+        replay: options.replay,
         mutants: options.mutants,
         lines: options.lines,
         cold_after_crash: false,
     };
-    let result = driver::run(seed, &run, &mut EngineFactory);
+    let result = driver::run(seed, &run, &mut ShardedFactory);
     UNDER_WAY.set(None);
     result
 }

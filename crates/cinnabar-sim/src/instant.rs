@@ -62,7 +62,7 @@ impl InstantCache {
         let mut factory = EngineFactory;
         let format = Factory::<Length>::format(&mut factory, &setup, 0);
         let engine = factory.start(&setup, &format.superblocks).expect("just formatted");
-        let pages = (0..).zip(format.superblocks).collect();
+        let pages = (0..).zip(format.superblocks.into_iter().flatten()).collect();
         let mut cache = Self {
             setup,
             engine,
@@ -255,7 +255,7 @@ impl InstantCache {
     /// If the superblock on the device is no longer one.
     pub fn restart(&mut self) {
         let page = |block| self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());
-        let superblocks = [page(0), page(1)];
+        let superblocks = [[page(0), page(1)]];
         self.engine = EngineFactory.start(&self.setup, &superblocks).expect("a superblock");
         self.wake = None;
         self.events.clear();

@@ -220,5 +220,13 @@ counted! {
         Checkpoints = "checkpoints",
         /// Times the journal was written anew.
         Rebases = "journal_rebases",
+        /// Requests that more than one shard had a part in.
+        SplitRequests = "split_requests",
+        /// Flushes that more than one shard answered for.
+        CrossShardFlushes = "cross_shard_flushes",
+        /// Starts on another number of threads than the life before had.
+        OtherThreads = "restart_other_threads",
+        /// Requests that a crash left unanswered, and that were asked for again.
+        ReplayedRequests = "replayed_requests",
     }
 }

@@ -14,15 +14,17 @@ pub mod machine;
 pub mod medium;
 pub mod oracle;
 pub mod script;
+pub mod shards;
 pub mod stamp;
 pub mod violation;
 pub mod workload;
 
-pub use driver::{Failed, Options, Report, run};
+pub use driver::{Failed, Options, Replay, Report, run};
 pub use faults::{FaultOptions, Summary};
 pub use instant::{InstantCache, Length};
 pub use kinds::{Counted, Fault, Path, Tally};
 pub use machine::{CacheSetup, Factory, Machine};
+pub use shards::ShardedFactory;
 pub use stamp::{Stamp, Stamped};
 pub use violation::{Kind, Violation};
 pub use workload::Features;

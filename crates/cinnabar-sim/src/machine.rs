@@ -18,9 +18,9 @@ pub trait Machine<P> {
     fn cache_counters(&self) -> CacheCounters;
     /// See [`Engine::volume_counters`].
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters>;
-    /// See [`Engine::recorded`].
-    fn recorded(&self, _name: &str) -> Option<Recorded> {
-        None
+    /// See [`Engine::recorded`]: what each shard that knows the volume says.
+    fn recorded(&self, _name: &str) -> Vec<Recorded> {
+        Vec::new()
     }
     /// See [`Engine::health`].
     fn health(&self) -> Health {
@@ -28,30 +28,89 @@ pub trait Machine<P> {
     }
     /// Panics if the machine contradicts itself. Expensive.
     fn check_invariants(&self) {}
+    /// Parts that can take turns of their own.
+    fn shards(&self) -> u32 {
+        1
+    }
+    /// As [`Machine::apply`], but shards only get what is theirs, to take it at their next turn.
+    fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        self.apply(now, events, actions);
+    }
+    /// Whether a shard has something to take.
+    fn has_events(&self, _shard: u32) -> bool {
+        false
+    }
+    /// A shard takes what it has been given.
+    fn turn(&mut self, _shard: u32, _now: Instant, _actions: &mut Vec<Action<P>>) {}
+    /// What the shards call a volume: these names outlive its detachment.
+    fn names(&self, volume: VolumeId) -> Vec<VolumeId> {
+        vec![volume]
+    }
+    /// Counters of a volume with these names, attached or not.
+    fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
+        self.volume_counters(*names.first()?)
+    }
+    /// Requests that more than one shard had a part in, flushes left out.
+    fn split_requests(&self) -> u64 {
+        0
+    }
 }
 
 /// How a cache is made.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheSetup {
-    /// Data blocks of the log.
+    /// Data blocks of the log, all shards together.
     pub capacity_blocks: u64,
     /// Chunks of 256 blocks in a segment.
     pub segment_chunks: u32,
+    /// Shards, each with a region of the device.
+    pub shards: u32,
+    /// log2 of the blocks that stay together in one of them.
+    pub span_log2: u32,
     /// Settings of each engine.
     pub config: Config,
+}
+
+impl CacheSetup {
+    /// A cache of one shard, with segments of one chunk.
+    pub const fn single(capacity_blocks: u64, config: Config) -> Self {
+        Self { capacity_blocks, segment_chunks: 1, shards: 1, span_log2: 10, config }
+    }
 }
 
 /// A freshly formatted cache device.
 #[derive(Clone, Debug)]
 pub struct Format {
-    /// Its size.
-    pub device_blocks: u64,
-    /// First block of its checkpoints.
+    /// Size of each of its regions.
+    pub region_blocks: u64,
+    /// First block of a region's checkpoints.
     pub checkpoints: u64,
-    /// First block of its log, the rest of the device.
+    /// First block of a region's log, the rest of the region.
     pub log: u64,
-    /// What its first two blocks hold.
-    pub superblocks: [MetaPage; 2],
+    /// What the first two blocks of each region hold.
+    pub superblocks: Vec<[MetaPage; 2]>,
+}
+
+impl Format {
+    /// The device that these superblocks, one a region, describe.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn of(superblocks: &[Superblock]) -> Self {
+        let geometry = superblocks[0].geometry;
+        let pages = superblocks.iter().map(|superblock| {
+            let (offset, page) = superblock.encode();
+            let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
+            pages[(offset / 4096) as usize] = page;
+            pages
+        });
+        Self {
+            region_blocks: geometry.device_blocks,
+            checkpoints: geometry.checkpoints.0[0],
+            log: geometry.log,
+            superblocks: pages.collect(),
+        }
+    }
 }
 
 /// Makes machines: one for each life of a cache device.
@@ -60,15 +119,15 @@ pub trait Factory<P> {
     type Machine: Machine<P>;
     /// A new device, unlike those with other serial numbers.
     fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format;
-    /// A machine over a device that begins with these two blocks; `Err` says why they are not a
-    /// superblock.
+    /// A machine over a device whose regions begin with these two blocks each; `Err` says why they
+    /// are no superblocks.
     ///
     /// # Errors
     /// A text for the report of a failed run.
     fn start(
         &mut self,
         setup: &CacheSetup,
-        superblocks: &[MetaPage; 2],
+        superblocks: &[[MetaPage; 2]],
     ) -> Result<Self::Machine, String>;
     /// A machine without a device: everything passes through. `None` if there is no such machine.
     fn start_without_device(&mut self, _setup: &CacheSetup) -> Option<Self::Machine> {
@@ -89,8 +148,8 @@ impl<P: Payload> Machine<P> for Engine<P> {
         Engine::volume_counters(self, volume)
     }
 
-    fn recorded(&self, name: &str) -> Option<Recorded> {
-        Engine::recorded(self, name)
+    fn recorded(&self, name: &str) -> Vec<Recorded> {
+        Engine::recorded(self, name).into_iter().collect()
     }
 
     fn health(&self) -> Health {
@@ -112,23 +171,15 @@ impl<P: Payload> Factory<P> for EngineFactory {
     fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format {
         let capacity = u32::try_from(setup.capacity_blocks).expect("a shard's size");
         let geometry = Geometry::for_capacity(capacity, setup.segment_chunks);
-        let (offset, page) = Superblock::format([0xC1 ^ serial; 16], geometry).encode();
-        let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
-        superblocks[(offset / 4096) as usize] = page;
-        Format {
-            device_blocks: geometry.device_blocks,
-            checkpoints: geometry.checkpoints.0[0],
-            log: geometry.log,
-            superblocks,
-        }
+        Format::of(&[Superblock::format([0xC1 ^ serial; 16], geometry)])
     }
 
     fn start(
         &mut self,
         setup: &CacheSetup,
-        superblocks: &[MetaPage; 2],
+        superblocks: &[[MetaPage; 2]],
     ) -> Result<Engine<P>, String> {
-        let superblock = Superblock::decode(superblocks).map_err(|error| error.to_string())?;
+        let superblock = Superblock::decode(&superblocks[0]).map_err(|error| error.to_string())?;
         Ok(Engine::new(setup.config, superblock))
     }
 

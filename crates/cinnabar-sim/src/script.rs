@@ -76,7 +76,7 @@ impl<F: Factory<Stamped>> Script<F> {
         let spec = VolumeSpec {
             size_bytes: medium.sectors() * SECTOR_BYTES,
             align_bytes: medium.align_bytes as u32,
-            belief: judge(then.as_ref(), Some(&medium.epoch())),
+            belief: judge(&then, Some(&medium.epoch())),
             epoch: Some(medium.epoch()),
             ..spec
         };
@@ -128,7 +128,7 @@ impl<F: Factory<Stamped>> Script<F> {
     }
 
     fn start(&mut self) {
-        let superblocks = [self.media.cache.page(0), self.media.cache.page(1)];
+        let superblocks = self.media.cache.superblocks();
         self.machine = self.factory.start(&self.setup, &superblocks).expect("a superblock");
         self.answers.clear();
         self.wake = None;

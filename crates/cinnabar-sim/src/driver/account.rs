@@ -35,12 +35,15 @@ pub(super) struct Account {
     pub(super) generation: u64,
     /// And when it was attached: if it was raised in between, the device need not have heard of it.
     pub(super) attached: u64,
+    /// It was attached while the device was being replaced, which some shards had done and others
+    /// had not: under which generation each of them recorded it is not known here.
+    pub(super) mixed: bool,
     pub(super) foreign: Vec<Foreign>,
 }
 
 impl Account {
     pub(super) fn new() -> Self {
-        Self { left: Left::Never, generation: 0, attached: 0, foreign: Vec::new() }
+        Self { left: Left::Never, generation: 0, attached: 0, mixed: false, foreign: Vec::new() }
     }
 
     pub(super) fn forget(&mut self) {
@@ -60,7 +63,7 @@ impl Account {
             DropReason::EpochChanged => belief == Belief::Changed,
             DropReason::NoProof => belief == Belief::Unknown && !exclusive,
             DropReason::WrittenWithoutCache => {
-                self.generation != generation || self.attached != generation
+                self.generation != generation || self.attached != generation || self.mixed
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::violation::{Kind, Violation};
 use cinnabar_engine::Command;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{Belief, DropReason, Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, DropReason, Epoch, Recorded, VolumeSpec, Warmth};
 
 /// What an engine was told when a volume was attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) struct Attaching {
     generation: u64,
     /// The recorded proof was one of a crash: it leaves a window.
     written: bool,
+    /// The device was being replaced.
+    replacing: bool,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -45,6 +47,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if profile.proof && self.volumes[volume].forgetful {
             self.count.faults.add(Fault::ProofLost);
         }
+        self.media.backends[volume].begin_attachment();
         let epoch = self.proof(volume);
         let name = format!("vol{volume}");
         let machine = self.machine.as_ref().expect("volumes are attached to a machine");
@@ -54,14 +57,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let device = self.present.then_some(self.media.cache.serial);
         let attaching = Attaching {
-            belief: judge(recorded.as_ref(), epoch.as_ref()),
+            belief: judge(&recorded, epoch.as_ref()),
             generation: self.media.backends[volume].generation_with(device),
-            written: recorded.as_ref().is_some_and(|recorded| recorded.written),
+            written: recorded.iter().any(|recorded| recorded.written),
+            replacing: self.is_waiting_for(|control| *control == Control::Replace),
         };
         if attaching.belief == Belief::Unchanged {
-            let epoch = recorded.and_then(|recorded| recorded.epoch);
-            let then = Proof::decode(&epoch.expect("nothing is unchanged without a proof"));
-            self.excuse_window(volume, &then, attaching.written);
+            self.excuse_window(volume, &recorded);
         }
         let spec = VolumeSpec {
             name,
@@ -84,9 +86,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The volume counts as unchanged although somebody else wrote it: that is excused within the
     /// stated window after a crash, and there only.
-    fn excuse_window(&mut self, volume: usize, then: &Proof, written: bool) {
+    fn excuse_window(&mut self, volume: usize, recorded: &[Recorded]) {
+        let open = |recorded: &&Recorded| recorded.written;
+        let epochs = recorded.iter().filter(open).filter_map(|one| one.epoch.as_ref());
+        let Some(now) = epochs.map(|epoch| Proof::decode(epoch).now).max() else { return };
         for foreign in &self.accounts[volume].foreign {
-            if written && (then.now..=then.now + WINDOW_NS).contains(&foreign.at_ns) {
+            if (now..=now + WINDOW_NS).contains(&foreign.at_ns) {
                 self.oracle.excuse(volume, foreign.first, &foreign.before);
                 self.count.faults.add(Fault::ForeignInside);
             }
@@ -103,21 +108,28 @@ impl<F: Factory<Stamped>> World<'_, F> {
     ) -> Result<(), Violation> {
         self.count_foreign(volume, attaching);
         self.check_warmth(volume, attaching, warmth)?;
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        self.volumes[volume].names = machine.names(id);
         self.volumes[volume].id = Some(id);
         self.volumes[volume].state = State::Attached;
         self.accounts[volume].left = Left::Lost;
         self.accounts[volume].attached = attaching.generation;
+        let shards = self.machine.as_ref().map_or(1, Machine::shards);
+        self.accounts[volume].mixed = attaching.replacing && shards > 1;
         self.accounts[volume].foreign.clear();
         let attaches = self.volumes[volume].served.attaches + 1;
         self.volumes[volume].served = Served { attaches, ..Served::default() };
         self.media.attach(id, volume);
+        self.replay(volume);
         self.arm(volume);
         Ok(())
     }
 
     fn count_foreign(&mut self, volume: usize, attaching: &Attaching) {
         let kind = match (attaching.belief, self.accounts[volume].left) {
-            (Belief::Changed, Left::Lost) if attaching.written => Fault::ForeignOutside,
+            (Belief::Unknown, Left::Lost) if attaching.written && self.can_prove(volume) => {
+                Fault::ForeignOutside
+            }
             (Belief::Changed, Left::Sealed { .. }) => Fault::ForeignAfterStop,
             _ => return,
         };
@@ -137,13 +149,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let warm = account.may_be_warm(belief, exclusive, generation)
             && !(crashed && self.options.cold_after_crash);
         let due = match account.left {
-            Left::Sealed { proven: true, blocks } => blocks.filter(|_| warm),
+            Left::Sealed { proven: true, blocks } => blocks.filter(|_| warm && !account.mixed),
             _ => None,
         };
         // A full cache may have gone on evicting as soon as it was open.
         let machine = self.machine.as_ref().expect("a machine is alive");
         let evicted = machine.cache_counters().evicted_blocks;
-        let short = |blocks, due| blocks > due || blocks + evicted < due;
+        // One shard's part may be lost, and the others' there.
+        let damaged = self.cache_has_failed();
+        let short = |blocks, due| blocks > due || !damaged && blocks + evicted < due;
         let sound = match warmth {
             Warmth::New => due.is_none_or(|due| due == 0) || self.cache_has_failed(),
             // Of a volume that it never had it can know by an attach that was not answered.
@@ -264,7 +278,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn remember_blocks(&mut self) {
         let machine = self.machine.as_ref().expect("a machine is alive");
         for (volume, account) in self.volumes.iter().zip(&mut self.accounts) {
-            let counters = volume.id.and_then(|id| machine.volume_counters(id));
+            let counters = machine.counters_of(&volume.names);
             if let (Left::Sealed { blocks, .. }, Some(counters)) = (&mut account.left, counters) {
                 *blocks = Some(counters.cached_blocks).filter(|_| self.present);
             }

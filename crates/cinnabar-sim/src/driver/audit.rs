@@ -48,8 +48,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Health::PassThrough(PassThroughReason::Failed(_)) = machine.health() {
             count.paths.add(Path::PassThroughFailed);
         }
-        for volume in self.volumes.iter().filter_map(|volume| volume.id) {
-            let counters = machine.volume_counters(volume).unwrap_or_default();
+        count.paths.add_many(Path::SplitRequests, machine.split_requests());
+        for volume in &self.volumes {
+            let counters = machine.counters_of(&volume.names).unwrap_or_default();
             count.read_hits += counters.read_hits;
             count.misses += counters.misses;
             count.partial_hits += counters.partial_hits;
@@ -70,8 +71,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 continue;
             }
             let VolumeCounters { reads, writes, flushes, trims, zeroes, .. } = counters;
-            let counted = [reads, writes, flushes, trims, zeroes];
+            let mut counted = [reads, writes, flushes, trims, zeroes];
             let told = [served.reads, served.writes, served.flushes, served.trims, served.zeroes];
+            if machine.shards() > 1 {
+                // Parts of a request count one by one, flushes do not.
+                for kind in [0, 1, 3, 4] {
+                    counted[kind] = told[kind].min(counted[kind]);
+                }
+            }
             let blocks = counters.blocks_read == served.blocks_read
                 && counters.blocks_written == served.blocks_written
                 && counters.read_hits + counters.misses == counters.blocks_read;
@@ -127,7 +134,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 // The device holds copies that are void, and may have lost what the machine counts:
                 // what is due is not more than either.
                 due += cached.min(on_device);
-                let counters = volume.id.and_then(|id| machine.volume_counters(id));
+                let counters = machine.counters_of(&volume.names);
                 back += counters.map_or(0, |counters| counters.cached_blocks);
             }
         }

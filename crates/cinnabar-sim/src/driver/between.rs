@@ -5,7 +5,7 @@
 use crate::driver::account::{Account, Foreign};
 use crate::driver::world::World;
 use crate::kinds::Fault;
-use crate::machine::Factory;
+use crate::machine::{CacheSetup, Factory, Machine};
 use crate::medium::CacheDevice;
 use crate::stamp::{Stamp, Stamped};
 use crate::workload::Device;
@@ -113,6 +113,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.media.backends[volume].recreate(version);
         self.oracle.recreated(volume, version);
         self.accounts[volume].foreign.clear();
+        self.volumes[volume].ledger.start_anew();
         let place = Some((volume, 0..self.profile.volumes[volume].sectors));
         self.log.note(self.now, place, || format!("RECREATED with version {version}"));
         self.count.faults.add(Fault::Recreated);
@@ -120,7 +121,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Puts the right cache device in place for the next life. Returns what it begins with; `None`:
     /// there is none.
-    pub(super) fn insert_device(&mut self, device: Device) -> Option<[MetaPage; 2]> {
+    pub(super) fn insert_device(&mut self, device: Device) -> Option<Vec<[MetaPage; 2]>> {
         if let Some(parked) = self.parked.take() {
             self.swap_device(parked);
         }
@@ -142,7 +143,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 None => self.shelf = Some(self.format_device()),
             }
         }
-        Some([self.media.cache.page(0), self.media.cache.page(1)])
+        Some(self.media.cache.superblocks())
     }
 
     /// There is no cache device from now on; the one there was may be back in the next life.
@@ -160,7 +161,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.milestone(self.now, || "A NEW CACHE DEVICE".to_owned());
         self.count.faults.add(Fault::DeviceSwapped);
         self.devices += 1;
-        let format = self.factory.format(&self.profile.setup, self.devices);
+        // A running machine has as many shards as it began with; the device has to fit.
+        let shards = self.machine.as_ref().map_or(self.profile.setup.shards, Machine::shards);
+        let setup = CacheSetup { shards, ..self.profile.setup };
+        let format = self.factory.format(&setup, self.devices);
         let mut cache = CacheDevice::new(&format);
         cache.serial = self.devices;
         let accounts = self.accounts.iter().map(|_| Account::new()).collect();

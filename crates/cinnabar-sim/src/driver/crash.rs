@@ -105,9 +105,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
         // The record that says where the newest chunks are to be found may not be written yet.
-        let unannounced = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
+        let segment = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
+        let unannounced = u64::from(machine.shards()) * segment;
         let cached = |volume: &Volume| {
-            let counters = volume.id.and_then(|id| machine.volume_counters(id));
+            let counters = machine.counters_of(&volume.names);
             (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)
         };
         self.crash_note = serving.then(|| CrashNote {
@@ -124,9 +125,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn land(&mut self, host: bool) {
         let late = !host && self.dice.chance(0.5);
         for mut flight in std::mem::take(&mut self.flights).into_values() {
-            let raises = matches!(flight.request().op, IoOp::Distrust { .. });
-            if raises && let Some(backend) = flight.transfer.backend() {
-                self.media.backends[backend].generation += self.dice.below(2);
+            if let (IoOp::Distrust { held }, Some(backend)) =
+                (&flight.request().op, flight.transfer.backend())
+                && self.dice.chance(0.5)
+            {
+                self.media.backends[backend].distrust(*held);
             }
             // Never handed to the kernel, or completed in the end.
             let issued = self.dice.chance(0.7);

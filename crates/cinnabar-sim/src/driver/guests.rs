@@ -5,20 +5,17 @@
 use crate::dice::Dice;
 use crate::driver::agenda::Item;
 use crate::driver::log::sectors_of;
+use crate::driver::replay::Ledger;
 use crate::driver::world::World;
 use crate::kinds::Path;
 use crate::machine::Factory;
-use crate::oracle::{Outcome, ReadTicket, WriteTicket};
-use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped};
-use crate::violation::{Kind, Violation};
+use crate::oracle::{ReadTicket, WriteTicket};
+use crate::stamp::{Stamp, Stamped};
 use crate::workload::{Guest, Plea, VolumeProfile};
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::{Answer, Event, Failure, Op, Payload, Reply, Request, RequestId};
+use cinnabar_engine::{Event, Failure, Op, Payload, Request, RequestId};
 use std::ops::Range;
-
-/// A frontend is done with a reply's buffer after at most this long.
-const SENDING_NS_MAX: u64 = 100_000;
 
 /// Where a volume stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +60,9 @@ pub(super) struct Volume {
     pub(super) believed: bool,
     /// Its backend can't prove anything, in this attachment.
     pub(super) forgetful: bool,
+    /// What the shards call it, or called it when it was attached last.
+    pub(super) names: Vec<VolumeId>,
+    pub(super) ledger: Ledger,
     /// Request slots in use or about to be.
     slots: u64,
     /// Version of the newest write.
@@ -82,6 +82,8 @@ impl Volume {
             stalled: Instant(0),
             believed: false,
             forgetful: false,
+            names: Vec::new(),
+            ledger: Ledger::default(),
             slots: 0,
             version: 0,
         }
@@ -91,6 +93,7 @@ impl Volume {
     pub(super) fn reset(&mut self) {
         self.state = State::Away;
         self.id = None;
+        self.names.clear();
         self.overdue = 0;
         self.slots = 0;
     }
@@ -99,31 +102,44 @@ impl Volume {
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Pending {
-    volume: usize,
-    asked: Asked,
+    pub(super) volume: usize,
+    pub(super) asked: Asked,
+    /// What the guest asked for; `None`: somebody else did.
+    pub(super) plea: Option<Plea>,
     /// The failure it must meet.
-    refusal: Option<Failure>,
+    pub(super) refusal: Option<Failure>,
     /// Errors injected on the backend when it was submitted.
-    errors_before: u64,
+    pub(super) errors_before: u64,
 }
 
 #[derive(Debug)]
-enum Asked {
-    Read { ticket: ReadTicket, span: ByteSpan },
-    Write { ticket: WriteTicket, span: ByteSpan, data: Stamped, values: Vec<Stamp>, fua: bool },
-    Zeroes { ticket: WriteTicket },
-    Trim { ticket: WriteTicket },
-    Flush { tick: u64 },
-    Invalidate { span: ByteSpan },
+pub(super) enum Asked {
+    Read {
+        ticket: ReadTicket,
+        span: ByteSpan,
+    },
+    Write {
+        ticket: WriteTicket,
+        span: ByteSpan,
+        data: Stamped,
+        values: Vec<Stamp>,
+        fua: bool,
+    },
+    Zeroes {
+        ticket: WriteTicket,
+    },
+    Trim {
+        ticket: WriteTicket,
+    },
+    Flush {
+        tick: u64,
+    },
+    Invalidate {
+        span: ByteSpan,
+    },
     Nonsense,
-}
-
-/// A read's buffer on its way to the guest.
-#[derive(Debug)]
-pub(super) struct Sent {
-    data: Stamped,
-    first: usize,
-    values: Vec<Stamp>,
+    /// A write that no guest waits for: a frontend mixed something up.
+    Unasked,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -178,7 +194,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Submits what a guest asks for.
     fn submit(&mut self, volume: usize, plea: Plea, refusal: Option<Failure>) {
-        let (asked, op) = match plea {
+        let (asked, op) = self.prepare(volume, plea);
+        self.volumes[volume].ledger.asked();
+        self.enter(volume, asked, op, Some(plea), refusal);
+    }
+
+    /// Tells the oracle what a guest asks for, and makes the request.
+    pub(super) fn prepare(&mut self, volume: usize, plea: Plea) -> (Asked, Op<Stamped>) {
+        match plea {
             Plea::Read(span) => {
                 let sectors = sectors_of(span);
                 let count = sectors.end - sectors.start;
@@ -196,14 +219,25 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 (Asked::Zeroes { ticket }, Op::WriteZeroes { span, fua, may_punch })
             }
             Plea::Flush => (Asked::Flush { tick: self.oracle.flush_submitted() }, Op::Flush),
-        };
-        self.enter(volume, asked, op, refusal);
+        }
+    }
+
+    /// A request of before a crash, once more.
+    pub(super) fn enter_replayed(
+        &mut self,
+        volume: usize,
+        asked: Asked,
+        op: Op<Stamped>,
+        plea: Option<Plea>,
+    ) {
+        self.volumes[volume].slots += 1;
+        self.enter(volume, asked, op, plea, None);
     }
 
     /// The operator says that somebody else wrote these bytes; beside the guest's slots, too.
     pub(super) fn submit_invalidate(&mut self, volume: usize, span: ByteSpan) {
         self.volumes[volume].slots += 1;
-        self.enter(volume, Asked::Invalidate { span }, Op::Invalidate { span }, None);
+        self.enter(volume, Asked::Invalidate { span }, Op::Invalidate { span }, None, None);
     }
 
     /// Is a guest's write to these sectors under way?
@@ -247,10 +281,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
         } else {
             Op::Read { span, data: Stamped::alloc(1) }
         };
-        self.enter(volume, Asked::Nonsense, op, Some(failure));
+        self.enter(volume, Asked::Nonsense, op, None, Some(failure));
     }
 
-    fn enter(&mut self, volume: usize, asked: Asked, op: Op<Stamped>, refusal: Option<Failure>) {
+    fn enter(
+        &mut self,
+        volume: usize,
+        asked: Asked,
+        op: Op<Stamped>,
+        plea: Option<Plea>,
+        refusal: Option<Failure>,
+    ) {
         let id = RequestId(self.number());
         let place = match &op {
             Op::Flush => None,
@@ -262,174 +303,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         self.log.note(self.now, place, || format!("submit {id:?} on volume {volume}: {op:?}"));
         let errors_before = self.volumes[volume].errors;
-        self.pending.insert(id, Pending { volume, asked, refusal, errors_before });
+        self.pending.insert(id, Pending { volume, asked, plea, refusal, errors_before });
         let volume = self.volumes[volume].id.expect("a volume that was attached has an index");
         self.batch.push(Event::Submit(Request { id, volume, op }));
     }
-
-    /// The machine answers a request or a command.
-    pub(super) fn replied(&mut self, reply: Reply<Stamped>) -> Result<(), Violation> {
-        if let Some(control) = self.controls.remove(&reply.id) {
-            return self.command_replied(control, reply.result);
-        }
-        let Some(pending) = self.pending.remove(&reply.id) else {
-            let what = format!("an answer to nothing: {reply:?}");
-            return Err(Violation::new(Kind::WrongReply, what));
-        };
-        let volume = pending.volume;
-        let place = match &pending.asked {
-            Asked::Read { span, .. } | Asked::Write { span, .. } => {
-                Some((volume, sectors_of(*span)))
-            }
-            _ => None,
-        };
-        self.log.note(self.now, place, || format!("reply {:?}: {:?}", reply.id, reply.result));
-        match reply.result {
-            Ok(answer) => self.succeeded(pending, answer)?,
-            Err(failure) => self.failed(&pending, failure)?,
-        }
-        let think_ns_max = self.volumes[volume].guest.profile().think_ns_max;
-        self.soon(think_ns_max, Item::Arrive(volume));
-        Ok(())
-    }
-
-    fn succeeded(&mut self, pending: Pending, answer: Answer<Stamped>) -> Result<(), Violation> {
-        let volume = pending.volume;
-        if let Some(refusal) = pending.refusal {
-            let what = format!("{:?} succeeded instead of failing: {refusal}", pending.asked);
-            return Err(Violation::new(Kind::WrongReply, what));
-        }
-        let served = &mut self.volumes[volume].served;
-        let backend = &self.media.backends[volume];
-        let not_durable = |sector| backend.not_durable(sector);
-        match (pending.asked, answer) {
-            (Asked::Read { ticket, span }, Answer::Data(data)) => {
-                served.reads += 1;
-                served.blocks_read += span.blocks();
-                self.judge(&ticket, span, data)?;
-            }
-            (Asked::Write { ticket, span, data, values, fua }, Answer::Data(_)) => {
-                served.writes += 1;
-                served.blocks_written += span.blocks();
-                check_kept(&data, span, &values)?;
-                if fua {
-                    self.oracle.fua_done(&ticket, not_durable)?;
-                }
-                self.oracle.write_ended(&ticket, Outcome::Done);
-            }
-            (Asked::Zeroes { ticket }, Answer::Done) => {
-                served.zeroes += 1;
-                self.oracle.write_ended(&ticket, Outcome::Done);
-            }
-            (Asked::Trim { ticket }, Answer::Done) => {
-                served.trims += 1;
-                self.oracle.write_ended(&ticket, Outcome::Perhaps);
-            }
-            (Asked::Flush { tick }, Answer::Done) => {
-                served.flushes += 1;
-                self.oracle.flush_done(volume, tick, not_durable)?;
-            }
-            (Asked::Invalidate { span }, Answer::Done) => {
-                self.oracle.end_excuses(volume, sectors_of(span));
-            }
-            (asked, answer) => {
-                let what = format!("{answer:?} is no answer to {asked:?}");
-                return Err(Violation::new(Kind::WrongReply, what));
-            }
-        }
-        Ok(())
-    }
-
-    fn judge(
-        &mut self,
-        ticket: &ReadTicket,
-        span: ByteSpan,
-        data: Stamped,
-    ) -> Result<(), Violation> {
-        if data.sectors() as u64 != span.blocks() * BLOCK_SECTORS as u64 {
-            let what = format!("{data:?} came back for {span:?}");
-            return Err(Violation::new(Kind::WrongReply, what));
-        }
-        let first = (span.head_bytes() / SECTOR_BYTES) as usize;
-        let values = data.get(first, ticket.sectors() as usize);
-        self.count.sectors_judged += ticket.sectors();
-        self.oracle.read_done(ticket, &values)?;
-        let number = self.number();
-        self.sent.insert(number, Sent { data, first, values });
-        self.soon(SENDING_NS_MAX, Item::Sent(number));
-        Ok(())
-    }
-
-    fn failed(&mut self, pending: &Pending, failure: Failure) -> Result<(), Violation> {
-        let volume = &mut self.volumes[pending.volume];
-        let expected = match (pending.refusal, failure) {
-            (Some(refusal), failure) => refusal == failure,
-            (None, Failure::Io(_)) => volume.errors > pending.errors_before,
-            (None, _) => false,
-        };
-        if !expected {
-            let what = format!(
-                "{:?} failed with {failure:?}; the refusal it had to meet: {:?}; no backend error",
-                pending.asked, pending.refusal
-            );
-            return Err(Violation::new(Kind::WrongReply, what));
-        }
-        let outcome = if pending.refusal.is_some() {
-            self.count.refused += 1;
-            Outcome::Refused
-        } else {
-            volume.served.failures += 1;
-            self.count.failed += 1;
-            Outcome::Perhaps
-        };
-        self.end_of_hope(pending, outcome);
-        Ok(())
-    }
-
-    fn end_of_hope(&mut self, pending: &Pending, outcome: Outcome) {
-        match &pending.asked {
-            Asked::Read { ticket, .. } => self.oracle.read_dropped(ticket),
-            Asked::Write { ticket, .. } | Asked::Zeroes { ticket } | Asked::Trim { ticket } => {
-                if outcome == Outcome::Perhaps && self.volumes[pending.volume].overdue > 0 {
-                    // It may still be on its way.
-                    return self.doubtful.push((pending.volume, ticket.clone()));
-                }
-                self.oracle.write_ended(ticket, outcome);
-            }
-            Asked::Flush { .. } | Asked::Invalidate { .. } | Asked::Nonsense => {}
-        }
-    }
-
-    /// The machine is gone: nothing under way will be answered.
-    pub(super) fn despair(&mut self) {
-        self.volumes.iter_mut().for_each(|volume| volume.overdue = 0);
-        for (_, ticket) in std::mem::take(&mut self.doubtful) {
-            self.oracle.write_ended(&ticket, Outcome::Perhaps);
-        }
-        for pending in std::mem::take(&mut self.pending).into_values() {
-            let refused = pending.refusal.is_some();
-            let outcome = if refused { Outcome::Refused } else { Outcome::Perhaps };
-            self.end_of_hope(&pending, outcome);
-        }
-    }
-
-    /// The frontend has sent a read's data: they must still be what they were at the reply.
-    pub(super) fn check_sent(&mut self, number: u64) -> Result<(), Violation> {
-        let sent = self.sent.remove(&number).expect("a buffer is sent once");
-        if sent.data.get(sent.first, sent.values.len()) == sent.values {
-            return Ok(());
-        }
-        let what = "the buffer of a read changed after the reply".to_owned();
-        Err(Violation::new(Kind::TouchedBuffer, what))
-    }
-}
-
-/// A write's data must be what the guest gave, to the end.
-fn check_kept(data: &Stamped, span: ByteSpan, values: &[Stamp]) -> Result<(), Violation> {
-    let first = (span.head_bytes() / SECTOR_BYTES) as usize;
-    if data.get(first, values.len()) == values {
-        return Ok(());
-    }
-    let what = format!("the data of the write of {span:?} changed under way");
-    Err(Violation::new(Kind::TouchedBuffer, what))
 }

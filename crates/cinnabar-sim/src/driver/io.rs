@@ -222,7 +222,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
         let backend = flight.transfer.backend();
-        if let (IoOp::Distrust { .. }, Some(_), Ok(())) = (&flight.request().op, backend, flight.result) {
+        if let (IoOp::Distrust { .. }, Some(_), Ok(())) =
+            (&flight.request().op, backend, flight.result)
+        {
             self.count.paths.add(Path::Distrusted);
         }
         let mut done = self.media.finish(flight.transfer, flight.result, tick)?;

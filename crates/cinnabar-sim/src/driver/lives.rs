@@ -10,7 +10,7 @@ use crate::kinds::{Fault, Path};
 use crate::machine::{Factory, Machine};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
-use crate::workload::{Device, Ending};
+use crate::workload::{Device, Ending, Life};
 use cinnabar_engine::Command;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
@@ -38,25 +38,30 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let quota = if last { left.max(share) } else { share };
             self.count.lives += 1;
             let mut stage = Stage::Opening;
-            let result = self.start(life.device, life.ending, &mut stage);
+            let result = self.start(*life, &mut stage);
             match result.and_then(|before| self.live(&before, life.ending, quota, last, &mut stage))
             {
                 Ok(()) => self.count.stops += 1,
                 Err(Halt::Broken(violation)) => return Err(violation),
                 Err(Halt::Crash) => self.crash(stage)?,
             }
+            if last {
+                self.check_ledgers()?;
+            }
             self.between_lives();
         }
         Ok(())
     }
 
-    fn start(&mut self, device: Device, ending: Ending, stage: &mut Stage) -> Result<Before, Halt> {
+    fn start(&mut self, life: Life, stage: &mut Stage) -> Result<Before, Halt> {
+        let Life { device, ending, threads } = life;
         self.log.milestone(self.now, || format!("START, to end with {ending:?}"));
         self.fuse = (ending == Ending::CrashInStart).then(|| self.dice.below(20));
         self.faults_on = self.features().start_faults;
         self.loaded = None;
         self.replaced = false;
         let before = self.begin(device)?;
+        self.start_threads(threads);
         self.command(Control::Open, Command::Open);
         self.schedule_late();
         self.pump(|world| !world.is_waiting_for(|control| *control == Control::Open))?;
@@ -96,7 +101,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                     self.count.faults.add(Fault::LostSuperblock);
                     self.format_device();
                     before = self.before();
-                    pages = Some([self.media.cache.page(0), self.media.cache.page(1)]);
+                    pages = Some(self.media.cache.superblocks());
                     let superblocks = pages.as_ref().expect("just read");
                     self.machine = self.factory.start(&setup, superblocks).ok();
                 }
@@ -117,6 +122,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.machine = self.factory.start_without_device(&self.profile.setup);
         assert!(self.machine.is_some(), "a factory that can do without a device");
         self.count.paths.add(Path::PassThroughNoDevice);
+        self.start_threads(1);
         self.command(Control::Open, Command::Open);
         self.pump(|world| !world.is_waiting_for(|control| *control == Control::Open))
     }
@@ -241,6 +247,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     pub(super) fn forget_engine(&mut self) {
         self.machine = None;
+        self.threads.stop();
         self.agenda.clear();
         self.controls.clear();
         self.sent.clear();

@@ -16,10 +16,14 @@ mod guests;
 mod io;
 mod lives;
 mod log;
+mod replay;
+mod replies;
 mod report;
 mod sabotage;
+mod threads;
 mod world;
 
+pub use replay::Replay;
 pub use report::{Failed, Report};
 
 use crate::machine::Factory;
@@ -39,6 +43,8 @@ pub struct Options {
     pub cold_after_crash: bool,
     /// A new daemon waits until the dead one's writes have landed.
     pub wait_for_lock: bool,
+    /// What the frontends do with requests that a crash left unanswered.
+    pub replay: Replay,
     /// Deliberate bugs of the engine.
     pub mutants: Mutants,
     /// Lines shown of a failed run: of the place's history, and of the last events.
@@ -52,6 +58,7 @@ impl Default for Options {
             features: Features::ALL,
             cold_after_crash: false,
             wait_for_lock: true,
+            replay: Replay::Sound,
             mutants: Mutants::default(),
             lines: 60,
         }

@@ -107,8 +107,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 account.left = crate::driver::account::Left::Lost;
             }
         }
-        let pages = [self.media.cache.page(0), self.media.cache.page(1)];
-        let superblock = Superblock::decode(&pages).expect("just formatted");
+        let regions = self.media.cache.superblocks();
+        let superblock = Superblock::decode(&regions[0]).expect("just formatted");
         self.command(Control::Replace, Command::Replace(Box::new(superblock)));
     }
 

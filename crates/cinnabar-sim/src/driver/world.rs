@@ -9,14 +9,16 @@ use crate::driver::agenda::{Agenda, Item};
 use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
 use crate::driver::crash::CrashNote;
-use crate::driver::guests::{Pending, Sent, Volume};
+use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
 use crate::driver::log::{Log, describe};
+use crate::driver::replies::Sent;
+use crate::driver::threads::Threads;
 use crate::driver::{Options, Report};
 use crate::machine::{Factory, Machine};
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::oracle::{Oracle, WriteTicket};
-use crate::stamp::Stamped;
+use crate::stamp::{Stamped, mix};
 use crate::violation::{Kind, Violation};
 use crate::workload::{Features, Profile};
 use cinnabar_engine::health::LoadReport;
@@ -96,6 +98,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) batch: Vec<Event<Stamped>>,
     /// Where in time the machine asked to be woken, and the number of that wish.
     pub(super) wake: Option<(Instant, u64)>,
+    /// Who lets the shards take their turns.
+    pub(super) threads: Threads,
     pub(super) numbers: u64,
     /// Batches that machines have taken.
     steps: u64,
@@ -114,7 +118,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
 impl<'f, F: Factory<Stamped>> World<'f, F> {
     pub(super) fn new(seed: u64, options: Options, factory: &'f mut F, words: bool) -> Self {
         let mut dice = Dice::new(seed);
-        let mut profile = Profile::draw(&mut dice, &options.features);
+        let mut more = Dice::new(mix(seed));
+        let mut profile = Profile::draw(&mut dice, &mut more, &options.features);
         profile.setup.config.mutants = options.mutants;
         let format = factory.format(&profile.setup, 0);
         let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
@@ -158,6 +163,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             sent: BTreeMap::new(),
             batch: Vec::new(),
             wake: None,
+            threads: Threads::default(),
             numbers: 0,
             steps: 0,
             fuse: None,
@@ -213,11 +219,12 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
     pub(super) fn pump(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Halt> {
         let began = self.now;
         for _ in 0..STEPS_MAX {
-            if done(self) && self.batch.is_empty() {
+            if done(self) && self.batch.is_empty() && !self.threads.is_due() {
                 return Ok(());
             }
             self.gather()?;
-            if self.batch.is_empty() && self.agenda.next_at().is_none() && !done(self) {
+            let idle = self.batch.is_empty() && !self.threads.is_due();
+            if idle && self.agenda.next_at().is_none() && !done(self) {
                 return Err(self.stuck("nothing is left to happen").into());
             }
             if self.now.since_ns(began) > PATIENCE_NS {
@@ -244,7 +251,10 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let Some(first) = self.agenda.next_at() else { return Ok(()) };
         let last = first.max(self.now).plus_ns(window_ns);
         let size = 1 + self.dice.below(events_max as u64) as usize;
-        while self.batch.len() < size && self.agenda.next_at().is_some_and(|at| at <= last) {
+        while self.batch.len() < size
+            && !self.threads.is_due()
+            && self.agenda.next_at().is_some_and(|at| at <= last)
+        {
             let (at, item) = self.agenda.pop().expect("there is a next one");
             self.advance(at);
             self.happen(&item)?;
@@ -273,6 +283,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                     self.batch.push(Event::Wake);
                 }
             }
+            Item::Turn(thread) => self.threads.take_turn(thread),
             Item::Arrive(volume) => self.arrive(volume),
             Item::Sent(number) => self.check_sent(number)?,
             Item::Return(volume) => self.come_back(volume),
@@ -280,9 +291,10 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         Ok(())
     }
 
-    /// The machine takes the batch.
+    /// The machine takes the batch, or shards what they have been given.
     fn step(&mut self) -> Result<(), Halt> {
-        if self.batch.is_empty() {
+        let turn = self.threads.due();
+        if self.batch.is_empty() && turn.is_none() {
             return Ok(());
         }
         let mut last = false;
@@ -295,19 +307,26 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         }
         self.count.events += self.batch.len() as u64;
         let mut actions = Vec::new();
-        let machine = self.machine.as_mut().expect("a machine is alive");
-        let (now, batch) = (self.now, &mut self.batch);
         self.steps += 1;
         let check = self.steps.is_multiple_of(STEPS_A_CHECK);
+        let machine = self.machine.as_mut().expect("a machine is alive");
+        let (now, batch, threads) = (self.now, &mut self.batch, &self.threads);
         let apply = || {
-            machine.apply(now, batch, &mut actions);
+            match turn {
+                Some(thread) => threads.turn(thread, machine, now, &mut actions),
+                None if threads.is_single() => machine.apply(now, batch, &mut actions),
+                None => machine.route(now, batch, &mut actions),
+            }
             if check {
                 machine.check_invariants();
             }
         };
         catch_unwind(AssertUnwindSafe(apply))
             .map_err(|panic| Violation::new(Kind::Panic, panic_text(&*panic)))?;
-        self.batch.clear();
+        if turn.is_none() {
+            self.batch.clear();
+        }
+        self.call_threads();
         if last {
             // The daemon dies while it carries the actions out.
             let kept = self.dice.below(actions.len() as u64 + 1) as usize;

@@ -39,6 +39,8 @@ pub struct Backend {
     pub generation: u64,
     /// The cache device that the volume was attached with last.
     entrusted: Option<u8>,
+    /// Which attachment of the volume this is: in every proof taken in it.
+    attachment: u64,
 }
 
 impl Backend {
@@ -60,6 +62,7 @@ impl Backend {
             durable_change: clock,
             generation: 0,
             entrusted: None,
+            attachment: 0,
         }
     }
 
@@ -92,7 +95,9 @@ impl Backend {
 
     /// What a sector holds, if a power cut could still take it back.
     pub fn not_durable(&self, sector: u64) -> Option<Stamp> {
-        self.volatile[sector as usize].as_ref().map(|_| self.contents[sector as usize])
+        let (volatile, value) =
+            (self.volatile[sector as usize].as_ref()?, self.contents[sector as usize]);
+        (0..volatile.candidates()).any(|at| *volatile.candidate(at) != value).then_some(value)
     }
 
     /// A sector that a power cut could still take back, if there is one.
@@ -104,7 +109,7 @@ impl Backend {
     pub fn epoch(&self) -> Epoch {
         let identity = (self.index as u64) << 32 | self.creation;
         let (sectors, change, now) = (self.sectors(), self.change, self.clock);
-        Proof { identity, sectors, change, now }.encode()
+        Proof { identity, sectors, change, now, attachment: self.attachment }.encode()
     }
 
     /// Lets its clock go on.
@@ -125,6 +130,16 @@ impl Backend {
             self.entrusted = device;
         }
         self.generation
+    }
+
+    /// The volume is about to be attached once more.
+    pub fn begin_attachment(&mut self) {
+        self.attachment += 1;
+    }
+
+    /// Makes sure that the volume's generation is newer than `held`.
+    pub fn distrust(&mut self, held: u64) {
+        self.generation = self.generation.max(held + 1);
     }
 
     /// It is recorded on this cache device from now on, an empty one.
@@ -191,12 +206,12 @@ impl Backend {
 
     fn put(&mut self, sector: usize, value: Stamp, by: u64) {
         let old = std::mem::replace(&mut self.contents[sector], value);
-        // Writing what is there already can't make it less durable.
-        if old == value {
-            return;
-        }
         let entry = &mut self.volatile[sector];
         if entry.is_none() {
+            // Writing what is there already can't make it less durable, but it may make it so.
+            if old == value {
+                return;
+            }
             self.touched.push(sector);
         }
         entry.get_or_insert_with(|| Box::new(Volatile::new(old))).put(value, by);
@@ -206,9 +221,7 @@ impl Backend {
         let op = &transfer.request.op;
         match op {
             IoOp::Flush | IoOp::Prove if result.is_ok() => self.flush(transfer.started),
-            IoOp::Distrust { held } if result.is_ok() => {
-                self.generation = self.generation.max(held + 1);
-            }
+            IoOp::Distrust { held } if result.is_ok() => self.distrust(*held),
             IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Trim { .. } => {
                 let durable = matches!(op, IoOp::Write { fua: true, .. }) && result.is_ok();
                 let first = (rules::offset_bytes(op) / SECTOR_BYTES) as usize;

@@ -49,9 +49,11 @@ pub enum Death {
 pub struct CacheDevice {
     cells: Vec<Cell>,
     volatile: BTreeMap<usize, Volatile<Contents>>,
-    /// First block of the checkpoints.
+    /// Blocks of a region; it begins with its superblocks.
+    region: usize,
+    /// First block of a region's checkpoints.
     checkpoints: usize,
-    /// First block of the log.
+    /// First block of a region's log.
     log: usize,
     rotten_reads: u64,
     data_blocks_written: u64,
@@ -67,11 +69,15 @@ impl CacheDevice {
     /// A freshly formatted device.
     pub fn new(format: &Format) -> Self {
         let empty = Cell { contents: Contents::Empty, rotten: false };
-        let mut cells = vec![empty; format.device_blocks as usize];
-        for (cell, page) in cells.iter_mut().zip(&format.superblocks) {
-            cell.contents = Contents::meta(page);
+        let region = format.region_blocks as usize;
+        let mut cells = vec![empty; region * format.superblocks.len()];
+        for (region, pages) in cells.chunks_exact_mut(region).zip(&format.superblocks) {
+            for (cell, page) in region.iter_mut().zip(pages) {
+                cell.contents = Contents::meta(page);
+            }
         }
-        Self { checkpoints: format.checkpoints as usize, ..Self::of(cells, format.log as usize) }
+        let checkpoints = format.checkpoints as usize;
+        Self { region, checkpoints, ..Self::of(cells, format.log as usize) }
     }
 
     /// No device at all.
@@ -83,6 +89,7 @@ impl CacheDevice {
         Self {
             cells,
             volatile: BTreeMap::new(),
+            region: 1,
             checkpoints: log,
             log,
             rotten_reads: 0,
@@ -111,7 +118,8 @@ impl CacheDevice {
 
     /// Does this byte belong to a checkpoint?
     pub fn is_checkpoint(&self, offset: u64) -> bool {
-        (self.checkpoints..self.log).contains(&((offset / BLOCK_BYTES) as usize))
+        let block = (offset / BLOCK_BYTES) as usize % self.region;
+        (self.checkpoints..self.log).contains(&block)
     }
 
     /// Has it a log?
@@ -121,7 +129,27 @@ impl CacheDevice {
 
     /// Blocks of the log that a power cut could take back.
     pub fn volatile_log_blocks(&self) -> u64 {
-        self.volatile.range(self.log..).count() as u64
+        self.volatile.keys().filter(|block| self.is_log(**block)).count() as u64
+    }
+
+    fn is_log(&self, block: usize) -> bool {
+        block % self.region >= self.log
+    }
+
+    /// Where some region begins.
+    fn any_region(&self, dice: &mut Dice) -> usize {
+        let regions = self.regions();
+        if regions > 1 { dice.below(regions) as usize * self.region } else { 0 }
+    }
+
+    fn regions(&self) -> u64 {
+        (self.cells.len() / self.region) as u64
+    }
+
+    /// What its regions begin with.
+    pub fn superblocks(&self) -> Vec<[MetaPage; 2]> {
+        let firsts = (0..self.regions()).map(|region| region * self.region as u64);
+        firsts.map(|first| [self.page(first), self.page(first + 1)]).collect()
     }
 
     /// From now on nothing works any more.
@@ -147,7 +175,8 @@ impl CacheDevice {
         current: impl Fn(usize, u64) -> Option<[Stamp; BLOCK_SECTORS]>,
     ) -> BTreeMap<usize, u64> {
         let mut found = BTreeSet::new();
-        for cell in self.cells.iter().skip(self.log).filter(|cell| !cell.rotten) {
+        let log = self.cells.iter().enumerate().filter(|(block, _)| self.is_log(*block));
+        for (_, cell) in log.filter(|(_, cell)| !cell.rotten) {
             let Contents::Data(stamps) = &cell.contents else { continue };
             let Some((volume, sector)) = stamps.iter().find_map(|stamp| stamp.origin()) else {
                 continue;
@@ -201,20 +230,23 @@ impl CacheDevice {
         if self.cells.is_empty() {
             return None;
         }
+        let base = self.any_region(dice);
         // Half of the time outside of the log: journal and checkpoints are small beside it.
-        let end = if dice.chance(0.5) { self.log } else { self.cells.len() };
-        let from = if dice.chance(0.1) { 0 } else { 2 };
-        let at = dice.within(from..end as u64) as usize;
+        let end = base + if dice.chance(0.5) { self.log } else { self.region };
+        let from = base + if dice.chance(0.1) { 0 } else { 2 };
+        let at = dice.within(from as u64..end as u64) as usize;
         let cells = &self.cells;
         let is_meta = |index: usize| matches!(cells[index].contents, Contents::Meta(_));
-        let victim = (at..end).chain(from as usize..at).find(|index| is_meta(*index))?;
-        let both = victim < 2 && is_meta(1 - victim);
+        let victim = (at..end).chain(from..at).find(|index| is_meta(*index))?;
+        let other = (victim - base < 2).then(|| base + 1 - (victim - base));
         let contents = self.cells[victim].contents.rotten(dice);
         self.cells[victim] = Cell { contents, rotten: true };
-        if both {
+        if let Some(other) =
+            other.filter(|other| matches!(self.cells[*other].contents, Contents::Meta(_)))
+        {
             // Both copies of the superblock: next to each other, they seldom go alone.
-            let contents = self.cells[1 - victim].contents.rotten(dice);
-            self.cells[1 - victim] = Cell { contents, rotten: true };
+            let contents = self.cells[other].contents.rotten(dice);
+            self.cells[other] = Cell { contents, rotten: true };
         }
         self.damaged = true;
         Some(victim as u64)
@@ -239,12 +271,15 @@ impl CacheDevice {
         (at..self.cells.len()).chain(0..at).find(is_data)
     }
 
-    /// A place of the log where a write of so many blocks can land by mistake, apart from `range`.
+    /// A place of a log where a write of so many blocks can land by mistake, apart from `range`.
     pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>) -> Option<u64> {
+        if !self.is_log(range.start as usize) {
+            return None;
+        }
+        let base = self.any_region(dice) as u64;
         let (log, len) = (self.log as u64, range.end - range.start);
-        let last =
-            self.blocks().checked_sub(len).filter(|last| *last > log && range.start >= log)?;
-        let place = dice.within(log..last + 1);
+        let last = (self.region as u64).checked_sub(len).filter(|last| *last > log)?;
+        let place = base + dice.within(log..last + 1);
         (place + len <= range.start || range.end <= place).then_some(place)
     }
 

@@ -21,17 +21,20 @@ pub struct Proof {
     pub change: u64,
     /// The backend's clock when the proof was taken, in ns.
     pub now: u64,
+    /// In which attachment of the volume.
+    pub attachment: u64,
 }
 
 impl Proof {
     /// As the engine keeps it.
     pub fn encode(self) -> Epoch {
         let mut bytes = [0; 64];
-        let fields = [self.identity, self.sectors, self.change, self.now];
+        let Self { identity, sectors, change, now, attachment } = self;
+        let fields = [identity, sectors, change, now];
         for (at, field) in (0..).step_by(8).zip(fields) {
             bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
         }
-        Epoch(bytes)
+        Epoch(bytes).of_attachment(attachment)
     }
 
     /// What [`Proof::encode`] made.
@@ -43,22 +46,34 @@ impl Proof {
             let bytes = epoch.0[8 * index..8 * index + 8].try_into();
             u64::from_le_bytes(bytes.expect("eight bytes"))
         };
-        Self { identity: field(0), sectors: field(1), change: field(2), now: field(3) }
+        Self {
+            identity: field(0),
+            sectors: field(1),
+            change: field(2),
+            now: field(3),
+            attachment: epoch.attachment(),
+        }
     }
 }
 
-/// What the backend makes of what the cache device has recorded.
-pub fn judge(then: Option<&Recorded>, now: Option<&Epoch>) -> Belief {
-    let recorded = then.and_then(|then| Some((Proof::decode(then.epoch.as_ref()?), then.written)));
-    let (Some((then, written)), Some(now)) = (recorded, now.map(Proof::decode)) else {
-        return Belief::Unknown;
-    };
-    let latest = if written { then.now + WINDOW_NS } else { then.change };
+/// What the backend makes of what the shards of a cache device have recorded.
+pub fn judge(recorded: &[Recorded], now: Option<&Epoch>) -> Belief {
+    Belief::of_all(recorded, |one| judge_one(one, now))
+}
+
+fn judge_one(recorded: &Recorded, now: Option<&Epoch>) -> Belief {
+    let (Some(then), Some(now)) = (&recorded.epoch, now) else { return Belief::Unknown };
+    let (then, now) = (Proof::decode(then), Proof::decode(now));
     let same = then.identity == now.identity && then.sectors == now.sectors;
-    if same && (then.change..=latest.max(then.change)).contains(&now.change) {
-        Belief::Unchanged
-    } else {
-        Belief::Changed
+    if !same || now.change < then.change {
+        return Belief::Changed;
+    }
+    match now.change {
+        change if change == then.change => Belief::Unchanged,
+        _ if !recorded.written => Belief::Changed,
+        change if change <= then.now + WINDOW_NS => Belief::Unchanged,
+        // Ours or somebody else's: another shard of ours may know.
+        _ => Belief::Unknown,
     }
 }
 
@@ -66,22 +81,38 @@ pub fn judge(then: Option<&Recorded>, now: Option<&Epoch>) -> Belief {
 mod tests {
     use super::*;
 
+    fn recorded(attachment: u64, now: u64, written: bool) -> Recorded {
+        let then = Proof { identity: 7, sectors: 8, change: 100, now, attachment };
+        Recorded { epoch: Some(then.encode()), written }
+    }
+
     fn belief(written: bool, now: Proof) -> Belief {
-        let then = Proof { identity: 7, sectors: 8, change: 100, now: 200 };
-        let recorded = Recorded { epoch: Some(then.encode()), written };
-        judge(Some(&recorded), Some(&now.encode()))
+        judge(&[recorded(1, 200, written)], Some(&now.encode()))
     }
 
     #[test]
     fn the_window_is_open_only_after_a_crash() {
-        let now = |change| Proof { identity: 7, sectors: 8, change, now: u64::MAX };
+        let now = |change| Proof { identity: 7, sectors: 8, change, now: u64::MAX, attachment: 0 };
         assert_eq!(belief(false, now(100)), Belief::Unchanged);
         assert_eq!(belief(false, now(101)), Belief::Changed);
         assert_eq!(belief(true, now(99)), Belief::Changed);
         assert_eq!(belief(true, now(200 + WINDOW_NS)), Belief::Unchanged);
-        assert_eq!(belief(true, now(201 + WINDOW_NS)), Belief::Changed);
+        assert_eq!(belief(true, now(201 + WINDOW_NS)), Belief::Unknown);
         assert_eq!(belief(true, Proof { identity: 8, ..now(100) }), Belief::Changed);
         assert_eq!(belief(true, Proof { sectors: 9, ..now(100) }), Belief::Changed);
-        assert_eq!(judge(None, Some(&now(100).encode())), Belief::Unknown);
+        assert_eq!(judge(&[], Some(&now(100).encode())), Belief::Unknown);
+    }
+
+    #[test]
+    fn the_newest_proof_speaks_for_its_own_attachment_only() {
+        let now = Proof { identity: 7, sectors: 8, change: 300 + WINDOW_NS, now: 0, attachment: 3 };
+        let judge = |recorded: &[Recorded]| judge(recorded, Some(&now.encode()));
+        let (idle, busy) = (recorded(1, 200, true), recorded(1, 300, true));
+        assert_eq!(judge(std::slice::from_ref(&idle)), Belief::Unknown);
+        assert_eq!(judge(&[idle.clone(), busy]), Belief::Unchanged);
+        assert_eq!(judge(&[idle.clone(), recorded(2, 300, true)]), Belief::Unknown);
+        assert_eq!(judge(&[idle, recorded(1, 300, false)]), Belief::Changed, "sealed since");
+        let unproven = Recorded { epoch: None, written: true };
+        assert_eq!(judge(&[unproven, recorded(2, 300, true)]), Belief::Unknown);
     }
 }

@@ -71,7 +71,10 @@ pub(super) fn check_backend(
         _ => size,
     };
     if backend.read_only
-        && !matches!(request.op, IoOp::Read { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. })
+        && !matches!(
+            request.op,
+            IoOp::Read { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. }
+        )
     {
         let what = format!("a write to a read-only backend: {request:?}");
         return Err(Violation::new(Kind::BadIo, what));

@@ -75,6 +75,10 @@ pub struct Features {
     pub clock: bool,
     /// Bypasses of sequential and large requests.
     pub bypass: bool,
+    /// More than one shard, and more than one thread.
+    pub shards: bool,
+    /// Guests whose frontend knows after a crash what it has not answered, and asks again.
+    pub replays: bool,
 }
 
 impl Features {
@@ -109,6 +113,8 @@ impl Features {
         replacements: true,
         clock: true,
         bypass: true,
+        shards: true,
+        replays: true,
     };
 
     /// A selection of these.
@@ -144,7 +150,16 @@ impl Features {
             replacements: keep(self.replacements, 0.2),
             clock: keep(self.clock, 0.25),
             bypass: keep(self.bypass, 0.3),
+            shards: false,
+            replays: false,
         }
+    }
+
+    /// What came to the selection later, by dice of their own: without it a run stays what it was.
+    fn draw_more(self, dice: &mut Dice, allowed: &Self) -> Self {
+        let shards = dice.chance(0.6) && allowed.shards;
+        let replays = dice.chance(0.7) && allowed.replays;
+        Self { shards, replays, ..self }
     }
 }
 
@@ -181,6 +196,8 @@ pub struct Life {
     pub device: Device,
     /// Its end.
     pub ending: Ending,
+    /// Threads that share the shards.
+    pub threads: u32,
 }
 
 /// A volume.
@@ -204,6 +221,8 @@ pub struct VolumeProfile {
     pub bypass_sequential_bytes: u64,
     /// See [`cinnabar_engine::volume::VolumeSpec`].
     pub bypass_large_bytes: u64,
+    /// Its frontend asks again after a crash for what it has not answered.
+    pub replays: bool,
     /// What its guest does.
     pub guest: GuestProfile,
 }
@@ -233,15 +252,25 @@ pub struct Profile {
     pub metadata_slowness: u64,
     /// Most events in a batch, and the time in ns that it may gather.
     pub batch: (usize, u64),
+    /// Longest time, in ns, that a thread takes to see what it has been given.
+    pub handoff_ns_max: u64,
 }
 
 impl Profile {
-    /// The profile of a seed.
-    pub fn draw(dice: &mut Dice, allowed: &Features) -> Self {
-        let features = allowed.draw(dice);
-        let capacity_blocks = dice.within(1000..2200);
+    /// The profile of a seed. `more` is a second source of chance, for what concerns shards and
+    /// replays.
+    pub fn draw(dice: &mut Dice, more: &mut Dice, allowed: &Features) -> Self {
+        let features = allowed.draw(dice).draw_more(more, allowed);
+        let mut capacity_blocks = dice.within(1000..2200);
+        let shards = if features.shards { more.within(2..5) } else { 1 };
+        if shards > 1 {
+            // A region has four segments at least.
+            capacity_blocks = shards * more.within(1000..1300);
+        }
         let setup = CacheSetup {
             capacity_blocks,
+            shards: shards as u32,
+            span_log2: more.pick(&[2, 4, 6, 8]),
             segment_chunks: if dice.chance(0.8) { 1 } else { 2 },
             config: Config {
                 eviction: if features.clock { Eviction::Clock } else { Eviction::Probation },
@@ -252,11 +281,20 @@ impl Profile {
                 ..Config::default()
             },
         };
+        let mut volumes = draw_volumes(dice, &features, capacity_blocks);
+        for volume in &mut volumes {
+            volume.replays = features.replays && more.chance(0.7);
+        }
+        let mut lives = draw_lives(dice, &features);
+        for life in &mut lives {
+            // What is more than the shards is nobody's.
+            life.threads = if features.shards { more.within(1..5) as u32 } else { 1 };
+        }
         Self {
             features,
             setup,
-            volumes: draw_volumes(dice, &features, capacity_blocks),
-            lives: draw_lives(dice, &features),
+            volumes,
+            lives,
             cache_latency: Latency::draw(dice, 5_000..200_000),
             backend_latency: Latency::draw(dice, 20_000..10_000_000),
             faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
@@ -264,6 +302,7 @@ impl Profile {
             overdue_ns: dice.pick(&[50_000_000, 1_000_000_000, 10_000_000_000]),
             metadata_slowness: dice.pick(&[1, 10, 300]),
             batch: (dice.pick(&[1, 4, 32]), dice.pick(&[1_000, 100_000, 2_000_000])),
+            handoff_ns_max: more.pick(&[0, 2_000, 50_000, 5_000_000]),
         }
     }
 }
@@ -293,6 +332,7 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
             },
             bypass_sequential_bytes: bypass(dice, 256 << 10),
             bypass_large_bytes: bypass(dice, 128 << 10),
+            replays: false,
             guest: GuestProfile::draw(dice, features, capacity),
         });
     }
@@ -314,8 +354,9 @@ fn draw_lives(dice: &mut Dice, features: &Features) -> Vec<Life> {
         2 | 3 if features.absences => Device::Other,
         _ => Device::Same,
     };
+    let life = |device, ending| Life { device, ending, threads: 1 };
     let mut lives: Vec<Life> =
-        (0..lives).map(|_| Life { device: device(dice), ending: dice.pick(&endings) }).collect();
-    lives.push(Life { device: Device::Same, ending: Ending::Stop });
+        (0..lives).map(|_| life(device(dice), dice.pick(&endings))).collect();
+    lives.push(life(Device::Same, Ending::Stop));
     lives
 }

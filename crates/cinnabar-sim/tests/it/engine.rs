@@ -3,8 +3,7 @@
 //! `CINNABAR_SEEDS=first..end` runs others, for instance one that failed; `CINNABAR_LINES=n` shows
 //! more of it.
 
-use cinnabar_sim::machine::EngineFactory;
-use cinnabar_sim::{Options, Report, run};
+use cinnabar_sim::{Options, Report, ShardedFactory, run};
 use std::ops::Range;
 
 const SEEDS: Range<u64> = 0..100;
@@ -31,7 +30,7 @@ fn no_seed_breaks_a_promise() {
     let mut sum = Report::default();
     let mut failures = Vec::new();
     for seed in seeds_or(SEEDS) {
-        match run(seed, &options(), &mut EngineFactory) {
+        match run(seed, &options(), &mut ShardedFactory) {
             Ok(report) => sum = sum.plus(report),
             Err(failed) => failures.push(failed),
         }
@@ -79,7 +78,7 @@ fn check_coverage(sum: &Report) {
 #[test]
 fn the_same_seed_gives_the_same_actions() {
     for seed in 0..5 {
-        let digest = || run(seed, &options(), &mut EngineFactory).map(|r| r.digest);
+        let digest = || run(seed, &options(), &mut ShardedFactory).map(|r| r.digest);
         let (one, other) = (digest(), digest());
         assert_eq!(one.map_err(|failed| failed.seed), other.map_err(|failed| failed.seed));
     }

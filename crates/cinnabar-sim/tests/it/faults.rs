@@ -4,10 +4,13 @@
 //! `CINNABAR_SEEDS=first..end` runs others, and `CINNABAR_LINES=n` shows more of one that fails.
 
 use cinnabar_sim::faults::{run_one, search};
-use cinnabar_sim::{Counted, FaultOptions, Kind};
+use cinnabar_sim::{Counted, Failed, FaultOptions, Features, Kind, Replay};
 
 /// Seeds of a quick look; `cargo xtask ci` runs many more.
 const SEEDS: u64 = 200;
+
+/// As it was before there were shards, and frontends that ask again.
+pub(crate) const SINGLE: Features = Features { shards: false, replays: false, ..Features::ALL };
 
 /// Seeds that once found a bug, of the engine or of the simulator.
 const REGRESSIONS: &str = include_str!("../regressions.txt");
@@ -48,8 +51,9 @@ fn no_seed_breaks_a_promise_and_every_fault_fires() {
 #[test]
 fn regressions_stay_fixed() {
     for line in REGRESSIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (seed, options) = regression(line)
-            .unwrap_or_else(|| panic!("`{line}` does not begin with SEED or SEED/REQUESTS"));
+        let (seed, options) = regression(line).unwrap_or_else(|| {
+            panic!("`{line}` does not begin with SEED or SEED/REQUESTS, after single: perhaps")
+        });
         if let Err(failed) = run_one(seed, &options) {
             panic!("{line}: {failed}");
         }
@@ -59,7 +63,8 @@ fn regressions_stay_fixed() {
 /// The seed that a line begins with, and how to run it.
 fn regression(line: &str) -> Option<(u64, FaultOptions)> {
     let run = line.split_whitespace().next()?;
-    let usual = FaultOptions::default();
+    let mut usual = FaultOptions::default();
+    let run = run.strip_prefix("single:").inspect(|_| usual.features = SINGLE).unwrap_or(run);
     let Some((seed, requests)) = run.split_once('/') else {
         return Some((run.parse().ok()?, usual));
     };
@@ -75,4 +80,16 @@ fn not_waiting_for_the_lock_is_found() {
         matches!(failed.violation.kind, Kind::Stale | Kind::Foreign | Kind::Warmth),
         "{failed}"
     );
+}
+
+/// A frontend that loses or doubles requests at a restart: what its guests see is found.
+#[test]
+fn frontends_that_replay_too_little_or_too_much_are_found() {
+    for (replay, kind) in [(Replay::Skipped, Kind::NoReply), (Replay::Doubled, Kind::Stale)] {
+        let options = FaultOptions { replay, ..FaultOptions::default() };
+        let summary = search(0..500, &options, |_| {});
+        let noticed = |failed: &&Failed| failed.violation.kind == kind;
+        let failed = summary.failures.iter().find(noticed).expect("a guest must notice");
+        println!("{replay:?}: seed {}, {}", failed.seed, failed.violation);
+    }
 }

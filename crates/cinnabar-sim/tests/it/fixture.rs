@@ -25,8 +25,7 @@ pub(crate) fn spec() -> VolumeSpec {
 
 /// A cache with one volume, of so many sectors, on a backend of that alignment.
 pub(crate) fn cache_over(sectors: u64, align_bytes: u64) -> (TestScript, VolumeId) {
-    let setup =
-        CacheSetup { capacity_blocks: CAPACITY, segment_chunks: 1, config: Config::default() };
+    let setup = CacheSetup::single(CAPACITY, Config::default());
     let backend = Backend::new(0, sectors, align_bytes, false);
     let mut script = Script::new(EngineFactory, setup, vec![backend]);
     let (volume, warmth) = script.attach(0, spec());

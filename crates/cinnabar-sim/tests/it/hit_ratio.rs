@@ -36,7 +36,7 @@ const SELF_LOOP4: Yardstick = Yardstick {
 
 fn run(trace: &[Record], eviction: Eviction, how: As) -> Replay {
     let config = Config { eviction, ..Config::default() };
-    let setup = CacheSetup { capacity_blocks: CAPACITY_BLOCKS, segment_chunks: 1, config };
+    let setup = CacheSetup::single(CAPACITY_BLOCKS, config);
     replay(&mut InstantCache::new(setup), trace, how)
 }
 

@@ -9,7 +9,7 @@ const VOLUMES: usize = 2000;
 
 #[test]
 fn the_state_of_many_volumes_never_wedges_the_journal() {
-    let setup = CacheSetup { capacity_blocks: 4080, segment_chunks: 1, config: Config::default() };
+    let setup = CacheSetup::single(4080, Config::default());
     let mut cache = InstantCache::new(setup);
     let volumes: Vec<_> =
         (0..VOLUMES).map(|i| cache.attach(plain_volume(&format!("vol{i}"), 64))).collect();

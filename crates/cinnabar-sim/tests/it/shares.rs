@@ -12,7 +12,7 @@ const CAPACITY: u64 = 65_535;
 
 fn cache(eviction: Eviction) -> InstantCache {
     let config = Config { eviction, ..Config::default() };
-    InstantCache::new(CacheSetup { capacity_blocks: CAPACITY, segment_chunks: 1, config })
+    InstantCache::new(CacheSetup::single(CAPACITY, config))
 }
 
 fn spec(name: &str, min: u64, max: u64) -> VolumeSpec {

@@ -141,7 +141,8 @@ impl Double {
         let id = IoId(self.next_io);
         self.distrusts.insert(id, index);
         let target = Target::Backend(VolumeId(index as u16));
-        actions.push(Action::Io(IoRequest { id, target, op: IoOp::Distrust { held: 0 } }));
+        let held = self.volumes[index].spec.generation;
+        actions.push(Action::Io(IoRequest { id, target, op: IoOp::Distrust { held } }));
     }
 
     /// It is a volume of this device now.

@@ -16,7 +16,7 @@ pub(crate) use bug::Bug;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, VolumeId};
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::{Recorded, VolumeSpec};
 use cinnabar_engine::{
     Action, Answer, Event, Failure, IoError, IoId, IoOp, Op, Reply, Request, RequestId,
@@ -49,14 +49,11 @@ impl Factory<Stamped> for Doubles {
     fn format(&mut self, _: &CacheSetup, serial: u8) -> Format {
         let superblock = Superblock::format([serial; 16], Geometry::for_capacity(4, 1));
         self.devices.borrow_mut().insert(superblock.uuid, SharedDevice::default());
-        let (offset, page) = superblock.encode();
-        let mut superblocks = [MetaPage::zeroed(), MetaPage::zeroed()];
-        superblocks[(offset / BLOCK_BYTES) as usize] = page;
-        Format { device_blocks: 2, checkpoints: 2, log: 2, superblocks }
+        Format { region_blocks: 2, checkpoints: 2, log: 2, ..Format::of(&[superblock]) }
     }
 
-    fn start(&mut self, _: &CacheSetup, pages: &[MetaPage; 2]) -> Result<Double, String> {
-        let superblock = Superblock::decode(pages).map_err(|error| error.to_string())?;
+    fn start(&mut self, _: &CacheSetup, pages: &[[MetaPage; 2]]) -> Result<Double, String> {
+        let superblock = Superblock::decode(&pages[0]).map_err(|error| error.to_string())?;
         let device = self.devices.borrow()[&superblock.uuid].clone();
         device.borrow_mut().load(self.bug);
         let devices = self.devices.clone();
@@ -166,8 +163,8 @@ impl Machine<Stamped> for Double {
         Some(VolumeCounters { cached_blocks, ..volume.counters })
     }
 
-    fn recorded(&self, name: &str) -> Option<Recorded> {
-        self.recorded_of(name)
+    fn recorded(&self, name: &str) -> Vec<Recorded> {
+        self.recorded_of(name).into_iter().collect()
     }
 }
 

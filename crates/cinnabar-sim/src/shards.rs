@@ -1,0 +1,106 @@
+//! Several engines behind one seam, as the fault simulation drives them.
+//!
+//! Called by the fault simulation, which lets the shards take their turns in an order of its own.
+
+use crate::machine::{CacheSetup, Factory, Format, Machine};
+use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
+use cinnabar_engine::health::Health;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::shards::Sharded;
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::volume::Recorded;
+use cinnabar_engine::{Action, Event, Payload};
+
+impl<P: Payload> Machine<P> for Sharded<P> {
+    fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        Sharded::apply(self, now, events, actions);
+    }
+
+    fn cache_counters(&self) -> CacheCounters {
+        Sharded::cache_counters(self)
+    }
+
+    fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
+        Sharded::volume_counters(self, volume)
+    }
+
+    fn recorded(&self, name: &str) -> Vec<Recorded> {
+        Sharded::recorded(self, name)
+    }
+
+    fn health(&self) -> Health {
+        Sharded::health(self)
+    }
+
+    fn check_invariants(&self) {
+        self.engines().for_each(cinnabar_engine::Engine::check_invariants);
+    }
+
+    fn shards(&self) -> u32 {
+        self.router().map().shards()
+    }
+
+    fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        Sharded::route(self, now, events, actions);
+    }
+
+    fn has_events(&self, shard: u32) -> bool {
+        Sharded::has_events(self, shard)
+    }
+
+    fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
+        Sharded::turn(self, shard, now, actions);
+    }
+
+    fn names(&self, volume: VolumeId) -> Vec<VolumeId> {
+        let shards = 0..Machine::<P>::shards(self);
+        shards.filter_map(|shard| self.router().inner(volume, shard)).collect()
+    }
+
+    fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
+        let each = self.engines().zip(names).map(|(engine, name)| engine.volume_counters(*name));
+        each.collect::<Option<Vec<_>>>().map(VolumeCounters::of_shards)
+    }
+
+    fn split_requests(&self) -> u64 {
+        self.router().split_requests()
+    }
+}
+
+/// Makes engines with as many shards as the device has regions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShardedFactory;
+
+impl<P: Payload> Factory<P> for ShardedFactory {
+    type Machine = Sharded<P>;
+
+    fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format {
+        let region = setup.capacity_blocks.div_ceil(u64::from(setup.shards));
+        let region = u32::try_from(region).expect("a shard's size");
+        let geometry = Geometry::for_capacity(region, setup.segment_chunks);
+        let geometry = geometry.divided(setup.shards, setup.span_log2);
+        Format::of(&Superblock::format_all([0xC1 ^ serial; 16], geometry))
+    }
+
+    fn start(
+        &mut self,
+        setup: &CacheSetup,
+        superblocks: &[[MetaPage; 2]],
+    ) -> Result<Sharded<P>, String> {
+        let mut regions: Vec<Superblock> = Vec::with_capacity(superblocks.len());
+        for (shard, pages) in (0..).zip(superblocks) {
+            let region = Superblock::decode(pages).map_err(|error| error.to_string())?;
+            let first = regions.first().unwrap_or(&region);
+            if !region.belongs_to(first, shard) {
+                return Err(format!("region {shard} is of another device"));
+            }
+            regions.push(region);
+        }
+        Ok(Sharded::new(setup.config, regions))
+    }
+
+    fn start_without_device(&mut self, setup: &CacheSetup) -> Option<Sharded<P>> {
+        Some(Sharded::without_device(setup.config))
+    }
+}
