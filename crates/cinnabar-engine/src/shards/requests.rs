@@ -41,6 +41,9 @@ enum Rest<P> {
 
 impl<P: Payload> Router<P> {
     /// A guest's request. Answered at once only if it can't be served.
+    ///
+    /// # Panics
+    /// If a volume is attached that not every shard knows: a bug of the router's.
     pub fn submit(
         &mut self,
         request: Request<P>,

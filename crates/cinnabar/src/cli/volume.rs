@@ -229,7 +229,6 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         exclusive: args.exclusive,
         bypass_sequential: Some(args.bypass_sequential.clone()),
         bypass_large: Some(args.bypass_large.clone()),
-        ..VolumeInput::default()
     };
     input.check(&here)?;
     let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;

@@ -126,7 +126,7 @@ impl Plane {
             len = what.len, bound_s = self.cache.timeout.as_secs_f64(),
             "the cache device does not answer and is given up"
         );
-        self.command(Awaited::Abandon(None), Command::Abandon);
+        self.command(Awaited::Abandon(None), &Command::Abandon);
     }
 
     /// How the cache is, and why it is not serving.
@@ -179,7 +179,7 @@ impl Plane {
 
     /// Asks to be told when the index is loaded.
     pub(super) fn await_load(&mut self, now: Instant) {
-        self.command(Awaited::Load(now), Command::AwaitLoad);
+        self.command(Awaited::Load(now), &Command::AwaitLoad);
     }
 
     /// Once the index is loaded it is known how many blocks of a volume are believed.

@@ -45,9 +45,9 @@ pub(super) enum Awaited {
 
 impl Plane {
     /// Sends the engines a command with the next batch.
-    pub(super) fn command(&mut self, awaited: Awaited, command: Command) {
+    pub(super) fn command(&mut self, awaited: Awaited, command: &Command) {
         let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
-        let reply = self.crew.control(&mut self.lane, id, &command);
+        let reply = self.crew.control(&mut self.lane, id, command);
         self.replies.extend(reply);
     }
 
@@ -218,7 +218,7 @@ impl Plane {
         let volume = &mut self.volumes[key];
         volume.phase = Phase::Leaving(answer);
         let id = volume.id.expect("a volume that serves is attached");
-        self.command(Awaited::Detach(key), Command::Detach(id));
+        self.command(Awaited::Detach(key), &Command::Detach(id));
     }
 
     /// The proof was taken: the engine may keep the blocks for the next start.
@@ -226,7 +226,7 @@ impl Plane {
         let volume = &self.volumes[key];
         let id = volume.id.expect("a volume that leaves was attached");
         let epoch = epoch.map(|epoch| epoch.of_attachment(volume.io.attachment));
-        self.command(Awaited::Seal(key), Command::Seal(id, epoch));
+        self.command(Awaited::Seal(key), &Command::Seal(id, epoch));
     }
 
     /// The engine has answered a command.
@@ -254,7 +254,7 @@ impl Plane {
                     self.uninstall(key, result);
                 } else {
                     let name = self.volumes[key].config.name.clone();
-                    self.command(Awaited::Drop(key), Command::Forget(name));
+                    self.command(Awaited::Drop(key), &Command::Forget(name));
                 }
             }
             Awaited::Drop(key) => {

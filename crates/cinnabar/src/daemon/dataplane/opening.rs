@@ -55,7 +55,7 @@ impl Plane {
     /// Opens the engine on what there is: the inner error is the device's.
     fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
         self.opened = None;
-        self.command(Awaited::Open, Command::Open);
+        self.command(Awaited::Open, &Command::Open);
         let until = after(self.lane.clock.now(), OPEN_WAIT_MAX);
         // So that the loop looks at the time even if nothing happens.
         while self.opened.is_none() {

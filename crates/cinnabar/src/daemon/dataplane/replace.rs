@@ -60,7 +60,7 @@ impl Plane {
         match result {
             Ok(new) if self.stop.is_none() => {
                 replacing.new = Some(new);
-                self.command(Awaited::Abandon(None), Command::Abandon);
+                self.command(Awaited::Abandon(None), &Command::Abandon);
             }
             Ok(_) => self.end_replacing(Err(CommandError::gone())),
             Err(error) => self.end_replacing(Err(error)),
@@ -69,7 +69,7 @@ impl Plane {
 
     pub(super) fn abandon_cache(&mut self, answer: AnswerTo<()>) {
         match self.may_change_device() {
-            Ok(()) => self.command(Awaited::Abandon(Some(answer)), Command::Abandon),
+            Ok(()) => self.command(Awaited::Abandon(Some(answer)), &Command::Abandon),
             Err(error) => {
                 let _ = answer.send(Err(error));
             }
@@ -115,7 +115,7 @@ impl Plane {
         }
         let OpenedDevice { disk, superblock } = *new;
         match self.install_cache(disk, &superblock) {
-            Ok(()) => self.command(Awaited::Replace, Command::Replace(Box::new(superblock))),
+            Ok(()) => self.command(Awaited::Replace, &Command::Replace(Box::new(superblock))),
             Err(errno) => {
                 let error = CommandError::new(
                     CommandErrorKind::Limit,
@@ -200,7 +200,7 @@ impl Plane {
         match span {
             Ok((key, span)) => self.invalidate_span(now, key, span, answer),
             Err(error) if error.kind == CommandErrorKind::NotFound && range.is_none() => {
-                self.command(Awaited::Forget(answer), Command::Forget(name.to_owned()));
+                self.command(Awaited::Forget(answer), &Command::Forget(name.to_owned()));
             }
             Err(error) => {
                 let _ = answer.send(Err(error));

@@ -281,7 +281,7 @@ impl Plane {
             epoch,
             exclusive: config.exclusive,
         };
-        self.command(Awaited::Attach(key, answer), Command::Attach(spec));
+        self.command(Awaited::Attach(key, answer), &Command::Attach(spec));
     }
 
     /// Smallest and largest share in blocks.

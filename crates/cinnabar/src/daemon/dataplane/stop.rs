@@ -104,7 +104,7 @@ impl Plane {
             }
             Step::Detaching if self.volumes.is_empty() && self.background.is_idle() => {
                 self.enter(Step::Closing);
-                self.command(Awaited::Close, Command::Close);
+                self.command(Awaited::Close, &Command::Close);
                 self.apply(now);
             }
             Step::Detaching | Step::Closing if due => self.cut_off(),

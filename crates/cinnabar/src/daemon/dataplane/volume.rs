@@ -91,7 +91,10 @@ impl Volume {
                 let reason = format!("{count} operations of the backend take over {bound_s} s");
                 (State::Degraded, reason)
             }
-            Phase::Serving => (State::Serving, String::new()),
+            Phase::Serving => match self.io.disk.trouble() {
+                Some(reason) => (State::Degraded, reason),
+                None => (State::Serving, String::new()),
+            },
             Phase::Leaving(_) | Phase::Gone(..) => (State::Stopping, "being detached".into()),
         }
     }
