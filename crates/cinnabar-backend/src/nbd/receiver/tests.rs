@@ -1,3 +1,7 @@
+//! A server that says what the test wants.
+//!
+//! Called by nobody: tests.
+
 use super::*;
 use proptest::prelude::*;
 
