@@ -21,8 +21,9 @@ const POUND: &str = "pound";
 const PLUGGED: &str = "plugged";
 const DISKS: [&str; 3] = [FILES, POUND, PLUGGED];
 const DISK: u64 = 192 * MIB;
-/// Less than what is written, so that blocks are evicted, too.
-const CACHE: u64 = 32 * MIB;
+const SHARDS: u64 = 3;
+/// As little as so many shards can have.
+const CACHE: u64 = SHARDS * 20 * MIB;
 const KILLS: u32 = 10;
 
 /// Over NBD.
@@ -91,15 +92,17 @@ struct Life {
 impl Life {
     fn new(attach: Attach, seed: u64) -> Result<Self> {
         let site = Site::new()?;
-        let mut config = Config::new(CACHE);
+        let mut config = Config::new(CACHE).cache_key(&format!("shards = {SHARDS}"));
         for name in DISKS {
             site.sparse(&format!("{name}.raw"), DISK)?;
             let volume = Volume::new(name, &format!("file:{name}.raw"));
             config = config.volume(attach(&site, name).configure(volume));
         }
-        let daemon = Some(site.serve(&config)?);
         let pound = Pounding::new(POUND, 1);
-        Ok(Self { site, config, attach, daemon, dice: Dice::new(seed), files: 0, pound })
+        let dice = Dice::new(seed);
+        let mut life = Self { site, config, attach, daemon: None, dice, files: 0, pound };
+        life.start_daemon()?;
+        Ok(life)
     }
 
     fn boot(&self) -> Result<Guest> {
@@ -138,20 +141,39 @@ impl Life {
         })
     }
 
-    /// Kills the daemon amid work, and starts it again a little later.
+    /// With as many threads as it happens to get this time.
+    fn start_daemon(&mut self) -> Result<()> {
+        let config = self.next_config();
+        self.daemon = Some(self.site.serve(&config)?);
+        Ok(())
+    }
+
+    fn next_config(&mut self) -> Config {
+        let threads = 1 + self.dice.below(SHARDS);
+        self.config.clone().cache_key(&format!("threads = {threads}"))
+    }
+
+    /// Kills the daemon amid work, and starts it again a little later; now and then the new one is
+    /// killed, too, wherever it has got to.
     fn kill_daemon(&mut self, guest: &Guest) -> Result<()> {
         self.wait_for_progress(guest)?;
         thread::sleep(Duration::from_millis(self.dice.below(300)));
         self.daemon.take().context("a daemon")?.crash()?;
         thread::sleep(Duration::from_millis(self.dice.below(700)));
-        self.daemon = Some(self.site.serve(&self.config)?);
+        for _ in 0..self.dice.below(3) {
+            let config = self.next_config();
+            let daemon = self.site.launch(&config)?;
+            thread::sleep(Duration::from_millis(self.dice.below(120)));
+            daemon.crash()?;
+        }
+        self.start_daemon()?;
         self.wait_for_progress(guest)
     }
 
     /// As for an upgrade.
     fn restart_daemon(&mut self, guest: &Guest) -> Result<()> {
         self.daemon.take().context("a daemon")?.stop()?;
-        self.daemon = Some(self.site.serve(&self.config)?);
+        self.start_daemon()?;
         self.wait_for_progress(guest)
     }
 
