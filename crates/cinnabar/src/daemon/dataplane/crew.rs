@@ -3,20 +3,19 @@
 //! Called by the loop. The first thread has a lane of its own; shard `s` is served by thread
 //! `s % threads`.
 
+mod counters;
+mod disks;
+
 use super::desk::Desk;
 use super::lane::Lane;
 use super::unit::{Unit, Whose};
-use super::volume::VolumeIo;
 use super::worker::Worker;
-use cinnabar_backend::{Disk, Memory};
-use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_backend::Memory;
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::plan::Plan;
 use cinnabar_engine::shards::{Routed, Router, ShardMap};
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{Command, Config, Engine, Event, Reply, Request, RequestId};
-use std::sync::Arc;
 
 /// Names the commands that nobody gave.
 const OWN_COMMAND: RequestId = RequestId(u64::MAX);
@@ -139,55 +138,6 @@ impl Crew {
         }
     }
 
-    /// What each engine says, in the order of shards.
-    fn ask<T: Send + 'static>(
-        &self,
-        lane: &Lane,
-        question: impl Fn(u32, &Engine<Memory>) -> T + Clone + Send + 'static,
-    ) -> Vec<T> {
-        let of = move |lane: &Lane| -> Vec<(u32, T)> {
-            lane.units.iter().map(|unit| (unit.shard, question(unit.shard, &unit.engine))).collect()
-        };
-        let mut all = of(lane);
-        for worker in &self.workers {
-            let of = of.clone();
-            all.extend(worker.call(move |lane| of(lane)));
-        }
-        all.sort_by_key(|(shard, _)| *shard);
-        all.into_iter().map(|(_, answer)| answer).collect()
-    }
-
-    /// What the device knows of a volume that is not attached.
-    pub(super) fn recorded(&self, lane: &Lane, name: &str) -> Vec<Recorded> {
-        let name = name.to_owned();
-        let all = self.ask(lane, move |_, engine| engine.recorded(&name));
-        all.into_iter().flatten().collect()
-    }
-
-    /// All counters: of the cache, and of these volumes.
-    pub(super) fn counters(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
-        let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
-            .map(|shard| {
-                let name = |volume: &Option<_>| self.router.inner((*volume)?, shard);
-                volumes.iter().map(name).collect()
-            })
-            .collect();
-        let inner = Arc::new(inner);
-        let all = self.ask(lane, move |shard, engine| {
-            let of = |volume: &Option<VolumeId>| volume.and_then(|id| engine.volume_counters(id));
-            let all = inner[shard as usize].iter();
-            let volumes: Vec<VolumeCounters> = all.map(|v| of(v).unwrap_or_default()).collect();
-            (engine.health(), engine.cache_counters(), engine.ram_bytes(), volumes)
-        });
-        let of_volume = |at: usize| VolumeCounters::of_shards(all.iter().map(|one| one.3[at]));
-        Counters {
-            health: Health::of_all(all.iter().map(|one| one.0)),
-            cache: all.iter().map(|one| one.1).sum(),
-            ram: all.iter().map(|one| one.2).sum(),
-            volumes: (0..volumes.len()).map(of_volume).collect(),
-        }
-    }
-
     /// How the cache is, as the shard that is worst off.
     pub(super) fn health(&self) -> Health {
         Health::of_all(self.health.iter().copied())
@@ -220,62 +170,6 @@ impl Crew {
         }
     }
 
-    /// Gives all threads a cache device of this capacity.
-    pub(super) fn install_cache(
-        &mut self,
-        lane: &mut Lane,
-        disk: &Arc<Disk>,
-        capacity_blocks: u64,
-    ) -> rustix::io::Result<()> {
-        lane.desk.install_cache(Arc::clone(disk))?;
-        for worker in &self.workers {
-            let disk = Arc::clone(disk);
-            worker.call(move |lane| lane.desk.install_cache(disk))?;
-        }
-        self.capacity_blocks = capacity_blocks;
-        Ok(())
-    }
-
-    /// Has all threads let go of the cache device. No I/O of it may be under way.
-    pub(super) fn close_cache(&mut self, lane: &mut Lane) {
-        lane.desk.close_cache();
-        self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.close_cache()));
-        self.capacity_blocks = 0;
-    }
-
-    /// Has all threads leave the cache device to the kernel.
-    pub(super) fn leave_cache(&mut self, lane: &mut Lane) {
-        lane.desk.leave_cache();
-        self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.leave_cache()));
-        self.capacity_blocks = 0;
-    }
-
-    /// Gives all threads a volume.
-    pub(super) fn install(
-        &mut self,
-        lane: &mut Lane,
-        key: usize,
-        io: &Arc<VolumeIo>,
-    ) -> rustix::io::Result<()> {
-        let mut result = lane.desk.install(key, Arc::clone(io));
-        for worker in &self.workers {
-            if result.is_ok() {
-                let io = Arc::clone(io);
-                result = worker.call(move |lane| lane.desk.install(key, io));
-            }
-        }
-        if result.is_err() {
-            self.uninstall(lane, key);
-        }
-        result
-    }
-
-    /// Has all threads let go of a volume. No I/O of it may be under way.
-    pub(super) fn uninstall(&mut self, lane: &mut Lane, key: usize) {
-        lane.desk.uninstall(key);
-        self.workers.iter().for_each(|worker| worker.call(move |lane| lane.desk.uninstall(key)));
-    }
-
     /// Has the desk of a thread do something.
     pub(super) fn on_desk(
         &mut self,
@@ -297,15 +191,6 @@ impl Crew {
             }
         }
     }
-}
-
-/// All counters.
-pub(super) struct Counters {
-    pub(super) health: Health,
-    pub(super) cache: CacheCounters,
-    pub(super) ram: RamBytes,
-    /// In the order they were asked for.
-    pub(super) volumes: Vec<VolumeCounters>,
 }
 
 /// Hands an event to the thread of its shard.

@@ -26,6 +26,7 @@ mod proofs;
 mod replace;
 mod requests;
 mod restarted;
+mod shares;
 mod sockets;
 mod startup;
 mod status;

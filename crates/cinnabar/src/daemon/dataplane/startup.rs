@@ -37,8 +37,6 @@ use cinnabar_frontend::vhost;
 use slab::Slab;
 use std::sync::Arc;
 
-/// The minimums of all volumes sum to at most this share of the capacity, in percent.
-const SHARES_MIN_PERCENT: u64 = 80;
 /// How exactly the thread wakes up for what is due: models of fast devices need it.
 const TIMER_SLACK_NS: u64 = 1000;
 
@@ -282,37 +280,6 @@ impl Plane {
             exclusive: config.exclusive,
         };
         self.command(Awaited::Attach(key, answer), &Command::Attach(spec));
-    }
-
-    /// Smallest and largest share in blocks.
-    pub(super) fn shares(&self, config: &VolumeConfig) -> (u64, u64) {
-        let capacity = self.capacity_blocks();
-        (config.share_min.blocks(capacity), config.share_max.blocks(capacity))
-    }
-
-    /// Refuses minimums that can't be kept. `except` is the volume whose settings these are to be.
-    pub(super) fn check_shares(
-        &self,
-        config: &VolumeConfig,
-        except: Option<usize>,
-    ) -> Result<(), StartError> {
-        let capacity = self.capacity_blocks();
-        let (min, max) = self.shares(config);
-        let others = self.volumes.iter().filter(|(key, _)| Some(*key) != except);
-        let sum: u64 = others.map(|(_, volume)| self.shares(&volume.config).0).sum::<u64>() + min;
-        let problem = if min > max {
-            format!("share_min is more than share_max ({min} and {max} blocks)")
-        } else if sum > capacity * SHARES_MIN_PERCENT / 100 {
-            format!(
-                "the minimums of all volumes sum to {sum} blocks, more than {SHARES_MIN_PERCENT} % \
-                 of the cache's {capacity}"
-            )
-        } else {
-            return Ok(());
-        };
-        let subject = Subject::Volume(config.name.clone());
-        let hint = "lower a share_min";
-        Err(StartError::new(StartErrorKind::Settings, subject, problem, hint))
     }
 
     /// The files that are in use here.

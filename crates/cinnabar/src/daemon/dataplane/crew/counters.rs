@@ -1,0 +1,73 @@
+//! What the engines say of themselves, put together.
+//!
+//! Called by the first data thread: for each status, and before an attach.
+
+use super::super::lane::Lane;
+use super::Crew;
+use cinnabar_backend::Memory;
+use cinnabar_engine::Engine;
+use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::health::Health;
+use cinnabar_engine::units::VolumeId;
+use cinnabar_engine::volume::Recorded;
+use std::sync::Arc;
+
+/// All counters.
+pub(in super::super) struct Counters {
+    pub(in super::super) health: Health,
+    pub(in super::super) cache: CacheCounters,
+    pub(in super::super) ram: RamBytes,
+    /// In the order they were asked for.
+    pub(in super::super) volumes: Vec<VolumeCounters>,
+}
+
+impl Crew {
+    /// What each engine says, in the order of shards.
+    fn ask<T: Send + 'static>(
+        &self,
+        lane: &Lane,
+        question: impl Fn(u32, &Engine<Memory>) -> T + Clone + Send + 'static,
+    ) -> Vec<T> {
+        let of = move |lane: &Lane| -> Vec<(u32, T)> {
+            lane.units.iter().map(|unit| (unit.shard, question(unit.shard, &unit.engine))).collect()
+        };
+        let mut all = of(lane);
+        for worker in &self.workers {
+            let of = of.clone();
+            all.extend(worker.call(move |lane| of(lane)));
+        }
+        all.sort_by_key(|(shard, _)| *shard);
+        all.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// What the device knows of a volume that is not attached.
+    pub(in super::super) fn recorded(&self, lane: &Lane, name: &str) -> Vec<Recorded> {
+        let name = name.to_owned();
+        let all = self.ask(lane, move |_, engine| engine.recorded(&name));
+        all.into_iter().flatten().collect()
+    }
+
+    /// All counters: of the cache, and of these volumes.
+    pub(in super::super) fn counters(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
+        let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
+            .map(|shard| {
+                let name = |volume: &Option<_>| self.router.inner((*volume)?, shard);
+                volumes.iter().map(name).collect()
+            })
+            .collect();
+        let inner = Arc::new(inner);
+        let all = self.ask(lane, move |shard, engine| {
+            let of = |volume: &Option<VolumeId>| volume.and_then(|id| engine.volume_counters(id));
+            let all = inner[shard as usize].iter();
+            let volumes: Vec<VolumeCounters> = all.map(|v| of(v).unwrap_or_default()).collect();
+            (engine.health(), engine.cache_counters(), engine.ram_bytes(), volumes)
+        });
+        let of_volume = |at: usize| VolumeCounters::of_shards(all.iter().map(|one| one.3[at]));
+        Counters {
+            health: Health::of_all(all.iter().map(|one| one.0)),
+            cache: all.iter().map(|one| one.1).sum(),
+            ram: all.iter().map(|one| one.2).sum(),
+            volumes: (0..volumes.len()).map(of_volume).collect(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The cache device and the volumes, as all data threads get them and let go of them.
+//!
+//! Called by the first data thread.
+
+use super::super::lane::Lane;
+use super::super::volume::VolumeIo;
+use super::Crew;
+use cinnabar_backend::Disk;
+use std::sync::Arc;
+
+impl Crew {
+    /// Gives all threads a cache device of this capacity.
+    pub(in super::super) fn install_cache(
+        &mut self,
+        lane: &mut Lane,
+        disk: &Arc<Disk>,
+        capacity_blocks: u64,
+    ) -> rustix::io::Result<()> {
+        lane.desk.install_cache(Arc::clone(disk))?;
+        for worker in &self.workers {
+            let disk = Arc::clone(disk);
+            worker.call(move |lane| lane.desk.install_cache(disk))?;
+        }
+        self.capacity_blocks = capacity_blocks;
+        Ok(())
+    }
+
+    /// Has all threads let go of the cache device. No I/O of it may be under way.
+    pub(in super::super) fn close_cache(&mut self, lane: &mut Lane) {
+        lane.desk.close_cache();
+        self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.close_cache()));
+        self.capacity_blocks = 0;
+    }
+
+    /// Has all threads leave the cache device to the kernel.
+    pub(in super::super) fn leave_cache(&mut self, lane: &mut Lane) {
+        lane.desk.leave_cache();
+        self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.leave_cache()));
+        self.capacity_blocks = 0;
+    }
+
+    /// Gives all threads a volume.
+    pub(in super::super) fn install(
+        &mut self,
+        lane: &mut Lane,
+        key: usize,
+        io: &Arc<VolumeIo>,
+    ) -> rustix::io::Result<()> {
+        let mut result = lane.desk.install(key, Arc::clone(io));
+        for worker in &self.workers {
+            if result.is_ok() {
+                let io = Arc::clone(io);
+                result = worker.call(move |lane| lane.desk.install(key, io));
+            }
+        }
+        if result.is_err() {
+            self.uninstall(lane, key);
+        }
+        result
+    }
+
+    /// Has all threads let go of a volume. No I/O of it may be under way.
+    pub(in super::super) fn uninstall(&mut self, lane: &mut Lane, key: usize) {
+        lane.desk.uninstall(key);
+        self.workers.iter().for_each(|worker| worker.call(move |lane| lane.desk.uninstall(key)));
+    }
+}
