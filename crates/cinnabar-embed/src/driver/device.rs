@@ -130,6 +130,7 @@ impl Driver {
             slow,
             engine_wake: None,
             next_overdue: None,
+            doubts_at: None,
             loaded: None,
             done: VecDeque::new(),
             answered: None,

@@ -57,6 +57,8 @@ pub(crate) struct Driver {
     engine_wake: Option<Instant>,
     /// When the first I/O takes too long.
     next_overdue: Option<Instant>,
+    /// When to try again to drop what could not be dropped.
+    doubts_at: Option<Instant>,
     pub(crate) loaded: Option<LoadReport>,
     pub(crate) done: VecDeque<Completion>,
     /// The answer to the one request that is waited for on the spot.
@@ -80,7 +82,8 @@ pub(crate) enum Asker {
     Poll(u64),
     /// A call that has not returned yet.
     Here,
-    Nobody,
+    /// Nobody; but what is cached of this volume's bytes must go.
+    Doubt(usize),
 }
 
 /// A command in the engine's hands, or its answer.
@@ -117,14 +120,14 @@ impl Driver {
                 let request = cinnabar_engine::Request { id: id_of, volume: id, op };
                 self.events.push(Event::Submit(request));
             }
-            None => self.finish(asker, Ok(None)),
+            None => self.finish(asker, asked.span, Ok(None)),
         }
         Ok(())
     }
 
-    /// Drops what is cached of a range; nothing may keep that from the engine.
-    fn invalidate_for_nobody(&mut self, volume: VolumeId, span: ByteSpan) {
-        let asked = Asked { asker: Asker::Nobody, name: "invalidation", span };
+    /// Drops what is cached of a range of the volume of this key.
+    fn drop_doubtful(&mut self, key: usize, volume: VolumeId, span: ByteSpan) {
+        let asked = Asked { asker: Asker::Doubt(key), name: "invalidation", span };
         let id = RequestId(self.requests.insert(asked) as u64);
         let op = Op::Invalidate { span };
         self.events.push(Event::Submit(cinnabar_engine::Request { id, volume, op }));
@@ -204,6 +207,10 @@ impl Driver {
             self.deliver(held.io, held.result, Vec::new());
         }
         self.tell_overdue(now);
+        if self.doubts_at.is_some_and(|at| at <= now) {
+            self.doubts_at = None;
+            self.drop_doubts();
+        }
         if self.engine_wake.is_some_and(|at| at <= now) {
             self.engine_wake = None;
             self.events.push(Event::Wake);
@@ -212,7 +219,7 @@ impl Driver {
 
     /// Waits until something happens, is due, or `limit` has passed, and gathers it.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let due = [self.engine_wake, self.next_overdue, self.timers.next()];
+        let due = [self.engine_wake, self.next_overdue, self.timers.next(), self.doubts_at];
         let due = due.into_iter().flatten().min();
         let due = due.map(|at| Duration::from_nanos(at.since_ns(self.now())));
         let timeout = match (due, limit) {
@@ -245,14 +252,16 @@ impl Driver {
             Ok(_) => Ok(None),
             Err(failure) => Err(Error::Failed { what: name, failure }),
         };
-        self.finish(asker, result);
+        self.finish(asker, span, result);
     }
 
-    fn finish(&mut self, asker: Asker, result: Result<Option<Buffer>, Error>) {
+    fn finish(&mut self, asker: Asker, span: ByteSpan, result: Result<Option<Buffer>, Error>) {
         match asker {
             Asker::Poll(tag) => self.done.push_back(Completion { tag, result }),
             Asker::Here => self.answered = Some(result),
-            Asker::Nobody => {}
+            // The engine had no room for it, or the volume leaves.
+            Asker::Doubt(key) if result.is_err() => self.doubt(key, span),
+            Asker::Doubt(_) => {}
         }
     }
 

@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+/// Until a drop is tried again that the engine had no room for, in ns.
+const AGAIN_AFTER_NS: u64 = 10_000_000;
+
 /// Of the next volume attached, in whatever cache of the process.
 static SERIAL: AtomicU64 = AtomicU64::new(1);
 
@@ -34,6 +37,10 @@ pub(super) struct Attached {
     pub(super) id: Option<VolumeId>,
     /// Backend I/Os under way, held ones included.
     pub(super) in_flight: u32,
+    /// Bytes whose copies are not to be believed, and have not been dropped yet.
+    doubts: Vec<ByteSpan>,
+    /// It is being detached.
+    leaving: bool,
     serial: u64,
     read_only: bool,
     warmth: Warmth,
@@ -66,6 +73,8 @@ impl Driver {
             timeout: options.backend_timeout,
             id: None,
             in_flight: 0,
+            doubts: Vec::new(),
+            leaving: false,
             serial,
             read_only: options.read_only,
             warmth: Warmth::New,
@@ -114,6 +123,7 @@ impl Driver {
         let Answer::Attached { warmth, .. } = answer else { return Err(failed(Failure::Invalid)) };
         self.volumes[key].warmth = warmth;
         self.settle_warmth();
+        self.drop_doubts();
         tracing::info!(volume = name, ?warmth, "attached");
         Ok(())
     }
@@ -202,16 +212,38 @@ impl Driver {
     /// A server was away: what it may have lost is dropped from the cache before anything that it
     /// says from now on is believed.
     pub(super) fn server_restarted(&mut self, file: FileId, ranges: &[ByteSpan]) {
-        let mut all = self.volumes.iter().map(|(_, volume)| volume);
-        let found = all.find(|volume| volume.file == file).and_then(|v| Some((v.id?, &v.name)));
-        let Some((id, name)) = found else { return };
+        let mut all = self.volumes.iter();
+        let Some((key, volume)) = all.find(|(_, volume)| volume.file == file) else { return };
         tracing::warn!(
-            volume = name,
+            volume = volume.name,
             ranges = ranges.len(),
             "its server may have restarted; what is cached of writes that were not flushed is dropped"
         );
-        for range in ranges {
-            self.invalidate_for_nobody(id, *range);
+        self.volumes[key].doubts.extend(ranges);
+        self.drop_doubts();
+    }
+
+    /// These bytes could not be dropped yet. A volume that leaves takes all of its blocks along.
+    pub(super) fn doubt(&mut self, key: usize, span: ByteSpan) {
+        if let Some(volume) = self.volumes.get_mut(key) {
+            volume.doubts.push(span);
+            self.doubts_at = Some(self.now().plus_ns(AGAIN_AFTER_NS));
+        }
+    }
+
+    /// Tries again, with volumes that serve.
+    pub(super) fn drop_doubts(&mut self) {
+        let serving = |volume: &Attached| volume.id.filter(|_| !volume.leaving);
+        let all: Vec<(usize, VolumeId)> = self
+            .volumes
+            .iter()
+            .filter(|(_, volume)| !volume.doubts.is_empty())
+            .filter_map(|(key, volume)| Some((key, serving(volume)?)))
+            .collect();
+        for (key, id) in all {
+            for span in std::mem::take(&mut self.volumes[key].doubts) {
+                self.drop_doubtful(key, id, span);
+            }
         }
     }
 
@@ -220,6 +252,7 @@ impl Driver {
     pub(crate) fn detach(&mut self, volume: Volume) -> Result<(), Error> {
         let id = self.attached(volume)?.id.ok_or(Error::NoVolume)?;
         let key = volume.key;
+        self.volumes[key].leaving = true;
         let flushed = self.command(Command::Detach(id))?;
         let sealed = match flushed {
             Ok(_) => {
@@ -233,12 +266,29 @@ impl Driver {
                 });
                 let epoch = epoch.map(|epoch| epoch.of_attachment(*attachment));
                 let seal = self.command(Command::Seal(id, epoch))?;
+                self.forget_doubtful(key)?;
                 seal.map(drop).map_err(|failure| Error::Failed { what: "sealing", failure })
             }
             Err(failure) => Err(Error::Failed { what: "the last flush", failure }),
         };
         self.leave(key);
         sealed
+    }
+
+    /// Drops all blocks of a volume that was sealed, if its server may have lost some meanwhile.
+    fn forget_doubtful(&mut self, key: usize) -> Result<(), Error> {
+        if self.volumes[key].doubts.is_empty() {
+            return Ok(());
+        }
+        let name = self.volumes[key].name.clone();
+        match self.command(Command::Forget(name))? {
+            // Nothing to drop is as well.
+            Ok(_) | Err(Failure::NoVolume) => Ok(()),
+            Err(failure) => {
+                self.leave(key);
+                Err(Error::Failed { what: "dropping what its server may have lost", failure })
+            }
+        }
     }
 
     /// The engine has let go of it, or never knew it.

@@ -60,7 +60,11 @@ pub(crate) fn what_a_server_lost_is_not_believed() -> Result<()> {
         return Ok(());
     };
     let mut cache = rig.open()?;
-    let export = VolumeOptions::new("data", format!("nbd:unix:{}", socket.display()));
+    // Nothing else would have its blocks believed after it was detached.
+    let export = VolumeOptions {
+        exclusive: true,
+        ..VolumeOptions::new("data", format!("nbd:unix:{}", socket.display()))
+    };
     let volume = cache.attach(&export)?;
     let mut block = [0; 4096];
     cache.read(volume, 0, &mut block)?;
@@ -85,6 +89,17 @@ pub(crate) fn what_a_server_lost_is_not_believed() -> Result<()> {
     cache.read(volume, 0, &mut block)?;
     ensure!(block == [1; 4096], "what was flushed is there");
     ensure!(cache.volume_counters(volume)?.invalidated_blocks > 0);
+
+    // Once more, and the volume is on its way out when that is found.
+    cache.write(volume, 8192, &[3; 4096])?;
+    cache.read(volume, 8192, &mut block)?;
+    server.kill()?;
+    std::fs::File::options().write(true).open(&file)?.write_all_at(&stamp(2), 8192)?;
+    let server = Server::start(&file, &socket)?.context("nbdkit was there before")?;
+    cache.detach(volume)?;
+    let volume = cache.attach(&export)?;
+    cache.read(volume, 8192, &mut block)?;
+    ensure!(block == stamp(2), "nothing of it was kept");
     cache.close()?;
     server.kill()
 }
