@@ -3,31 +3,41 @@
 //! Called by tests and `xtask` before they start one. `CINNABAR_BIN` names another daemon to use.
 
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 /// The release build of `cinnabar`, built now if need be.
 ///
 /// # Errors
 /// When it does not build.
 pub fn cinnabar() -> Result<PathBuf> {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(path) = BUILT.get() {
-        return Ok(path.clone());
+    match std::env::var_os("CINNABAR_BIN") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => built(&["--package", "cinnabar"]),
     }
-    let path = match std::env::var_os("CINNABAR_BIN") {
-        Some(path) => PathBuf::from(path),
-        None => built(&["--package", "cinnabar"])?,
-    };
-    Ok(BUILT.get_or_init(|| path).clone())
 }
 
 /// The release build of the one program that these arguments of cargo name, built now if need be.
+/// Asked again, the first answer holds: cargo would take time from whatever is measured.
 ///
 /// # Errors
 /// When it does not build.
 pub fn built(what: &[&str]) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    // Held while it builds, so that tests side by side build once.
+    let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = what.join(" ");
+    if let Some(path) = all.get(&name) {
+        return Ok(path.clone());
+    }
+    let path = build(what)?;
+    all.insert(name, path.clone());
+    Ok(path)
+}
+
+fn build(what: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
         .args(["build", "--release", "--locked"])

@@ -44,6 +44,11 @@ pub(super) struct Seen {
     pub(super) client_cpu: f64,
 }
 
+/// Our load generator, built now if need be.
+pub(super) fn loadgen_binary() -> Result<PathBuf> {
+    e2e::binary::built(&["--package", "loadgen"])
+}
+
 impl Load {
     /// One connection.
     pub(super) fn new(depth: u32, seconds: u64) -> Self {
@@ -87,8 +92,7 @@ impl Load {
     }
 
     fn loadgen(self, socket: &Path, check: Option<&Path>) -> Result<Seen> {
-        let binary = e2e::binary::built(&["--package", "loadgen"])?;
-        let mut command = Command::new(binary);
+        let mut command = Command::new(loadgen_binary()?);
         command.arg("--socket").arg(socket);
         command.args(["--depth", &self.depth.to_string()]);
         command.args(["--seconds", &self.seconds.to_string()]);

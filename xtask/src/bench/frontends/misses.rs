@@ -29,6 +29,7 @@ const ADDED_PERCENT_MAX: f64 = 5.0;
 
 /// The table.
 pub(super) fn measure(folder: &Path, plan: Plan) -> Result<String> {
+    let alone = DEPTHS.iter().map(|depth| model_alone(*depth)).collect::<Result<Vec<f64>>>()?;
     let site = Site::within(folder)?;
     let disk = site.sparse("disk.raw", DISK)?;
     let volume = Volume::new("disk", &format!("sim:{MODEL}:file:{}", disk.display()))
@@ -40,7 +41,6 @@ pub(super) fn measure(folder: &Path, plan: Plan) -> Result<String> {
     heading.extend(DEPTHS.iter().map(|depth| format!("QD{depth}")));
     let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
     let mut table = Table::new(&heading);
-    let alone = DEPTHS.iter().map(|depth| model_alone(*depth)).collect::<Result<Vec<f64>>>()?;
     let line = |name: &str, values: &[String]| [vec![name.to_owned()], values.to_vec()].concat();
     let whole: Vec<String> = alone.iter().map(|mean| format!("{mean:.0}")).collect();
     table.row(line("the model by itself", &whole));

@@ -69,6 +69,9 @@ const DEPTHS: [u32; 3] = [1, 32, 128];
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::FIO, tools::QEMU_NBD, tools::QEMU_STORAGE_DAEMON, tools::NBDKIT])?;
+    // Before anything runs that a compiler would disturb.
+    e2e::binary::cinnabar()?;
+    clients::loadgen_binary()?;
     let plan = if args.quick {
         Plan { rounds: 1, seconds: 1, size: 64 * MIB }
     } else {
