@@ -39,6 +39,12 @@ pub(super) fn vhost_user() -> Result<()> {
 fn whole_life(attach: Attach) -> Result<()> {
     let mut life = Life::new(attach, 1)?;
     let mut guest = life.boot()?;
+    for name in [FILES, POUND] {
+        // Of a disk without a write cache a guest would think that it need not flush.
+        let line = format!("disk=$(disk {name}); cat /sys/block/${{disk##*/}}/queue/write_cache");
+        let cache = guest.run(&line)?;
+        ensure!(cache.trim() == "write back", "{name}: {cache:?}");
+    }
     guest.run("/sbin/mke2fs -q -t ext4 $(disk files) && mount -t ext4 $(disk files) /mnt")?;
     life.start_work(&mut guest)?;
     for kill in 0..KILLS {
@@ -205,6 +211,10 @@ impl Life {
             pound.stop(guest)?;
             guest.unplug(&disk)?;
             wait_for("the disk's end", || Ok(listed(guest)?.contains("none")))?;
+            let daemon = self.daemon.as_ref().context("a daemon")?;
+            wait_for("its client's end", || {
+                Ok(daemon.glance()?.count(PLUGGED, "connections")? == 0)
+            })?;
         }
         pound.check_file(&self.site.path("plugged.raw"))
     }

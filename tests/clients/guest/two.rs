@@ -1,4 +1,5 @@
-//! Two guests on one daemon: it dies under both, then one of them dies, and the other goes on.
+//! Two guests on one daemon: it dies under both, then one of them dies, and the other goes on, with
+//! a disk beside its own that it may not write.
 //!
 //! Called by `main`.
 
@@ -6,11 +7,15 @@ use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};
 use super::pound::Pounding;
 use anyhow::{Context, Result, ensure};
-use e2e::{Config, MIB, Site, Volume};
+use e2e::{Config, MIB, Site, Volume, output};
+use std::path::Path;
+use std::process::Command;
 
 const CACHE: u64 = 32 * MIB;
 const DISK: u64 = 32 * MIB;
 const KILLS: u32 = 3;
+/// The disk that may only be read.
+const FROZEN: &str = "frozen";
 /// What each guest's disk is called, and how it is attached.
 const GUESTS: [(&str, Attach); 2] = [("first", over_nbd), ("second", over_vhost_user)];
 
@@ -23,12 +28,18 @@ pub(super) fn guests() -> Result<()> {
         let volume = Volume::new(name, &format!("file:{name}.raw"));
         config = config.volume(attach(&site, name).configure(volume));
     }
+    let file = site.filled(&format!("{FROZEN}.raw"), MIB, 1)?;
+    let frozen = over_vhost_user(&site, FROZEN);
+    let volume = Volume::new(FROZEN, &format!("file:{FROZEN}.raw")).key("read_only = true");
+    let config = config.volume(frozen.configure(volume));
     let mut daemon = site.serve(&config)?;
     let boot = |(name, attach): (&str, Attach)| Plan::new(name, &[attach(&site, name)]).boot(&site);
     let mut pair = Pair {
         guests: [boot(GUESTS[0])?, boot(GUESTS[1])?],
         pounds: [Pounding::new(GUESTS[0].0, 1), Pounding::new(GUESTS[1].0, 2)],
     };
+    pair.guests[1].plug(&frozen)?;
+    check_frozen(&mut pair.guests[1], &file)?;
     pair.start(0)?;
     pair.start(1)?;
     for kill in 0..KILLS {
@@ -37,6 +48,7 @@ pub(super) fn guests() -> Result<()> {
         daemon = site.serve(&config)?;
     }
     pair.progress(&[0, 1])?;
+    check_frozen(&mut pair.guests[1], &file).context("after the kills")?;
 
     pair.guests[0].crash()?;
     pair.pounds[0].look(&pair.guests[0]);
@@ -59,6 +71,22 @@ pub(super) fn guests() -> Result<()> {
         .iter()
         .zip(GUESTS)
         .try_for_each(|(pound, (name, _))| pound.check_file(&site.path(&format!("{name}.raw"))))
+}
+
+/// The disk says that it is read-only, and reads as its file.
+fn check_frozen(guest: &mut Guest, file: &Path) -> Result<()> {
+    wait_for("the read-only disk", || {
+        Ok(guest.run(&format!("disk {FROZEN} || echo none"))?.contains("/dev/"))
+    })?;
+    let line = format!(
+        "echo 3 >/proc/sys/vm/drop_caches; disk=$(disk {FROZEN}) && cat /sys/block/${{disk##*/}}/ro && \
+         md5sum <$disk"
+    );
+    let text = guest.run(&line)?;
+    let right = output(Command::new("md5sum").arg(file))?;
+    let sum = right.split(' ').next().context("no checksum")?;
+    ensure!(text.starts_with(&format!("1\n{sum} ")), "{text}, not 1 and {sum}");
+    Ok(())
 }
 
 /// The guests, and what is known of their disks.
