@@ -1,6 +1,6 @@
 //! NBD servers as backends: a client that outlives its server's restarts.
 //!
-//! Called by [`Disk`](crate::Disk), which holds a [`Client`] where another holds a file, and by the
+//! Called by [`Disk`](crate::Disk), which holds a `Client` where another holds a file, and by the
 //! port, which hands it the disk's tasks.
 //!
 //! * [`address`]: `nbd:unix:PATH:EXPORT` and what else is written of a server.
