@@ -2,6 +2,7 @@
 //!
 //! Made by every tool of this module, shown by the command line.
 
+use super::regions::RegionError;
 use cinnabar_backend::DiskError;
 use cinnabar_backend::disk::DiskErrorKind;
 use cinnabar_engine::metadata::superblock::SuperblockError;
@@ -19,6 +20,26 @@ pub enum OfflineError {
         device: String,
         /// Why.
         error: SuperblockError,
+    },
+    /// One of its regions can't be read.
+    #[error("{device}: shard {shard}: {error}")]
+    Region {
+        /// Its path.
+        device: String,
+        /// Which.
+        shard: u32,
+        /// Why.
+        error: RegionError,
+    },
+    /// It has fewer shards than were asked for.
+    #[error("{device}: there is no shard {shard}, the device has {shards}")]
+    NoShard {
+        /// Its path.
+        device: String,
+        /// The one asked for.
+        shard: u32,
+        /// How many there are.
+        shards: usize,
     },
     /// There is nothing to repair it from.
     #[error("{device}: both copies of the superblock are damaged")]
@@ -44,11 +65,17 @@ impl OfflineError {
                 }
                 _ => error.hint(),
             },
-            Self::Superblock { error: SuperblockError::Version(_), .. } => {
+            Self::Superblock { error: SuperblockError::Version(_), .. }
+            | Self::Region { error: RegionError::Version(_), .. } => {
                 "use the version of cinnabar that made it: cinnabar version tells the format"
             }
             Self::Superblock { .. } => {
                 "name a cache device; the configuration says which: [cache] device"
+            }
+            Self::NoShard { .. } => "shards are counted from 0; leave --shard out for all of them",
+            Self::Region { .. } => {
+                "only cached data is lost; with the daemon running, format it anew: cinnabar cache \
+                 replace DEVICE --format"
             }
             Self::NoCopy { .. } => {
                 "only cached data is lost; format it anew: cinnabar serve --force"

@@ -12,17 +12,23 @@ pub mod dump;
 mod error;
 pub mod image;
 pub mod journal;
+pub mod regions;
 pub mod repair;
 pub mod report;
+pub mod sum;
 pub mod superblocks;
 
 pub use error::OfflineError;
 pub use image::{Image, Source};
+pub use regions::Regions;
 
 /// Is told how far long work is.
 pub trait Watch {
     /// `done` of `of` steps of `what` are done; called often.
     fn at(&mut self, what: &'static str, done: u64, of: u64);
+
+    /// What follows is about shard `shard` of `of`; not called if there is only one.
+    fn shard(&mut self, _shard: u32, _of: u32) {}
 }
 
 /// Nobody watches.

@@ -1,6 +1,7 @@
-//! What a check found: the contract of `cache check --json`. Keys are only ever added.
+//! What a check found on a device, or in the region of one shard: the contract of `cache check
+//! --json`. Keys are only ever added.
 //!
-//! Made by `check`, shown by the command line.
+//! Made by `check`, summed up by `sum`, shown by the command line.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,7 +14,10 @@ pub const FINDINGS_MAX: usize = 50;
 pub struct CheckReport {
     /// Path of the device.
     pub device: String,
-    /// Its size in bytes.
+    /// Whose region this is about, where the device has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u32>,
+    /// Size of the device, or of the region, in bytes.
     pub size_bytes: u64,
     /// Something is not as it should be; what a crash leaves behind is not damage.
     pub damaged: bool,
@@ -65,7 +69,7 @@ pub enum StartKind {
 /// A copy of the superblock.
 #[derive(Clone, Debug, Serialize)]
 pub struct CopyReport {
-    /// `good`, `blank`, `damaged` or `unreadable`.
+    /// `good`, `blank`, `damaged`, `unreadable`, or `stray`: another device's or shard's.
     pub status: &'static str,
     /// Why it is not good, or empty.
     pub reason: String,
@@ -80,13 +84,15 @@ pub struct StateReport {
     pub state: &'static str,
     /// Number of the checkpoint to believe, after a clean stop.
     pub checkpoint: Option<u64>,
-    /// Identity of the device.
+    /// Identity of the device, or of the region.
     pub uuid: String,
+    /// Logical shards of the device.
+    pub shards: u32,
     /// Life at which everything before was given up.
     pub era: u32,
     /// Number of the next life.
     pub next_incarnation: u32,
-    /// Bytes of the device that are used.
+    /// Bytes of the device, or of the region, that are used.
     pub used_bytes: u64,
     /// Blocks of data that fit.
     pub capacity_blocks: u64,

@@ -1,6 +1,6 @@
-//! The two copies of the superblock, each by itself.
+//! The two copies of a region's superblock, each by itself.
 //!
-//! Called by every tool of this module, first.
+//! Called by every tool of this module, first, through `regions`.
 
 use super::Source;
 use cinnabar_engine::metadata::MetaPage;
@@ -13,6 +13,8 @@ pub enum Copy {
     Blank,
     /// Whole.
     Good(Box<Superblock>),
+    /// Whole, but another device's, or another region's: it strayed here.
+    Stray(Box<Superblock>),
     /// Not one of ours, damaged, or of another version.
     Bad(SuperblockError),
     /// The device could not read it.
@@ -22,7 +24,7 @@ pub enum Copy {
 /// Both copies, in the order of their pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblocks {
-    /// Page 0 and page 1 of the device.
+    /// Page 0 and page 1 of the region.
     pub copies: [Copy; 2],
 }
 
@@ -30,6 +32,28 @@ impl Superblocks {
     /// Reads them.
     pub fn read(source: &(impl Source + ?Sized)) -> Self {
         Self { copies: [0, 1].map(|page| read_copy(source, page)) }
+    }
+
+    /// The same, believing only those of region `shard` of the device that begins with `first`.
+    #[must_use]
+    pub fn of(self, first: &Superblock, shard: u32) -> Self {
+        let copies = self.copies.map(|copy| match copy {
+            Copy::Good(superblock) if !superblock.belongs_to(first, shard) => {
+                Copy::Stray(superblock)
+            }
+            copy => copy,
+        });
+        Self { copies }
+    }
+
+    /// Whether a copy that strayed here is the newest: then a start takes that one, and refuses.
+    pub fn outranked(&self) -> bool {
+        let newest = self.copies.iter().filter_map(|copy| match copy {
+            Copy::Good(superblock) => Some((superblock.sequence, false)),
+            Copy::Stray(superblock) => Some((superblock.sequence, true)),
+            _ => None,
+        });
+        newest.max().is_some_and(|(_, stray)| stray)
     }
 
     /// The one that counts at a start.
@@ -50,7 +74,7 @@ impl Superblocks {
             self.copies.iter().map(|copy| match copy {
                 Copy::Bad(error) => *error,
                 Copy::Unreadable => SuperblockError::Damaged,
-                Copy::Blank | Copy::Good(_) => SuperblockError::Foreign,
+                Copy::Blank | Copy::Good(_) | Copy::Stray(_) => SuperblockError::Foreign,
             })
         };
         let version = errors().find(|error| matches!(error, SuperblockError::Version(_)));

@@ -2,10 +2,13 @@
 //! take nothing at its word.
 
 use super::offline::used_site;
+use super::offline_shards::sharded_site;
+use super::rig::Site;
 use cinnabar::offline::Source;
 use cinnabar::offline::check::{CheckOptions, check};
 use cinnabar::offline::dump::{DumpOptions, Part, dump};
 use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -62,8 +65,7 @@ impl<'a> Tampered<'a> {
     }
 }
 
-fn image(crash: bool) -> Vec<MetaPage> {
-    let site = used_site(crash);
+fn image(site: &Site) -> Vec<MetaPage> {
     let bytes = std::fs::read(site.path("cache.img")).expect("the device");
     let pages = bytes.chunks_exact(4096);
     pages.map(|page| MetaPage(page.try_into().expect("a page"))).collect()
@@ -93,7 +95,7 @@ fn tamper(page: &mut MetaPage, dice: &mut Dice) {
 /// Checks and dumps; gives what the next start would do.
 fn look(image: &(impl Source + ?Sized), all: bool) -> Option<String> {
     let report = check(image, "image", CheckOptions { all }, &mut ());
-    let options = DumpOptions { parts: Part::ALL.to_vec(), entries: true };
+    let options = DumpOptions { parts: Part::ALL.to_vec(), entries: true, shard: None };
     let mut lines = 0;
     let _refused = dump(image, "image", &options, &mut (), &mut |line| {
         assert!(line.to_json().starts_with("{\"what\""));
@@ -101,14 +103,14 @@ fn look(image: &(impl Source + ?Sized), all: bool) -> Option<String> {
         if lines < LINES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     assert!(lines < LINES_MAX, "a dump of this device is endless");
-    report.ok().map(|report| format!("{:?}", report.next_start.kind))
+    report.ok().map(|report| format!("{:?}", report.sum.next_start.kind))
 }
 
 #[test]
 fn no_image_is_too_hostile() {
     let mut seen = BTreeMap::<Option<String>, u64>::new();
     for crash in [false, true] {
-        let good = image(crash);
+        let good = image(&used_site(crash));
         assert!(look(&Tampered::new(&good), true).is_some());
         // Superblocks, journal and checkpoints, and the first chunk headers: where words are.
         let metadata: Vec<usize> = (0..600)
@@ -142,7 +144,7 @@ fn no_image_is_too_hostile() {
 
 #[test]
 fn a_superblock_alone_is_judged_for_what_it_is() {
-    let good = image(false);
+    let good = image(&used_site(false));
     let mut dice = Dice(7);
     let mut kinds = BTreeSet::new();
     for _ in 0..400 {
@@ -152,4 +154,47 @@ fn a_superblock_alone_is_judged_for_what_it_is() {
         kinds.insert(look(&bad, false));
     }
     assert!(kinds.contains(&Some("Refuse".to_owned())), "{kinds:?}");
+}
+
+#[test]
+fn no_region_is_too_hostile() {
+    let good = image(&sharded_site(true));
+    let blocks = good.len() / 3;
+    let mut dice = Dice(11);
+    let mut seen = BTreeMap::<Option<String>, u64>::new();
+    for round in 0..ROUNDS {
+        let mut bad = Tampered::new(&good);
+        for _ in 0..=dice.below(3) {
+            // Mostly superblocks, where the numbers are that say how many regions there are.
+            let within = if dice.below(4) == 0 { dice.below(300) } else { dice.below(2) };
+            let from = dice.below(3) * blocks + within;
+            let to = dice.below(3) * blocks + dice.below(2);
+            match dice.below(4) {
+                0 => *bad.page(to) = good[from].clone(),
+                _ => tamper(bad.page(from), &mut dice),
+            }
+        }
+        if round % 16 == 15 {
+            bad.blocks = 1 + dice.below(good.len() - 1) as u64;
+        }
+        *seen.entry(look(&bad, false)).or_default() += 1;
+    }
+    for kind in ["Recover", "Refuse"] {
+        assert!(seen.contains_key(&Some(kind.to_owned())), "{kind}: {seen:?}");
+    }
+}
+
+#[test]
+fn more_regions_than_fit_are_told_and_not_read() {
+    let mut superblock = Superblock::format([7; 16], Geometry::for_device(20 << 20).expect("fits"));
+    superblock.geometry = superblock.geometry.divided(Geometry::SHARDS_MAX, 10);
+    let (offset, page) = superblock.encode();
+    let mut image = vec![MetaPage::zeroed(); 5120];
+    image[(offset / 4096) as usize] = page;
+    let report = check(&image[..], "image", CheckOptions { all: true }, &mut ()).expect("ours");
+    assert_eq!(report.shards.len(), 64);
+    let last = &report.shards[63];
+    assert_eq!(last.findings, ["the device ends before its region"]);
+    assert_eq!(format!("{:?}", report.sum.next_start.kind), "Refuse");
+    assert_eq!(report.sum.findings.len() as u64 + report.sum.more_findings, 63);
 }

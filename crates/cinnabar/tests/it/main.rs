@@ -14,5 +14,6 @@ mod life;
 mod live_cache;
 mod nbd;
 mod offline;
+mod offline_shards;
 mod rig;
 mod simulate;

@@ -13,18 +13,26 @@ const PAGE: u64 = 4096;
 pub(crate) fn used_site(crash: bool) -> Site {
     let site = Site::new();
     site.disk("vm1.raw", 8 * MIB);
-    site.config(
-        "[[volume]]\nname = \"vm 1\"\nbackend = \"file:vm1.raw\"\nnbd = \"unix:vm1.sock\"\n",
-    );
+    site.config(VOLUME);
+    use_it(&site, 0..512, crash);
+    site
+}
+
+/// The disk of these tests.
+pub(crate) const VOLUME: &str =
+    "[[volume]]\nname = \"vm 1\"\nbackend = \"file:vm1.raw\"\nnbd = \"unix:vm1.sock\"\n";
+
+/// A daemon in whose cache these blocks are, and are written.
+pub(crate) fn use_it(site: &Site, blocks: impl Iterator<Item = u64> + Clone, crash: bool) {
     let daemon = site.serve();
     let mut client = Client::attach(&site.path("vm1.sock"), "vm 1").expect("it is let in");
     for _ in 0..3 {
-        for block in 0..512 {
+        for block in blocks.clone() {
             client.read(block * PAGE, 4096).expect("it reads");
         }
     }
     // What is written now hits what is on flash, and so leaves marks.
-    for block in (0..512).step_by(16) {
+    for block in blocks.step_by(16) {
         client.write(block * PAGE, &[7; 4096]).expect("it writes");
     }
     client.flush().expect("it flushes");
@@ -41,7 +49,6 @@ pub(crate) fn used_site(crash: bool) -> Site {
     } else {
         daemon.stop();
     }
-    site
 }
 
 fn check(site: &Site, code: i32) -> Value {
@@ -51,7 +58,7 @@ fn check(site: &Site, code: i32) -> Value {
 }
 
 /// Turns the bytes of a page round, from byte `from` of it on.
-fn damage(site: &Site, page: u64, from: u64, len: usize) {
+pub(crate) fn damage(site: &Site, page: u64, from: u64, len: usize) {
     let file = OpenOptions::new().read(true).write(true).open(site.path("cache.img"));
     let file = file.expect("it is there");
     let mut bytes = vec![0; len];
@@ -70,7 +77,7 @@ fn place(site: &Site, name: &str) -> u64 {
     lines.into_iter().find(counts).expect("one of them counts")[name].as_u64().expect("a block")
 }
 
-fn hinted(ended: &Ended) {
+pub(crate) fn hinted(ended: &Ended) {
     let last = ended.stderr.trim_end().lines().last().unwrap_or_default();
     assert!(last.starts_with("hint: "), "{ended:?}");
 }

@@ -2,14 +2,14 @@
 //!
 //! Called by the command line.
 
+use super::{Watcher, shards};
 use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
-use crate::cli::progress::Progress;
 use crate::config::units::show_size;
 use crate::offline::Image;
 use crate::offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
 use crate::offline::report::{
-    CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, VolumeReport,
+    CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, StartReport, VolumeReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::path::PathBuf;
@@ -19,11 +19,13 @@ use std::path::PathBuf;
 #[command(
     after_help = "Exit code 0: all is well. 1: something is damaged; the last lines tell what, \
     and what the next start will do. 2: it could not be checked.\n\
-    What a crash leaves behind is no damage. Nothing is written.\n\n\
+    What a crash leaves behind is no damage. Nothing is written.\n\
+    Of a device with several shards each is checked: a line of the table, or an object, for each, \
+    and the sum last.\n\n\
     Examples:\n  \
     cinnabar cache check /var/lib/cinnabar/cache.img\n  \
     cinnabar cache check --all /dev/nvme1n1\n  \
-    cinnabar cache check --json cache.img | jq .next_start.kind"
+    cinnabar cache check --json cache.img | jq -s 'last.next_start.kind'"
 )]
 pub(in crate::cli) struct Args {
     /// The cache device: a file or a block device
@@ -43,14 +45,19 @@ const _: () = assert!(SEGMENTS_SAMPLED == 1024);
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let image = Image::open(&args.device)?;
     let device = args.device.display().to_string();
-    let mut line = Progress::new();
+    let mut line = Watcher::new();
     let report = check(&image, &device, CheckOptions { all: args.all }, &mut line)?;
     drop(line);
-    if args.json {
-        output::json(&report)?;
-    } else {
-        output::text(&render(&report))?;
+    match report.shards.as_slice() {
+        [only] if args.json => output::json(only)?,
+        [only] => output::text(&render(only))?,
+        shards if args.json => {
+            shards.iter().try_for_each(output::json)?;
+            output::json(&report.sum)?;
+        }
+        _ => output::text(&shards::render(&report))?,
     }
+    let report = report.sum;
     if !report.damaged {
         return Ok(());
     }
@@ -64,7 +71,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     Err(Failure::at_run_time(message, format!("at the next start, {}", report.next_start.text)))
 }
 
-/// The report for people.
+/// The report for people, of a device with one shard.
 pub(in crate::cli) fn render(report: &CheckReport) -> String {
     let mut table = Table::new(2, &["device", &report.device]);
     let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
@@ -96,12 +103,18 @@ pub(in crate::cli) fn render(report: &CheckReport) -> String {
     if !report.volumes.is_empty() {
         parts.push(format!("\n{}", volumes(&report.volumes)));
     }
-    parts.push("\n".to_owned());
-    parts.extend(report.findings.iter().map(|finding| format!("damaged: {finding}\n")));
-    if report.more_findings > 0 {
-        parts.push(format!("damaged: and {} more\n", report.more_findings));
+    parts.push(verdict(&report.findings, report.more_findings, &report.next_start));
+    parts.concat()
+}
+
+/// What is damaged, and what comes of it.
+pub(super) fn verdict(findings: &[String], more: u64, next_start: &StartReport) -> String {
+    let mut parts = vec!["\n".to_owned()];
+    parts.extend(findings.iter().map(|finding| format!("damaged: {finding}\n")));
+    if more > 0 {
+        parts.push(format!("damaged: and {more} more\n"));
     }
-    parts.push(format!("next start: {}\n", report.next_start.text));
+    parts.push(format!("next start: {}\n", next_start.text));
     parts.concat()
 }
 

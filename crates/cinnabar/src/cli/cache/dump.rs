@@ -2,9 +2,9 @@
 //!
 //! Called by the command line.
 
+use super::Watcher;
 use crate::cli::failure::Failure;
 use crate::cli::output;
-use crate::cli::progress::Progress;
 use crate::offline::Image;
 use crate::offline::dump::{DumpOptions, Line, Part, dump};
 use std::ops::ControlFlow;
@@ -14,11 +14,12 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A line for each structure, as it is on the device: nothing is put together \
-    or left out. docs/design/on-disk-format.md explains the names.\n\n\
+    or left out. Where there are several shards, each line says whose it is. docs/design/on-disk-format.md explains the names.\n\n\
     Examples:\n  \
     cinnabar cache dump cache.img --what superblock,volumes\n  \
     cinnabar cache dump cache.img --what journal --json | jq 'select(.kind == \"void\")'\n  \
-    cinnabar cache dump cache.img --what chunks --entries"
+    cinnabar cache dump cache.img --what chunks --entries\n  \
+    cinnabar cache dump cache.img --what checkpoint --shard 2"
 )]
 pub(in crate::cli) struct Args {
     /// The cache device: a file or a block device
@@ -29,6 +30,9 @@ pub(in crate::cli) struct Args {
     /// Print a line for each block of a chunk, too [default: one a chunk]
     #[arg(long)]
     entries: bool,
+    /// Print the region of this shard only, counted from 0 [default: all]
+    #[arg(long, value_name = "N")]
+    shard: Option<u32>,
     /// Print a JSON object a line [default: words]
     #[arg(long)]
     json: bool,
@@ -41,11 +45,11 @@ const BYTES_A_WRITE: usize = 64 << 10;
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let image = Image::open(&args.device)?;
     let parts = if args.what.is_empty() { Part::ALL.to_vec() } else { args.what.clone() };
-    let options = DumpOptions { parts, entries: args.entries };
+    let options = DumpOptions { parts, entries: args.entries, shard: args.shard };
     let device = args.device.display().to_string();
     let mut text = String::new();
     let mut written = Ok(());
-    let mut emit = |line: &Line| {
+    let mut emit = |line: Line| {
         text += &if args.json { line.to_json() } else { line.to_string() };
         text.push('\n');
         if text.len() >= BYTES_A_WRITE {
@@ -54,7 +58,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let mut line = Progress::new();
+    let mut line = Watcher::new();
     let dumped = dump(&image, &device, &options, &mut line, &mut emit);
     drop(line);
     written?;

@@ -6,6 +6,7 @@ mod check;
 mod dump;
 mod live;
 mod repair;
+mod shards;
 
 use super::failure::Failure;
 use super::progress::Progress;
@@ -50,8 +51,30 @@ impl From<OfflineError> for Failure {
     }
 }
 
-impl Watch for Progress {
+/// Shows how far an offline tool is.
+struct Watcher {
+    line: Progress,
+    shard: Option<(u32, u32)>,
+}
+
+impl Watcher {
+    fn new() -> Self {
+        Self { line: Progress::new(), shard: None }
+    }
+}
+
+impl Watch for Watcher {
     fn at(&mut self, what: &'static str, done: u64, of: u64) {
-        self.show(|| format!("{done} of {of} {what}"));
+        let shard = self.shard;
+        self.line.show(|| match shard {
+            Some((shard, shards)) => {
+                format!("shard {shard} of {shards}: {done} of {of} {what}")
+            }
+            None => format!("{done} of {of} {what}"),
+        });
+    }
+
+    fn shard(&mut self, shard: u32, of: u32) {
+        self.shard = Some((shard, of));
     }
 }

@@ -4,9 +4,8 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::output;
-use crate::offline::Image;
 use crate::offline::repair::{Repair, carry_out, plan};
-use crate::offline::superblocks::Superblocks;
+use crate::offline::{Image, Regions};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -16,7 +15,7 @@ use std::path::PathBuf;
     after_help = "Only what needs no guess is repaired: a damaged copy of the superblock is \
     written anew from the good one. Whatever else is damaged, a start drops by itself.\n\
     With --cold the next start believes nothing that is cached; data on the back ends are not \
-    touched.\n\n\
+    touched. Each shard of a device is repaired by itself.\n\n\
     Examples:\n  \
     cinnabar cache repair cache.img\n  \
     cinnabar cache repair cache.img --cold --yes"
@@ -40,16 +39,65 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let device = args.device.display().to_string();
     // Locked before it is looked at, and until all is written.
     let image = Image::open_to_write(&args.device)?;
-    let repair = plan(&Superblocks::read(&image), &device, args.cold)?;
-    if repair == Repair::Cold && !args.yes {
+    let regions = Regions::read(&image);
+    regions.known(&device)?;
+    let plans: Vec<_> =
+        regions.all.iter().map(|region| (region, plan(region, &device, args.cold))).collect();
+    if plans.iter().any(|(_, plan)| *plan == Ok(Repair::Cold)) && !args.yes {
         ask(&device)?;
     }
-    carry_out(&image, &device, repair)
-        .map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))?;
-    if args.json {
-        return output::json(&serde_json::json!({ "device": device, "repair": repair }));
+    // A region that can't be repaired does not keep the others from it.
+    let mut failures = Vec::new();
+    let mut repaired = 0;
+    for (region, plan) in plans {
+        let outcome = plan.map_err(Failure::from).and_then(|repair| {
+            let done = carry_out(&image, region, &device, repair);
+            done.map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))?;
+            Ok(repair)
+        });
+        repaired += u64::from(outcome.as_ref().is_ok_and(|repair| *repair != Repair::Nothing));
+        tell(args, &device, region.shard, &outcome)?;
+        failures.extend(outcome.err());
     }
-    output::text(&format!("{device}: {}\n", told(repair)))
+    let shards = regions.all.len();
+    if shards > 1 {
+        let failed = failures.len();
+        if args.json {
+            output::json(&serde_json::json!({
+                "device": device, "shards": shards, "repaired": repaired, "failed": failed
+            }))?;
+        } else {
+            output::text(&format!(
+                "{device}: {repaired} of {shards} shards repaired, {failed} can't be\n"
+            ))?;
+        }
+    }
+    // The worst of all; each has had its line.
+    failures.into_iter().reduce(|a, b| if b.code > a.code { b } else { a }).map_or(Ok(()), Err)
+}
+
+/// A line about a region. What fails on a device with one shard is told on stderr alone.
+fn tell(
+    args: &Args,
+    device: &str,
+    shard: Option<u32>,
+    outcome: &Result<Repair, Failure>,
+) -> Result<(), Failure> {
+    let name = shard.map_or_else(String::new, |shard| format!("shard {shard}: "));
+    match (shard, outcome) {
+        (None, Err(_)) => Ok(()),
+        (None, Ok(repair)) if args.json => {
+            output::json(&serde_json::json!({ "device": device, "repair": repair }))
+        }
+        (Some(shard), outcome) if args.json => output::json(&serde_json::json!({
+            "device": device,
+            "shard": shard,
+            "repair": outcome.as_ref().ok(),
+            "error": outcome.as_ref().err().map(|failure| &failure.message),
+        })),
+        (_, Ok(repair)) => output::text(&format!("{device}: {name}{}\n", told(*repair))),
+        (_, Err(failure)) => output::text(&format!("{}\n", failure.message)),
+    }
 }
 
 fn told(repair: Repair) -> String {

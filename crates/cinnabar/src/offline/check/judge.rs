@@ -5,6 +5,7 @@
 use super::{Findings, Index};
 use crate::offline::Source;
 use crate::offline::journal::{Pages, kinds};
+use crate::offline::regions::Region;
 use crate::offline::report::{
     CheckReport, CopyReport, JournalReport, StartKind, StartReport, StateReport, hex,
 };
@@ -12,6 +13,10 @@ use crate::offline::superblocks::{Copy, Superblocks};
 use cinnabar_engine::journal::scan::Read;
 use cinnabar_engine::metadata::superblock::{DeviceState, Superblock};
 use cinnabar_engine::units::BLOCK_BYTES;
+
+/// What helps if a region can't be used. A start formats nothing that begins as a device of ours.
+pub(in crate::offline) const FORMAT_HINT: &str =
+    "with the daemon running, cinnabar cache replace DEVICE --format formats it anew";
 
 /// The copies of the superblock. One that was never written is as it should be.
 pub(super) fn superblocks(copies: &Superblocks, findings: &mut Findings) {
@@ -28,15 +33,17 @@ pub(super) fn superblocks(copies: &Superblocks, findings: &mut Findings) {
     }
 }
 
-/// The size of the device.
+/// The size of the region, which may be the whole device.
 pub(super) fn size(
     source: &(impl Source + ?Sized),
     superblock: &Superblock,
     findings: &mut Findings,
 ) {
-    let (has, needs) = (source.blocks() * BLOCK_BYTES, superblock.geometry.device_bytes());
+    let geometry = &superblock.geometry;
+    let (has, needs) = (source.blocks() * BLOCK_BYTES, geometry.region_bytes());
     if has < needs {
-        findings.add(format!("the device has {has} bytes, its superblock speaks of {needs}"));
+        let what = if geometry.shards == 1 { "the device" } else { "its region" };
+        findings.add(format!("{what} has {has} bytes, its superblock speaks of {needs}"));
     }
 }
 
@@ -76,23 +83,34 @@ pub(super) fn journal(
     }
 }
 
-/// A device that no start accepts.
+/// A device, or a region, without a superblock that counts: no start accepts it.
 pub(super) fn refused(
     source: &(impl Source + ?Sized),
     device: &str,
-    copies: &Superblocks,
-    findings: Findings,
+    region: &Region,
 ) -> CheckReport {
-    let text = "the device is not used and volumes pass through: both copies of its superblock are \
-                damaged; cinnabar serve --force formats it anew";
+    let mut findings = Findings::default();
+    let text = match region.fault() {
+        Some(fault) if region.shard.is_some() => {
+            findings.add(fault.to_string());
+            format!("the device is not used and volumes pass through: {fault}; {FORMAT_HINT}")
+        }
+        _ => {
+            superblocks(&region.copies, &mut findings);
+            "the device is not used and volumes pass through: both copies of its superblock are \
+             damaged; cinnabar serve --force formats it anew"
+                .to_owned()
+        }
+    };
     CheckReport {
         device: device.to_owned(),
+        shard: region.shard,
         size_bytes: source.blocks() * BLOCK_BYTES,
         damaged: true,
         findings: findings.lines,
         more_findings: findings.more,
-        next_start: StartReport { kind: StartKind::Refuse, text: text.to_owned() },
-        superblocks: copies.copies.iter().map(copy).collect(),
+        next_start: StartReport { kind: StartKind::Refuse, text },
+        superblocks: region.copies.copies.iter().map(copy).collect(),
         state: None,
         checkpoints: Vec::new(),
         journal: None,
@@ -106,6 +124,10 @@ pub(in crate::offline) fn copy(copy: &Copy) -> CopyReport {
     let (status, reason, sequence) = match copy {
         Copy::Blank => ("blank", String::new(), None),
         Copy::Good(superblock) => ("good", String::new(), Some(superblock.sequence)),
+        Copy::Stray(superblock) => {
+            let reason = "it is another device's, or another shard's".to_owned();
+            ("stray", reason, Some(superblock.sequence))
+        }
         Copy::Bad(error) => ("damaged", error.to_string(), None),
         Copy::Unreadable => ("unreadable", "it can't be read".to_owned(), None),
     };
@@ -124,9 +146,10 @@ pub(in crate::offline) fn state(superblock: &Superblock) -> StateReport {
         state,
         checkpoint,
         uuid: hex(&superblock.uuid),
+        shards: geometry.shards,
         era: superblock.era,
         next_incarnation: superblock.next_incarnation,
-        used_bytes: geometry.device_bytes(),
+        used_bytes: geometry.region_bytes(),
         capacity_blocks: geometry.capacity_blocks(),
         segments: geometry.segments,
         segment_bytes: u64::from(geometry.segment_slots()) * BLOCK_BYTES,

@@ -20,7 +20,9 @@ pub(super) fn check(
     watch: &mut dyn Watch,
     findings: &mut Findings,
 ) -> LogReport {
-    let segments = choose(superblock.geometry.segments, (!options.all).then_some(SEGMENTS_SAMPLED));
+    // All shards together.
+    let sample = (SEGMENTS_SAMPLED / superblock.geometry.shards).max(1);
+    let segments = choose(superblock.geometry.segments, (!options.all).then_some(sample));
     let expected = expected(known);
     let may_be_torn = superblock.state == DeviceState::InUse;
     let mut report = LogReport {

@@ -8,15 +8,16 @@ mod log;
 mod start;
 
 use super::journal::Ring;
+use super::regions::{Region, Regions};
 use super::report::{CheckReport, FINDINGS_MAX, StartKind};
-use super::superblocks::Superblocks;
+use super::sum::DeviceReport;
 use super::{OfflineError, Source, Watch};
-use cinnabar_engine::metadata::superblock::SuperblockError;
 use cinnabar_engine::units::BLOCK_BYTES;
 pub(super) use index::Index;
+pub(super) use judge::FORMAT_HINT;
 pub(super) use start::choose;
 
-/// Segments looked at if not all are.
+/// Segments of a device looked at if not all are.
 pub const SEGMENTS_SAMPLED: u32 = 1024;
 
 /// How much to check.
@@ -43,7 +44,7 @@ impl Findings {
     }
 }
 
-/// Checks the device of path `device`.
+/// Checks the device of path `device`, region by region.
 ///
 /// # Errors
 /// When it is not a cache device, or one of another version. Damage is a result.
@@ -52,25 +53,42 @@ pub fn check(
     device: &str,
     options: CheckOptions,
     watch: &mut dyn Watch,
-) -> Result<CheckReport, OfflineError> {
-    let copies = Superblocks::read(source);
-    let mut findings = Findings::default();
-    let superblock = match copies.newest() {
-        Ok(superblock) => superblock,
-        Err(SuperblockError::Damaged) => {
-            judge::superblocks(&copies, &mut findings);
-            return Ok(judge::refused(source, device, &copies, findings));
+) -> Result<DeviceReport, OfflineError> {
+    let regions = Regions::read(source);
+    regions.known(device)?;
+    let mut shards = Vec::with_capacity(regions.all.len());
+    for region in &regions.all {
+        if let Some(shard) = region.shard {
+            watch.shard(shard, regions.all.len() as u32);
         }
-        Err(error) => return Err(OfflineError::Superblock { device: device.to_owned(), error }),
-    };
-    judge::superblocks(&copies, &mut findings);
+        shards.push(check_region(&region.view(source), device, region, options, watch));
+    }
+    Ok(DeviceReport::new(source.blocks() * BLOCK_BYTES, shards))
+}
+
+/// One region; `source` is no more than that.
+fn check_region(
+    source: &(impl Source + ?Sized),
+    device: &str,
+    region: &Region,
+    options: CheckOptions,
+    watch: &mut dyn Watch,
+) -> CheckReport {
+    let copies = &region.copies;
+    let Ok(superblock) = copies.newest() else { return judge::refused(source, device, region) };
+    let mut findings = Findings::default();
+    judge::superblocks(copies, &mut findings);
     judge::size(source, superblock, &mut findings);
     let slots = [0, 1].map(|slot| Index::read(source, superblock, slot, watch));
     let ring = Ring::read(source, superblock, watch);
     let pages = ring.pages;
     let chosen = choose(superblock, &slots).map(|slot| &slots[slot]);
     let read = ring.conclude(chosen.map_or(1, Index::journal_page));
-    let next_start = start::next(superblock, chosen, read.as_ref());
+    let next_start = if copies.outranked() {
+        start::outranked()
+    } else {
+        start::next(superblock, chosen, read.as_ref())
+    };
     judge::index(superblock, chosen, &mut findings);
     judge::journal(superblock, pages, read.as_ref(), &mut findings);
     let believed = matches!(next_start.kind, StartKind::Warm | StartKind::Recover);
@@ -79,8 +97,9 @@ pub fn check(
         read.as_ref().filter(|_| believed).map_or(&[][..], |read| &read.records),
     );
     let log = log::check(source, superblock, (index, records), options, watch, &mut findings);
-    Ok(CheckReport {
+    CheckReport {
         device: device.to_owned(),
+        shard: region.shard,
         size_bytes: source.blocks() * BLOCK_BYTES,
         damaged: !findings.lines.is_empty(),
         findings: findings.lines,
@@ -95,5 +114,5 @@ pub fn check(
         journal: Some(judge::ring(superblock, pages, read.as_ref())),
         log: Some(log),
         volumes: index::volumes(index, records),
-    })
+    }
 }

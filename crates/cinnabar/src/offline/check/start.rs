@@ -24,6 +24,13 @@ pub(in crate::offline) fn choose(superblock: &Superblock, slots: &[Index; 2]) ->
     }
 }
 
+/// What it does with a region in which a stray copy of the superblock is the newest.
+pub(super) fn outranked() -> StartReport {
+    let text = "the device is not used and volumes pass through: a copy of its superblock is another \
+                device's, or another shard's; cinnabar cache repair writes it anew";
+    StartReport { kind: StartKind::Refuse, text: text.to_owned() }
+}
+
 /// What it does.
 pub(super) fn next(
     superblock: &Superblock,

@@ -25,6 +25,13 @@ impl Line {
         self
     }
 
+    /// Says whose region it is of, in front of all else.
+    #[must_use]
+    pub fn of_shard(mut self, shard: u32) -> Self {
+        self.values.insert(0, ("shard", shard.into()));
+        self
+    }
+
     /// A JSON object, with its keys in the order of the text.
     pub fn to_json(&self) -> String {
         let values = self.values.iter().map(|(name, value)| format!(",\"{name}\":{value}"));

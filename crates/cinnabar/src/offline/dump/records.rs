@@ -21,8 +21,7 @@ pub(super) fn superblock(line: Line, superblock: &Superblock) -> Line {
         DeviceState::Clean { checkpoint } => ("clean", Some(checkpoint)),
     };
     let geometry = &superblock.geometry;
-    line.with("status", "good")
-        .with("sequence", superblock.sequence)
+    line.with("sequence", superblock.sequence)
         .with("state", state)
         .with("checkpoint", checkpoint)
         .with("uuid", hex(&superblock.uuid))
@@ -109,12 +108,12 @@ pub(super) fn journal_page(
     if let Some(header) = whole {
         let count: usize = sectors.iter().map(|sector| records(sector).len()).sum();
         let present = present(superblock, &sectors[0]).is_some();
-        emit(&with_header(line().with("status", "whole"), header, present, count))?;
+        emit(with_header(line().with("status", "whole"), header, present, count))?;
     }
     for (index, sector) in sectors.iter().enumerate() {
         if whole.is_none() {
             let line = line().with("sector", index);
-            emit(&match self::header(sector) {
+            emit(match self::header(sector) {
                 Some(header) => {
                     let present = present(superblock, sector).is_some();
                     let line = line.with("status", "whole");
@@ -125,7 +124,7 @@ pub(super) fn journal_page(
             })?;
         }
         let page = self::header(sector).map_or(0, |header| header.page);
-        records(sector).iter().try_for_each(|found| emit(&record(page, found)))?;
+        records(sector).iter().try_for_each(|found| emit(record(page, found)))?;
     }
     ControlFlow::Continue(())
 }
