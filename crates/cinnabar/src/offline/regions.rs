@@ -53,7 +53,8 @@ impl Regions {
     pub fn read(source: &(impl Source + ?Sized)) -> Self {
         let copies = Superblocks::read(source);
         let first = match copies.newest() {
-            Ok(superblock) => Some(superblock.clone()),
+            // Even if it strayed here from another region.
+            Ok(superblock) => Some(first_by(superblock)),
             Err(SuperblockError::Damaged) => infer(source),
             Err(_) => None,
         };
@@ -124,11 +125,15 @@ fn infer(source: &(impl Source + ?Sized)) -> Option<Superblock> {
             let copies = Superblocks::read(&view);
             let found = copies.newest().ok()?;
             let place = (found.shard, found.geometry.shards, found.geometry.device_blocks);
-            // A region's identity is XORed with its number: doing it again undoes it.
-            (place == (shard, shards, geometry.device_blocks))
-                .then(|| Superblock { shard: 0, ..found.for_shard(shard) })
+            (place == (shard, shards, geometry.device_blocks)).then(|| first_by(found))
         })
     })
+}
+
+/// The first region's superblock by that of any. A region's identity is XORed with its number: doing
+/// it again undoes it.
+fn first_by(any: &Superblock) -> Superblock {
+    Superblock { shard: 0, ..any.for_shard(any.shard) }
 }
 
 /// A part of a device, with block numbers that count from its own start.

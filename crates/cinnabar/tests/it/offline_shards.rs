@@ -198,8 +198,18 @@ fn superblocks_that_are_damaged_or_stray_are_told_and_repaired() {
     let lines = site.run(&["cache", "dump", "cache.img", "--what", "superblock", "--shard", "2"]);
     assert!(lines.stdout.contains("status=stray of_shard=1"), "{lines:?}");
 
-    // In one copy only: the other one is as good as ever.
+    // And in the first region, where the others are looked up.
     write(&site, third, &good);
+    write(&site, 0, &read(&site, second, 8192));
+    let (shards, sum) = check(&site, 1);
+    let told = "shard 0: its superblock is another device's, or another shard's";
+    assert_eq!(
+        (&sum["findings"], &shards[1]["damaged"]),
+        (&serde_json::json!([told]), &false.into())
+    );
+    write(&site, 0, &first);
+
+    // In one copy only: the other one is as good as ever.
     let newest = region(&site, 2).1["page"].as_u64().expect("a page");
     write(&site, third + newest, &read(&site, second + newest, 4096));
     check(&site, 1);
