@@ -16,6 +16,7 @@ pub mod oracle;
 pub mod script;
 pub mod shards;
 pub mod stamp;
+pub mod threaded;
 pub mod violation;
 pub mod workload;
 

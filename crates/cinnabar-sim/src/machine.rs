@@ -42,6 +42,12 @@ pub trait Machine<P> {
     }
     /// A shard takes what it has been given.
     fn turn(&mut self, _shard: u32, _now: Instant, _actions: &mut Vec<Action<P>>) {}
+    /// Whether a shard has answered what nobody has heard.
+    fn has_said(&self, _shard: u32) -> bool {
+        false
+    }
+    /// What a shard has answered is heard.
+    fn hear(&mut self, _shard: u32, _actions: &mut Vec<Action<P>>) {}
     /// What the shards call a volume: these names outlive its detachment.
     fn names(&self, volume: VolumeId) -> Vec<VolumeId> {
         vec![volume]
@@ -67,6 +73,8 @@ pub struct CacheSetup {
     pub shards: u32,
     /// log2 of the blocks that stay together in one of them.
     pub span_log2: u32,
+    /// Threads that share the shards.
+    pub threads: u32,
     /// Settings of each engine.
     pub config: Config,
 }
@@ -74,7 +82,7 @@ pub struct CacheSetup {
 impl CacheSetup {
     /// A cache of one shard, with segments of one chunk.
     pub const fn single(capacity_blocks: u64, config: Config) -> Self {
-        Self { capacity_blocks, segment_chunks: 1, shards: 1, span_log2: 10, config }
+        Self { capacity_blocks, segment_chunks: 1, shards: 1, span_log2: 10, threads: 1, config }
     }
 }
 

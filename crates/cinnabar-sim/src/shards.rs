@@ -3,6 +3,7 @@
 //! Called by the fault simulation, which lets the shards take their turns in an order of its own.
 
 use crate::machine::{CacheSetup, Factory, Format, Machine};
+use crate::threaded::Threaded;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
@@ -41,18 +42,6 @@ impl<P: Payload> Machine<P> for Sharded<P> {
         self.router().map().shards()
     }
 
-    fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
-        Sharded::route(self, now, events, actions);
-    }
-
-    fn has_events(&self, shard: u32) -> bool {
-        Sharded::has_events(self, shard)
-    }
-
-    fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
-        Sharded::turn(self, shard, now, actions);
-    }
-
     fn names(&self, volume: VolumeId) -> Vec<VolumeId> {
         let shards = 0..Machine::<P>::shards(self);
         shards.filter_map(|shard| self.router().inner(volume, shard)).collect()
@@ -68,12 +57,92 @@ impl<P: Payload> Machine<P> for Sharded<P> {
     }
 }
 
+/// A cache with several shards or one.
+pub enum Shards<P> {
+    /// On one thread.
+    Together(Sharded<P>),
+    /// On several.
+    Apart(Threaded<P>),
+}
+
+/// Passes a call on to whichever it is.
+macro_rules! either {
+    ($shards:expr, $machine:ident => $call:expr) => {
+        match $shards {
+            Shards::Together($machine) => $call,
+            Shards::Apart($machine) => $call,
+        }
+    };
+}
+
+impl<P: Payload> Machine<P> for Shards<P> {
+    fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        either!(self, machine => Machine::apply(machine, now, events, actions));
+    }
+
+    fn cache_counters(&self) -> CacheCounters {
+        either!(self, machine => Machine::cache_counters(machine))
+    }
+
+    fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
+        either!(self, machine => Machine::volume_counters(machine, volume))
+    }
+
+    fn recorded(&self, name: &str) -> Vec<Recorded> {
+        either!(self, machine => Machine::recorded(machine, name))
+    }
+
+    fn health(&self) -> Health {
+        either!(self, machine => Machine::health(machine))
+    }
+
+    fn check_invariants(&self) {
+        either!(self, machine => machine.check_invariants());
+    }
+
+    fn shards(&self) -> u32 {
+        either!(self, machine => machine.shards())
+    }
+
+    fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        either!(self, machine => Machine::route(machine, now, events, actions));
+    }
+
+    fn has_events(&self, shard: u32) -> bool {
+        either!(self, machine => Machine::has_events(machine, shard))
+    }
+
+    fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
+        either!(self, machine => Machine::turn(machine, shard, now, actions));
+    }
+
+    fn has_said(&self, shard: u32) -> bool {
+        either!(self, machine => machine.has_said(shard))
+    }
+
+    fn hear(&mut self, shard: u32, actions: &mut Vec<Action<P>>) {
+        either!(self, machine => machine.hear(shard, actions));
+    }
+
+    fn names(&self, volume: VolumeId) -> Vec<VolumeId> {
+        either!(self, machine => machine.names(volume))
+    }
+
+    fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
+        either!(self, machine => machine.counters_of(names))
+    }
+
+    fn split_requests(&self) -> u64 {
+        either!(self, machine => machine.split_requests())
+    }
+}
+
 /// Makes engines with as many shards as the device has regions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShardedFactory;
 
 impl<P: Payload> Factory<P> for ShardedFactory {
-    type Machine = Sharded<P>;
+    type Machine = Shards<P>;
 
     fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format {
         let region = setup.capacity_blocks.div_ceil(u64::from(setup.shards));
@@ -87,7 +156,7 @@ impl<P: Payload> Factory<P> for ShardedFactory {
         &mut self,
         setup: &CacheSetup,
         superblocks: &[[MetaPage; 2]],
-    ) -> Result<Sharded<P>, String> {
+    ) -> Result<Shards<P>, String> {
         let mut regions: Vec<Superblock> = Vec::with_capacity(superblocks.len());
         for (shard, pages) in (0..).zip(superblocks) {
             let region = Superblock::decode(pages).map_err(|error| error.to_string())?;
@@ -97,10 +166,14 @@ impl<P: Payload> Factory<P> for ShardedFactory {
             }
             regions.push(region);
         }
-        Ok(Sharded::new(setup.config, regions))
+        Ok(if setup.threads.min(regions.len() as u32) > 1 {
+            Shards::Apart(Threaded::new(setup.config, regions))
+        } else {
+            Shards::Together(Sharded::new(setup.config, regions))
+        })
     }
 
-    fn start_without_device(&mut self, setup: &CacheSetup) -> Option<Sharded<P>> {
-        Some(Sharded::without_device(setup.config))
+    fn start_without_device(&mut self, setup: &CacheSetup) -> Option<Shards<P>> {
+        Some(Shards::Together(Sharded::without_device(setup.config)))
     }
 }

@@ -23,8 +23,8 @@ pub(super) enum Item {
     Invalidate(usize, u64, u64),
     /// The engine is woken, if it was not since.
     Wake(u64),
-    /// A thread takes what its shards have been given.
-    Turn(u32),
+    /// A thread is called, to do one thing or another.
+    Call(u32),
     /// A guest may use one of its request slots.
     Arrive(usize),
     /// A reply's buffer is no longer needed.

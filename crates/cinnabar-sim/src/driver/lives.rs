@@ -60,6 +60,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.faults_on = self.features().start_faults;
         self.loaded = None;
         self.replaced = false;
+        self.profile.setup.threads = threads;
         let before = self.begin(device)?;
         self.start_threads(threads);
         self.command(Control::Open, Command::Open);

@@ -1,7 +1,9 @@
-//! Threads that share the shards: when each lets its own take what they have been given.
+//! Threads that share the shards: when each lets its own take what they have been given, and when
+//! what they answer is heard.
 //!
 //! Called by the world. A thread sees its inbox some time after something was put there, so shards of
 //! different threads meet the same events in any order; those of one thread take turns together.
+//! Their answers are under way for some time, too.
 
 use crate::driver::agenda::Item;
 use crate::driver::world::World;
@@ -11,15 +13,17 @@ use crate::stamp::Stamped;
 use cinnabar_engine::Action;
 use cinnabar_engine::units::Instant;
 
-/// The threads of a life.
+/// The threads of a life. A call is a thread's number, to let its shards take what they have been
+/// given, or that and the number of threads, to have heard what they have answered.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     /// Of each shard.
     of: Vec<usize>,
-    /// Of each thread: it has been called.
-    called: Vec<bool>,
-    /// A thread whose turn it is.
-    due: Option<u32>,
+    count: usize,
+    /// By call: it is on its way.
+    calls: Vec<bool>,
+    /// A call that has come.
+    due: Option<usize>,
     /// How many the life before had, and of how many shards.
     before: Option<(u32, u32)>,
 }
@@ -27,36 +31,38 @@ pub(super) struct Threads {
 impl Threads {
     /// One thread does everything at once.
     pub(super) fn is_single(&self) -> bool {
-        self.called.len() < 2
+        self.count < 2
     }
 
-    /// Is it a thread's turn?
+    /// Has a call come?
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some()
     }
 
-    /// The thread whose turn it is, once.
-    pub(super) fn due(&mut self) -> Option<u32> {
+    /// The call that has come, once.
+    pub(super) fn due(&mut self) -> Option<usize> {
         self.due.take()
     }
 
-    /// It is this thread's turn, unless it was called by a machine that is gone.
-    pub(super) fn take_turn(&mut self, thread: u32) {
-        if let Some(called) = self.called.get_mut(thread as usize) {
-            self.due = std::mem::take(called).then_some(thread);
+    /// A call comes, unless it was for a machine that is gone.
+    pub(super) fn called(&mut self, call: u32) {
+        if let Some(called) = self.calls.get_mut(call as usize) {
+            self.due = std::mem::take(called).then_some(call as usize);
         }
     }
 
-    /// A thread's shards take what they have been given.
-    pub(super) fn turn(
+    /// A thread does what it was called for.
+    pub(super) fn answer(
         &self,
-        thread: u32,
+        call: usize,
         machine: &mut impl Machine<Stamped>,
         now: Instant,
         actions: &mut Vec<Action<Stamped>>,
     ) {
-        for shard in self.shards_of(thread as usize) {
-            if machine.has_events(shard) {
+        for shard in self.shards_of(call % self.count) {
+            if call >= self.count {
+                machine.hear(shard, actions);
+            } else if machine.has_events(shard) {
                 machine.turn(shard, now, actions);
             }
         }
@@ -66,9 +72,16 @@ impl Threads {
         (0..).zip(&self.of).filter(move |(_, of)| **of == thread).map(|(shard, _)| shard)
     }
 
+    /// Is there something to do for this call?
+    fn is_wanted(&self, call: usize, machine: &impl Machine<Stamped>) -> bool {
+        let hears = call >= self.count;
+        let wants = |shard| if hears { machine.has_said(shard) } else { machine.has_events(shard) };
+        !self.calls[call] && self.shards_of(call % self.count).any(wants)
+    }
+
     /// The machine is gone, and what its threads were called for with it.
     pub(super) fn stop(&mut self) {
-        self.called.fill(false);
+        self.calls.fill(false);
         self.due = None;
     }
 }
@@ -87,22 +100,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(Path::OtherThreads);
         }
         self.log.milestone(self.now, || format!("{shards} shards on threads {of:?}"));
-        let called = vec![false; threads as usize];
-        self.threads = Threads { of, called, due: None, before: Some(now) };
+        let count = threads as usize;
+        let calls = vec![false; 2 * count];
+        self.threads = Threads { of, count, calls, due: None, before: Some(now) };
     }
 
-    /// Has every thread whose shards have something to take do so soon.
+    /// Calls every thread whose shards have something to take, or have said something.
     pub(super) fn call_threads(&mut self) {
         if self.threads.is_single() {
             return;
         }
-        let machine = self.machine.as_ref().expect("a machine is alive");
-        for thread in 0..self.threads.called.len() {
-            let waiting = self.threads.shards_of(thread).any(|shard| machine.has_events(shard));
-            if waiting && !self.threads.called[thread] {
-                self.threads.called[thread] = true;
+        for call in 0..self.threads.calls.len() {
+            let machine = self.machine.as_ref().expect("a machine is alive");
+            if self.threads.is_wanted(call, machine) {
+                self.threads.calls[call] = true;
                 let at = self.now.plus_ns(self.dice.below(self.profile.handoff_ns_max + 1));
-                self.agenda.enter(at, Item::Turn(thread as u32));
+                self.agenda.enter(at, Item::Call(call as u32));
             }
         }
     }

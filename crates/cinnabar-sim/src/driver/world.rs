@@ -283,7 +283,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                     self.batch.push(Event::Wake);
                 }
             }
-            Item::Turn(thread) => self.threads.take_turn(thread),
+            Item::Call(call) => self.threads.called(call),
             Item::Arrive(volume) => self.arrive(volume),
             Item::Sent(number) => self.check_sent(number)?,
             Item::Return(volume) => self.come_back(volume),
@@ -293,8 +293,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
 
     /// The machine takes the batch, or shards what they have been given.
     fn step(&mut self) -> Result<(), Halt> {
-        let turn = self.threads.due();
-        if self.batch.is_empty() && turn.is_none() {
+        let call = self.threads.due();
+        if self.batch.is_empty() && call.is_none() {
             return Ok(());
         }
         let mut last = false;
@@ -312,8 +312,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let machine = self.machine.as_mut().expect("a machine is alive");
         let (now, batch, threads) = (self.now, &mut self.batch, &self.threads);
         let apply = || {
-            match turn {
-                Some(thread) => threads.turn(thread, machine, now, &mut actions),
+            match call {
+                Some(call) => threads.answer(call, machine, now, &mut actions),
                 None if threads.is_single() => machine.apply(now, batch, &mut actions),
                 None => machine.route(now, batch, &mut actions),
             }
@@ -323,7 +323,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         };
         catch_unwind(AssertUnwindSafe(apply))
             .map_err(|panic| Violation::new(Kind::Panic, panic_text(&*panic)))?;
-        if turn.is_none() {
+        if call.is_none() {
             self.batch.clear();
         }
         self.call_threads();

@@ -271,6 +271,7 @@ impl Profile {
             capacity_blocks,
             shards: shards as u32,
             span_log2: more.pick(&[2, 4, 6, 8]),
+            threads: 1,
             segment_chunks: if dice.chance(0.8) { 1 } else { 2 },
             config: Config {
                 eviction: if features.clock { Eviction::Clock } else { Eviction::Probation },

@@ -19,22 +19,24 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::MarkAfterWrite, 117),
     (Mutant::MarkTooOld, 14),
     (Mutant::MarkRetiredBeforeFlush, 19),
-    (Mutant::MarksLostInSecondCrash, 585),
     (Mutant::GenerationNotRaised, 265),
     (Mutant::EpochIgnored, 3),
     (Mutant::ChecksumNotVerified, 3),
-    (Mutant::SegmentReusedSilently, 4),
     (Mutant::NoTombstone, 392),
     (Mutant::FillNotRevalidated, 5),
-    (Mutant::NoMarkWhileLoading, 4),
     (Mutant::TrimNotMarked, 43),
     (Mutant::FailedWriteCached, 10),
     (Mutant::SplitAnsweredEarly, 17),
 ];
 
 /// The same, but found among seeds without shards and replays.
-const FOUND_SINGLE: &[(Mutant, u64)] =
-    &[(Mutant::CheckpointBeforeSegments, 269), (Mutant::JournalGapIgnored, 1177)];
+const FOUND_SINGLE: &[(Mutant, u64)] = &[
+    (Mutant::MarksLostInSecondCrash, 167),
+    (Mutant::CheckpointBeforeSegments, 269),
+    (Mutant::JournalGapIgnored, 1177),
+    (Mutant::SegmentReusedSilently, 134),
+    (Mutant::NoMarkWhileLoading, 110),
+];
 
 /// Mutants that 2000 seeds have not found yet: behind each of them, a second defence (the seeded
 /// checksum of the data, the generation, the proof) catches most of what it lets through.
