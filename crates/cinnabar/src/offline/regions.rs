@@ -130,8 +130,8 @@ fn infer(source: &(impl Source + ?Sized)) -> Option<Superblock> {
     })
 }
 
-/// The first region's superblock by that of any. A region's identity is XORed with its number: doing
-/// it again undoes it.
+/// The first region's superblock by that of any: what turned the one identity into the other is its
+/// own inverse.
 fn first_by(any: &Superblock) -> Superblock {
     Superblock { shard: 0, ..any.for_shard(any.shard) }
 }
