@@ -14,6 +14,7 @@
 //! * A device that one shard lost is given up by all.
 
 mod commands;
+mod losses;
 mod map;
 mod requests;
 mod router;
@@ -21,6 +22,7 @@ mod sharded;
 #[cfg(test)]
 mod tests;
 
+pub use losses::{Losses, OWN_COMMAND};
 pub use map::ShardMap;
 pub use router::{Router, Whose};
 pub use sharded::Sharded;

@@ -3,36 +3,31 @@
 //! Called by drivers with one thread, and by the simulator, which may also let each shard take its
 //! own turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
 
-use super::{Routed, Router, ShardMap, Whose};
+use super::{Losses, OWN_COMMAND, Routed, Router, ShardMap, Whose};
 use crate::config::Config;
 use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::engine::Engine;
-use crate::health::{Health, PassThroughReason};
+use crate::health::Health;
 use crate::metadata::superblock::Superblock;
 use crate::seam::{
-    Access, Action, Answer, Command, Event, IoDone, IoError, IoId, IoRequest, Payload, RequestId,
-    Target,
+    Access, Action, Answer, Command, Event, IoDone, IoError, IoId, IoRequest, Payload, Target,
 };
 use crate::units::{Instant, VolumeId};
 use crate::volume::Recorded;
 
 /// Upper bits of an I/O's id: its shard.
 const SHARD_SHIFT: u32 = 56;
-/// Names the command that no driver gave; a driver's ids leave it free.
-const OWN_COMMAND: RequestId = RequestId(u64::MAX);
-
 struct Shard<P> {
     engine: Engine<P>,
     inbox: Vec<Event<P>>,
     wake: Option<Instant>,
-    /// It was told to give up the device, and has not yet.
-    gives_up: bool,
 }
 
 /// See the module.
 pub struct Sharded<P> {
     router: Router<P>,
     shards: Vec<Shard<P>>,
+    losses: Losses,
     /// I/O of volumes that their driver does not know yet.
     early: Vec<(u32, IoRequest<P>)>,
     /// Empty between two turns.
@@ -58,13 +53,10 @@ impl<P: Payload> Sharded<P> {
     }
 
     fn of(router: Router<P>, engines: Vec<Engine<P>>) -> Self {
-        let shards = engines.into_iter().map(|engine| Shard {
-            engine,
-            inbox: Vec::new(),
-            wake: None,
-            gives_up: false,
-        });
-        Self { router, shards: shards.collect(), early: Vec::new(), said: Vec::new() }
+        let new = |engine| Shard { engine, inbox: Vec::new(), wake: None };
+        let shards = engines.into_iter().map(new).collect();
+        let losses = Losses::new(router.map());
+        Self { router, shards, losses, early: Vec::new(), said: Vec::new() }
     }
 
     /// As [`Engine::apply`].
@@ -203,18 +195,10 @@ impl<P: Payload> Sharded<P> {
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        let lost = |shard: &Shard<P>| {
-            matches!(shard.engine.health(), Health::PassThrough(PassThroughReason::Failed(_)))
-        };
-        if self.shards.len() == 1 || !self.shards.iter().any(lost) {
-            return;
-        }
-        for shard in &mut self.shards {
-            let uses = matches!(shard.engine.health(), Health::Serving | Health::Loading { .. });
-            if uses && !shard.gives_up {
-                shard.inbox.push(Event::Control(OWN_COMMAND, Command::Abandon));
-            }
-            shard.gives_up = uses;
+        let health = self.shards.iter().map(|shard| shard.engine.health());
+        for shard in self.losses.notice(health) {
+            let event = Event::Control(OWN_COMMAND, Command::Abandon);
+            self.shards[shard as usize].inbox.push(event);
         }
     }
 

@@ -11,14 +11,11 @@ use super::lane::Lane;
 use super::unit::{Unit, Whose};
 use super::worker::Worker;
 use cinnabar_backend::Memory;
-use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::health::Health;
 use cinnabar_engine::plan::Plan;
-use cinnabar_engine::shards::{Routed, Router, ShardMap};
+use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::{Command, Config, Engine, Event, Reply, Request, RequestId};
-
-/// Names the commands that nobody gave.
-const OWN_COMMAND: RequestId = RequestId(u64::MAX);
 
 /// See the module.
 pub(super) struct Crew {
@@ -26,8 +23,7 @@ pub(super) struct Crew {
     pub(super) workers: Vec<Worker>,
     /// By shard, as last heard.
     health: Vec<Health>,
-    /// Shards that were told to give up the device because another lost it.
-    giving_up: Vec<bool>,
+    losses: Losses,
     /// Blocks that fit on the device; 0 without one.
     pub(super) capacity_blocks: u64,
 }
@@ -36,8 +32,8 @@ impl Crew {
     /// No engines yet.
     pub(super) fn new(workers: Vec<Worker>) -> Self {
         let router = Router::new(ShardMap::single(), Config::default().mutants);
-        let (health, giving_up) = (Vec::new(), Vec::new());
-        Self { router, workers, health, giving_up, capacity_blocks: 0 }
+        let losses = Losses::new(router.map());
+        Self { router, workers, health: Vec::new(), losses, capacity_blocks: 0 }
     }
 
     /// Thread of a shard; 0 is the first.
@@ -49,7 +45,7 @@ impl Crew {
     pub(super) fn seat(&mut self, lane: &mut Lane, map: ShardMap, engines: Vec<Engine<Memory>>) {
         self.router = Router::new(map, Config::default().mutants);
         self.health = vec![Health::Opening; engines.len()];
-        self.giving_up = vec![false; engines.len()];
+        self.losses = Losses::new(self.router.map());
         lane.units.clear();
         for worker in &mut self.workers {
             worker.call(|lane| lane.units.clear());
@@ -155,18 +151,10 @@ impl Crew {
         for unit in &lane.units {
             self.health[unit.shard as usize] = unit.engine.health();
         }
-        let lost =
-            |health: &Health| matches!(health, Health::PassThrough(PassThroughReason::Failed(_)));
-        if self.health.len() == 1 || !self.health.iter().any(lost) {
-            return;
-        }
-        for shard in 0..self.health.len() {
-            let uses = matches!(self.health[shard], Health::Serving | Health::Loading { .. });
-            if uses && !self.giving_up[shard] {
-                let event = Event::Control(OWN_COMMAND, Command::Abandon);
-                post(lane, &mut self.workers, Routed { shard: shard as u32, event });
-            }
-            self.giving_up[shard] = uses;
+        let Self { health, losses, workers, .. } = self;
+        for shard in losses.notice(health.iter().copied()) {
+            let event = Event::Control(OWN_COMMAND, Command::Abandon);
+            post(lane, workers, Routed { shard, event });
         }
     }
 
