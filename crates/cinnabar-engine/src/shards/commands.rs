@@ -50,9 +50,11 @@ impl<P: Payload> Router<P> {
                 Some(volume) => What::Attach(volume),
                 None => return Some(refusal(id, Failure::Limit)),
             },
-            Command::Detach(volume) | Command::Seal(volume, _)
-                if self.volume(*volume).is_none() =>
-            {
+            // One detach at a time: another would overtake the first, which may wait.
+            Command::Detach(volume) if !self.is_attached(*volume) => {
+                return Some(refusal(id, Failure::NoVolume));
+            }
+            Command::Seal(volume, _) if self.volume(*volume).is_none() => {
                 return Some(refusal(id, Failure::NoVolume));
             }
             Command::Detach(volume) => What::Detach(*volume),
@@ -76,6 +78,10 @@ impl<P: Payload> Router<P> {
         None
     }
 
+    fn is_attached(&self, volume: VolumeId) -> bool {
+        self.volume(volume).is_some_and(|known| known.phase == Phase::Attached)
+    }
+
     fn send_to_all(&mut self, key: usize, command: &Command, to: &mut impl FnMut(Routed<P>)) {
         for shard in 0..self.map.shards() {
             if let Some(command) = self.for_shard(shard, command) {
@@ -87,10 +93,8 @@ impl<P: Payload> Router<P> {
     /// Refuses new requests; the shards hear of it once they have all parts of the old ones.
     fn begin_detach(&mut self, key: usize, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
-        if known.phase == Phase::Attached {
-            known.phase = Phase::Leaving;
-        }
-        if known.unsent > 0 && known.detach.is_none() {
+        known.phase = Phase::Leaving;
+        if known.unsent > 0 {
             known.detach = Some(key);
         } else {
             self.send_to_all(key, &Command::Detach(volume), to);

@@ -219,6 +219,8 @@ fn a_detach_waits_for_what_was_accepted_before() {
     let (mut rig, volume) = Rig::attached();
     assert!(rig.submit(volume, Op::Trim { span: span(0, 400), fua: false }).is_none());
     assert!(rig.control(2, &Command::Detach(volume)).is_none());
+    let again = rig.control(3, &Command::Detach(volume)).expect("at once");
+    assert_eq!(again.result.expect_err("it leaves"), Failure::NoVolume);
     let refused = rig.submit(volume, Op::Flush).expect("at once");
     assert_eq!(refused.result.expect_err("it leaves"), Failure::NoVolume);
     let mut answered = 0;
