@@ -137,6 +137,10 @@ impl Geometry {
     pub fn for_shards(bytes: u64, shards: u32) -> Result<Self, GeometryError> {
         let all = |region: u64| region * u64::from(shards);
         let region = bytes / u64::from(shards);
+        if shards > Self::SHARDS_MAX {
+            let max = Self::BYTES_MAX * u64::from(Self::SHARDS_MAX);
+            return Err(GeometryError::TooLarge { got: bytes, max });
+        }
         match Self::for_device(region) {
             Ok(geometry) => Ok(geometry.divided(shards, Self::SPAN_LOG2)),
             Err(GeometryError::TooSmall { min, .. }) => {
@@ -426,5 +430,17 @@ mod tests {
         }
         assert!(Geometry::for_device(1 << 20).is_err());
         assert!(Geometry::for_device(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn regions_fit_their_device_and_are_not_too_many() {
+        for bytes in [Geometry::BYTES_MIN, 8 << 30, 5 << 40, Geometry::BYTES_MAX * 64] {
+            let shards = Geometry::shards_for(bytes);
+            let geometry = Geometry::for_shards(bytes, shards).expect("a good size");
+            assert!(geometry.device_bytes() <= bytes && geometry.is_sound());
+        }
+        let bytes = Geometry::BYTES_MAX * 64 + 64;
+        let too_many = Geometry::for_shards(bytes, Geometry::shards_for(bytes));
+        assert!(matches!(too_many, Err(GeometryError::TooLarge { .. })));
     }
 }

@@ -16,7 +16,7 @@ use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
@@ -333,14 +333,14 @@ impl Plane {
             _ => None,
         };
         volume.phase = Phase::Gone(answer, result);
-        volume.io.leaves.store(true, Relaxed);
+        volume.io.leaves.store(true, SeqCst);
         self.forget_if_quiet(key);
     }
 
     /// Forgets a volume that is gone and lets go of its disk, lock included, before anybody is told.
     pub(super) fn forget_if_quiet(&mut self, key: usize) {
         let Some(volume) = self.volumes.get(key) else { return };
-        let in_flight = volume.io.in_flight.load(Relaxed);
+        let in_flight = volume.io.in_flight.load(SeqCst);
         if in_flight > 0 || !matches!(volume.phase, Phase::Gone(..)) {
             return;
         }

@@ -46,10 +46,8 @@ impl Crew {
         self.router = Router::new(map, Config::default().mutants);
         self.health = vec![Health::Opening; engines.len()];
         self.losses = Losses::new(self.router.map());
-        lane.units.clear();
-        for worker in &mut self.workers {
-            worker.call(|lane| lane.units.clear());
-        }
+        lane.unseat();
+        self.workers.iter().for_each(|worker| worker.call(Lane::unseat));
         for (shard, engine) in (0..).zip(engines) {
             let unit = Unit::new(shard, engine);
             match self.thread_of(shard) {

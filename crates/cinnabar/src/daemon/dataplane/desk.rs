@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use slab::Slab;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 /// See the module.
@@ -272,7 +272,8 @@ impl Desk {
         let io = self.ios.remove(io);
         if let Some(key) = io.volume {
             let volume = &self.volume(key).1;
-            if volume.in_flight.fetch_sub(1, Relaxed) == 1 && volume.leaves.load(Relaxed) {
+            // In one order with `uninstall`, so that one of the two threads sees the other.
+            if volume.in_flight.fetch_sub(1, SeqCst) == 1 && volume.leaves.load(SeqCst) {
                 self.told.push(Told::Quiet(key));
             }
         }

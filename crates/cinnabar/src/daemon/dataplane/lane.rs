@@ -46,6 +46,12 @@ impl Lane {
         (unit.expect("a shard that is served here"), &mut self.desk)
     }
 
+    /// Lets go of all engines, and of what was for them.
+    pub(super) fn unseat(&mut self) {
+        self.units.clear();
+        self.desk.told.clear();
+    }
+
     /// When something is due here; at once if an engine has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.units.iter().any(|unit| !unit.events.is_empty()) || !self.desk.told.is_empty() {

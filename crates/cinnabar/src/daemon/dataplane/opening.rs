@@ -7,6 +7,7 @@ use super::control::Awaited;
 use super::format;
 use super::plane::Plane;
 use super::volume::Phase;
+use super::worker::Heard;
 use crate::daemon::messages::{StartConfig, StartError, StartErrorKind, Subject};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::{Command, Failure, IoError};
@@ -48,7 +49,14 @@ impl Plane {
         self.crew.leave_cache(&mut self.lane);
         self.seat_without_device(config);
         self.cache.give_up(reason.message);
+        // Nor is what the engines have said so far anybody's.
         self.awaited.clear();
+        self.replies.clear();
+        self.said.clear();
+        let mut heard = Vec::new();
+        self.heard.take(&mut heard);
+        heard.retain(|heard| matches!(heard, Heard::Failed(_)));
+        self.heard.append(&mut heard);
         self.try_open(config)?
     }
 
