@@ -138,6 +138,27 @@ pub struct VolumeSpec {
     pub exclusive: bool,
 }
 
+impl VolumeSpec {
+    /// A volume with the usual settings, of which nobody can say who wrote it.
+    pub fn new(name: String, size_bytes: u64) -> Self {
+        Self {
+            name,
+            size_bytes,
+            align_bytes: 512,
+            read_only: false,
+            mode: Mode::default(),
+            share_min_blocks: 0,
+            share_max_blocks: u64::MAX,
+            bypass_sequential_bytes: 0,
+            bypass_large_bytes: 0,
+            epoch: None,
+            belief: Belief::Unknown,
+            generation: 0,
+            exclusive: false,
+        }
+    }
+}
+
 /// What became of the blocks of an earlier run, told at attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {

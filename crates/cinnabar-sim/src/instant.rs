@@ -8,7 +8,7 @@ use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::plan::Plan;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, VolumeId};
-use cinnabar_engine::volume::{Belief, VolumeSpec};
+use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{
     Action, Answer, Command, Engine, Event, Failure, IoDone, IoOp, IoRequest, Op, Payload, Request,
     RequestId,
@@ -266,19 +266,6 @@ impl InstantCache {
 
 /// A volume for hit-ratio runs: write-through, the whole cache as its share, nothing bypasses.
 pub fn plain_volume(name: &str, size_blocks: u64) -> VolumeSpec {
-    VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: size_blocks * BLOCK_BYTES,
-        align_bytes: 512,
-        read_only: false,
-        mode: cinnabar_engine::plan::Mode::WriteThrough,
-        share_min_blocks: 0,
-        share_max_blocks: u64::MAX,
-        bypass_sequential_bytes: 0,
-        bypass_large_bytes: 0,
-        epoch: None,
-        belief: Belief::Unknown,
-        generation: 0,
-        exclusive: true,
-    }
+    let spec = VolumeSpec::new(name.to_owned(), size_blocks * BLOCK_BYTES);
+    VolumeSpec { exclusive: true, ..spec }
 }

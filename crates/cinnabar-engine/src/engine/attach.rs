@@ -10,7 +10,6 @@ use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
-use crate::plan::Mode;
 use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
 use crate::store::Holding;
 use crate::units::{BLOCK_BYTES, VolumeId};
@@ -32,19 +31,9 @@ impl<P: Payload> Engine<P> {
         for record in records {
             let index = usize::from(record.index);
             let spec = VolumeSpec {
-                name: record.name,
-                size_bytes: record.size_bytes,
-                align_bytes: 512,
-                read_only: false,
-                mode: Mode::default(),
-                share_min_blocks: 0,
-                share_max_blocks: u64::MAX,
-                bypass_sequential_bytes: 0,
-                bypass_large_bytes: 0,
                 epoch: record.epoch,
-                belief: Belief::Unknown,
                 generation: record.generation,
-                exclusive: false,
+                ..VolumeSpec::new(record.name, record.size_bytes)
             };
             if self.volumes.len() <= index {
                 self.volumes.resize_with(index + 1, || None);

@@ -6,12 +6,11 @@ use super::Engine;
 use crate::config::Config;
 use crate::metadata::MetaPage;
 use crate::metadata::superblock::{Geometry, Superblock};
-use crate::plan::Mode;
 use crate::seam::{
     Action, Answer, Command, Event, Failure, IoDone, IoOp, IoRequest, Payload, RequestId, Target,
 };
 use crate::units::{BLOCK_BYTES, Instant};
-use crate::volume::{Belief, VolumeSpec};
+use crate::volume::VolumeSpec;
 use std::collections::BTreeMap;
 
 /// Data that nobody looks at.
@@ -129,19 +128,6 @@ pub(super) fn superblock(blocks: u32) -> Superblock {
 
 /// A volume of 64 blocks that nobody else writes.
 pub(super) fn volume(name: &str) -> VolumeSpec {
-    VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: 64 * BLOCK_BYTES,
-        align_bytes: 512,
-        read_only: false,
-        mode: Mode::default(),
-        share_min_blocks: 0,
-        share_max_blocks: u64::MAX,
-        bypass_sequential_bytes: 0,
-        bypass_large_bytes: 0,
-        epoch: None,
-        belief: Belief::Unknown,
-        generation: 0,
-        exclusive: true,
-    }
+    let spec = VolumeSpec::new(name.to_owned(), 64 * BLOCK_BYTES);
+    VolumeSpec { exclusive: true, ..spec }
 }

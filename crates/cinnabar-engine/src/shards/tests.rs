@@ -3,12 +3,11 @@
 use super::{Routed, Router, ShardMap, Whose};
 use crate::metadata::superblock::Geometry;
 use crate::mutant::Mutants;
-use crate::plan::Mode;
 use crate::seam::{
     Answer, Command, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId,
 };
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
-use crate::volume::{Belief, VolumeSpec, Warmth};
+use crate::volume::{VolumeSpec, Warmth};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -95,21 +94,8 @@ impl Rig {
 }
 
 fn spec() -> VolumeSpec {
-    VolumeSpec {
-        name: "volume".into(),
-        size_bytes: SIZE_BLOCKS * BLOCK_BYTES,
-        align_bytes: 512,
-        read_only: false,
-        mode: Mode::default(),
-        share_min_blocks: 300,
-        share_max_blocks: u64::MAX,
-        bypass_sequential_bytes: 0,
-        bypass_large_bytes: 0,
-        epoch: None,
-        belief: Belief::Unknown,
-        generation: 0,
-        exclusive: false,
-    }
+    let spec = VolumeSpec::new("volume".into(), SIZE_BLOCKS * BLOCK_BYTES);
+    VolumeSpec { share_min_blocks: 300, ..spec }
 }
 
 fn span(block: u64, blocks: u64) -> ByteSpan {
