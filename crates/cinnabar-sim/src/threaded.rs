@@ -6,20 +6,15 @@
 
 use crate::machine::Machine;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
-use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
-use cinnabar_engine::shards::{Routed, Router, ShardMap};
+use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap, name_io};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
     Action, Answer, Command, Config, Engine, Event, IoDone, IoError, IoId, IoOp, IoRequest,
     Payload, Reply, RequestId, Target,
 };
-
-/// Upper bits of an I/O's id: its shard.
-const SHARD_SHIFT: u32 = 56;
-/// Names the command that no driver gave.
-const OWN_COMMAND: RequestId = RequestId(u64::MAX);
 
 /// Whose a volume is that an engine has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,16 +43,13 @@ struct Unit<P> {
     endings: Vec<Ending>,
     /// Answers that the router has not heard.
     said: Vec<Reply<P>>,
-    /// It has lost its device by itself.
-    lost: bool,
-    /// It is to give up its device, because another shard lost it, as soon as it can.
-    gives_up: bool,
 }
 
 /// See the module.
 pub struct Threaded<P> {
     router: Router<P>,
     units: Vec<Unit<P>>,
+    losses: Losses,
 }
 
 impl<P: Payload> Threaded<P> {
@@ -75,30 +67,32 @@ impl<P: Payload> Threaded<P> {
             early: Vec::new(),
             endings: Vec::new(),
             said: Vec::new(),
-            lost: false,
-            gives_up: false,
         };
         let units = superblocks.into_iter().map(unit).collect();
-        Self { router: Router::new(map, config.mutants), units }
+        let losses = Losses::new(&map);
+        Self { router: Router::new(map, config.mutants), units, losses }
     }
 
-    /// What one shard can't record on the device, no shard may rely on: see there.
-    fn share_loss(&mut self) {
-        let mut newly = false;
+    /// Wakes the engines whose time has come; the others' is asked for again.
+    fn wake(&mut self, now: Instant, actions: &mut Vec<Action<P>>) {
         for unit in &mut self.units {
-            let health = unit.engine.health();
-            let lost = matches!(health, Health::PassThrough(PassThroughReason::Failed(_)));
-            newly |= lost && !unit.lost;
-            unit.lost = lost;
-        }
-        for unit in &mut self.units {
-            let health = unit.engine.health();
-            let without = matches!(health, Health::PassThrough(_) | Health::Closed);
-            unit.gives_up = (unit.gives_up || newly) && !without;
-            if unit.gives_up && matches!(health, Health::Serving | Health::Loading { .. }) {
-                unit.gives_up = false;
-                unit.inbox.push(Event::Control(OWN_COMMAND, Command::Abandon));
+            match unit.wake {
+                Some(at) if at <= now => {
+                    unit.wake = None;
+                    unit.inbox.push(Event::Wake);
+                }
+                Some(at) => actions.push(Action::WakeAt(at)),
+                None => {}
             }
+        }
+    }
+
+    /// What one shard can't record on the device, no shard may rely on.
+    fn share_loss(&mut self) {
+        let health = self.units.iter().map(|unit| unit.engine.health());
+        for shard in self.losses.notice(health) {
+            let event = Event::Control(OWN_COMMAND, Command::Abandon);
+            self.units[shard as usize].inbox.push(event);
         }
     }
 }
@@ -113,7 +107,7 @@ impl<P: Payload> Unit<P> {
                 Action::Io(IoRequest { id, target, mut op }) => match target {
                     Target::Cache => {
                         op.shift(self.engine.superblock().region_start());
-                        actions.push(Action::Io(IoRequest { id: outer(shard, id), target, op }));
+                        actions.push(Action::Io(IoRequest { id: name_io(shard, id), target, op }));
                     }
                     Target::Backend(inner) => self.on_backend(shard, inner, id, op, actions),
                 },
@@ -141,7 +135,7 @@ impl<P: Payload> Unit<P> {
         match self.volumes.get(usize::from(inner.0)).copied().flatten() {
             Some(Whose::Volume(volume)) => {
                 let target = Target::Backend(volume);
-                actions.push(Action::Io(IoRequest { id: outer(shard, id), target, op }));
+                actions.push(Action::Io(IoRequest { id: name_io(shard, id), target, op }));
             }
             Some(Whose::Nobodys) => {
                 self.inbox.push(Event::IoDone(IoDone::new(id, Err(IoError::Io))));
@@ -224,39 +218,13 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
         for event in events.drain(..) {
+            if let Event::Wake = event {
+                self.wake(now, actions);
+                continue;
+            }
             let units = &mut self.units;
             let mut to = |routed: Routed<P>| units[routed.shard as usize].inbox.push(routed.event);
-            let reply = match event {
-                Event::Submit(request) => self.router.submit(request, &mut to),
-                Event::Control(id, command) => self.router.control(id, &command, &mut to),
-                Event::Adopt(plan) => {
-                    self.router.adopt(&plan, &mut to);
-                    None
-                }
-                Event::IoDone(done) => {
-                    let (shard, id) = inner(done.id);
-                    to(Routed { shard, event: Event::IoDone(IoDone { id, ..done }) });
-                    None
-                }
-                Event::Overdue(id) => {
-                    let (shard, id) = inner(id);
-                    to(Routed { shard, event: Event::Overdue(id) });
-                    None
-                }
-                Event::Wake => {
-                    for unit in &mut self.units {
-                        match unit.wake {
-                            Some(at) if at <= now => {
-                                unit.wake = None;
-                                unit.inbox.push(Event::Wake);
-                            }
-                            Some(at) => actions.push(Action::WakeAt(at)),
-                            None => {}
-                        }
-                    }
-                    None
-                }
-            };
+            let reply = self.router.route(event, &mut to);
             actions.extend(reply.map(Action::Reply));
         }
     }
@@ -310,12 +278,4 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     fn split_requests(&self) -> u64 {
         self.router.split_requests()
     }
-}
-
-fn outer(shard: u32, id: IoId) -> IoId {
-    IoId(id.0 | u64::from(shard) << SHARD_SHIFT)
-}
-
-fn inner(id: IoId) -> (u32, IoId) {
-    ((id.0 >> SHARD_SHIFT) as u32, IoId(id.0 & ((1 << SHARD_SHIFT) - 1)))
 }

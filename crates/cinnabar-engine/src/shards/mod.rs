@@ -14,6 +14,7 @@
 //! * A device that one shard lost is given up by all.
 
 mod commands;
+mod io_name;
 mod losses;
 mod map;
 mod requests;
@@ -22,6 +23,7 @@ mod sharded;
 #[cfg(test)]
 mod tests;
 
+pub use io_name::name_io;
 pub use losses::{Losses, OWN_COMMAND};
 pub use map::ShardMap;
 pub use router::{Router, Whose};

@@ -4,12 +4,13 @@
 //! out. `requests` and `commands` hold what it does with each.
 
 use super::commands::CommandJoin;
+use super::io_name::shard_of;
 use super::requests::RequestJoin;
 use super::{Routed, ShardMap};
 use crate::limits::VOLUMES_MAX;
 use crate::mutant::Mutants;
 use crate::plan::{Plan, VolumePlan};
-use crate::seam::{Event, Failure, Payload, Reply, RequestId};
+use crate::seam::{Event, Failure, IoDone, Payload, Reply, RequestId};
 use crate::units::VolumeId;
 use slab::Slab;
 use smallvec::SmallVec;
@@ -147,6 +148,26 @@ impl<P: Payload> Router<P> {
         }
         self.volumes[index] = Some(volume);
         Some(VolumeId(index as u16))
+    }
+
+    /// Any event but a wake, which is a matter between the driver and each shard. I/Os are named by
+    /// [`name_io`](super::name_io). Gives the answer to what needs no shard.
+    pub fn route(&mut self, event: Event<P>, to: &mut impl FnMut(Routed<P>)) -> Option<Reply<P>> {
+        match event {
+            Event::Submit(request) => return self.submit(request, to),
+            Event::Control(id, command) => return self.control(id, &command, to),
+            Event::Adopt(plan) => self.adopt(&plan, to),
+            Event::IoDone(done) => {
+                let (shard, id) = shard_of(done.id);
+                to(Routed { shard, event: Event::IoDone(IoDone { id, ..done }) });
+            }
+            Event::Overdue(id) => {
+                let (shard, id) = shard_of(id);
+                to(Routed { shard, event: Event::Overdue(id) });
+            }
+            Event::Wake => {}
+        }
+        None
     }
 
     /// New settings: sizes are divided among the shards.

@@ -3,20 +3,18 @@
 //! Called by drivers with one thread, and by the simulator, which may also let each shard take its
 //! own turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
 
-use super::{Losses, OWN_COMMAND, Routed, Router, ShardMap, Whose};
+use super::{Losses, OWN_COMMAND, Routed, Router, ShardMap, Whose, name_io};
 use crate::config::Config;
 use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::engine::Engine;
 use crate::health::Health;
 use crate::metadata::superblock::Superblock;
 use crate::seam::{
-    Access, Action, Answer, Command, Event, IoDone, IoError, IoId, IoRequest, Payload, Target,
+    Access, Action, Answer, Command, Event, IoDone, IoError, IoRequest, Payload, Target,
 };
 use crate::units::{Instant, VolumeId};
 use crate::volume::Recorded;
 
-/// Upper bits of an I/O's id: its shard.
-const SHARD_SHIFT: u32 = 56;
 struct Shard<P> {
     engine: Engine<P>,
     inbox: Vec<Event<P>>,
@@ -83,30 +81,13 @@ impl<P: Payload> Sharded<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         for event in events.drain(..) {
+            if let Event::Wake = event {
+                self.wake(now, actions);
+                continue;
+            }
             let shards = &mut self.shards;
             let mut to = |routed: Routed<P>| shards[routed.shard as usize].inbox.push(routed.event);
-            let reply = match event {
-                Event::Submit(request) => self.router.submit(request, &mut to),
-                Event::Control(id, command) => self.router.control(id, &command, &mut to),
-                Event::Adopt(plan) => {
-                    self.router.adopt(&plan, &mut to);
-                    None
-                }
-                Event::IoDone(done) => {
-                    let (shard, id) = taken_apart(done.id);
-                    to(Routed { shard, event: Event::IoDone(IoDone { id, ..done }) });
-                    None
-                }
-                Event::Overdue(id) => {
-                    let (shard, id) = taken_apart(id);
-                    to(Routed { shard, event: Event::Overdue(id) });
-                    None
-                }
-                Event::Wake => {
-                    self.wake(now, actions);
-                    None
-                }
-            };
+            let reply = self.router.route(event, &mut to);
             actions.extend(reply.map(Action::Reply));
         }
     }
@@ -188,8 +169,7 @@ impl<P: Payload> Sharded<P> {
                 }
             },
         };
-        debug_assert!(id.0 >> SHARD_SHIFT == 0, "ids are places in a table");
-        let id = IoId(id.0 | u64::from(shard) << SHARD_SHIFT);
+        let id = name_io(shard, id);
         actions.push(Action::Io(IoRequest { id, target, op }));
     }
 
@@ -250,8 +230,4 @@ impl<P: Payload> Sharded<P> {
     pub fn engines(&self) -> impl Iterator<Item = &Engine<P>> {
         self.shards.iter().map(|shard| &shard.engine)
     }
-}
-
-fn taken_apart(id: IoId) -> (u32, IoId) {
-    ((id.0 >> SHARD_SHIFT) as u32, IoId(id.0 & ((1 << SHARD_SHIFT) - 1)))
 }

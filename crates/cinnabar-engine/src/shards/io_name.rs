@@ -1,0 +1,19 @@
+//! Ids of I/Os that tell their shard, for drivers that have one table for all shards.
+//!
+//! Called by such drivers, for each I/O on its way out, and by the router on the way back.
+
+use crate::seam::IoId;
+
+/// Upper bits of an I/O's id: its shard. Engines' own ids are places in a table.
+const SHARD_SHIFT: u32 = 56;
+
+/// A shard's I/O as one of the whole.
+pub const fn name_io(shard: u32, id: IoId) -> IoId {
+    debug_assert!(id.0 >> SHARD_SHIFT == 0);
+    IoId(id.0 | (shard as u64) << SHARD_SHIFT)
+}
+
+/// Whose it is, and what its shard calls it.
+pub(super) const fn shard_of(id: IoId) -> (u32, IoId) {
+    ((id.0 >> SHARD_SHIFT) as u32, IoId(id.0 & ((1 << SHARD_SHIFT) - 1)))
+}
