@@ -9,8 +9,8 @@ use serde_json::Value;
 
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
-    ("cinnabar", &[FRONTEND, BACKEND, SIM, ENGINE, POLICY, PLACEMENT, TRACE]),
-    // A binary of somebody else's stands where ours does.
+    ("cinnabar", &[EMBED, FRONTEND, BACKEND, SIM, ENGINE, POLICY, PLACEMENT, TRACE]),
+    // A binary of somebody else's stands where ours does; `bench` is such a program.
     (EMBED, &[BACKEND, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
     (BACKEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),

@@ -7,6 +7,7 @@
 
 pub mod canonical;
 pub mod error;
+pub mod generate;
 mod lines;
 pub mod record;
 pub mod references;

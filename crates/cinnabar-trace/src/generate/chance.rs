@@ -1,0 +1,50 @@
+//! The one source of chance of all generators, the same on every machine.
+//!
+//! Called by the generators. Xoshiro256++ by name, not "whatever generator is good today": a seed
+//! written down beside a figure must give the same requests years later.
+
+use rand::distr::Distribution;
+use rand::{RngExt, SeedableRng};
+use rand_distr::Exp1;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Seeded chance.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(Xoshiro256PlusPlus);
+
+impl Chance {
+    /// The stream of a seed; `stream` tells those of one run apart.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        let mut apart = Xoshiro256PlusPlus::seed_from_u64(stream);
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ apart.random::<u64>()))
+    }
+
+    /// A whole number below `end`.
+    ///
+    /// # Panics
+    /// If `end` is 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0.random_range(0..end)
+    }
+
+    /// A number from 0 to just below 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        self.0.random()
+    }
+
+    /// True with this probability, 0 to 1.
+    pub(crate) fn with(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// Exponentially distributed around a mean.
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
+        let one: f64 = Exp1.sample(&mut self.0);
+        one * mean
+    }
+
+    /// Drawn from any distribution.
+    pub(crate) fn draw<T>(&mut self, distribution: &impl Distribution<T>) -> T {
+        distribution.sample(&mut self.0)
+    }
+}
