@@ -1,9 +1,10 @@
 //! Backends as they are written: `file:vm1.raw`, `nbd:unix:vm1.sock`,
 //! `sim:filer,seed=1:file:vm1.raw`.
 //!
-//! Called by the configuration and by the control plane, before anything is opened.
+//! Called by the configuration, by the control plane and by the benchmarks, before anything is
+//! opened.
 
-use crate::nbd::{NbdSpec, NbdSpecError};
+use crate::nbd::{NbdSpec, NbdSpecError, NbdUriError, uri};
 use crate::sim::{SettingError, SimSpec};
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,12 @@ pub enum SpecError {
     /// The server.
     #[error("in \"nbd:\"")]
     Nbd(#[from] NbdSpecError),
+    /// The server, written as a URI.
+    #[error("in the NBD URI")]
+    Uri(#[from] NbdUriError),
+    /// Nothing at all.
+    #[error("a path, a backend or an NBD URI is missing")]
+    Empty,
 }
 
 impl SpecError {
@@ -75,6 +82,13 @@ impl SpecError {
             Self::Nbd(_) => {
                 "write \"nbd[,connections=N][,give_up_s=N]:unix:PATH[:EXPORT]\" or \
                  \"nbd:tcp:HOST:PORT[:EXPORT]\""
+            }
+            Self::Uri(_) => {
+                "write \"nbd://HOST[:PORT]/EXPORT\" or \"nbd+unix:///EXPORT?socket=PATH\""
+            }
+            Self::Empty => {
+                "write PATH or \"file:PATH\" for a file or block device, \"nbd:unix:PATH:EXPORT\" \
+                 or \"nbd+unix:///EXPORT?socket=PATH\" for a server"
             }
             Self::Inner { .. } | Self::Layers | Self::Setting(_) => {
                 "write \"sim:PRESET[,key=value...]:file:PATH\", \
@@ -92,32 +106,66 @@ impl BackendSpec {
     /// # Errors
     /// [`SpecError`], whose [`hint`](SpecError::hint) shows the right form.
     pub fn parse(text: &str, base: &Path) -> Result<Self, SpecError> {
-        if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
-            return Err(SpecError::Text);
-        }
-        let mut layers = Vec::new();
-        let mut rest = text;
-        while let Some(settings) = rest.strip_prefix("sim:") {
-            let inner = || SpecError::Inner { settings: settings.into() };
-            let (settings, behind) = settings.split_once(':').ok_or_else(inner)?;
-            if layers.len() == LAYERS_MAX {
-                return Err(SpecError::Layers);
-            }
-            layers.push(SimSpec::parse(settings)?);
-            rest = behind;
-        }
-        let place = match rest.strip_prefix("file:") {
-            Some("") => return Err(SpecError::Path),
-            Some(path) => Place::File(base.join(path)),
-            None => match rest.strip_prefix("nbd") {
-                Some(server) if server.starts_with([':', ',']) => {
-                    Place::Nbd(NbdSpec::parse(server, base)?)
-                }
-                _ => return Err(SpecError::Scheme { got: rest.into() }),
-            },
+        let (layers, rest) = layers(text)?;
+        Ok(Self { place: place(rest, base)?, layers })
+    }
+
+    /// What a user may name on a command line: all that [`parse`](Self::parse) knows, an NBD URI
+    /// (also behind `sim:`), and a plain path, which is whatever starts with none of the schemes.
+    ///
+    /// # Errors
+    /// As `parse`.
+    pub fn of_user(text: &str, base: &Path) -> Result<Self, SpecError> {
+        let (layers, rest) = layers(text)?;
+        let place = if uri::is_uri(rest) {
+            Place::Nbd(uri::parse(rest, base)?)
+        } else if !layers.is_empty() || has_scheme(rest) {
+            place(rest, base)?
+        } else if rest.is_empty() {
+            return Err(SpecError::Empty);
+        } else {
+            Place::File(base.join(rest))
         };
         Ok(Self { place, layers })
     }
+}
+
+/// The models in front, outermost first, and what is behind them.
+fn layers(text: &str) -> Result<(Vec<SimSpec>, &str), SpecError> {
+    if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
+        return Err(SpecError::Text);
+    }
+    let mut layers = Vec::new();
+    let mut rest = text;
+    while let Some(settings) = rest.strip_prefix("sim:") {
+        let inner = || SpecError::Inner { settings: settings.into() };
+        let (settings, behind) = settings.split_once(':').ok_or_else(inner)?;
+        if layers.len() == LAYERS_MAX {
+            return Err(SpecError::Layers);
+        }
+        layers.push(SimSpec::parse(settings)?);
+        rest = behind;
+    }
+    Ok((layers, rest))
+}
+
+fn place(text: &str, base: &Path) -> Result<Place, SpecError> {
+    match text.strip_prefix("file:") {
+        Some("") => Err(SpecError::Path),
+        Some(path) => Ok(Place::File(base.join(path))),
+        None => match text.strip_prefix("nbd") {
+            Some(server) if server.starts_with([':', ',']) => {
+                Ok(Place::Nbd(NbdSpec::parse(server, base)?))
+            }
+            _ => Err(SpecError::Scheme { got: text.into() }),
+        },
+    }
+}
+
+/// Whether a text is a backend rather than a path. A file called `nbd,a` is none.
+fn has_scheme(text: &str) -> bool {
+    let options = text.strip_prefix("nbd,").is_some_and(|options| options.contains(':'));
+    options || SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }
 
 #[cfg(test)]
@@ -147,6 +195,53 @@ mod tests {
         let spec = parse("sim:network:nbd,connections=1:tcp:[::1]:10809").expect("well-formed");
         assert_eq!(spec.layers.len(), 1);
         assert!(matches!(spec.place, Place::Nbd(server) if server.connections == 1));
+    }
+
+    #[test]
+    fn a_user_may_also_give_a_path_or_a_uri() {
+        let of_user = |text| BackendSpec::of_user(text, Path::new("/here")).expect(text);
+        for (text, path) in [
+            ("vm1.raw", "/here/vm1.raw"),
+            ("/dev/sdb", "/dev/sdb"),
+            ("a:b,c", "/here/a:b,c"),
+            ("nbd", "/here/nbd"),
+            ("nbd,1.raw", "/here/nbd,1.raw"),
+            ("./nbd:x", "/here/./nbd:x"),
+            ("file:nbd://x", "/here/nbd://x"),
+            ("file:vm1.raw", "/here/vm1.raw"),
+        ] {
+            assert_eq!(of_user(text).place, Place::File(path.into()), "{text}");
+        }
+        for (text, shown, layers) in [
+            ("nbd+unix:///vm1?socket=a.sock", "nbd:unix:/here/a.sock:vm1", 0),
+            ("nbd:unix:a.sock:vm1", "nbd:unix:/here/a.sock:vm1", 0),
+            ("nbd,connections=1:tcp:h:1", "nbd,connections=1:tcp:h:1", 0),
+            ("sim:hdd:sim:network:nbd://h/vm1", "nbd:tcp:h:10809:vm1", 2),
+        ] {
+            let spec = of_user(text);
+            assert!(matches!(spec.place, Place::Nbd(server) if server.to_string() == shown));
+            assert_eq!(spec.layers.len(), layers, "{text}");
+        }
+        assert_eq!(of_user("sim:hdd:file:x").place, Place::File("/here/x".into()));
+    }
+
+    #[test]
+    fn a_users_mistakes_are_named() {
+        for (text, part) in [
+            ("", "a path, a backend or an NBD URI is missing"),
+            ("file:", "path is missing"),
+            ("nbd:vm1.sock", "in \"nbd:\""),
+            ("nbds://h/vm1", "in the NBD URI"),
+            ("sim:hdd:vm1.raw", "\"vm1.raw\" is not a backend"),
+            ("sim:hdd", "lacks the backend behind it"),
+            ("a\0b", "none of them is zero"),
+        ] {
+            let error = BackendSpec::of_user(text, Path::new("/")).expect_err(text);
+            assert!(error.to_string().contains(part), "{text}: {error}");
+            assert!(!error.hint().is_empty());
+        }
+        // In files, where no shell completes paths, what is meant is said.
+        assert!(parse("nbd://h/vm1").is_err());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Called by [`Disk`](crate::Disk), which holds a `Client` where another holds a file, and by the
 //! port, which hands it the disk's tasks.
 //!
-//! * [`address`]: `nbd:unix:PATH:EXPORT` and what else is written of a server.
+//! * [`address`]: `nbd:unix:PATH:EXPORT` and what else is written of a server; [`uri`]: the same as
+//!   other clients write it.
 //! * [`handshake`]: the conversation before the first request; straight-line, bounded.
 //! * [`facts`]: what the server said of its export, and whether it will do.
 //! * [`receiver`]: replies, piece by piece; pure.
@@ -37,10 +38,12 @@ mod proto;
 pub mod receiver;
 mod socket;
 mod unflushed;
+pub mod uri;
 mod worker;
 
 pub use address::{NbdAddress, NbdSpec, NbdSpecError};
 pub use error::NbdError;
 pub use flights::{Command, Flight, Flights};
+pub use uri::NbdUriError;
 
 pub(crate) use client::{Client, Sink};
