@@ -1,7 +1,7 @@
 //! The canonical form, our own: `ts_us,vol,op,offset_bytes,length_bytes`, one request a line.
 //!
-//! Called by [`crate::open`] and by whoever has a stream already. No header, no blanks; the
-//! operation is `R`, `W`, `F` (flush) or `D` (discard).
+//! Called by [`crate::open`] and by whoever has a stream already; [`mod@crate::write`] writes it. No
+//! header, no blanks; the operation is `R`, `W`, `F` (flush) or `D` (discard).
 
 use crate::error::{Problem, TraceError};
 use crate::lines::Lines;
@@ -64,13 +64,16 @@ fn parse(text: &[u8]) -> Result<Record, Problem> {
         return Err(Problem::Surplus(FIELDS));
     }
     let volume = u32::try_from(volume).map_err(|_| Problem::Volume)?;
-    if volume > Record::VOLUME_MAX {
+    check(Record { ts_us, volume, op, offset_bytes, length_bytes })
+}
+
+/// The record, if its numbers are what a trace can hold: what is read is, and so is what is written.
+pub(crate) fn check(record: Record) -> Result<Record, Problem> {
+    if record.volume > Record::VOLUME_MAX {
         return Err(Problem::Volume);
     }
-    match offset_bytes.checked_add(length_bytes) {
-        Some(end) if end <= Record::END_BYTES_MAX => {
-            Ok(Record { ts_us, volume, op, offset_bytes, length_bytes })
-        }
+    match record.offset_bytes.checked_add(record.length_bytes) {
+        Some(end) if end <= Record::END_BYTES_MAX => Ok(record),
         _ => Err(Problem::End),
     }
 }

@@ -1,0 +1,121 @@
+//! The writer: what it writes reads back, and a file is whole or not there.
+
+use cinnabar_trace::canonical::Reader;
+use cinnabar_trace::write::{TraceFile, Writer};
+use cinnabar_trace::{Op, Problem, Record};
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+fn record() -> impl Strategy<Value = Record> {
+    let op = prop::sample::select(vec![Op::Read, Op::Write, Op::Flush, Op::Discard]);
+    let end = 0..=Record::END_BYTES_MAX;
+    (any::<u64>(), 0..=Record::VOLUME_MAX, op, end.clone(), end).prop_map(
+        |(ts_us, volume, op, one, other)| {
+            let (offset_bytes, length_bytes) = (one.min(other), one.abs_diff(other));
+            Record { ts_us, volume, op, offset_bytes, length_bytes }
+        },
+    )
+}
+
+fn read(path: &Path) -> Vec<Record> {
+    let reader = cinnabar_trace::open(path).expect("it opens");
+    reader.collect::<Result<_, _>>().expect("valid lines")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_is_written_reads_back(
+        records in prop::collection::vec(record(), 0..300),
+        name in prop::sample::select(vec!["t.csv", "t.csv.zst"]),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(name);
+        let mut file = TraceFile::create(&path).expect("a new file");
+        for record in &records {
+            file.write(record).expect("room for it");
+        }
+        prop_assert!(!path.exists(), "no file before the end");
+        let bytes = file.finish().expect("it is whole");
+        prop_assert_eq!(bytes, fs::metadata(&path).expect("a file").len());
+        prop_assert_eq!(read(&path), records);
+        prop_assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+}
+
+#[test]
+fn compressed_is_smaller() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let size = |name| {
+        let mut file = TraceFile::create(&folder.path().join(name)).expect("a new file");
+        for ts_us in 0..10_000 {
+            file.write(&Record { ts_us, ..ONE }).expect("room for it");
+        }
+        file.finish().expect("it is whole")
+    };
+    assert!(size("a.zst") * 4 < size("a.csv"));
+}
+
+const ONE: Record =
+    Record { ts_us: 1, volume: 2, op: Op::Write, offset_bytes: 4096, length_bytes: 512 };
+
+#[test]
+fn what_no_reader_would_take_is_not_written() {
+    let cases = [
+        (Record { volume: Record::VOLUME_MAX + 1, ..ONE }, Problem::Volume),
+        (Record { offset_bytes: Record::END_BYTES_MAX, ..ONE }, Problem::End),
+        (Record { length_bytes: u64::MAX, ..ONE }, Problem::End),
+    ];
+    let mut writer = Writer::new(Vec::new());
+    for (bad, problem) in cases {
+        let error = writer.write(&bad).expect_err("a bad record");
+        assert_eq!(error.to_string(), problem.to_string());
+    }
+    writer.write(&ONE).expect("a good one");
+    let text = writer.into_inner();
+    assert_eq!(String::from_utf8_lossy(&text), "1,2,W,4096,512\n");
+    assert_eq!(Reader::new(&text[..]).flatten().collect::<Vec<_>>(), [ONE]);
+}
+
+#[test]
+fn what_is_given_up_leaves_what_was_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv");
+    fs::write(&path, "9,9,R,0,512\n").expect("an older trace");
+    let mut file = TraceFile::create(&path).expect("a new file");
+    file.write(&ONE).expect("room for it");
+    drop(file);
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "9,9,R,0,512\n");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn others_may_read_it_and_a_link_stays_a_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (real, link) = (folder.path().join("real.csv"), folder.path().join("link.csv"));
+    fs::write(&real, "").expect("a file");
+    symlink(&real, &link).expect("a link");
+    let mut file = TraceFile::create(&link).expect("a new file");
+    file.write(&ONE).expect("room for it");
+    file.finish().expect("it is whole");
+    assert!(link.is_symlink());
+    assert_eq!(read(&real), [ONE]);
+    // Whatever the umask is, it is that of any other new file.
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "").expect("a file");
+    let mode = |path| fs::metadata(path).expect("a file").permissions().mode();
+    assert_eq!(mode(&real), mode(&plain));
+}
+
+#[test]
+fn a_device_is_written_and_stays_one() {
+    let mut file = TraceFile::create(Path::new("/dev/null")).expect("it opens");
+    file.write(&ONE).expect("room for it");
+    assert_eq!(file.finish().expect("it takes everything"), 15);
+    assert!(!fs::metadata("/dev/null").expect("it is there").is_file());
+    let folder = tempfile::tempdir().expect("a folder");
+    assert!(TraceFile::create(folder.path()).is_err(), "a folder is no trace");
+    assert!(TraceFile::create(&folder.path().join("none/t.csv")).is_err());
+}
