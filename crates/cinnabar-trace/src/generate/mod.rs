@@ -4,5 +4,6 @@
 //! and seed give the same requests on every machine.
 
 mod chance;
+pub mod spc1;
 
 pub(crate) use chance::Chance;

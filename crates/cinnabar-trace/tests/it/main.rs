@@ -3,6 +3,7 @@
 mod canonical;
 mod golden;
 mod reference;
+mod spc1;
 mod write;
 
 use std::path::PathBuf;
