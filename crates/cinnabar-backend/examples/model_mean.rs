@@ -20,7 +20,7 @@ const BLOCK: u64 = 4096;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut next = || arguments.next().expect("usage: model_mean SETTINGS DEPTH BYTES");
-    let spec = SimSpec::parse(&next()).expect("settings as behind sim:");
+    let spec = SimSpec::parse(&next(), None).expect("settings as behind sim:");
     let depth: u64 = next().parse().expect("a depth");
     let bytes: u64 = next().parse().expect("a size in bytes");
     let mut model = SimModel::new(spec, bytes);

@@ -90,6 +90,10 @@ impl SpecError {
                 "write PATH or \"file:PATH\" for a file or block device, \"nbd:unix:PATH:EXPORT\" \
                  or \"nbd+unix:///EXPORT?socket=PATH\" for a server"
             }
+            Self::Setting(SettingError::File(_)) => {
+                "write \"sim:@FILE[,key=value...]:file:PATH\"; \"cinnabar bench probe --preset FILE\" \
+                 makes such a file"
+            }
             Self::Inner { .. } | Self::Layers | Self::Setting(_) => {
                 "write \"sim:PRESET[,key=value...]:file:PATH\", \
                  for example \"sim:filer,seed=1:file:vm1.raw\""
@@ -101,22 +105,24 @@ impl SpecError {
 impl BackendSpec {
     /// Parses `file:PATH`, `nbd:ADDRESS` (see [`NbdSpec::parse`]) or
     /// `sim:PRESET[,key=value...]:INNER`. A relative path is taken from `base`. A file's path may
-    /// hold colons and commas.
+    /// hold colons and commas; that of a preset (`sim:@FILE`) can't, and is absolute, for what is
+    /// read here may be read again elsewhere.
     ///
     /// # Errors
     /// [`SpecError`], whose [`hint`](SpecError::hint) shows the right form.
     pub fn parse(text: &str, base: &Path) -> Result<Self, SpecError> {
-        let (layers, rest) = layers(text)?;
+        let (layers, rest) = layers(text, None)?;
         Ok(Self { place: place(rest, base)?, layers })
     }
 
     /// What a user may name on a command line: all that [`parse`](Self::parse) knows, an NBD URI
-    /// (also behind `sim:`), and a plain path, which is whatever starts with none of the schemes.
+    /// (also behind `sim:`), and a plain path, which is whatever starts with none of the schemes. A
+    /// preset's path may be relative.
     ///
     /// # Errors
     /// As `parse`.
     pub fn of_user(text: &str, base: &Path) -> Result<Self, SpecError> {
-        let (layers, rest) = layers(text)?;
+        let (layers, rest) = layers(text, Some(base))?;
         let place = if uri::is_uri(rest) {
             Place::Nbd(uri::parse(rest, base)?)
         } else if !layers.is_empty() || has_scheme(rest) {
@@ -131,7 +137,7 @@ impl BackendSpec {
 }
 
 /// The models in front, outermost first, and what is behind them.
-fn layers(text: &str) -> Result<(Vec<SimSpec>, &str), SpecError> {
+fn layers<'a>(text: &'a str, base: Option<&Path>) -> Result<(Vec<SimSpec>, &'a str), SpecError> {
     if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
         return Err(SpecError::Text);
     }
@@ -143,7 +149,7 @@ fn layers(text: &str) -> Result<(Vec<SimSpec>, &str), SpecError> {
         if layers.len() == LAYERS_MAX {
             return Err(SpecError::Layers);
         }
-        layers.push(SimSpec::parse(settings)?);
+        layers.push(SimSpec::parse(settings, base)?);
         rest = behind;
     }
     Ok((layers, rest))
@@ -189,7 +195,7 @@ mod tests {
     #[test]
     fn models_stand_in_front() {
         let spec = parse("sim:network,packet=1ms:sim:hdd:file:x").expect("well-formed");
-        let presets: Vec<_> = spec.layers.iter().map(|layer| layer.preset).collect();
+        let presets: Vec<_> = spec.layers.iter().map(|layer| layer.preset.as_str()).collect();
         assert_eq!(presets, ["network", "hdd"]);
         assert_eq!(spec.place, Place::File("/etc/cinnabar/x".into()));
         let spec = parse("sim:network:nbd,connections=1:tcp:[::1]:10809").expect("well-formed");
@@ -222,6 +228,17 @@ mod tests {
             assert!(matches!(spec.place, Place::Nbd(server) if server.to_string() == shown));
             assert_eq!(spec.layers.len(), layers, "{text}");
         }
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("p.toml"), "version = 1\n[sim]\ndepth = 3\n")
+            .expect("it");
+        let text = "sim:@p.toml,seed=2:file:x";
+        let spec = BackendSpec::of_user(text, folder.path()).expect("well-formed");
+        assert_eq!((spec.layers[0].depth, spec.layers[0].seed), (3, 2));
+        // Where it might be read again from another folder, the whole path is asked for.
+        let error = BackendSpec::parse(text, folder.path()).expect_err(text);
+        assert!(error.hint().contains("sim:@FILE"), "{error:?}");
+        let whole = format!("sim:@{}/p.toml:file:x", folder.path().display());
+        assert!(BackendSpec::parse(&whole, Path::new("/")).is_ok());
         assert_eq!(of_user("sim:hdd:file:x").place, Place::File("/here/x".into()));
     }
 

@@ -1,9 +1,11 @@
 //! A model of a slow device, to stand in front of a real file: when would this operation complete,
-//! and would it fail? Pure and seeded: the same calls give the same verdicts.
+//! and would it fail? Seeded, and pure but for presets in files: the same calls give the same
+//! verdicts.
 //!
 //! Called by the data plane, which carries an operation out at once and delivers its completion
 //! when the model says, and by benchmarks.
 
+pub mod file;
 mod latency;
 mod model;
 mod preset;
@@ -11,6 +13,7 @@ mod random;
 mod settings;
 pub mod timers;
 
+pub use file::PresetFileError;
 pub use latency::Latency;
 pub use model::{OpKind, SimModel, Verdict, judge};
 pub use settings::{Seek, SettingError, SimSpec};

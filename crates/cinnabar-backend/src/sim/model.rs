@@ -246,7 +246,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn model(text: &str) -> SimModel {
-        SimModel::new(SimSpec::parse(text).expect("well-formed"), GIB)
+        SimModel::new(SimSpec::parse(text, None).expect("well-formed"), GIB)
     }
 
     /// Mean latency in us of `count` operations, one at a time.

@@ -27,7 +27,7 @@ pub(super) fn find(name: &str) -> Option<SimSpec> {
 /// blocks of one read are read ahead, so only the first can be slow.
 fn filer() -> SimSpec {
     SimSpec {
-        preset: "filer",
+        preset: "filer".into(),
         read: Latency::Mix { fast_ns: 92_000, slow_ns: 7_952_000, fast_share: 0.9 },
         write: Latency::Constant(92_000),
         flush: Latency::Constant(92_000),
@@ -41,7 +41,7 @@ fn filer() -> SimSpec {
 /// rotation and 27 us of transfer on average: 117 a second. 150 MB/s in sequence.
 fn hdd() -> SimSpec {
     SimSpec {
-        preset: "hdd",
+        preset: "hdd".into(),
         depth: 1,
         bandwidth: 150_000_000,
         seek: Seek { min_ns: 500_000, max_ns: 7_700_000, rotation_ns: 8_333_333 },
@@ -51,13 +51,13 @@ fn hdd() -> SimSpec {
 
 /// The link alone: 8.2 us a packet and 1 ns a bit. The file behind it answers in its own time.
 fn network() -> SimSpec {
-    SimSpec { preset: "network", packet_ns: 8200, link: GIGABIT, ..nothing() }
+    SimSpec { preset: "network".into(), packet_ns: 8200, link: GIGABIT, ..nothing() }
 }
 
 /// A flash drive of 2013: 88 us a read, 21 us a write, 500 MB/s.
 fn ssd() -> SimSpec {
     SimSpec {
-        preset: "ssd",
+        preset: "ssd".into(),
         read: Latency::Constant(88_000),
         write: Latency::Constant(21_000),
         flush: Latency::Constant(21_000),
@@ -68,9 +68,9 @@ fn ssd() -> SimSpec {
 }
 
 /// No delay at all.
-fn nothing() -> SimSpec {
+pub(super) fn nothing() -> SimSpec {
     SimSpec {
-        preset: "",
+        preset: String::new(),
         seed: 0,
         read: Latency::Constant(0),
         write: Latency::Constant(0),

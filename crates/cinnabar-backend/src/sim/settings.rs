@@ -2,8 +2,10 @@
 //!
 //! Called by [`BackendSpec`](crate::BackendSpec), and by whoever makes a model by hand.
 
+use super::file::{self, PresetFileError, PresetFileErrorKind};
 use super::latency::{Latency, parse_ns, parse_share};
 use super::preset;
+use std::path::Path;
 
 /// Seek and rotation of a disk, in ns. A seek over the share `d` of the volume takes
 /// `min + (max - min) * sqrt(d)`, and then on average half a rotation passes.
@@ -21,8 +23,8 @@ pub struct Seek {
 /// of `depth` places, are served, share the medium's bandwidth, and come back over the link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimSpec {
-    /// Which preset it started from.
-    pub preset: &'static str,
+    /// Which preset it started from: its name, or `@` and the path of a file.
+    pub preset: String,
     /// Seed of everything random.
     pub seed: u64,
     /// Service time of a read's first block.
@@ -57,11 +59,16 @@ pub struct SimSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// No such preset.
-    #[error("unknown preset {got:?} (known: {})", preset::NAMES.join(", "))]
+    #[error(
+        "unknown preset {got:?} (known: {}; @FILE for one in a file)", preset::NAMES.join(", ")
+    )]
     Preset {
         /// What was written.
         got: String,
     },
+    /// A preset in a file.
+    #[error(transparent)]
+    File(#[from] PresetFileError),
     /// No `=`.
     #[error("{got:?} is not of the form key=value")]
     Form {
@@ -120,15 +127,19 @@ const SHARE: &str = "a number from 0 to 1";
 const COUNT: &str = "a whole number";
 
 impl SimSpec {
-    /// Parses `PRESET[,key=value...]`.
+    /// Parses `PRESET[,key=value...]`. A preset is one of those that are known, or `@FILE`, see
+    /// [`file`](super::file). A relative FILE is taken from `base`; it is an error without one. FILE
+    /// can hold neither a comma nor a colon.
     ///
     /// # Errors
     /// [`SettingError`], which names what is known.
-    pub fn parse(text: &str) -> Result<Self, SettingError> {
+    pub fn parse(text: &str, base: Option<&Path>) -> Result<Self, SettingError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default();
-        let mut spec =
-            preset::find(name).ok_or_else(|| SettingError::Preset { got: name.into() })?;
+        let mut spec = match name.strip_prefix('@') {
+            Some(path) => Self { preset: name.into(), ..in_file(path, base)? },
+            None => preset::find(name).ok_or_else(|| SettingError::Preset { got: name.into() })?,
+        };
         let mut seen: Vec<&str> = Vec::new();
         for part in parts {
             let (key, value) =
@@ -143,7 +154,8 @@ impl SimSpec {
         Ok(spec)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+    /// Sets what one key stands for.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let bad = |expected| SettingError::Value { key: key.into(), value: value.into(), expected };
         let latency = || Latency::parse(value).ok_or_else(|| bad(LATENCY));
         let time = || parse_ns(value).ok_or_else(|| bad(TIME));
@@ -182,6 +194,17 @@ impl SimSpec {
     }
 }
 
+/// The preset in a file.
+fn in_file(path: &str, base: Option<&Path>) -> Result<SimSpec, PresetFileError> {
+    let wrong = |kind| PresetFileError { path: path.into(), kind };
+    match base {
+        _ if path.is_empty() => Err(wrong(PresetFileErrorKind::Missing)),
+        Some(base) => file::read(&base.join(path)),
+        None if Path::new(path).is_relative() => Err(wrong(PresetFileErrorKind::Relative)),
+        None => file::read(Path::new(path)),
+    }
+}
+
 /// Bytes per second: a number with an optional `kB`, `MB`, `GB` (powers of 1000) or `KiB`, `MiB`,
 /// `GiB`.
 fn parse_rate(text: &str) -> Option<u64> {
@@ -208,6 +231,7 @@ mod tests {
     fn keys_change_what_they_name() {
         let spec = SimSpec::parse(
             "ssd,seed=9,read=uniform/1us/2us,depth=4,bandwidth=1GB,errors=0.5,write_errors=0",
+            None,
         )
         .expect("well-formed");
         assert_eq!(spec.seed, 9);
@@ -237,7 +261,7 @@ mod tests {
             ("filer,bandwidth=99999999999GB", "bytes per second"),
             ("", "unknown preset \"\""),
         ] {
-            let error = SimSpec::parse(text).expect_err(text).to_string();
+            let error = SimSpec::parse(text, None).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
