@@ -4,6 +4,7 @@
 //! and seed give the same requests on every machine.
 
 mod chance;
+pub mod desktop;
 pub mod spc1;
 
 pub(crate) use chance::Chance;

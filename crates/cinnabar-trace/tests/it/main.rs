@@ -1,6 +1,7 @@
 //! Tests of the readers, and of golden counts with simulators that share no code with the engine.
 
 mod canonical;
+mod desktop;
 mod golden;
 mod reference;
 mod spc1;
