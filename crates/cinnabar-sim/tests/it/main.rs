@@ -11,4 +11,5 @@ mod oracle;
 mod pblcache_defects;
 mod rot;
 mod shares;
+mod spc1;
 mod traces;
