@@ -16,6 +16,7 @@ mod simulate;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod volume;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Command {
     Config(config_check::Args),
     /// Run the cache under a virtual clock, with everything that can go wrong
     Simulate(simulate::Args),
+    /// Make block traces
+    Trace(trace::Args),
     /// Print the version
     #[command(after_help = "Examples:\n  cinnabar version\n  cinnabar version --json")]
     Version {
@@ -91,6 +94,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Cache(args) => cache::run(&args),
         Command::Config(args) => config_check::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Version { json } => version(json),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -44,6 +44,8 @@ fn what_is_promised_is_understood() {
         "cinnabar config check c.toml",
         "cinnabar simulate faults --seeds 10 --first 7 --jobs 2 --all-kinds --json",
         "cinnabar simulate faults --seed 4711",
+        "cinnabar trace generate desktop --out d.zst --days 7 --seed 3 --day-length 1h --json",
+        "cinnabar trace generate spc1 --out s.zst --bsu 10 --ios 100000 --mix spc1 --asu1-size 9GiB",
         "cinnabar version --json",
         "cinnabar completions zsh",
     ] {
@@ -77,6 +79,13 @@ fn what_makes_no_sense_is_refused() {
         "cinnabar simulate faults --seeds -1",
         "cinnabar simulate faults --jobs 0",
         "cinnabar simulate faults --seed 1 --first 1",
+        "cinnabar trace",
+        "cinnabar trace generate",
+        "cinnabar trace generate desktop",
+        "cinnabar trace generate desktop --out d.zst --disk-size 40G",
+        "cinnabar trace generate desktop --out d.zst --day-length 5",
+        "cinnabar trace generate spc1 --out s.zst --mix spc2",
+        "cinnabar trace generate spc1 --out s.zst --ios -1",
         "cinnabar frobnicate",
     ] {
         let error = parse(line).expect_err(line);

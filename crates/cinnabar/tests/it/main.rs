@@ -17,3 +17,4 @@ mod offline;
 mod offline_shards;
 mod rig;
 mod simulate;
+mod trace;

@@ -1,0 +1,342 @@
+//! `cinnabar trace generate`: block traces made from a seed, in canonical form.
+//!
+//! Called by the command line.
+
+use super::failure::Failure;
+use super::output::{self, Table};
+use super::progress::Progress;
+use crate::config::units::{parse_size, show_size};
+use cinnabar_trace::generate::desktop::{self, Desktop};
+use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
+use cinnabar_trace::{Op, Record, TraceFile};
+use serde::Serialize;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What to do with traces.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make a block trace from a seed: the same settings and seed give the same trace anywhere
+    #[command(subcommand)]
+    Generate(Generate),
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Generate {
+    /// Days of one desktop in a virtual machine: a model, not a recording
+    #[command(
+        after_help = "Each day has a boot, a logon, applications started, documents opened and \
+        saved, a browser, journals. Most of what a day reads was seen in the days before. The \
+        guide's page on replay tells the model's numbers and where they are from.\n\n\
+        Examples:\n  \
+        cinnabar trace generate desktop --out desktop.csv.zst\n  \
+        cinnabar trace generate desktop --out week.csv.zst --days 7 --seed 3 --json\n  \
+        cinnabar trace generate desktop --out small.csv --requests-per-day 2000 --disk-size 1GiB"
+    )]
+    Desktop(DesktopArgs),
+    /// The SPC-1-like enterprise workload; volumes 0 to 2 are ASU1 to ASU3
+    #[command(
+        after_help = "What `cinnabar bench spc1` does, as a trace: each business scaling unit is \
+        50 I/Os a second. Like SPC-1, not SPC-1: don't compare it with published SPC-1 results.\n\n\
+        Examples:\n  \
+        cinnabar trace generate spc1 --out spc1.csv.zst --bsu 10 --ios 100000\n  \
+        cinnabar trace generate spc1 --out s.csv.zst --bsu 100 --ios 4000000 --asu1-size 9GiB"
+    )]
+    Spc1(Spc1Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct Output {
+    /// The trace to write, compressed if its name ends in .zst; what is there is replaced at the end
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Fixes everything that chance decides
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print a JSON object [default: a table]
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct DesktopArgs {
+    #[command(flatten)]
+    output: Output,
+    /// Working days
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    days: u32,
+    /// Reads and writes of an average day; files grow with it
+    #[arg(long, value_name = "N", default_value_t = 45_000)]
+    requests_per_day: u32,
+    /// Size of the disk
+    #[arg(long, value_name = "SIZE", default_value = "40GiB", value_parser = size)]
+    disk_size: u64,
+    /// Length of a day; a shorter one is the same day, faster
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    day_length: Duration,
+    /// A scan of a tenth of the disk in the evening of every so many days; 0 is never
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    scan_every: u32,
+    /// Share of the writes of one block that are of some of its sectors only, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    partial_writes: f64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Spc1Args {
+    #[command(flatten)]
+    output: Output,
+    /// Business scaling units of 50 I/Os a second each
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    bsu: u32,
+    /// How many I/Os to write
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    ios: u64,
+    /// Which shares of reads: pblio's (55 % of all I/Os) or SPC-1's (40 %)
+    #[arg(long, value_name = "MIX", default_value = "pblio")]
+    mix: MixName,
+    /// Size of ASU1, the data store
+    #[arg(long, value_name = "SIZE", default_value = "4500MiB", value_parser = size)]
+    asu1_size: u64,
+    /// Size of ASU2, the user store [default: that of ASU1]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    asu2_size: Option<u64>,
+    /// Size of ASU3, the log [default: 2/9 of ASU1's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    asu3_size: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum MixName {
+    Pblio,
+    Spc1,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let Command::Generate(what) = &args.command;
+    match what {
+        Generate::Desktop(args) => desktop(args),
+        Generate::Spc1(args) => spc1(args),
+    }
+}
+
+fn desktop(args: &DesktopArgs) -> Result<(), Failure> {
+    let settings = desktop::Settings {
+        seed: args.output.seed,
+        days: args.days,
+        requests_per_day: args.requests_per_day,
+        disk_bytes: args.disk_size,
+        day_us: u64::try_from(args.day_length.as_micros()).unwrap_or(u64::MAX),
+        scan_every_days: args.scan_every,
+        partial_writes: args.partial_writes,
+    };
+    let desktop = Desktop::new(settings)
+        .map_err(|error| Failure::of_usage(error.to_string(), "--help tells the defaults"))?;
+    let whole = Whole::Time(u64::from(settings.days) * settings.day_us);
+    write(&args.output, "desktop", whole, desktop)
+}
+
+fn spc1(args: &Spc1Args) -> Result<(), Failure> {
+    let asu2 = args.asu2_size.unwrap_or(args.asu1_size);
+    let asu3 = args.asu3_size.unwrap_or(args.asu1_size.div_ceil(9) * 2);
+    let settings = spc1::Settings {
+        bsu: args.bsu,
+        mix: match args.mix {
+            MixName::Pblio => spc1::Mix::Pblio,
+            MixName::Spc1 => spc1::Mix::Spc1,
+        },
+        asu_blocks: [args.asu1_size, asu2, asu3].map(|bytes| bytes / BLOCK_BYTES),
+        seed: args.output.seed,
+    };
+    let generator = Generator::new(settings)
+        .map_err(|error| Failure::of_usage(error.to_string(), error.hint()))?;
+    let records = (0..args.ios).zip(generator).map(|(_, io)| io.record());
+    write(&args.output, "spc1", Whole::Records(args.ios), records)
+}
+
+/// What the whole trace is, to tell how far it is.
+#[derive(Clone, Copy, Debug)]
+enum Whole {
+    Records(u64),
+    /// In microseconds of the trace.
+    Time(u64),
+}
+
+fn write(
+    output: &Output,
+    generator: &'static str,
+    whole: Whole,
+    records: impl Iterator<Item = Record>,
+) -> Result<(), Failure> {
+    let failed = |error: &io::Error| cannot_write(&output.out, error);
+    let mut file = TraceFile::create(&output.out).map_err(|error| failed(&error))?;
+    let mut line = Progress::new();
+    let mut made = Made::new(generator, output);
+    for record in records {
+        file.write(&record).map_err(|error| failed(&error))?;
+        made.count(&record);
+        line.show(|| {
+            let part = match whole {
+                Whole::Records(whole) => made.records as f64 / whole as f64,
+                Whole::Time(whole) => record.ts_us as f64 / whole as f64,
+            };
+            format!("{} requests, {:.0} %", made.records, 100.0 * part)
+        });
+    }
+    made.file_bytes = file.finish().map_err(|error| failed(&error))?;
+    drop(line);
+    if output.json {
+        return output::json(&made);
+    }
+    output::text(&made.render())
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "make its folder first",
+        ErrorKind::StorageFull => "free some space, or write it elsewhere; .zst is a tenth of it",
+        _ => "--out names the trace file to write",
+    };
+    let message = format!("can't write {}: {error}", path.display());
+    // A path that can't be is the caller's mistake; a full disk is not.
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::PermissionDenied => {
+            Failure::of_usage(message, hint)
+        }
+        _ => Failure::at_run_time(message, hint),
+    }
+}
+
+/// What was written: the contract of `--json`. Keys are only ever added.
+#[derive(Debug, Serialize)]
+struct Made {
+    generator: &'static str,
+    seed: u64,
+    file: PathBuf,
+    file_bytes: u64,
+    records: u64,
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+    /// Time of the last record.
+    last_ts_us: u64,
+    /// By volume, the bytes that a target needs at least.
+    volume_bytes: Vec<u64>,
+}
+
+impl Made {
+    fn new(generator: &'static str, output: &Output) -> Self {
+        Self {
+            generator,
+            seed: output.seed,
+            file: output.out.clone(),
+            file_bytes: 0,
+            records: 0,
+            reads: 0,
+            writes: 0,
+            flushes: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            last_ts_us: 0,
+            volume_bytes: Vec::new(),
+        }
+    }
+
+    fn count(&mut self, record: &Record) {
+        self.records += 1;
+        self.last_ts_us = record.ts_us;
+        match record.op {
+            Op::Read => {
+                self.reads += 1;
+                self.read_bytes += record.length_bytes;
+            }
+            Op::Write => {
+                self.writes += 1;
+                self.write_bytes += record.length_bytes;
+            }
+            Op::Flush => self.flushes += 1,
+            Op::Discard => {}
+        }
+        let volume = record.volume as usize;
+        if volume >= self.volume_bytes.len() {
+            self.volume_bytes.resize(volume + 1, 0);
+        }
+        let end = record.offset_bytes + record.length_bytes;
+        self.volume_bytes[volume] = self.volume_bytes[volume].max(end);
+    }
+
+    fn render(&self) -> String {
+        let part = |some: u64| 100.0 * some as f64 / (self.reads + self.writes).max(1) as f64;
+        let mut table = Table::new(2, &["trace", &self.file.display().to_string()]);
+        let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+        line("made by", format!("{}, seed {}", self.generator, self.seed));
+        line("file", show_size(self.file_bytes));
+        line("time", format!("{:.2?}", Duration::from_micros(self.last_ts_us)));
+        for (name, count, bytes) in
+            [("reads", self.reads, self.read_bytes), ("writes", self.writes, self.write_bytes)]
+        {
+            line(name, format!("{count} ({:.1} %), {}", part(count), show_size(bytes)));
+        }
+        line("flushes", self.flushes.to_string());
+        for (volume, bytes) in self.volume_bytes.iter().enumerate() {
+            line(&format!("volume {volume}"), format!("needs {bytes} bytes"));
+        }
+        table.render()
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|(message, hint)| format!("{message}; {hint}"))
+}
+
+/// A time as people write it: `24h`, `90min`, `1.5s`, `30ms`, `100us`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units =
+        [("ms", 1e-3), ("us", 1e-6), ("min", 60.0), ("s", 1.0), ("h", 3600.0), ("d", 86_400.0)];
+    let wrong = || format!("{text:?} is not a time; write it such as 24h, 90min, 1.5s or 30ms");
+    let (number, seconds) = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.trim().strip_suffix(unit)?, seconds)))
+        .ok_or_else(wrong)?;
+    let number = number.trim();
+    // `f64` would take "inf", "nan", "+5" and "1e9", too.
+    if !number.starts_with(|c: char| c.is_ascii_digit()) || number.contains(['e', 'E']) {
+        return Err(wrong());
+    }
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_as_people_write_them() {
+        for (text, micros) in [
+            ("24h", 86_400_000_000),
+            ("90min", 5_400_000_000),
+            ("1.5s", 1_500_000),
+            (" 30 ms ", 30_000),
+            ("7us", 7),
+            ("2d", 172_800_000_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_micros(micros)), "{text}");
+        }
+        for text in ["", "5", "h", "-1s", "+1s", "1e3s", "infs", "nans", "1m", "1..5s", "1hour"] {
+            let message = duration(text).expect_err(text);
+            assert!(message.contains("30ms"), "{message}");
+        }
+    }
+}
