@@ -1,0 +1,95 @@
+//! Lines and points over two axes.
+//!
+//! Called by `Chart::to_svg`.
+
+use super::frame::{Header, Key, Labels, MARGIN, axes};
+use super::paint::{Area, DASHED, FONT, Painted, SOLID, WIDTH, colour, line, marker, svg};
+use super::ruler::Ruler;
+use super::text::{cut, width};
+use super::{Chart, Mark, Series, Style, marks, path};
+use plotters::prelude::*;
+
+/// Height of the plot with its labels, without title and legend.
+const HEIGHT: i32 = 600;
+/// Height of the tick labels and the label below.
+const BELOW: i32 = 76;
+/// A line of at most so many points has them marked.
+const MARKED_MAX: usize = 40;
+/// Size of a marker on a line, and of a dot.
+const MARKER: i32 = 7;
+/// See [`MARKER`].
+const DOT: i32 = 4;
+
+/// Draws the chart.
+pub(super) fn draw(chart: &Chart) -> String {
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let drawable = || points().filter(|(x, y)| x.is_finite() && y.is_finite());
+    let vertical = chart.marks.iter().filter_map(|mark| match mark {
+        Mark::Vertical { at, .. } => Some(*at),
+        Mark::Horizontal { .. } => None,
+    });
+    let horizontal = chart.marks.iter().filter_map(|mark| match mark {
+        Mark::Horizontal { at, .. } => Some(*at),
+        Mark::Vertical { .. } => None,
+    });
+    let x = Ruler::new(&chart.x, drawable().map(|point| point.0).chain(vertical), false);
+    let y = Ruler::new(&chart.y, drawable().map(|point| point.1).chain(horizontal), true);
+    let key = |(index, series): (usize, &Series)| Key {
+        index,
+        style: Some(series.style),
+        name: series.name.clone(),
+    };
+    let header = Header::new(&chart.title, chart.series.iter().enumerate().map(key).collect());
+    svg(&chart.title, header.height + HEIGHT, |area| {
+        header.paint(area)?;
+        plot(&area.split_vertically(header.height).1, chart, &x, &y)
+    })
+}
+
+fn plot(area: &Area, chart: &Chart, x: &Ruler, y: &Ruler) -> Painted {
+    let widest = |ruler: &Ruler| ruler.labels().map(|label| width(label, FONT)).fold(0.0, f64::max);
+    // The label of the axis, turned, then the ticks' labels and the ticks.
+    let left = 40 + widest(y).ceil() as i32 + 16;
+    // The last label is centred below the end of the axis.
+    let right = MARGIN + (widest(x) / 2.0).ceil() as i32;
+    let mut context = ChartBuilder::on(area)
+        .margin_top(MARGIN)
+        .margin_bottom(MARGIN / 2)
+        .margin_left(MARGIN / 2)
+        .margin_right(right)
+        .x_label_area_size(BELOW)
+        .y_label_area_size(left)
+        .build_cartesian_2d(x.clone(), y.clone())?;
+    let x_title = cut(&x.title(&chart.x.label), FONT, f64::from(WIDTH - left - right));
+    let y_title = cut(&y.title(&chart.y.label), FONT, f64::from(HEIGHT - BELOW));
+    axes(
+        &mut context,
+        &Labels { title: &x_title, tick: &|tick| x.label(*tick) },
+        &Labels { title: &y_title, tick: &|tick| y.label(*tick) },
+        true,
+    )?;
+    let inside = context.plotting_area().strip_coord_spec();
+    let size = inside.dim_in_pixel();
+    let size = (size.0.cast_signed(), size.1.cast_signed());
+    let (base, inner) = (area.get_base_pixel(), inside.get_base_pixel());
+    let corner = (inner.0 - base.0, inner.1 - base.1);
+    for (index, series) in chart.series.iter().enumerate() {
+        let stroke = if series.style == Style::Dashed { DASHED } else { SOLID };
+        if series.style != Style::Points {
+            for points in path::lines(series, x, y, size) {
+                line(&inside, points, colour(index).stroke_width(stroke))?;
+            }
+        }
+        let few = series.points.len() <= MARKED_MAX;
+        let (dots, radius) = match series.style {
+            Style::Points => (path::dots(series, x, y, size), if few { MARKER } else { DOT }),
+            Style::Line if few => (path::dots(series, x, y, size), MARKER),
+            _ => (path::lonely(series, x, y, size), DOT),
+        };
+        // Not on `inside`, which would cut those off that lie on its edge.
+        for (x, y) in dots {
+            marker(area, index, (x + corner.0, y + corner.1), radius)?;
+        }
+    }
+    marks::paint(&inside, &chart.marks, x, y, size)
+}

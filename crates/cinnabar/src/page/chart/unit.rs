@@ -1,0 +1,153 @@
+//! Numbers for people: 12.3k, 450 us, 1.5 ms, 64 MiB, 38 %.
+//!
+//! Called by the rulers for ticks, by bars, and by whoever writes the same numbers into tables.
+
+/// What the values of an axis are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things, or things a second: 250k, 1.2M.
+    #[default]
+    Count,
+    /// Microseconds; shown as us, ms or s.
+    Micros,
+    /// Seconds; shown as ms, s, min, h or days.
+    Seconds,
+    /// Bytes; shown as KiB, MiB, GiB or TiB.
+    Bytes,
+    /// A part of 1; shown as per cent.
+    Ratio,
+}
+
+/// A unit for showing: from which size on, how much one of it is, its name behind a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Step {
+    from: f64,
+    /// Divide by this.
+    pub(super) factor: f64,
+    /// With the blank before it, if it has one.
+    pub(super) suffix: &'static str,
+}
+
+const fn step(from: f64, factor: f64, suffix: &'static str) -> Step {
+    Step { from, factor, suffix }
+}
+
+const KIB: f64 = 1024.0;
+
+const COUNTS: &[Step] = &[
+    step(0.0, 1.0, ""),
+    step(1e4, 1e3, "k"),
+    step(1e6, 1e6, "M"),
+    step(1e9, 1e9, "G"),
+    step(1e12, 1e12, "T"),
+];
+const MICROS: &[Step] = &[step(0.0, 1.0, " us"), step(1e3, 1e3, " ms"), step(1e6, 1e6, " s")];
+const SECONDS: &[Step] = &[
+    step(0.0, 1e-3, " ms"),
+    step(1.0, 1.0, " s"),
+    step(180.0, 60.0, " min"),
+    step(10_800.0, 3600.0, " h"),
+    step(259_200.0, 86_400.0, " d"),
+];
+const BYTES: &[Step] = &[
+    step(0.0, 1.0, " B"),
+    step(KIB, KIB, " KiB"),
+    step(KIB * KIB, KIB * KIB, " MiB"),
+    step(KIB * KIB * KIB, KIB * KIB * KIB, " GiB"),
+    step(KIB * KIB * KIB * KIB, KIB * KIB * KIB * KIB, " TiB"),
+];
+const RATIOS: &[Step] = &[step(0.0, 0.01, " %")];
+
+impl Unit {
+    /// A value with three significant digits and its unit; a hyphen for what is no number.
+    ///
+    /// ```
+    /// use cinnabar::page::Unit;
+    /// assert_eq!(Unit::Micros.show(1534.0), "1.53 ms");
+    /// assert_eq!(Unit::Count.show(250_000.0), "250k");
+    /// ```
+    pub fn show(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "-".to_owned();
+        }
+        let step = self.step(value.abs());
+        let scaled = value / step.factor;
+        let digits = if scaled == 0.0 { 0 } else { exponent(scaled.abs()) };
+        let text = decimal(scaled, usize::try_from(2 - digits).unwrap_or(0));
+        let text = match text.split_once('.') {
+            Some((_, tail)) if !tail.contains('e') => {
+                text.trim_end_matches('0').trim_end_matches('.')
+            }
+            _ => &text,
+        };
+        format!("{text}{}", step.suffix)
+    }
+
+    /// In what values up to `largest` are best shown.
+    pub(super) fn step(self, largest: f64) -> Step {
+        let steps = self.steps();
+        let fits = steps.iter().rev().find(|step| largest >= step.from);
+        *fits.unwrap_or(&steps[0])
+    }
+
+    fn steps(self) -> &'static [Step] {
+        match self {
+            Self::Count => COUNTS,
+            Self::Micros => MICROS,
+            Self::Seconds => SECONDS,
+            Self::Bytes => BYTES,
+            Self::Ratio => RATIOS,
+        }
+    }
+}
+
+/// The power of ten of a positive number: 2 for 750.
+pub(super) fn exponent(value: f64) -> i32 {
+    value.log10().floor() as i32
+}
+
+/// A number with so many decimals, as long as that stays readable.
+pub(super) fn decimal(value: f64, decimals: usize) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if value.abs() >= 1e7 || decimals > 7 {
+        // 1.00e9 says no more than 1e9.
+        return format!("{value:.2e}").replace(".00e", "e");
+    }
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let count = |value| Unit::Count.show(value);
+        assert_eq!(count(0.0), "0");
+        assert_eq!(count(-0.0), "0");
+        assert_eq!(count(98.63), "98.6");
+        assert_eq!(count(1514.92), "1515");
+        assert_eq!(count(-12_345.0), "-12.3k");
+        assert_eq!(count(500_000.0), "500k");
+        assert_eq!(count(1e300), "1e288T");
+        assert_eq!(count(1e-12), "1e-12");
+        assert_eq!(count(f64::NAN), "-");
+        assert_eq!(count(f64::NEG_INFINITY), "-");
+    }
+
+    #[test]
+    fn units_grow_with_the_value() {
+        assert_eq!(Unit::Micros.show(289.5), "290 us");
+        assert_eq!(Unit::Micros.show(30_000.0), "30 ms");
+        assert_eq!(Unit::Micros.show(2_500_000.0), "2.5 s");
+        assert_eq!(Unit::Seconds.show(0.25), "250 ms");
+        assert_eq!(Unit::Seconds.show(90.0), "90 s");
+        assert_eq!(Unit::Seconds.show(57_600.0), "16 h");
+        assert_eq!(Unit::Bytes.show(512.0), "512 B");
+        assert_eq!(Unit::Bytes.show(1_048_576.0), "1 MiB");
+        assert_eq!(Unit::Ratio.show(0.4457), "44.6 %");
+        assert_eq!(Unit::Ratio.show(1.0), "100 %");
+    }
+}
