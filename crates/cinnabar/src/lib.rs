@@ -2,6 +2,7 @@
 //!
 //! Called by `main.rs` and by the tests; no other crate may depend on it.
 
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod daemon;

@@ -16,4 +16,5 @@ pub mod timers;
 pub use file::PresetFileError;
 pub use latency::Latency;
 pub use model::{OpKind, SimModel, Verdict, judge};
+pub use random::Random;
 pub use settings::{Seek, SettingError, SimSpec};

@@ -154,6 +154,12 @@ impl SimSpec {
         Ok(spec)
     }
 
+    /// A device that costs nothing, to start from.
+    #[must_use]
+    pub fn free() -> Self {
+        preset::nothing()
+    }
+
     /// Sets what one key stands for.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let bad = |expected| SettingError::Value { key: key.into(), value: value.into(), expected };

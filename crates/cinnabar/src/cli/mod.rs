@@ -3,6 +3,7 @@
 //! Called by `main`. stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time,
 //! 2 usage or configuration. The last line of an error is a hint.
 
+mod bench;
 mod cache;
 mod client;
 mod config_check;
@@ -54,6 +55,8 @@ enum Command {
     Simulate(simulate::Args),
     /// Make block traces
     Trace(trace::Args),
+    /// Measure storage: an SPC-1-like benchmark, trace replay, device latency
+    Bench(bench::Args),
     /// Print the version
     #[command(after_help = "Examples:\n  cinnabar version\n  cinnabar version --json")]
     Version {
@@ -95,6 +98,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Config(args) => config_check::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Version { json } => version(json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
