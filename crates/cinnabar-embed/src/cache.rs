@@ -3,6 +3,7 @@
 //! Called by applications.
 
 use crate::Buffer;
+use crate::driver::times::DeviceTimes;
 use crate::driver::{self, Asker, Driver};
 use crate::error::Error;
 use crate::options::{Options, VolumeOptions};
@@ -242,6 +243,16 @@ impl Cache {
     /// What was counted of the cache.
     pub fn counters(&self) -> CacheCounters {
         self.driver.engine.cache_counters()
+    }
+
+    /// How long the cache device's operations took.
+    pub fn device_times(&self) -> DeviceTimes {
+        self.driver.device.times
+    }
+
+    /// Segments that the cache device's log has; 0 without a device.
+    pub fn segments(&self) -> u64 {
+        self.driver.device.segments()
     }
 
     /// RAM that the cache holds, by part.

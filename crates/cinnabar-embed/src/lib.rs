@@ -50,6 +50,7 @@ mod request;
 
 pub use buffer::Buffer;
 pub use cache::{Cache, CloseReport};
+pub use driver::times::DeviceTimes;
 pub use error::Error;
 pub use options::{Options, VolumeOptions};
 pub use request::{Completion, QUEUE_MAX, Request, Volume};

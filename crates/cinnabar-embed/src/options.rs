@@ -68,8 +68,9 @@ pub struct VolumeOptions {
     /// What its blocks are found under after a restart; 1 to 64 bytes.
     pub name: String,
     /// Where it lives, as in the daemon's configuration: `file:PATH`, `nbd:unix:PATH[:EXPORT]` or
-    /// `nbd:tcp:HOST:PORT[:EXPORT]`; with a model in front of it for tests, such as `sim:filer,seed=1:file:PATH`. A relative path is taken from the current
-    /// folder. The size is a multiple of 512 bytes and stays.
+    /// `nbd:tcp:HOST:PORT[:EXPORT]`; with a model in front of it for tests, such as
+    /// `sim:filer,seed=1:file:PATH`. A plain path and an NBD URI will do, too. A relative path is
+    /// taken from the current folder. The size is a multiple of 512 bytes and stays.
     pub backend: String,
     /// Nothing is written; other readers may have it open, too.
     pub read_only: bool,

@@ -4,6 +4,7 @@
 
 use super::port::OwnPort;
 use super::slow::Slow;
+use super::times::DeviceTimes;
 use super::{Awaited, Driver};
 use crate::Options;
 use crate::error::Error;
@@ -37,12 +38,15 @@ pub(crate) struct Device {
     pub(super) timeout: Duration,
     /// An operation took longer.
     pub(super) hangs: bool,
+    /// How long operations took.
+    pub(crate) times: DeviceTimes,
 }
 
 struct Open {
     disk: Arc<Disk>,
     file: FileId,
     id: DeviceId,
+    segments: u64,
 }
 
 impl Device {
@@ -54,6 +58,11 @@ impl Device {
     /// Its identity and its file's.
     pub(super) fn identity(&self) -> Option<(DeviceId, Identity)> {
         self.open.as_ref().map(|open| (open.id, open.disk.identity()))
+    }
+
+    /// Segments of its log, of all shards together; 0 without a device.
+    pub(crate) fn segments(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.segments)
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -117,6 +126,7 @@ impl Driver {
                 missing: None,
                 timeout: options.device_timeout,
                 hangs: false,
+                times: DeviceTimes::default(),
             },
             ledger,
             lock_wait: options.lock_wait,
@@ -151,13 +161,14 @@ impl Driver {
             }
         };
         let id = superblocks[0].uuid;
+        let segments = superblocks.iter().map(|one| u64::from(one.geometry.segments)).sum();
         self.engine = Sharded::new(config(options), superblocks);
         for (start, len) in self.engine.tables() {
             memory::advise_huge(start, len);
         }
         let disk = Arc::new(cache.disk);
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
-        self.device.open = Some(Open { disk, file, id });
+        self.device.open = Some(Open { disk, file, id, segments });
         Ok(())
     }
 

@@ -23,6 +23,7 @@ pub(super) struct Io {
     pub(super) what: What,
     /// When the engine is told that it takes too long; `None`: never, or it was told.
     pub(super) deadline: Option<Instant>,
+    started: Instant,
     /// When a model lets it complete.
     complete_at: Instant,
     /// What a model says instead of the result.
@@ -32,12 +33,13 @@ pub(super) struct Io {
 }
 
 impl Io {
-    fn new(id: IoId, volume: Option<usize>, what: What) -> Self {
+    fn new(id: IoId, volume: Option<usize>, what: What, started: Instant) -> Self {
         Self {
             owner: Some(id),
             volume,
             what,
             deadline: None,
+            started,
             complete_at: Instant::default(),
             error: None,
             epoch: None,
@@ -65,7 +67,7 @@ impl Driver {
                 let (what, Work::Port(op)) = translate(op) else {
                     unreachable!("proofs are of backends")
                 };
-                let mut io = Io::new(id, None, what);
+                let mut io = Io::new(id, None, what, now);
                 io.deadline = self.deadline_of(now, None);
                 let token = self.ios.insert(io) as u64;
                 self.port.submit(Job { token, file, op });
@@ -75,7 +77,7 @@ impl Driver {
 
     fn start_backend_io(&mut self, now: Instant, id: IoId, key: usize, op: IoOp<Memory>) {
         let (what, work) = translate(op);
-        let mut io = Io::new(id, Some(key), what);
+        let mut io = Io::new(id, Some(key), what, now);
         // Nobody waits for a proof; a new generation is a matter of this host.
         if matches!(work, Work::Port(_)) {
             io.deadline = self.deadline_of(now, Some(key));
@@ -187,7 +189,10 @@ impl Driver {
         result: Result<(), IoError>,
         pages: Vec<MetaPage>,
     ) {
-        let at = self.ios[io].complete_at;
+        let Io { volume, what, started, complete_at: at, .. } = self.ios[io];
+        if volume.is_none() && result.is_ok() {
+            self.device.times.add(what, now.since_ns(started));
+        }
         if at > now {
             // Models stand before backends, which have no pages.
             self.timers.hold(Held { at, io, result });

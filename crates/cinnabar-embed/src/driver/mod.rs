@@ -8,6 +8,7 @@ mod io;
 mod overdue;
 mod port;
 mod slow;
+pub(crate) mod times;
 mod volumes;
 
 pub(crate) use device::open;

@@ -164,7 +164,7 @@ impl Driver {
     fn open_backend(&self, options: &VolumeOptions) -> Result<(Arc<Disk>, Vec<SimModel>), Error> {
         let volume = || options.name.clone();
         let base = std::env::current_dir().unwrap_or_default();
-        let spec = BackendSpec::parse(&options.backend, &base).map_err(|error| Error::Backend {
+        let spec = BackendSpec::of_user(&options.backend, &base).map_err(|error| Error::Backend {
             volume: volume(),
             text: options.backend.clone(),
             error,

@@ -101,7 +101,7 @@ impl<P: Payload> Engine<P> {
         let (first, count) = (span.first_block(), span.blocks() as u32);
         // The request counts as one I/O of itself, so that it can't finish while it is starting.
         self.requests[request].outstanding = 1;
-        let (mut run, mut hits, mut ram_hits) = (None, 0, 0);
+        let (mut run, mut hits, mut ram_hits, mut staged_hits) = (None, 0, 0, 0);
         for i in 0..count {
             let key = Key { volume: index, block: first + u64::from(i) };
             let slot = if looks { self.store.find(key) } else { None };
@@ -114,6 +114,7 @@ impl<P: Payload> Engine<P> {
             match self.store.place(slot) {
                 Place::Ram(buffer) => {
                     ram_hits += 1;
+                    staged_hits += u64::from(!self.store.is_in_probation(slot));
                     let slab = self.store.buffers.data();
                     data.copy_from(u64::from(i) * BLOCK_BYTES, slab, buffer.at(), BLOCK_BYTES);
                 }
@@ -125,6 +126,7 @@ impl<P: Payload> Engine<P> {
         let counters = &mut self.volume(index).counters;
         counters.read_hits += u64::from(hits);
         counters.read_hits_ram += ram_hits;
+        counters.read_hits_staged += staged_hits;
         counters.misses += misses;
         counters.partial_hits += u64::from(hits > 0 && misses > 0);
         let Kind::Read(state) = &mut self.requests[request].kind else { unreachable!("a read") };

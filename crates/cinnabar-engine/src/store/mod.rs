@@ -195,6 +195,11 @@ impl<P: Payload> Store<P> {
         buffer.map_or(Place::Flash, Place::Ram)
     }
 
+    /// Whether an occupied slot is one of RAM.
+    pub(crate) fn is_in_probation(&self, slot: u32) -> bool {
+        self.probation.holds(slot)
+    }
+
     /// A read has used the block in `slot`.
     pub(crate) fn touch(&mut self, slot: u32, key: Key) {
         let flags = self.descriptors.flags(slot);
