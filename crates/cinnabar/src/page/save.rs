@@ -77,8 +77,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = folder.path().join("report.html");
         save(&path, "old").expect("there is room");
+        let old = File::open(&path).expect("it is there");
         save(&path, "new").expect("there is room");
         assert_eq!(fs::read_to_string(&path).expect("it is there"), "new");
+        let read = io::read_to_string(old).expect("whoever has it open keeps it");
+        assert_eq!(read, "old", "replaced, not written over");
         assert_eq!(names(folder.path()), ["report.html"]);
         let plain = folder.path().join("plain");
         fs::write(&plain, "").expect("there is room");

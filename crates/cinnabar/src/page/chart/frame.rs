@@ -16,8 +16,10 @@ use plotters::style::text_anchor::{HPos, VPos};
 pub(super) const MARGIN: i32 = 16;
 /// From one line of text to the next.
 const LINE: i32 = 34;
-/// What shows the colour in the legend.
+/// A piece of line in the legend, and its distance from the name.
 const SWATCH: i32 = 48;
+/// See [`SWATCH`].
+const GAP: i32 = 12;
 /// A title longer than that is cut.
 const TITLE_LINES_MAX: usize = 4;
 
@@ -30,6 +32,13 @@ pub(super) struct Key {
     pub(super) style: Option<Style>,
     /// What it means.
     pub(super) name: String,
+}
+
+impl Key {
+    /// How wide the piece of it is.
+    fn swatch(&self) -> i32 {
+        if matches!(self.style, None | Some(Style::Points)) { SWATCH / 2 } else { SWATCH }
+    }
 }
 
 /// Title and legend, laid out.
@@ -51,7 +60,7 @@ impl Header {
         let mut right = f64::INFINITY;
         let mut placed = Vec::new();
         for key in keys.into_iter().filter(|key| !key.name.trim().is_empty()) {
-            let needed = (f64::from(SWATCH) + 12.0 + width(&key.name, FONT)).min(room);
+            let needed = (f64::from(key.swatch() + GAP) + width(&key.name, FONT)).min(room);
             if right + needed > room {
                 (right, lines) = (0.0, lines + 1);
             }
@@ -71,7 +80,7 @@ impl Header {
         }
         for (key, left, number) in &self.keys {
             swatch(area, key, (*left, middle(*number)))?;
-            let from = left + SWATCH + 12;
+            let from = left + key.swatch() + GAP;
             let room = f64::from(WIDTH - from);
             label(area, &key.name, (from, middle(*number)), HPos::Left, room)?;
         }
@@ -81,11 +90,11 @@ impl Header {
 
 /// A piece of what the name stands for.
 fn swatch(area: &Area, key: &Key, (x, y): (i32, i32)) -> Painted {
-    let ends = vec![(x, y), (x + SWATCH, y)];
-    let middle = (x + SWATCH / 2, y);
+    let ends = vec![(x, y), (x + key.swatch(), y)];
+    let middle = (x + key.swatch() / 2, y);
     match key.style {
         None => {
-            let corners = [(x + SWATCH / 2, y - 11), (x + SWATCH, y + 11)];
+            let corners = [(x, y - 11), (x + key.swatch(), y + 11)];
             area.draw(&Rectangle::new(corners, colour(key.index).filled()))
         }
         Some(Style::Points) => marker(area, key.index, middle, 7),

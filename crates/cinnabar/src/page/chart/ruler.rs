@@ -51,7 +51,7 @@ impl Ruler {
 
     fn linear(unit: Unit, bounds: Option<(f64, f64)>, found: (f64, f64), zero: bool) -> Self {
         let (low, high) = bounds.unwrap_or_else(|| roomy(found, zero));
-        let shown = unit.step(high.abs().max(low.abs()));
+        let shown = unit.step(high.abs().max(low.abs()), (high - low) / STEPS);
         let (from, to) = (low / shown.factor, high / shown.factor);
         let step = nice((to - from) / STEPS);
         let (mut first, mut last) = ((from / step).floor(), (to / step).ceil());
@@ -252,6 +252,9 @@ mod tests {
         assert_eq!(ruler.title("time"), "time (ms)");
         let axis = Axis::linear("", Unit::Count);
         assert_eq!(labels(&axis, &[0.0, 480_000.0]), ["0", "100k", "200k", "300k", "400k", "500k"]);
+        let ruler = Ruler::new(&axis, [1e6, 1e6 + 3.0].into_iter(), false);
+        let found: Vec<&str> = ruler.labels().take(2).collect();
+        assert_eq!(found, ["1000000.0", "1000000.5"]);
         let axis = Axis::linear("", Unit::Ratio).between(0.0, 1.0);
         assert_eq!(labels(&axis, &[0.3]), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
         let axis = Axis::linear("", Unit::Count);

@@ -70,7 +70,7 @@ impl Unit {
         if !value.is_finite() {
             return "-".to_owned();
         }
-        let step = self.step(value.abs());
+        let step = self.step(value.abs(), f64::INFINITY);
         let scaled = value / step.factor;
         let digits = if scaled == 0.0 { 0 } else { exponent(scaled.abs()) };
         let text = decimal(scaled, usize::try_from(2 - digits).unwrap_or(0));
@@ -83,11 +83,12 @@ impl Unit {
         format!("{text}{}", step.suffix)
     }
 
-    /// In what values up to `largest` are best shown.
-    pub(super) fn step(self, largest: f64) -> Step {
+    /// In what values up to `largest` that differ by so little are best shown: 1000003 can be read,
+    /// 1.000003M can't.
+    pub(super) fn step(self, largest: f64, difference: f64) -> Step {
         let steps = self.steps();
-        let fits = steps.iter().rev().find(|step| largest >= step.from);
-        *fits.unwrap_or(&steps[0])
+        let fits = |step: &&Step| largest >= step.from && difference >= step.factor / 1e3;
+        *steps.iter().rev().find(fits).unwrap_or(&steps[0])
     }
 
     fn steps(self) -> &'static [Step] {
@@ -111,7 +112,7 @@ pub(super) fn decimal(value: f64, decimals: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
-    if value.abs() >= 1e7 || decimals > 7 {
+    if value.abs() >= 1e12 || decimals > 7 {
         // 1.00e9 says no more than 1e9.
         return format!("{value:.2e}").replace(".00e", "e");
     }
