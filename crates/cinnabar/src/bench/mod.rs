@@ -1,7 +1,17 @@
 //! Benchmarks: what storage does, with and without a cache.
 //!
-//! Called by `cinnabar bench`.
+//! Called by `cinnabar bench`; never touches the terminal itself.
 //!
+//! * [`target`]: the storage under test, with the cache in front of it or without.
+//! * [`drive`]: plays I/Os on a target, at their times or so many at a time.
+//! * [`latency`], [`meter`]: what is counted of a play.
+//! * [`spc1`]: the SPC-1-like benchmark.
+//! * [`replay`]: a block trace on real storage; the desktop experiment.
 //! * [`probe`]: the latency of a device by size, operation and depth, and a model of it.
 
+pub mod drive;
+pub mod latency;
+pub mod meter;
 pub mod probe;
+pub mod replay;
+pub mod target;

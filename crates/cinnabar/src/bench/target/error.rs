@@ -1,0 +1,98 @@
+//! What can be wrong with storage under test, each with a line that helps.
+//!
+//! Called by the target; shown by the command line.
+
+use cinnabar_backend::disk::DiskError;
+use cinnabar_backend::port::PortError;
+use cinnabar_backend::spec::SpecError;
+use rustix::io::Errno;
+
+/// Why storage can't be tested, or not any further.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Not a place.
+    #[error("{place:?}: {}", chain(error))]
+    Spec {
+        /// As written.
+        place: String,
+        /// Why.
+        error: SpecError,
+    },
+    /// The same storage under two names.
+    #[error("{first} and {second} are one and the same storage")]
+    Twice {
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Too many.
+    #[error("more than {0} files, devices and exports")]
+    Many(usize),
+    /// Not a block.
+    #[error("{place:?} has {bytes} bytes, which is less than a block")]
+    Small {
+        /// As written.
+        place: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// It can't be opened.
+    #[error("{unit}: {error}")]
+    Disk {
+        /// Whose.
+        unit: String,
+        /// Why.
+        error: DiskError,
+    },
+    /// What the cache says.
+    #[error("{}", chain(.0))]
+    Cache(#[from] cinnabar_embed::Error),
+    /// The cache is not used, for this reason; a benchmark of it would be one of nothing.
+    #[error("the cache device is not in use: {0}")]
+    Degraded(String),
+    /// No I/O.
+    #[error("no I/O can be done: {0}")]
+    Port(PortError),
+    /// The kernel does not let us wait any more.
+    #[error("waiting for I/O: {0}")]
+    Wait(Errno),
+    /// The file can't be made or registered.
+    #[error("{0}: {1}")]
+    Files(&'static str, Errno),
+}
+
+impl TargetError {
+    /// A line that helps.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Spec { error, .. } => error.hint(),
+            Self::Twice { .. } => "name each file, device or export once",
+            Self::Many(_) => "use fewer, larger ones",
+            Self::Small { .. } => "name storage that can be overwritten: its contents are lost",
+            Self::Disk { error, .. } => disk_hint(error),
+            Self::Cache(error) => error.hint(),
+            Self::Degraded(_) => "see the kernel log (dmesg), or name another --cache",
+            Self::Port(_) => "check the limits on threads and open files",
+            Self::Wait(_) => "see the kernel log (dmesg)",
+            Self::Files(..) => "raise the limit on open files (ulimit -n)",
+        }
+    }
+}
+
+fn disk_hint(error: &DiskError) -> &'static str {
+    use cinnabar_backend::disk::DiskErrorKind as Kind;
+    match &error.kind {
+        Kind::NotFound => "check the path; a file to test on is made with: truncate -s 1G PATH",
+        Kind::ReadOnly | Kind::Permission => "a benchmark that writes needs storage it may write",
+        Kind::Empty => "give it a size: truncate -s 1G PATH",
+        _ => error.hint(),
+    }
+}
+
+/// An error and its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let first = std::iter::once(error.to_string());
+    first.chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}
