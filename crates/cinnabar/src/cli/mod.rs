@@ -11,6 +11,7 @@ mod demo;
 mod failure;
 mod logging;
 mod output;
+mod parse;
 mod progress;
 mod serve;
 mod simulate;

@@ -4,8 +4,9 @@
 
 use super::failure::Failure;
 use super::output::{self, Table};
+use super::parse::{duration, size};
 use super::progress::Progress;
-use crate::config::units::{parse_size, show_size};
+use crate::config::units::show_size;
 use cinnabar_trace::generate::desktop::{self, Desktop};
 use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
 use cinnabar_trace::{Op, Record, TraceFile};
@@ -292,51 +293,5 @@ impl Made {
             line(&format!("volume {volume}"), format!("needs {bytes} bytes"));
         }
         table.render()
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|(message, hint)| format!("{message}; {hint}"))
-}
-
-/// A time as people write it: `24h`, `90min`, `1.5s`, `30ms`, `100us`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let units =
-        [("ms", 1e-3), ("us", 1e-6), ("min", 60.0), ("s", 1.0), ("h", 3600.0), ("d", 86_400.0)];
-    let wrong = || format!("{text:?} is not a time; write it such as 24h, 90min, 1.5s or 30ms");
-    let (number, seconds) = units
-        .iter()
-        .find_map(|(unit, seconds)| Some((text.trim().strip_suffix(unit)?, seconds)))
-        .ok_or_else(wrong)?;
-    let number = number.trim();
-    // `f64` would take "inf", "nan", "+5" and "1e9", too.
-    if !number.starts_with(|c: char| c.is_ascii_digit()) || number.contains(['e', 'E']) {
-        return Err(wrong());
-    }
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_as_people_write_them() {
-        for (text, micros) in [
-            ("24h", 86_400_000_000),
-            ("90min", 5_400_000_000),
-            ("1.5s", 1_500_000),
-            (" 30 ms ", 30_000),
-            ("7us", 7),
-            ("2d", 172_800_000_000),
-            ("0s", 0),
-        ] {
-            assert_eq!(duration(text), Ok(Duration::from_micros(micros)), "{text}");
-        }
-        for text in ["", "5", "h", "-1s", "+1s", "1e3s", "infs", "nans", "1m", "1..5s", "1hour"] {
-            let message = duration(text).expect_err(text);
-            assert!(message.contains("30ms"), "{message}");
-        }
     }
 }
