@@ -15,6 +15,7 @@ mod live_cache;
 mod nbd;
 mod offline;
 mod offline_shards;
+mod probe;
 mod rig;
 mod simulate;
 mod trace;

@@ -5,7 +5,7 @@
 //!
 //! * [`plan`]: what is measured. `device`: what it is measured on. `scratch`: a file for that.
 //! * `prober`: the measurement, with the data plane's own disks, port and models. `offsets`: where
-//!   operations go. [`window`]: which of them count.
+//!   operations go. [`window`]: which of them count. `waits`: time that was lost to other work.
 //! * [`fit`], `curve`: from figures to a model, pure; [`mod@predict`]: from a model to figures again.
 //! * [`report`]: the figures as rows.
 
@@ -19,6 +19,7 @@ pub mod predict;
 mod prober;
 pub mod report;
 mod scratch;
+mod waits;
 pub mod window;
 
 pub use device::Target;
@@ -33,6 +34,9 @@ use self::report::{Predicted, PresetReport, Report, Row, comments};
 use self::window::Measured;
 use cinnabar_backend::sim::file;
 use cinnabar_engine::units::BLOCK_BYTES;
+
+/// Disturbed operations that are worth a word, in per cent.
+const DISTURBED_PERCENT: f64 = 1.0;
 
 /// How far a probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,7 @@ pub fn probe(
         measured.push(prober.measure(plan, cell)?);
     }
     let disk = prober.disk();
+    let notes = notes.into_iter().chain(disturbed(&measured)).collect();
     let report = Report {
         device: target.text.clone(),
         device_bytes: disk.size_bytes(),
@@ -112,6 +117,19 @@ impl Found {
         });
         Ok(text)
     }
+}
+
+/// What to say of a host that has other things to do.
+fn disturbed(measured: &[Measured]) -> Option<String> {
+    let all: u64 = measured.iter().map(|one| one.completed).sum();
+    let count: u64 = measured.iter().map(Measured::operations).sum();
+    let percent = (all - count) as f64 / all.max(1) as f64 * 100.0;
+    (percent >= DISTURBED_PERCENT).then(|| {
+        format!(
+            "other work kept the probe from the CPU in {percent:.1} % of the operations; they are left \
+             out, but an idle host measures better"
+        )
+    })
 }
 
 /// How far one figure is from what it should be, in per cent.

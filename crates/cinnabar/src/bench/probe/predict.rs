@@ -5,7 +5,7 @@
 
 use super::offsets::Offsets;
 use super::plan::{Cell, Op, Pattern};
-use super::window::{Measured, Window};
+use super::window::{Measured, Moment, Window};
 use cinnabar_backend::SimModel;
 use cinnabar_backend::sim::{OpKind, SimSpec};
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -47,7 +47,8 @@ pub fn predict(spec: &SimSpec, cell: Cell, pattern: Pattern, device_bytes: u64) 
     }
     for _ in 0..OPERATIONS + depth {
         let Some(Reverse((end, began, at))) = under_way.pop() else { break };
-        window.ended(began, end);
+        let moment = |at| Moment { at, lost_ns: 0 };
+        window.ended(moment(began), moment(end));
         offsets.free(at);
         under_way.push(start(end, &mut offsets));
     }

@@ -8,7 +8,8 @@ use super::error::ProbeError;
 use super::offsets::Offsets;
 use super::plan::{Cell, Op, Plan};
 use super::scratch::scramble;
-use super::window::{Measured, Window};
+use super::waits::Waits;
+use super::window::{Measured, Moment, Window};
 use cinnabar_backend::memory::Owned;
 use cinnabar_backend::port::{self, IoMode};
 use cinnabar_backend::sim::timers::{Held, Timers};
@@ -37,6 +38,7 @@ pub(super) struct Prober {
     models: Vec<SimModel>,
     timers: Timers,
     epoch: std::time::Instant,
+    waits: Waits,
     /// Operations that were begun, for what writes write.
     begun: u64,
 }
@@ -47,7 +49,7 @@ struct Flight {
     kind: OpKind,
     offset: u64,
     len: u64,
-    began: u64,
+    began: Moment,
     /// When a model lets it complete, and how.
     complete_at: Instant,
     error: Option<IoError>,
@@ -68,6 +70,7 @@ impl Prober {
             models,
             timers: Timers::default(),
             epoch: std::time::Instant::now(),
+            waits: Waits::new(0),
             begun: 0,
         };
         Ok((prober, device.notes))
@@ -99,7 +102,9 @@ impl Prober {
         let mut under_way = flights.len();
         let mut ended = Vec::new();
         while under_way > 0 {
+            let before = self.waits.lost_ns();
             self.wait(&mut flights, &mut ended)?;
+            window.lost(self.waits.lost_ns() - before);
             for (name, error) in ended.drain(..) {
                 let flight = &mut flights[name];
                 if let Some(error) = error {
@@ -108,7 +113,7 @@ impl Prober {
                 }
                 let counts = cell.op != Op::Flush || flight.kind == OpKind::Flush;
                 if counts {
-                    window.ended(flight.began, self.now().0);
+                    window.ended(flight.began, self.moment());
                 }
                 if window.is_closed() {
                     under_way -= 1;
@@ -142,7 +147,7 @@ impl Prober {
         let now = self.now();
         let len = if flight.kind == OpKind::Flush { 0 } else { flight.len };
         let verdict = sim::judge(&mut self.models, now.0, flight.kind, flight.offset, len);
-        flight.began = now.0;
+        flight.began = Moment { at: now.0, lost_ns: self.waits.lost_ns() };
         flight.complete_at = verdict.map_or(Instant(0), |one| Instant(one.complete_at_ns));
         flight.error = verdict.and_then(|one| one.error);
         let op = flight.job();
@@ -163,6 +168,7 @@ impl Prober {
             let port = self.port.as_mut().expect("it is given up with the measurement");
             port.wait(Some(timeout), &mut events).map_err(ProbeError::Wait)?;
             let now = self.now();
+            self.waits.look(now.0);
             for event in events.drain(..) {
                 let PortEvent::Done(done) = event else { continue };
                 let io = done.token as usize;
@@ -199,6 +205,10 @@ impl Prober {
         Duration::from_nanos(until.unwrap_or(u64::MAX)).min(Duration::from_secs(1))
     }
 
+    fn moment(&self) -> Moment {
+        Moment { at: self.now().0, lost_ns: self.waits.lost_ns() }
+    }
+
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -219,7 +229,7 @@ impl Flight {
         };
         let kind = if op == Op::Read { OpKind::Read } else { OpKind::Write };
         let complete_at = Instant::default();
-        Self { memory, kind, offset: 0, len, began: 0, complete_at, error: None }
+        Self { memory, kind, offset: 0, len, began: Moment::default(), complete_at, error: None }
     }
 
     fn job(&self) -> JobOp {

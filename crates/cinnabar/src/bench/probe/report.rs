@@ -39,8 +39,11 @@ pub struct Row {
     pub size_bytes: u64,
     /// How many were under way.
     pub depth: u32,
-    /// How many count.
+    /// How many completed.
     pub operations: u64,
+    /// How many of them the probe was kept from looking at by other work: their latency is not among
+    /// those below.
+    pub disturbed: u64,
     /// Operations a second.
     pub iops: f64,
     /// Bytes a second.
@@ -99,7 +102,8 @@ impl Row {
             op: measured.cell.op,
             size_bytes: measured.cell.size_bytes,
             depth: measured.cell.depth,
-            operations: measured.operations(),
+            operations: measured.completed,
+            disturbed: measured.completed - measured.operations(),
             iops: measured.iops(),
             bytes_per_s: measured.bytes_per_s(),
             latency_us: LatencyRow::new(measured),

@@ -10,6 +10,16 @@ use std::time::Duration;
 /// Longest latency told apart, in ns (1000 s); what is longer counts as this.
 const LATENCY_NS_MAX: u64 = 1_000_000_000_000;
 
+/// A latency of which one part in so many was lost does not count.
+const LOST_MAX: u64 = 20;
+
+/// A time on a clock, and what was lost until then, both in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) at: u64,
+    pub(super) lost_ns: u64,
+}
+
 /// What was measured of a cell.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -19,20 +29,25 @@ pub struct Measured {
     pub latencies: Histogram<u64>,
     /// Their exact sum, in ns.
     pub sum_ns: u64,
-    /// Time in which they completed, in ns.
+    /// Operations that completed, with those whose latency does not count.
+    pub completed: u64,
+    /// Time in which they completed, in ns, without that in which the device had nothing to do.
     pub window_ns: u64,
 }
 
 impl Measured {
-    /// Operations that count.
+    /// Operations whose latencies count.
     pub fn operations(&self) -> u64 {
         self.latencies.len()
     }
 
     /// Operations a second. Of flushes: if there were nothing between them.
     pub fn iops(&self) -> f64 {
-        let ns = if self.cell.op == Op::Flush { self.sum_ns } else { self.window_ns };
-        self.operations() as f64 / (ns.max(1) as f64 / 1e9)
+        let (count, ns) = match self.cell.op {
+            Op::Flush => (self.operations(), self.sum_ns),
+            Op::Read | Op::Write => (self.completed, self.window_ns),
+        };
+        count as f64 / (ns.max(1) as f64 / 1e9)
     }
 
     /// Bytes a second.
@@ -56,6 +71,8 @@ pub(super) struct Window {
     began: u64,
     /// When the warm-up was over.
     opened: Option<u64>,
+    /// Time since then in which the device had nothing to do, in ns.
+    idle_ns: u64,
     warmed: u64,
     closed: bool,
     /// Least operations that count.
@@ -69,38 +86,54 @@ impl Window {
         let latencies = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .expect("the bounds are constants that fit each other");
         Self {
-            measured: Measured { cell, latencies, sum_ns: 0, window_ns: 0 },
+            measured: Measured { cell, latencies, sum_ns: 0, completed: 0, window_ns: 0 },
             warm_up: ns(warm_up),
             time: ns(time),
             began: now,
             opened: None,
+            idle_ns: 0,
             warmed: 0,
             closed: false,
             least: OPERATIONS_MIN.max(2 * u64::from(cell.depth)),
         }
     }
 
-    /// An operation that was begun at `began` has ended.
-    pub(super) fn ended(&mut self, began: u64, now: u64) {
+    /// The probe was kept from looking for so long. The device went on with what it had, which takes
+    /// it as long as an operation usually takes; only then it was idle.
+    pub(super) fn lost(&mut self, ns: u64) {
+        if self.opened.is_some() && self.measured.operations() > 0 {
+            let usual = self.measured.sum_ns / self.measured.operations();
+            self.idle_ns += ns.saturating_sub(usual);
+        }
+    }
+
+    /// An operation has ended. Its latency does not count if a part of it that matters was lost.
+    pub(super) fn ended(&mut self, began: Moment, now: Moment) {
         let Some(opened) = self.opened else {
             self.warmed += 1;
             // All that were begun at once have gone, and what comes is spread out.
             let warm = self.warmed >= u64::from(self.measured.cell.depth);
-            if warm && now - self.began >= self.warm_up {
-                self.opened = Some(now);
+            if warm && now.at - self.began >= self.warm_up {
+                self.opened = Some(now.at);
             }
             return;
         };
         if self.closed {
             return;
         }
-        let ns = now.saturating_sub(began);
-        self.measured.latencies.saturating_record(ns.max(1));
-        self.measured.sum_ns = self.measured.sum_ns.saturating_add(ns);
-        self.measured.window_ns = now - opened;
-        let (count, passed) = (self.measured.operations(), now - opened);
-        self.closed = count >= OPERATIONS_MAX
-            || passed >= self.time && count >= self.least
+        let ns = now.at.saturating_sub(began.at);
+        let lost_ns = now.lost_ns.saturating_sub(began.lost_ns);
+        let measured = &mut self.measured;
+        measured.completed += 1;
+        let passed = now.at - opened;
+        measured.window_ns = passed.saturating_sub(self.idle_ns);
+        if lost_ns.saturating_mul(LOST_MAX) <= ns {
+            measured.latencies.saturating_record(ns.max(1));
+            measured.sum_ns = measured.sum_ns.saturating_add(ns);
+        }
+        let count = measured.operations();
+        self.closed = measured.completed >= OPERATIONS_MAX
+            || measured.window_ns >= self.time && count >= self.least
             || passed >= self.time.saturating_mul(u64::from(STRETCH_MAX));
     }
 
@@ -127,12 +160,16 @@ mod tests {
         Window::new(cell, 5 * MS, warm_up, time)
     }
 
+    fn at(at: u64) -> Moment {
+        Moment { at, lost_ns: 0 }
+    }
+
     /// Operations of 1 ms one after the other, until there is enough.
     fn run(window: &mut Window, latency: u64) -> u64 {
         let mut now = 5 * MS;
         while !window.is_closed() {
             now += latency;
-            window.ended(now - latency, now);
+            window.ended(at(now - latency), at(now));
         }
         now
     }
@@ -165,10 +202,10 @@ mod tests {
     fn as_many_as_are_begun_at_once_warm_up() {
         let mut deep = window(32, 1);
         for end in 0..31 {
-            deep.ended(5 * MS, (20 + end) * MS);
+            deep.ended(at(5 * MS), at((20 + end) * MS));
         }
         assert_eq!(deep.opened, None);
-        deep.ended(5 * MS, 60 * MS);
+        deep.ended(at(5 * MS), at(60 * MS));
         assert_eq!(deep.opened, Some(60 * MS));
         assert_eq!(deep.into_measured().operations(), 0);
     }
@@ -181,9 +218,43 @@ mod tests {
         while !window.is_closed() {
             // 3 ms for the write before it.
             now += 4 * MS;
-            window.ended(now - MS, now);
+            window.ended(at(now - MS), at(now));
         }
         let measured = window.into_measured();
         assert!((measured.iops() - 1000.0).abs() < 1e-6, "{}", measured.iops());
+    }
+
+    #[test]
+    fn what_is_lost_does_not_count() {
+        let mut window = window(1, 100);
+        let (mut now, mut lost_ns) = (5 * MS, 0);
+        while !window.is_closed() {
+            let began = Moment { at: now, lost_ns };
+            // One in ten is seen 4 ms later than it could be; less than one part in twenty is nothing.
+            let lost = if now / MS % 10 == 0 { 4 * MS } else { MS / 100 };
+            now += MS + lost;
+            lost_ns += lost;
+            window.lost(if lost > MS { MS + lost } else { 0 });
+            window.ended(began, Moment { at: now, lost_ns });
+        }
+        let measured = window.into_measured();
+        assert!(measured.completed > measured.operations());
+        assert!(measured.latencies.max() < 2 * MS, "{}", measured.latencies.max());
+        assert!((measured.iops() / 1000.0 - 1.0).abs() < 0.02, "{}", measured.iops());
+    }
+
+    #[test]
+    fn a_device_that_is_busy_meanwhile_is_not_idle() {
+        let mut window = window(32, 100);
+        for operation in 0..200 {
+            let now = at((40 + operation) * MS);
+            // Kept from looking for 4 ms, with 32 ms of work for the device.
+            if operation % 10 == 0 {
+                window.lost(4 * MS);
+            }
+            window.ended(at(now.at - 32 * MS), now);
+        }
+        let measured = window.into_measured();
+        assert!((measured.iops() - 1000.0).abs() < 1.0, "{}", measured.iops());
     }
 }
