@@ -10,8 +10,8 @@ use super::day::Day;
 use super::disk::{Disk, Zipf, count, pick};
 use super::documents::Documents;
 use super::parameters::{
-    APPLICATION_SIZE, APPLICATIONS, BOOT_GAP_SECONDS, GAP_SECONDS, LOGON_SECONDS, LONE_BLOCKS,
-    SHARES,
+    APPLICATION_SIZE, APPLICATIONS, BOOT_GAP_SECONDS, FILE_SKIPPED, GAP_SECONDS, LOGON_SECONDS,
+    LONE_BLOCKS, SHARES,
 };
 use super::script::Script;
 use crate::generate::Chance;
@@ -40,7 +40,9 @@ impl Machine {
         let mut disk = Disk::new(settings.disk_bytes);
         let requests = f64::from(settings.requests_per_day);
         let mut part = |share: f64, chance: &mut Chance| {
-            Script::new(count(requests * share), &mut disk.system, chance)
+            // What is passed over is not read: the rest is to be the share.
+            let whole = requests * share / (1.0 - FILE_SKIPPED);
+            Script::new(count(whole), &mut disk.system, chance)
         };
         let boot = part(SHARES.boot_reads, chance);
         let logon = part(SHARES.logon_reads, chance);
