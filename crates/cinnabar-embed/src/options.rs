@@ -24,6 +24,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Format a device that holds something else, which is lost then.
     pub format: bool,
+    /// Begin with an empty cache, whatever an earlier run has left on the device.
+    pub anew: bool,
     /// Fail without the device instead of going on uncached.
     pub required: bool,
     /// How long to wait for somebody else's lock: the writes of a killed process land for seconds.
@@ -51,6 +53,7 @@ impl Options {
             shards: None,
             state_dir: state_dir.into(),
             format: false,
+            anew: false,
             required: false,
             lock_wait: Duration::from_secs(30),
             device_timeout: Duration::from_secs(30),

@@ -243,6 +243,11 @@ impl InstantCache {
         self.engine.volume_counters(volume).expect("an attached volume")
     }
 
+    /// Start and length in bytes of the large tables, for whoever wants them backed by huge pages.
+    pub fn tables(&self) -> [(*const u8, usize); 3] {
+        self.engine.tables()
+    }
+
     /// RAM held by the engine.
     pub fn ram_bytes(&self) -> RamBytes {
         self.engine.ram_bytes()

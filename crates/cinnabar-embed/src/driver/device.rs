@@ -76,7 +76,7 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
     let cache_options = CacheOptions {
         size_bytes: options.size_bytes,
         force: options.format,
-        anew: false,
+        anew: options.anew,
         open: wait.clone(),
     };
     let opened = open_cache(&options.device, &cache_options);

@@ -42,9 +42,4 @@ impl Chance {
         let one: f64 = Exp1.sample(&mut self.0);
         one * mean
     }
-
-    /// Drawn from any distribution.
-    pub(crate) fn draw<T>(&mut self, distribution: &impl Distribution<T>) -> T {
-        distribution.sample(&mut self.0)
-    }
 }

@@ -210,9 +210,9 @@ impl Lru {
     fn unlink(&mut self, slot: u32) {
         let (next, previous) = (self.next[slot as usize], self.previous[slot as usize]);
         if next == NONE {
-            self.newest = previous
+            self.newest = previous;
         } else {
-            self.previous[next as usize] = previous
+            self.previous[next as usize] = previous;
         }
         if previous == NONE { self.oldest = next } else { self.next[previous as usize] = next }
     }
@@ -221,9 +221,9 @@ impl Lru {
         self.next[slot as usize] = NONE;
         self.previous[slot as usize] = self.newest;
         if self.newest == NONE {
-            self.oldest = slot
+            self.oldest = slot;
         } else {
-            self.next[self.newest as usize] = slot
+            self.next[self.newest as usize] = slot;
         }
         self.newest = slot;
     }

@@ -4,7 +4,9 @@
 //! of the ones before it, and its latency counts from that time, so that a storage that stalls can't
 //! hide what it did to the I/Os that had to wait (no coordinated omission).
 
-use super::target::{DEPTH_MAX, Io, Target, TargetError};
+pub use super::target::DEPTH_MAX;
+
+use super::target::{Io, Target, TargetError};
 use slab::Slab;
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ const LOOK: Duration = Duration::from_micros(80);
 /// Between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 /// Longest wait for what is under way when the last I/O has been submitted.
-const DRAIN_MAX: Duration = Duration::from_secs(120);
+const DRAIN_MAX: Duration = Duration::from_mins(2);
 
 /// An I/O to be played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,4 +14,5 @@ pub mod latency;
 pub mod meter;
 pub mod probe;
 pub mod replay;
+pub mod spc1;
 pub mod target;

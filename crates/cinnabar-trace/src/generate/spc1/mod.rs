@@ -16,7 +16,7 @@ pub use streams::{Mix, STREAMS, StreamRow};
 use crate::error::TraceError;
 use crate::generate::Chance;
 use crate::record::{Op, Record};
-use sequential::{Run, Smix};
+use sequential::Run;
 use streams::{Address, INTENSITIES_SUM};
 use walk::{Region, Walker};
 
@@ -75,7 +75,6 @@ pub struct Generator {
     contexts: Vec<Context>,
     /// By unit: positions of its streams.
     units: Vec<Unit>,
-    smix: Smix,
 }
 
 /// Leaves of the three regions: ASU1 at 15 %, ASU1 at 70 %, ASU2 at 47 %.
@@ -126,7 +125,6 @@ impl Generator {
             now_ns: 0.0,
             contexts: vec![regions; settings.contexts() as usize],
             units: vec![Unit::default(); settings.bsu as usize],
-            smix: Smix::default(),
             settings,
         })
     }
@@ -134,6 +132,12 @@ impl Generator {
     /// What it was made from.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The time of the I/O that was drawn last, in ns.
+    #[expect(clippy::cast_sign_loss, reason = "time only grows")]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns as u64
     }
 
     /// Goes on with the same streams at another rate: more or fewer units, from now on. New units
@@ -153,7 +157,6 @@ impl Generator {
     }
 
     /// The next I/O.
-    #[expect(clippy::cast_sign_loss, reason = "time only grows")]
     pub fn next_io(&mut self) -> Io {
         self.now_ns += self.chance.exponential(self.mean_gap_ns);
         let unit = self.chance.below(u64::from(self.settings.bsu)) as usize;
@@ -173,20 +176,13 @@ impl Generator {
                 (region.access(walker, write, &mut self.chance), 1)
             }
             Address::Sequential { run, from, reach, length } => {
-                let blocks = self.smix.draw(&mut self.chance);
+                let blocks = sequential::draw_length(&mut self.chance);
                 let place = &mut self.units[unit].runs[run];
                 let bounds = sequential::Bounds::new(asu_blocks, from, reach, length);
                 (bounds.advance(place, blocks, &mut self.chance), blocks)
             }
         };
-        Io {
-            at_ns: self.now_ns as u64,
-            stream: index as u8,
-            write,
-            asu: row.asu as u8,
-            block,
-            blocks,
-        }
+        Io { at_ns: self.now_ns(), stream: index as u8, write, asu: row.asu as u8, block, blocks }
     }
 }
 

@@ -15,16 +15,10 @@ pub(super) fn percent(of: u64, percent: u32) -> u64 {
     of / 100 * percent + of % 100 * percent / 100
 }
 
-/// The distribution of lengths: mean 3.6 blocks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Smix;
-
-impl Smix {
-    /// A length in blocks.
-    pub(super) fn draw(self, chance: &mut Chance) -> u32 {
-        let unit = chance.unit();
-        SMIX.iter().find(|(_, up_to)| unit < *up_to).map_or(1, |(blocks, _)| *blocks)
-    }
+/// A length in blocks; 3.6 in the mean.
+pub(super) fn draw_length(chance: &mut Chance) -> u32 {
+    let unit = chance.unit();
+    SMIX.iter().find(|(_, up_to)| unit < *up_to).map_or(1, |(blocks, _)| *blocks)
 }
 
 /// Where runs may be, in blocks of the ASU.
@@ -75,7 +69,7 @@ mod tests {
         let mut chance = Chance::new(1, 1);
         let (mut run, mut behind, mut starts) = (None, 0, 0);
         for _ in 0..10_000 {
-            let blocks = Smix.draw(&mut chance);
+            let blocks = draw_length(&mut chance);
             let block = bounds.advance(&mut run, blocks, &mut chance);
             assert!(block >= 2000 && block + u64::from(blocks) < 7000, "{block}");
             starts += u32::from(block != behind);

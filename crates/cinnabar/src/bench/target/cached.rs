@@ -82,7 +82,7 @@ impl Cached {
     ) -> Result<(Self, Vec<u64>), TargetError> {
         let mut cache = Cache::open(&Options {
             size_bytes: options.size_bytes,
-            format: options.fresh,
+            anew: options.fresh,
             required: true,
             lock_wait: LOCK_WAIT,
             eviction: options.eviction,

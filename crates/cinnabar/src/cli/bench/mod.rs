@@ -2,7 +2,9 @@
 //!
 //! Called by the command line.
 
+mod cache_args;
 mod probe;
+mod spc1;
 
 use super::failure::Failure;
 
@@ -15,6 +17,8 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Run the SPC-1-like benchmark, or find the highest load within 30 ms
+    Spc1(Box<spc1::Args>),
     /// Measure the latency of a device or back end by size, operation and depth
     Probe(probe::Args),
 }
@@ -22,6 +26,7 @@ enum Command {
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
+        Command::Spc1(args) => spc1::run_command(args),
         Command::Probe(args) => probe::run(args),
     }
 }

@@ -1,0 +1,193 @@
+//! One step of a search: a rate, played until it is steady, then measured.
+//!
+//! Called by the search.
+
+use super::run::Progress;
+use super::{ASUS, BenchError, Source};
+use crate::bench::drive::{Observer, Pace, Played, drive};
+use crate::bench::latency::{Latencies, LatencySummary};
+use crate::bench::meter::{Meter, Snapshot};
+use crate::bench::target::Target;
+use cinnabar_trace::generate::spc1::{Generator, STREAMS};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Windows that two neighbours of must agree before it counts as steady, at most.
+const SETTLING_MAX: u32 = 5;
+/// Means that differ by less are alike, relative and in ms.
+const ALIKE: f64 = 0.2;
+const ALIKE_MS: f64 = 0.5;
+/// Beyond so many times the limit nothing will come right any more.
+const HOPELESS: f64 = 3.0;
+
+/// A rate and what it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// Business scaling units.
+    pub bsu: u32,
+    /// I/Os a second that were done.
+    pub iops: f64,
+    /// From the scheduled time.
+    pub latency: LatencySummary,
+    /// Read blocks found in the cache, of all.
+    pub hit_ratio: Option<f64>,
+    /// Share of reads that did not reach the storage.
+    pub reads_cut: f64,
+    /// Share of all I/Os that did not.
+    pub all_cut: f64,
+    /// Two windows in a row were alike before it was measured.
+    pub steady: bool,
+    /// The storage kept up, and the mean is within the limit.
+    pub within: bool,
+}
+
+/// How steps are played.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepPlan {
+    /// Longest mean.
+    pub(super) limit: Duration,
+    /// A window of settling.
+    pub(super) window: Duration,
+    /// What is measured.
+    pub(super) measured: Duration,
+}
+
+enum Phase {
+    /// Windows so far, and the last one's mean in ms.
+    Settling(u32, Option<f64>),
+    Measuring,
+}
+
+struct Watch<'a> {
+    plan: StepPlan,
+    phase: Phase,
+    phase_began: Duration,
+    /// Of this window of settling.
+    window: Latencies,
+    meter: Meter,
+    /// Of the time that is measured.
+    counted: Option<(Duration, Snapshot)>,
+    steady: bool,
+    hopeless: bool,
+    stopped: bool,
+    told: &'static str,
+    tell: &'a mut dyn FnMut(&Progress) -> bool,
+}
+
+impl Observer for Watch<'_> {
+    fn played(&mut self, played: &Played) {
+        match self.phase {
+            Phase::Settling(..) => self.window.record(played.scheduled_ns),
+            // What comes after the time that is measured still belongs to it: it was due then.
+            Phase::Measuring => self.meter.count(played),
+        }
+    }
+
+    fn tick(&mut self, elapsed: Duration, target: &Target) -> bool {
+        let in_phase = elapsed.saturating_sub(self.phase_began);
+        let (latencies, of) = match self.phase {
+            Phase::Settling(..) => (&self.window, self.plan.window),
+            Phase::Measuring => (&self.meter.scheduled, self.plan.measured),
+        };
+        let mean_ms = latencies.mean_ms();
+        let progress = Progress {
+            phase: self.told,
+            elapsed: in_phase,
+            of: Some(of),
+            ios: latencies.count(),
+            mean_ms,
+            period: None,
+        };
+        self.stopped |= !(self.tell)(&progress);
+        let limit_ms = self.plan.limit.as_secs_f64() * 1e3;
+        self.hopeless |= in_phase >= of / 2 && mean_ms > HOPELESS * limit_ms;
+        if self.stopped || self.hopeless {
+            return false;
+        }
+        match self.phase {
+            Phase::Settling(windows, before) if in_phase >= of => {
+                let alike = before.is_some_and(|before| {
+                    let apart = (mean_ms - before).abs();
+                    apart < ALIKE_MS || apart < ALIKE * before
+                });
+                self.steady = alike;
+                self.window = Latencies::default();
+                self.phase_began = elapsed;
+                self.phase = if alike || windows + 1 >= SETTLING_MAX {
+                    self.meter = Meter::new(STREAMS.len(), target, ASUS);
+                    Phase::Measuring
+                } else {
+                    Phase::Settling(windows + 1, Some(mean_ms))
+                };
+                true
+            }
+            Phase::Measuring if in_phase >= of => {
+                self.counted = Some((in_phase, self.meter.snapshot(target)));
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Plays one rate.
+pub(super) fn step(
+    target: &mut Target,
+    generator: &mut Generator,
+    bsu: u32,
+    plan: StepPlan,
+    told: &'static str,
+    tell: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Step, BenchError> {
+    generator.set_bsu(bsu)?;
+    let mut watch = Watch {
+        plan,
+        phase: Phase::Settling(0, None),
+        phase_began: Duration::ZERO,
+        window: Latencies::default(),
+        meter: Meter::new(STREAMS.len(), target, ASUS),
+        counted: None,
+        steady: false,
+        hopeless: false,
+        stopped: false,
+        told,
+        tell,
+    };
+    let from_ns = generator.now_ns();
+    let mut source = Source { generator, until_ns: u64::MAX, without_log: false };
+    drive(target, &mut source, Pace::Open { from_ns, speed: 1.0 }, &mut watch)?;
+    if watch.stopped {
+        return Err(BenchError::Interrupted);
+    }
+    if let Some(first) = watch.meter.first_failure {
+        return Err(BenchError::Failed { failures: watch.meter.failures, first });
+    }
+    let limit_ms = plan.limit.as_secs_f64() * 1e3;
+    let Some((length, now)) = watch.counted else {
+        // Given up: the window that was under way tells why.
+        let latencies =
+            if watch.window.count() > 0 { &watch.window } else { &watch.meter.scheduled };
+        return Ok(Step {
+            bsu,
+            iops: 0.0,
+            latency: latencies.summary(),
+            hit_ratio: None,
+            reads_cut: 0.0,
+            all_cut: 0.0,
+            steady: false,
+            within: false,
+        });
+    };
+    let server = super::ServerReport::new(&watch.meter, &now);
+    let latency = watch.meter.summary();
+    Ok(Step {
+        bsu,
+        iops: latency.count as f64 / length.as_secs_f64(),
+        latency,
+        hit_ratio: now.hit_ratio_since(watch.meter.begun()),
+        reads_cut: server.reads_cut,
+        all_cut: server.all_cut,
+        steady: watch.steady,
+        within: latency.mean_ms <= limit_ms,
+    })
+}

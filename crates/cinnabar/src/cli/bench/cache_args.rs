@@ -1,0 +1,93 @@
+//! The flags of the cache in front of storage under test.
+//!
+//! Called by `bench spc1` and `bench replay`.
+
+use crate::bench::target::CacheOptions;
+use crate::cli::failure::Failure;
+use crate::cli::parse::size;
+use cinnabar_embed::{Eviction, Mode};
+use std::path::PathBuf;
+
+/// See the module.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Cache")]
+pub(super) struct CacheArgs {
+    /// Put the cache in front, on this file or device of an SSD; made if there is none
+    /// [default: no cache]
+    #[arg(long = "cache", value_name = "FILE")]
+    pub(super) device: Option<PathBuf>,
+    /// Size of a cache file that is to be made, from 20MiB on [default: what is there]
+    #[arg(long = "cache-size", value_name = "SIZE", value_parser = size)]
+    pub(super) size_bytes: Option<u64>,
+    /// Begin with an empty cache [default: what an earlier run left, if the storage proves that
+    /// nobody else wrote it]
+    #[arg(long = "cache-fresh", requires = "device")]
+    pub(super) fresh: bool,
+    /// Folder for what must be known outside of the cache [default: FILE.state]
+    #[arg(long = "cache-state", value_name = "DIR", requires = "device")]
+    state_dir: Option<PathBuf>,
+    /// RAM for blocks that have not earned flash yet [default: 1 % of the cache, at most 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "device")]
+    probation: Option<u64>,
+    /// Accesses in sequence of this many bytes bypass the cache [default: none do]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "device")]
+    bypass_sequential: Option<u64>,
+    /// Which blocks earn flash, and which stay
+    #[arg(long, value_enum, default_value_t, requires = "device")]
+    eviction: EvictionArg,
+    /// What writes do with the cache: written through it, or around it
+    #[arg(long, value_enum, default_value_t, requires = "device")]
+    write_policy: WritePolicyArg,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum EvictionArg {
+    #[default]
+    Probation,
+    Clock,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum WritePolicyArg {
+    #[default]
+    Through,
+    Around,
+}
+
+impl CacheArgs {
+    /// The cache that is asked for.
+    pub(super) fn options(&self) -> Result<Option<CacheOptions>, Failure> {
+        let Some(device) = &self.device else {
+            return match self.size_bytes {
+                Some(_) => Err(Failure::of_usage(
+                    "--cache-size without --cache",
+                    "name the cache's file: --cache FILE",
+                )),
+                None => Ok(None),
+            };
+        };
+        if self.size_bytes.is_none() && !device.exists() {
+            return Err(Failure::of_usage(
+                format!("{}: there is no such cache", device.display()),
+                "say how large it is to be made: --cache-size 4GiB",
+            ));
+        }
+        let usual = CacheOptions::new(device);
+        Ok(Some(CacheOptions {
+            size_bytes: self.size_bytes,
+            fresh: self.fresh,
+            state_dir: self.state_dir.clone().unwrap_or_else(|| usual.state_dir.clone()),
+            eviction: match self.eviction {
+                EvictionArg::Probation => Eviction::Probation,
+                EvictionArg::Clock => Eviction::Clock,
+            },
+            probation_bytes: self.probation,
+            bypass_sequential_bytes: self.bypass_sequential.unwrap_or(0),
+            mode: match self.write_policy {
+                WritePolicyArg::Through => Mode::WriteThrough,
+                WritePolicyArg::Around => Mode::WriteAround,
+            },
+            ..usual
+        }))
+    }
+}

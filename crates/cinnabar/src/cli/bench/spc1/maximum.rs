@@ -1,0 +1,91 @@
+//! `--find-max`: the search, as text.
+//!
+//! Called by the command.
+
+use super::show::ms;
+use super::{Args, failure, page, save, search, show_progress};
+use crate::bench::spc1::{MaxReport, Maximum, Plan, find_max};
+use crate::cli::failure::Failure;
+use crate::cli::output::{self, Table};
+use crate::cli::progress;
+
+pub(super) fn run(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    let mut line = progress::Progress::new();
+    let report = find_max(plan, search(args), &mut |progress| {
+        line.show(|| show_progress(progress));
+        true
+    });
+    drop(line);
+    let report = report.map_err(|error| failure(&error))?;
+    if let Some(path) = &args.html {
+        save(&page::of_search(&report), path)?;
+    }
+    if args.json { output::json(&report) } else { output::text(&render(&report)) }
+}
+
+fn render(report: &MaxReport) -> String {
+    let mut text = String::new();
+    let mut sums = Table::new(2, &["limit", &format!("mean of {:.0} ms", report.limit_ms)]);
+    for (name, maximum) in [("without", &report.without), ("with", &report.with)] {
+        let Some(maximum) = maximum else { continue };
+        text += &steps(maximum);
+        text.push('\n');
+        let found = match maximum.bsu_max {
+            0 => "not even 1 BSU".into(),
+            bsu => format!("{bsu} BSU, {:.0} IOPS, mean {}", maximum.iops, ms(maximum.mean_ms)),
+        };
+        sums.row(vec![format!("{name} cache"), found]);
+    }
+    if let Some(ratio) = report.ratio {
+        sums.row(vec!["ratio".into(), format!("{ratio:.2}")]);
+    }
+    sums.row(vec!["mix, seed".into(), format!("{}, {}", report.mix, report.seed)]);
+    text + &sums.render()
+}
+
+fn steps(maximum: &Maximum) -> String {
+    let warmed = maximum.warming.as_ref().map_or_else(String::new, |warming| {
+        let last = warming.hit_ratios.last().copied().unwrap_or(0.0);
+        format!(
+            "warmed by {} I/Os in {:.0} s, read hits {last:.3}{}\n",
+            warming.ios,
+            warming.seconds,
+            if warming.steady { "" } else { " and still rising" }
+        )
+    });
+    let mut table = Table::new(
+        0,
+        &[
+            "BSU",
+            "IOPS",
+            "MEAN",
+            "P50",
+            "P99",
+            "READ HITS",
+            "READS CUT",
+            "ALL CUT",
+            "STEADY",
+            "WITHIN",
+        ],
+    );
+    let share = |share: f64| format!("{:.1} %", share * 100.0);
+    let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    for step in &maximum.steps {
+        // Given up before it was measured.
+        let played = step.iops > 0.0;
+        let told = |text: String| if played { text } else { "-".into() };
+        table.row(vec![
+            step.bsu.to_string(),
+            told(format!("{:.0}", step.iops)),
+            ms(step.latency.mean_ms),
+            ms(step.latency.p50_ms),
+            ms(step.latency.p99_ms),
+            step.hit_ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+            told(share(step.reads_cut)),
+            told(share(step.all_cut)),
+            yes(step.steady),
+            yes(step.within),
+        ]);
+    }
+    format!("cache: {}\n{warmed}{}", maximum.cache, table.render())
+}
