@@ -172,6 +172,7 @@ fn decoded(part: &str) -> Result<String, NbdUriError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn shown(text: &str) -> Result<String, NbdUriError> {
         assert!(is_uri(text), "{text}");
@@ -256,6 +257,22 @@ mod tests {
     fn only_what_looks_like_one_is_one() {
         for text in ["nbd", "nbd:unix:a", "/nbd://x", "http://x", "file:nbd://x", "a://nbd://"] {
             assert!(!is_uri(text), "{text}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is written, it is refused or means what its other form means.
+        #[test]
+        fn nothing_panics_or_changes_its_meaning(
+            text in "nbd(\\+unix)?://[a-c0-9%:@/?=&.\\[\\]#ö,-]{0,24}(\\?socket=[a-c%:,/0-9]{1,8})?",
+            any in "\\PC*",
+        ) {
+            let _any = parse(&any, Path::new("/base"));
+            if let Ok(spec) = parse(&text, Path::new("/base")) {
+                let shown = spec.to_string();
+                let again = NbdSpec::parse(shown.strip_prefix("nbd").expect("it begins so"), Path::new("/"));
+                prop_assert_eq!(again, Ok(spec));
+            }
         }
     }
 }

@@ -143,6 +143,7 @@ const CASES: &[Case] = &[
     (&["d.raw", "--preset", "p.toml", "--depths", "2"], "a preset needs", "add them"),
     (&["d.raw", "--preset", "no/p.toml", "--depths", "1"], "its folder does not exist", "create"),
     (&["d.raw", "--preset", "a,b.toml", "--depths", "1"], "comma or colon", "another name"),
+    (&["new.img", "--size", "4MiB", "--preset", "new.img"], "that is the device", "another name"),
     (&["d.raw", "--preset", "notes.txt", "--depths", "1"], "is no preset", "another name"),
     (&["d.raw", "--sizes", "4KiB,5000"], "not a multiple of 4 KiB", ""),
     (&["d.raw", "--sizes", "8MiB"], "more than 4.0 MiB", ""),

@@ -78,7 +78,7 @@ fn deviation(corners: &[Point], from: usize, to: usize) -> Option<Deviation> {
     let area = (from..to)
         .map(|corner| {
             let width = corners[corner + 1].0 - corners[corner].0;
-            (off(corner) + off(corner + 1)) / 2.0 * width
+            f64::midpoint(off(corner), off(corner + 1)) * width
         })
         .sum();
     Some(Deviation { area, corner })

@@ -138,4 +138,4 @@ fn off_percent(is: f64, should: f64) -> f64 {
 }
 
 // What is measured is what a preset's settings speak of.
-const _: () = assert!(BLOCK_BYTES == 4096 && plan::SIZE_BYTES_MAX % BLOCK_BYTES == 0);
+const _: () = assert!(BLOCK_BYTES == 4096 && plan::SIZE_BYTES_MAX.is_multiple_of(BLOCK_BYTES));

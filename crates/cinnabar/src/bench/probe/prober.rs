@@ -27,7 +27,7 @@ const LOOK_NS: u64 = 50_000;
 /// given length is that much too long at worst.
 const AWAKE_NS: u64 = 200_000;
 /// Longest time without anything coming back.
-const STALL: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_mins(1);
 
 /// A device and what it takes to use it.
 pub(super) struct Prober {

@@ -231,7 +231,7 @@ mod tests {
         while !window.is_closed() {
             let began = Moment { at: now, lost_ns };
             // One in ten is seen 4 ms later than it could be; less than one part in twenty is nothing.
-            let lost = if now / MS % 10 == 0 { 4 * MS } else { MS / 100 };
+            let lost = if (now / MS).is_multiple_of(10) { 4 * MS } else { MS / 100 };
             now += MS + lost;
             lost_ns += lost;
             window.lost(if lost > MS { MS + lost } else { 0 });

@@ -30,7 +30,7 @@ use std::time::Duration;
     cinnabar bench probe sim:hdd:file:disk.raw --json | jq '.cells[].latency_us.mean'"
 )]
 pub(super) struct Args {
-    /// A file, a block device, a backend (file:PATH, nbd:..., sim:...) or an NBD URI
+    /// A file, a block device, a backend as in the configuration, or an NBD URI
     device: String,
     /// Sizes of operations: multiples of 4 KiB up to 4 MiB
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_operation,
@@ -73,7 +73,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let plan = plan(args)?;
     if let Some(path) = &args.preset {
-        check_preset(path, &plan)?;
+        check_preset(path, &args.device, &plan)?;
     }
     let target = Target {
         text: args.device.clone(),
@@ -142,12 +142,15 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
 }
 
 /// What would stand in the way of the preset is found out before anything is measured.
-fn check_preset(path: &Path, plan: &Plan) -> Result<(), Failure> {
+fn check_preset(path: &Path, device: &str, plan: &Plan) -> Result<(), Failure> {
     let fail = |message: String, hint: &str| Err(Failure::of_usage(message, hint));
     let shown = path.display();
     if !plan.makes_a_preset() {
         let hint = "add them to --sizes and --depths";
         return fail("a preset needs operations of 4 KiB and depth 1".into(), hint);
+    }
+    if device.ends_with(&*path.to_string_lossy()) {
+        return fail(format!("preset {shown}: that is the device"), "choose another name");
     }
     match path.to_str() {
         Some(text) if !text.contains([',', ':']) => {}
@@ -225,11 +228,14 @@ fn render(report: &Report) -> String {
     let mut text = table.render();
     text += "latencies in us\n";
     if let Some(preset) = &report.preset {
-        text += &format!(
-            "preset {}: within {:.1} % of the IOPS everywhere, {:.1} % of the mean latency at depth 1\n\
-             use it: sim:@{}:file:PATH\n",
-            preset.file, preset.iops_off_percent_max, preset.latency_off_percent_max, preset.file
-        );
+        let file = &preset.file;
+        let (iops, latency) = (preset.iops_off_percent_max, preset.latency_off_percent_max);
+        text += &[
+            format!("preset {file}: within {iops:.1} % of the IOPS everywhere, "),
+            format!("{latency:.1} % of the mean latency at depth 1\n"),
+            format!("use it: sim:@{file}:file:PATH\n"),
+        ]
+        .concat();
     }
     text
 }
