@@ -46,6 +46,8 @@ fn what_is_promised_is_understood() {
         "cinnabar simulate faults --seed 4711",
         "cinnabar trace generate desktop --out d.zst --days 7 --seed 3 --day-length 1h --json",
         "cinnabar trace generate spc1 --out s.zst --bsu 10 --ios 100000 --mix spc1 --asu1-size 9GiB",
+        "cinnabar bench replay t.csv --target a --target nbd:unix:b.sock --wrap --speed 10 --json",
+        "cinnabar bench replay t.csv --target a --closed --depth 4 --cache c --warm none,0,1,2,3",
         "cinnabar version --json",
         "cinnabar completions zsh",
     ] {
@@ -86,6 +88,16 @@ fn what_makes_no_sense_is_refused() {
         "cinnabar trace generate desktop --out d.zst --day-length 5",
         "cinnabar trace generate spc1 --out s.zst --mix spc2",
         "cinnabar trace generate spc1 --out s.zst --ios -1",
+        "cinnabar bench replay t.csv",
+        "cinnabar bench replay --target a",
+        "cinnabar bench replay t.csv --target a --warm 1,x",
+        "cinnabar bench replay t.csv --target a --speed 0",
+        "cinnabar bench replay t.csv --target a --speed nan",
+        "cinnabar bench replay t.csv --target a --depth 4",
+        "cinnabar bench replay t.csv --target a --closed --depth 0",
+        "cinnabar bench replay t.csv --target a --closed --speed 2",
+        "cinnabar bench replay t.csv --target a --period 0s",
+        "cinnabar bench replay t.csv --target a --cache-fresh",
         "cinnabar frobnicate",
     ] {
         let error = parse(line).expect_err(line);

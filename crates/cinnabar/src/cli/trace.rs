@@ -282,7 +282,7 @@ impl Made {
         let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
         line("made by", format!("{}, seed {}", self.generator, self.seed));
         line("file", show_size(self.file_bytes));
-        line("time", format!("{:.2?}", Duration::from_micros(self.last_ts_us)));
+        line("time", format!("{:.3} h", self.last_ts_us as f64 / 3.6e9));
         for (name, count, bytes) in
             [("reads", self.reads, self.read_bytes), ("writes", self.writes, self.write_bytes)]
         {

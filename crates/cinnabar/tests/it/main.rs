@@ -16,6 +16,7 @@ mod nbd;
 mod offline;
 mod offline_shards;
 mod probe;
+mod replay;
 mod rig;
 mod simulate;
 mod trace;

@@ -129,9 +129,10 @@ impl ReplayError {
             Self::Trace { error: TraceError::Io { line: 0, .. }, .. } => {
                 "check the path; cinnabar trace generate desktop makes a trace"
             }
-            Self::Trace { .. } => "a line is ts_us,vol,op,offset_bytes,length_bytes",
             Self::NoFile(_) => "write it to a file first",
-            Self::Empty(_) => "a line is ts_us,vol,op,offset_bytes,length_bytes",
+            Self::Trace { .. } | Self::Empty(_) => {
+                "a line is ts_us,vol,op,offset_bytes,length_bytes"
+            }
             Self::Disorder { .. } => "sort it by time: sort -s -n -t, -k1,1",
             Self::TooLong { .. } => "split such requests in the trace",
             Self::ManyVolumes { .. } | Self::Targets { .. } => {

@@ -5,7 +5,6 @@
 //! never held: a first pass finds out whether it fits before anything is opened for I/O, the second
 //! one plays.
 
-mod empty;
 mod error;
 mod footprint;
 pub mod outcome;

@@ -2,7 +2,6 @@
 //!
 //! Called by the replay.
 
-use super::empty::empty;
 use super::error::ReplayError;
 use super::outcome::{Run, Warmed};
 use super::source::{Rules, Source};
@@ -75,9 +74,8 @@ impl Stage<'_> {
     ) -> Result<(Target, Warmed), ReplayError> {
         // Models in front of the storage would only make warming slow.
         let bare: Vec<UnitSpec> = self.units.iter().map(UnitSpec::bare).collect();
-        empty(options)?;
-        let options = CacheOptions { fresh: false, ..options.clone() };
-        let mut target = Target::open(&bare, Some(&options))?;
+        let empty = CacheOptions { fresh: true, ..options.clone() };
+        let mut target = Target::open(&bare, Some(&empty))?;
         let mut source = Source::new(self.trace, time, self.rules)?;
         let before = Snapshot::of(&target, bare.len());
         let mut warmer = Warmer { label, ios: 0, failure: None, watch };
@@ -94,7 +92,8 @@ impl Stage<'_> {
         }
         let cached = target.cache_counts().is_some_and(|counts| counts.cache.cached_blocks > 0);
         target.close()?;
-        let target = Target::open(self.units, Some(&options))?;
+        let warm = CacheOptions { fresh: false, ..empty };
+        let target = Target::open(self.units, Some(&warm))?;
         if cached && target.began_empty() == Some(true) {
             return Err(ReplayError::Cold);
         }

@@ -171,8 +171,9 @@ mod tests {
         assert_eq!(tail("2,0,R,0,1\n1,0,R,0,1\n"), "line 2 is earlier than the line before it");
         assert!(tail("1,0,R,0,33554433\n").starts_with("line 1 asks for 33554944 bytes"));
         assert!(tail("1,0,X,0,1\n").ends_with("the operation is none of R, W, F, D"));
-        let many: String = (0..=VOLUMES_MAX).map(|volume| format!("1,{volume},R,0,1\n")).collect();
-        assert_eq!(tail(&many), "more than 4000 volumes");
+        let many: Vec<String> =
+            (0..=VOLUMES_MAX).map(|volume| format!("1,{volume},R,0,1\n")).collect();
+        assert_eq!(tail(&many.concat()), "more than 4000 volumes");
         let folder = survey(&std::env::temp_dir(), |_| ()).expect_err("a folder");
         assert!(matches!(folder, ReplayError::NoFile(_)));
         let none = survey(Path::new("/nowhere/t.csv"), |_| ()).expect_err("no file");

@@ -71,8 +71,8 @@ impl Site {
         }
     }
 
-    fn cache(&self) -> Option<CacheOptions> {
-        Some(CacheOptions { size_bytes: Some(64 * MIB), ..CacheOptions::new(self.path("cache")) })
+    fn cache(&self) -> CacheOptions {
+        CacheOptions { size_bytes: Some(64 * MIB), ..CacheOptions::new(self.path("cache")) }
     }
 }
 
@@ -98,7 +98,7 @@ fn three_hours() -> impl Iterator<Item = String> {
 fn warming_is_what_comes_before_the_last_period() {
     let site = Site::new();
     let warm = vec![Warm::Without, Warm::Periods(0), Warm::Periods(1), Warm::Periods(2)];
-    let mut plan = Plan { warm, cache: site.cache(), ..site.plan(site.trace(three_hours())) };
+    let mut plan = Plan { warm, cache: Some(site.cache()), ..site.plan(site.trace(three_hours())) };
     plan.targets = vec![plan.targets[0].replacen("file:", "sim:ssd,read=1ms:file:", 1)];
     let outcome = play(plan).expect("it plays");
     let labels: Vec<&str> = outcome.runs.iter().map(|run| run.warm.as_str()).collect();
@@ -127,7 +127,7 @@ fn writes_reach_the_storage_where_the_trace_says_and_nowhere_else() {
         let site = Site::new();
         let lines = ["0,0,W,8192,4096\n", "1,0,W,100000,100\n", "2,0,R,0,4096\n", "3,0,F,0,0\n"];
         let plan = site.plan(site.trace(lines.map(str::to_owned)));
-        let plan = Plan { cache: site.cache().filter(|_| cache), ..plan };
+        let plan = Plan { cache: cache.then(|| site.cache()), ..plan };
         let replay = Replay::prepare(plan.clone(), &mut Heard::default()).expect("it fits");
         assert!(replay.overwrites());
         assert_eq!(replay.survey().left_out, 1);
@@ -220,7 +220,7 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     let warm = |count| vec![Warm::Periods(count)];
     let no_cache = Plan { warm: warm(0), ..plan(&two[..1]) };
     assert_eq!(error(no_cache), "warming needs a cache");
-    let too_long = Plan { warm: warm(2), cache: site.cache(), ..plan(&two[..1]) };
+    let too_long = Plan { warm: warm(2), cache: Some(site.cache()), ..plan(&two[..1]) };
     assert!(error(too_long).contains("has 0 periods before its last one, and 2 are"));
     assert!(!site.path("cache").exists(), "no cache is made for what is refused");
 }

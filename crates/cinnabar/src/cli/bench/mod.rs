@@ -4,6 +4,7 @@
 
 mod cache_args;
 mod probe;
+mod replay;
 mod spc1;
 
 use super::failure::Failure;
@@ -21,6 +22,8 @@ enum Command {
     Spc1(Box<spc1::Args>),
     /// Measure the latency of a device or back end by size, operation and depth
     Probe(probe::Args),
+    /// Replay a block trace on storage, with and without the cache
+    Replay(Box<replay::Args>),
 }
 
 /// Runs it.
@@ -28,5 +31,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Spc1(args) => spc1::run_command(args),
         Command::Probe(args) => probe::run(args),
+        Command::Replay(args) => replay::run(args),
     }
 }

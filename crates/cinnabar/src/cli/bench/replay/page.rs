@@ -1,0 +1,91 @@
+//! What a replay came to, as a report with charts.
+//!
+//! Called by `bench replay --html`.
+
+use super::show::{CHANGE_HEADER, NOTE, changes, header, row};
+use crate::bench::meter::Period;
+use crate::bench::replay::{Outcome, Run};
+use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
+
+/// The report.
+pub(super) fn page(outcome: &Outcome) -> Page {
+    let targets: Vec<&str> = outcome.volumes.iter().map(|one| one.target.as_str()).collect();
+    let subtitle = format!("{} on {}", outcome.trace.display(), targets.join(", "));
+    let mut page = Page::new("Replay of a block trace", subtitle).section(runs(outcome));
+    if outcome.runs.len() > 1 {
+        page = page.section(beside(outcome));
+    }
+    page.section(over_time(outcome))
+}
+
+fn runs(outcome: &Outcome) -> Section {
+    let mut table = Table::new(1, header());
+    for run in &outcome.runs {
+        table = table.row(row(run));
+    }
+    let mut section = Section::new("Runs").table(table).text(NOTE);
+    let mut against = Table::new(1, CHANGE_HEADER);
+    for change in changes(outcome) {
+        against = against.row(change);
+    }
+    if outcome.runs.iter().any(|run| run.change.is_some()) {
+        section = section.table(against);
+    }
+    if let Some(published) = outcome.published {
+        section = section.text(format!("Published: {}: {}.", published.what, published.words));
+    }
+    section
+}
+
+fn beside(outcome: &Outcome) -> Section {
+    let group = |bars: Bars, values: &dyn Fn(&Run) -> Vec<f64>| {
+        outcome.runs.iter().fold(bars, |bars, run| {
+            let label =
+                if run.warmed.is_some() { format!("warm {}", run.warm) } else { run.warm.clone() };
+            bars.group(label, values(run))
+        })
+    };
+    let times = Bars::new(
+        "Mean service time",
+        "from submission; reads and writes from the trace's time",
+        Unit::Micros,
+        &["all", "reads", "writes"],
+    );
+    let times = group(times, &|run| {
+        [run.service.mean_ms, run.latency_reads.mean_ms, run.latency_writes.mean_ms]
+            .map(|ms| ms * 1000.0)
+            .to_vec()
+    });
+    let server = Bars::new(
+        "Requests that reached the server",
+        "requests",
+        Unit::Count,
+        &["reads", "writes"],
+    );
+    let server = group(server, &|run| vec![run.server.reads as f64, run.server.writes as f64]);
+    Section::new("Side by side").bars(times).bars(server)
+}
+
+fn over_time(outcome: &Outcome) -> Section {
+    let draw = |chart: Chart, value: &dyn Fn(&Period) -> Option<f64>| {
+        outcome.runs.iter().fold(chart, |chart, run| {
+            let points = run.rows.iter().filter_map(|row| Some((row.at_s, value(row)?)));
+            let points: Vec<(f64, f64)> = points.collect();
+            if points.is_empty() { chart } else { chart.series(&run.warm, Style::Line, points) }
+        })
+    };
+    let time = || Axis::linear("time of the test", Unit::Seconds);
+    let latency = Chart::new(
+        "Mean latency over time",
+        time(),
+        Axis::linear("from the time the trace says", Unit::Micros),
+    );
+    let hits = Chart::new(
+        "Read blocks found in the cache",
+        time(),
+        Axis::linear("hit ratio", Unit::Ratio),
+    );
+    Section::new("Over time")
+        .chart(draw(latency, &|row| Some(row.mean_ms * 1000.0)))
+        .chart(draw(hits, &|row| row.hit_ratio))
+}
