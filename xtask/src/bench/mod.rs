@@ -5,6 +5,8 @@
 mod frontends;
 mod marks;
 mod restart;
+mod spc1;
+mod yardstick;
 
 use crate::shell::{cargo, show};
 use anyhow::Result;
@@ -19,6 +21,8 @@ pub(crate) enum Bench {
     Marks(marks::Args),
     /// Time from start to first reply and to full index, with a cache of 100 GB
     Restart(restart::Args),
+    /// The SPC-1-like workload: the engine's own cost, modelled disks with and without a cache, desktops
+    Spc1(spc1::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
     /// Hit ratios and flash writes on recorded traces
@@ -39,6 +43,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
         Bench::Restart(args) => restart::run(args),
+        Bench::Spc1(args) => spc1::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(passed) => example("hit_table", &passed.args),
     }

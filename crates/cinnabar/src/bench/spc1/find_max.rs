@@ -28,6 +28,8 @@ pub struct Search {
     pub window: Duration,
     /// Only with the cache.
     pub cache_only: bool,
+    /// Longest warming of the cache.
+    pub warm_max: Duration,
 }
 
 /// What a search found.
@@ -124,7 +126,7 @@ fn maximum(
     let mut plan = plan.clone();
     if plan.cache.is_some() {
         generator.set_bsu(search.start.max(1))?;
-        warming = Some(warm(&plan, &mut generator, tell)?);
+        warming = Some(warm(&plan, &mut generator, search.warm_max, tell)?);
         // What has been warmed is to be used.
         plan.cache = plan.cache.map(|cache| CacheOptions { fresh: false, ..cache });
     }

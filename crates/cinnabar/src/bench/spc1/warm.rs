@@ -14,12 +14,13 @@ use std::time::Duration;
 
 /// I/Os under way while warming.
 const DEPTH: usize = 32;
-/// Windows whose hit ratios differ by less are alike.
+/// A hit ratio that rises by less is steady.
 const ALIKE: f64 = 0.005;
-/// Windows before it may count as warm, and at most.
-const WINDOWS: (usize, usize) = (4, 60);
-/// Fewest I/Os of a window.
-const WINDOW_IOS_MIN: u64 = 5000;
+/// Windows that two hit ratios are compared over: one alone is moved by where the sequential streams
+/// happen to be.
+const COMPARED: usize = 3;
+/// Fewest I/Os of a window; as many as the cache has blocks, otherwise.
+const WINDOW_IOS_MIN: u64 = 20_000;
 
 /// How a cache was warmed.
 #[derive(Clone, Debug, Serialize)]
@@ -43,7 +44,16 @@ struct Watch<'a> {
     steady: bool,
     stopped: bool,
     failed: Option<String>,
+    longest: Duration,
     tell: &'a mut dyn FnMut(&Progress) -> bool,
+}
+
+/// Whether the last windows rise no more against the ones before them.
+fn is_steady(hit_ratios: &[f64]) -> bool {
+    let Some(first) = hit_ratios.len().checked_sub(2 * COMPARED) else { return false };
+    let (before, last) = hit_ratios[first..].split_at(COMPARED);
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / COMPARED as f64;
+    mean(last) - mean(before) < ALIKE
 }
 
 impl Observer for Watch<'_> {
@@ -59,7 +69,7 @@ impl Observer for Watch<'_> {
         let progress = Progress {
             phase: "warming the cache",
             elapsed,
-            of: None,
+            of: Some(self.longest),
             ios: self.ios,
             mean_ms: 0.0,
             period: None,
@@ -68,15 +78,11 @@ impl Observer for Watch<'_> {
         if self.in_window >= self.window_ios {
             let now = Snapshot::of(target, ASUS);
             let ratio = now.hit_ratio_since(&self.before).unwrap_or(0.0);
-            // Rises that are noise, twice: it is as warm as it gets.
-            let rises = |before: &f64| ratio - before > ALIKE;
-            let windows = self.hit_ratios.len();
-            self.steady =
-                windows + 1 >= WINDOWS.0 && !self.hit_ratios.iter().rev().take(2).any(rises);
             self.hit_ratios.push(ratio);
+            self.steady = is_steady(&self.hit_ratios);
             (self.before, self.in_window) = (now, 0);
         }
-        !self.stopped && !self.steady && self.failed.is_none() && self.hit_ratios.len() < WINDOWS.1
+        !self.stopped && !self.steady && self.failed.is_none() && elapsed < self.longest
     }
 }
 
@@ -84,6 +90,7 @@ impl Observer for Watch<'_> {
 pub(super) fn warm(
     plan: &Plan,
     generator: &mut Generator,
+    longest: Duration,
     tell: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Warming, BenchError> {
     let units = plan.units().map(|unit: UnitSpec| unit.bare());
@@ -92,13 +99,14 @@ pub(super) fn warm(
     let capacity = before.cache.map_or(0, |cache| cache.cache.capacity_blocks);
     let mut watch = Watch {
         before,
-        window_ios: (capacity / 2).max(WINDOW_IOS_MIN),
+        window_ios: capacity.max(WINDOW_IOS_MIN),
         in_window: 0,
         ios: 0,
         hit_ratios: Vec::new(),
         steady: false,
         stopped: false,
         failed: None,
+        longest,
         tell,
     };
     // The log is not cached: it would only take time.
@@ -113,4 +121,18 @@ pub(super) fn warm(
         return Err(BenchError::Failed { failures: 1, first });
     }
     Ok(Warming { ios, seconds: elapsed.all.as_secs_f64(), hit_ratios, steady })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_steady;
+
+    #[test]
+    fn it_is_warm_when_hits_rise_no_more() {
+        let rising = [0.1, 0.2, 0.3, 0.4, 0.45, 0.5];
+        assert!(!is_steady(&rising));
+        assert!(!is_steady(&[0.5; 5]), "too few to tell");
+        assert!(is_steady(&[0.1, 0.2, 0.5, 0.61, 0.58, 0.6, 0.59, 0.62, 0.585]));
+        assert!(!is_steady(&[0.1, 0.2, 0.5, 0.58, 0.58, 0.6, 0.59, 0.62, 0.63]));
+    }
 }

@@ -76,6 +76,9 @@ pub(super) struct Args {
     /// With --find-max: leave the search without the cache out
     #[arg(long, requires_all = ["find_max", "device"])]
     cache_only: bool,
+    /// With --find-max: longest warming of the cache; it ends when the hit ratio rises no more
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "12h", requires = "find_max")]
+    warm_max: Duration,
     /// Media that take no time and hold nothing, and no pace: what generator and cache cost
     #[arg(long, conflicts_with_all = ["asu1", "asu2", "asu3", "device", "data", "html"])]
     mock: bool,
@@ -297,6 +300,7 @@ fn search(args: &Args) -> Search {
         start: if args.bsu == 50 { 4 } else { args.bsu },
         window: Duration::from_secs(4),
         cache_only: args.cache_only,
+        warm_max: args.warm_max,
     }
 }
 
