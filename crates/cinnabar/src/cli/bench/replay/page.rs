@@ -2,7 +2,7 @@
 //!
 //! Called by `bench replay --html`.
 
-use super::show::{CHANGE_HEADER, NOTE, changes, header, row};
+use super::show::{CHANGE_HEADER, NOTE, SERVER_HEADER, TIME_HEADER, changes, server, times};
 use crate::bench::meter::Period;
 use crate::bench::replay::{Outcome, Run};
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
@@ -19,11 +19,11 @@ pub(super) fn page(outcome: &Outcome) -> Page {
 }
 
 fn runs(outcome: &Outcome) -> Section {
-    let mut table = Table::new(1, header());
-    for run in &outcome.runs {
-        table = table.row(row(run));
-    }
-    let mut section = Section::new("Runs").table(table).text(NOTE);
+    let table = |header: &[&str], row: fn(&Run) -> Vec<String>| {
+        outcome.runs.iter().fold(Table::new(1, header), |table, run| table.row(row(run)))
+    };
+    let mut section = Section::new("Runs").table(table(TIME_HEADER, times)).text(NOTE);
+    section = section.table(table(SERVER_HEADER, server));
     let mut against = Table::new(1, CHANGE_HEADER);
     for change in changes(outcome) {
         against = against.row(change);
@@ -45,25 +45,25 @@ fn beside(outcome: &Outcome) -> Section {
             bars.group(label, values(run))
         })
     };
-    let times = Bars::new(
+    let latencies = Bars::new(
         "Mean service time",
-        "from submission; reads and writes from the trace's time",
+        "all from submission, reads and writes from the time that the trace says",
         Unit::Micros,
         &["all", "reads", "writes"],
     );
-    let times = group(times, &|run| {
+    let latencies = group(latencies, &|run| {
         [run.service.mean_ms, run.latency_reads.mean_ms, run.latency_writes.mean_ms]
             .map(|ms| ms * 1000.0)
             .to_vec()
     });
-    let server = Bars::new(
+    let requests = Bars::new(
         "Requests that reached the server",
         "requests",
         Unit::Count,
         &["reads", "writes"],
     );
-    let server = group(server, &|run| vec![run.server.reads as f64, run.server.writes as f64]);
-    Section::new("Side by side").bars(times).bars(server)
+    let requests = group(requests, &|run| vec![run.server.reads as f64, run.server.writes as f64]);
+    Section::new("Side by side").bars(latencies).bars(requests)
 }
 
 fn over_time(outcome: &Outcome) -> Section {

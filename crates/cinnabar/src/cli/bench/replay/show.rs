@@ -10,7 +10,8 @@ use crate::config::units::show_size;
 /// All of it.
 pub(super) fn render(outcome: &Outcome) -> String {
     let mut parts = vec![trace(outcome)];
-    parts.push(table(header(), outcome.runs.iter().map(row)));
+    parts.push(table(TIME_HEADER, outcome.runs.iter().map(times)) + NOTE);
+    parts.push(table(SERVER_HEADER, outcome.runs.iter().map(server)));
     if outcome.runs.iter().any(|run| run.change.is_some()) {
         parts.push(table(CHANGE_HEADER, changes(outcome)));
     }
@@ -44,46 +45,44 @@ fn trace(outcome: &Outcome) -> String {
     table.render()
 }
 
-/// Columns of the runs.
-pub(super) fn header() -> &'static [&'static str] {
-    &[
-        "WARM",
-        "REQUESTS",
-        "SECONDS",
-        "IOPS",
-        "SERVICE",
-        "MEAN",
-        "P50",
-        "P90",
-        "P99",
-        "P99.9",
-        "READ MEAN",
-        "WRITE MEAN",
-        "SERVER READS",
-        "SERVER WRITES",
-        "HITS",
-    ]
+/// Columns of what the requests of a run took.
+pub(super) const TIME_HEADER: &[&str] = &[
+    "WARM", "REQUESTS", "SECONDS", "SERVICE", "MEAN", "P50", "P90", "P99", "P99.9", "MAX", "READ",
+    "WRITE",
+];
+
+/// A run as such a row: latencies in ms.
+pub(super) fn times(run: &Run) -> Vec<String> {
+    let latency = &run.latency;
+    let latencies = [
+        run.service.mean_ms,
+        latency.mean_ms,
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+        latency.max_ms,
+        run.latency_reads.mean_ms,
+        run.latency_writes.mean_ms,
+    ];
+    let mut row = vec![run.warm.clone(), run.ios.to_string(), format!("{:.1}", run.seconds)];
+    row.extend(latencies.map(|ms| format!("{ms:.3}")));
+    row
 }
 
-/// A run as a row: latencies in ms.
-pub(super) fn row(run: &Run) -> Vec<String> {
-    let ms = |ms: f64| format!("{ms:.3}");
-    let latency = &run.latency;
+/// Columns of what reached the back ends in a run.
+pub(super) const SERVER_HEADER: &[&str] =
+    &["WARM", "SERVER READS", "READ", "SERVER WRITES", "WRITTEN", "HITS"];
+
+/// A run as such a row.
+pub(super) fn server(run: &Run) -> Vec<String> {
+    let server = &run.server;
     vec![
         run.warm.clone(),
-        run.ios.to_string(),
-        format!("{:.1}", run.seconds),
-        format!("{:.0}", run.ios as f64 / run.seconds.max(1e-9)),
-        ms(run.service.mean_ms),
-        ms(latency.mean_ms),
-        ms(latency.p50_ms),
-        ms(latency.p90_ms),
-        ms(latency.p99_ms),
-        ms(latency.p999_ms),
-        ms(run.latency_reads.mean_ms),
-        ms(run.latency_writes.mean_ms),
-        run.server.reads.to_string(),
-        run.server.writes.to_string(),
+        server.reads.to_string(),
+        show_size(server.read_bytes),
+        server.writes.to_string(),
+        show_size(server.write_bytes),
         run.hit_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.1} %", 100.0 * ratio)),
     ]
 }
@@ -121,10 +120,9 @@ pub(super) fn changes(outcome: &Outcome) -> impl Iterator<Item = Vec<String>> {
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new(1, header);
     rows.for_each(|row| table.row(row));
-    let note = if header == CHANGE_HEADER { "" } else { NOTE };
-    table.render() + note
+    table.render()
 }
 
 /// What the columns mean.
 pub(super) const NOTE: &str = "latencies in ms; SERVICE is the mean from submission, the others \
-    count from the time that the trace says\n";
+    count from the time that the trace says; READ and WRITE are means\n";
