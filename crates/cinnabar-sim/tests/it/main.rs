@@ -4,6 +4,7 @@ mod double;
 mod engine;
 mod faults;
 mod fixture;
+mod golden_policies;
 mod hit_ratio;
 mod many_volumes;
 mod mutants;

@@ -11,14 +11,19 @@ use std::path::PathBuf;
 const VOLUME_BLOCKS: u64 = 1 << 28;
 const SECTOR: u64 = 512;
 
-/// A trace that may not be there; says so if it is not.
+/// A trace that may not be there.
 pub(crate) fn shared_trace(name: &str) -> Option<Vec<Record>> {
+    shared_path(name).map(|path| load(&path))
+}
+
+/// A file of the shared traces; says so if it is not there.
+pub(crate) fn shared_path(name: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::var_os("CINNABAR_TRACES")
         .map_or_else(|| root.join("../shared/traces"), |folder| root.join(folder));
     let path = folder.join(name);
     if path.exists() {
-        return Some(load(&path));
+        return Some(path);
     }
     println!("skipped: traces not present ({})", path.display());
     None

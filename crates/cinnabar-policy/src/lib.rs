@@ -1,0 +1,20 @@
+//! What a cache would do for a workload: replacement policies without a cache, pure.
+//!
+//! Called by the simulator's tests and by the commands `simulate` and `analyze`. References come
+//! from a trace as keys; [`intern`] turns keys into dense block numbers once, and everything behind
+//! it is arrays: no hashing for each policy and size. [`replacement`] has one policy a file,
+//! [`simulate`] gives writes their effect and counts. No clock, no file, no thread: same
+//! references, same counts.
+
+#![deny(unsafe_code)]
+
+pub mod access;
+pub mod intern;
+mod queue;
+pub mod replacement;
+pub mod simulate;
+
+pub use access::Access;
+pub use intern::{Interner, TooManyBlocks};
+pub use replacement::{Outcome, Policy, Replacement, UnknownPolicy};
+pub use simulate::{Counts, UnknownWrites, Writes, simulate};

@@ -1,0 +1,177 @@
+//! Belady's optimum among caches that cache every miss: evicts what is used again last.
+//!
+//! Needs the whole trace, four bytes an access more than its own four. Next uses are all different
+//! (one access is of one block), so the cached blocks are a set of positions, and the latest is the
+//! highest bit of a bit set.
+
+use super::{Outcome, Replacement};
+use crate::access::{Access, blocks_of};
+use std::num::NonZeroU32;
+
+/// Never used again.
+const NEVER: u32 = u32::MAX;
+/// Not cached.
+const ABSENT: u32 = u32::MAX - 1;
+/// Accesses of a trace, so that positions are told from the two above.
+pub(crate) const ACCESSES_MAX: usize = ABSENT as usize;
+
+/// The optimum, for one trace.
+#[derive(Debug)]
+pub struct Belady<'a> {
+    capacity: u32,
+    accesses: &'a [Access],
+    /// Position of the next access of the block of each access.
+    next_use: Vec<u32>,
+    /// Accesses seen.
+    now: usize,
+    /// Next use of each block, if cached.
+    cached: Vec<u32>,
+    count: u32,
+    /// Next uses of cached blocks.
+    uses: BitSet,
+    /// Cached blocks that are never used again; some may have been removed since.
+    useless: Vec<u32>,
+}
+
+impl<'a> Belady<'a> {
+    /// A cache of so many blocks for these accesses. With `only_reads`, a block that is written next
+    /// is of no use: for caches that drop what is written.
+    ///
+    /// # Panics
+    /// If the trace has more than 2^32 - 2 accesses.
+    pub fn new(capacity: NonZeroU32, accesses: &'a [Access], only_reads: bool) -> Self {
+        assert!(accesses.len() <= ACCESSES_MAX, "positions have 32 bits");
+        let blocks = blocks_of(accesses) as usize;
+        let mut last = vec![NEVER; blocks];
+        let mut next_use = vec![NEVER; accesses.len()];
+        for (position, access) in accesses.iter().enumerate().rev() {
+            let last = &mut last[access.block() as usize];
+            next_use[position] = *last;
+            *last = if only_reads && access.is_write() { NEVER } else { position as u32 };
+        }
+        Self {
+            capacity: capacity.get(),
+            accesses,
+            next_use,
+            now: 0,
+            cached: vec![ABSENT; blocks],
+            count: 0,
+            uses: BitSet::new(accesses.len()),
+            useless: Vec::new(),
+        }
+    }
+
+    fn evict(&mut self) -> Option<u32> {
+        while let Some(block) = self.useless.pop() {
+            if self.cached[block as usize] == NEVER {
+                self.cached[block as usize] = ABSENT;
+                return Some(block);
+            }
+        }
+        let position = self.uses.take_last()?;
+        let block = self.accesses[position as usize].block();
+        self.cached[block as usize] = ABSENT;
+        Some(block)
+    }
+}
+
+impl Replacement for Belady<'_> {
+    fn reserve(&mut self, blocks: u32) {
+        assert!(blocks as usize <= self.cached.len(), "the trace was known from the start");
+    }
+
+    #[inline]
+    fn touch(&mut self, block: u32, mut evicted: impl FnMut(u32)) -> Outcome {
+        let next = self.next_use[self.now];
+        debug_assert!(self.accesses[self.now].block() == block, "accesses come as announced");
+        let was = self.cached[block as usize];
+        if was == ABSENT {
+            if self.count < self.capacity {
+                self.count += 1;
+            } else if let Some(victim) = self.evict() {
+                evicted(victim);
+            }
+        } else if was != NEVER {
+            self.uses.remove(was);
+        }
+        self.now += 1;
+        self.cached[block as usize] = next;
+        if next == NEVER {
+            self.useless.push(block);
+        } else {
+            self.uses.insert(next);
+        }
+        if was == ABSENT { Outcome::Admitted } else { Outcome::Hit }
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        self.now += 1;
+        let was = std::mem::replace(&mut self.cached[block as usize], ABSENT);
+        if was == ABSENT {
+            return false;
+        }
+        if was != NEVER {
+            self.uses.remove(was);
+        }
+        self.count -= 1;
+        true
+    }
+}
+
+/// A set of positions: words of 64 bits, and above them levels that say which words have any.
+#[derive(Debug)]
+struct BitSet {
+    levels: Vec<Vec<u64>>,
+}
+
+impl BitSet {
+    fn new(positions: usize) -> Self {
+        let mut levels = Vec::new();
+        let mut bits = positions.max(1);
+        loop {
+            bits = bits.div_ceil(64);
+            levels.push(vec![0; bits]);
+            if bits == 1 {
+                return Self { levels };
+            }
+        }
+    }
+
+    fn insert(&mut self, position: u32) {
+        let mut at = position as usize;
+        for level in &mut self.levels {
+            let word = &mut level[at / 64];
+            let had_any = *word != 0;
+            *word |= 1 << (at % 64);
+            if had_any {
+                return;
+            }
+            at /= 64;
+        }
+    }
+
+    fn remove(&mut self, position: u32) {
+        let mut at = position as usize;
+        for level in &mut self.levels {
+            let word = &mut level[at / 64];
+            *word &= !(1 << (at % 64));
+            if *word != 0 {
+                return;
+            }
+            at /= 64;
+        }
+    }
+
+    fn take_last(&mut self) -> Option<u32> {
+        let mut at = 0;
+        for level in self.levels.iter().rev() {
+            let word = level[at];
+            if word == 0 {
+                return None;
+            }
+            at = at * 64 + word.ilog2() as usize;
+        }
+        self.remove(at as u32);
+        Some(at as u32)
+    }
+}

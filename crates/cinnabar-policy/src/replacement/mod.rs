@@ -1,0 +1,146 @@
+//! Replacement policies: what is thrown out when the cache is full. One file each.
+//!
+//! Called by `simulate`. A policy knows block numbers and nothing else; what a write means, and
+//! what is counted, is the simulation's. A batch of accesses runs through one policy's own code:
+//! the trait is a bound, never an object.
+
+mod arc;
+mod belady;
+mod clock;
+mod fifo;
+mod larc;
+mod lru;
+mod s3_fifo;
+mod sieve;
+
+pub use arc::Arc;
+pub use belady::Belady;
+pub use clock::Clock;
+pub use fifo::Fifo;
+pub use larc::Larc;
+pub use lru::Lru;
+pub use s3_fifo::S3Fifo;
+pub use sieve::Sieve;
+
+use crate::queue::Node;
+use std::fmt;
+use std::str::FromStr;
+
+/// What became of a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The block was cached.
+    Hit,
+    /// It was not, and is now.
+    Admitted,
+    /// It was not, and still isn't.
+    Passed,
+}
+
+/// A cache of so many blocks. Each access of a trace is exactly one call of [`touch`] or [`remove`],
+/// in order: Belady counts them.
+///
+/// [`touch`]: Self::touch
+/// [`remove`]: Self::remove
+pub trait Replacement {
+    /// Makes room for block numbers below `blocks`; never shrinks.
+    fn reserve(&mut self, blocks: u32);
+
+    /// Looks for a block, and caches it as the policy has it. Tells which blocks it evicts.
+    fn touch(&mut self, block: u32, evicted: impl FnMut(u32)) -> Outcome;
+
+    /// Forgets a cached block, leaving a free place; says whether it was cached.
+    fn remove(&mut self, block: u32) -> bool;
+}
+
+/// Nodes for all block numbers below `blocks`.
+fn reserve(nodes: &mut Vec<Node>, blocks: u32) {
+    if nodes.len() < blocks as usize {
+        nodes.resize(blocks as usize, Node::default());
+    }
+}
+
+/// The policies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Least recently used.
+    Lru,
+    /// First in, first out.
+    Fifo,
+    /// FIFO with a second chance.
+    Clock,
+    /// FIFO with a hand that passes by what was visited (NSDI'24).
+    Sieve,
+    /// Three queues: small, main, ghost (SOSP'23).
+    S3Fifo,
+    /// Adaptive replacement (FAST'03).
+    Arc,
+    /// Lazy adaptive replacement: only what missed twice is cached (MSST'13).
+    Larc,
+    /// The optimum among those that cache every miss: needs the future.
+    Belady,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Lru,
+        Self::Fifo,
+        Self::Clock,
+        Self::Sieve,
+        Self::S3Fifo,
+        Self::Arc,
+        Self::Larc,
+        Self::Belady,
+    ];
+
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lru => "lru",
+            Self::Fifo => "fifo",
+            Self::Clock => "clock",
+            Self::Sieve => "sieve",
+            Self::S3Fifo => "s3-fifo",
+            Self::Arc => "arc",
+            Self::Larc => "larc",
+            Self::Belady => "belady",
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No policy has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no policy is called `{0}`: there are lru, fifo, clock, sieve, s3-fifo, arc, larc, belady")]
+pub struct UnknownPolicy(String);
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        let found = Self::ALL.into_iter().find(|policy| policy.name() == name);
+        found.ok_or_else(|| UnknownPolicy(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for policy in Policy::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        let error = "lfu".parse::<Policy>().expect_err("there is none");
+        for policy in Policy::ALL {
+            assert!(error.to_string().contains(policy.name()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The policies and analyses against models too simple to be wrong, over thousands of small traces.
+
+mod naive;
+mod replacement;
+mod small_traces;
