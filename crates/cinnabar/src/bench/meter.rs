@@ -161,8 +161,10 @@ impl Periods {
 
     /// Counts one.
     pub fn count(&mut self, played: &Played) {
-        self.ios += u64::from(played.failure.is_none());
-        self.sum_ns += played.scheduled_ns;
+        if played.failure.is_none() {
+            self.ios += 1;
+            self.sum_ns += played.scheduled_ns;
+        }
     }
 
     /// Ends a row if it is time, or whatever there is `at_end`; gives the new row.

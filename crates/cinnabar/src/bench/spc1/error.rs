@@ -45,15 +45,11 @@ impl BenchError {
 
     /// A mistake of whoever asked, rather than of the storage.
     pub fn of_usage(&self) -> bool {
-        matches!(self, Self::Settings(_))
-            || matches!(
-                self,
-                Self::Target(
-                    TargetError::Spec { .. }
-                        | TargetError::Twice { .. }
-                        | TargetError::Small { .. }
-                )
-            )
+        match self {
+            Self::Settings(_) => true,
+            Self::Target(error) => error.of_usage(),
+            Self::Hung(_) | Self::Failed { .. } | Self::Interrupted => false,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::report::{self, Report};
 use super::{ASUS, BenchError, Plan, Source};
 use crate::bench::drive::{Observer, Pace, Played, drive};
 use crate::bench::meter::{Meter, Period, Periods};
-use crate::bench::target::Target;
+use crate::bench::target::{Target, TargetError};
 use cinnabar_trace::generate::spc1::{Generator, STREAMS};
 use std::time::Duration;
 
@@ -79,6 +79,9 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Repor
     let pace = Pace::Open { from_ns: 0, speed: 1.0 };
     let elapsed = drive(&mut target, &mut source, pace, &mut watch)?;
     let cpu = report::cpu_time().saturating_sub(cpu);
+    if let Some(reason) = target.degraded() {
+        return Err(TargetError::Degraded(reason).into());
+    }
     let Watch { meter, mut periods, stopped, .. } = watch;
     // The last row is as long as it is.
     periods.cut(elapsed.all, true, || meter.snapshot(&target));

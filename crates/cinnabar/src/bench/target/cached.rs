@@ -4,7 +4,7 @@
 
 use super::error::TargetError;
 use super::layout::{Part, UnitSpec, spec_of};
-use super::{CacheCounts, ServerCounts};
+use super::{CacheCounts, LOCK_WAIT, ServerCounts};
 use cinnabar_embed::{
     Buffer, Cache, Completion, Eviction, Mode, Options, Request, Volume, VolumeCounters,
     VolumeOptions, Warmth,
@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// Buffers of one length that are kept for the next writes.
 const KEPT_MAX: usize = 256;
-/// Longest wait for somebody else's lock.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// A cache for a benchmark.
 #[derive(Clone, Debug)]
@@ -97,6 +95,11 @@ impl Cached {
                 read_only: unit.read_only,
                 mode: if unit.cached { options.mode } else { Mode::PassThrough },
                 bypass_sequential_bytes: options.bypass_sequential_bytes,
+                // Nobody looks at what is read here; so a device or server, which can't prove that
+                // nobody else wrote it, is found warm, too.
+                exclusive: true,
+                // A model under more load than it can bear takes its time; who drives it gives up.
+                backend_timeout: Duration::ZERO,
                 ..VolumeOptions::new(name, place)
             })?;
             sizes.push(cache.size_bytes(volume)?);

@@ -4,7 +4,7 @@
 
 use super::error::TargetError;
 use super::layout::{Part, UnitSpec, spec_of};
-use super::{ServerCounts, cached::noise};
+use super::{LOCK_WAIT, ServerCounts, cached::noise};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{self, IoMode, Port, PortEvent};
 use cinnabar_backend::sim::timers::{Held, Timers};
@@ -51,7 +51,11 @@ impl Direct {
         let (mut places, mut sizes) = (Vec::new(), Vec::new());
         for (unit, place, _) in UnitSpec::all(units) {
             let spec = spec_of(place)?;
-            let options = OpenOptions { read_only: unit.read_only, ..OpenOptions::default() };
+            let options = OpenOptions {
+                read_only: unit.read_only,
+                lock_wait: LOCK_WAIT,
+                ..OpenOptions::default()
+            };
             let disk = Disk::open_backend(&spec, &options)
                 .map_err(|error| TargetError::Disk { unit: unit.name.clone(), error })?;
             let size = disk.size_bytes();

@@ -3,6 +3,7 @@
 //! Called by the target; shown by the command line.
 
 use cinnabar_backend::disk::DiskError;
+use cinnabar_backend::nbd::NbdError;
 use cinnabar_backend::port::PortError;
 use cinnabar_backend::spec::SpecError;
 use rustix::io::Errno;
@@ -25,6 +26,30 @@ pub enum TargetError {
         first: String,
         /// The other.
         second: String,
+    },
+    /// The cache on the storage that it is to cache.
+    #[error("{place} is the cache device, too")]
+    IsCache {
+        /// The unit's place.
+        place: String,
+    },
+    /// Somebody's data.
+    #[error("{unit}: {place:?} is a block device that holds data (at byte {offset})")]
+    Precious {
+        /// Whose.
+        unit: String,
+        /// As written.
+        place: String,
+        /// Where the first byte is that is not 0.
+        offset: usize,
+    },
+    /// A device that can't be looked at.
+    #[error("{place:?}: looking at what it holds: {error}")]
+    Unreadable {
+        /// As written.
+        place: String,
+        /// Why.
+        error: std::io::Error,
     },
     /// Too many.
     #[error("more than {0} files, devices and exports")]
@@ -68,6 +93,11 @@ impl TargetError {
         match self {
             Self::Spec { error, .. } => error.hint(),
             Self::Twice { .. } => "name each file, device or export once",
+            Self::IsCache { .. } => "the cache needs a file or device of its own, on an SSD",
+            Self::Precious { .. } => {
+                "check the name (lsblk -f); --overwrite if what it holds may be lost"
+            }
+            Self::Unreadable { .. } => "check the owner and mode of the device, and dmesg",
             Self::Many(_) => "use fewer, larger ones",
             Self::Small { .. } => "name storage that can be overwritten: its contents are lost",
             Self::Disk { error, .. } => disk_hint(error),
@@ -80,11 +110,32 @@ impl TargetError {
     }
 }
 
+impl TargetError {
+    /// Whether trying again without a change can't help: storage or cache are not what was said.
+    pub fn of_usage(&self) -> bool {
+        use cinnabar_embed::Error as Cache;
+        match self {
+            Self::Cache(error) => matches!(
+                error,
+                Cache::Device(_)
+                    | Cache::DeviceSize { .. }
+                    | Cache::Backend { .. }
+                    | Cache::Disk { .. }
+                    | Cache::Taken { .. }
+            ),
+            Self::Degraded(_) | Self::Port(_) | Self::Wait(_) | Self::Files(..) => false,
+            _ => true,
+        }
+    }
+}
+
 fn disk_hint(error: &DiskError) -> &'static str {
     use cinnabar_backend::disk::DiskErrorKind as Kind;
     match &error.kind {
         Kind::NotFound => "check the path; a file to test on is made with: truncate -s 1G PATH",
-        Kind::ReadOnly | Kind::Permission => "a benchmark that writes needs storage it may write",
+        Kind::ReadOnly | Kind::Permission | Kind::Server(NbdError::ReadOnly) => {
+            "a benchmark that writes needs storage it may write"
+        }
         Kind::Empty => "give it a size: truncate -s 1G PATH",
         _ => error.hint(),
     }

@@ -142,12 +142,17 @@ pub(super) fn spec_of(place: &str) -> Result<BackendSpec, TargetError> {
         .map_err(|error| TargetError::Spec { place: place.to_owned(), error })
 }
 
-/// Refuses a place that is named twice: two streams would overwrite each other.
-pub(super) fn check_distinct(units: &[UnitSpec]) -> Result<(), TargetError> {
+/// Refuses a place that is named twice: two streams would overwrite each other, or the cache the
+/// storage.
+pub(super) fn check_distinct(units: &[UnitSpec], cache: Option<&Path>) -> Result<(), TargetError> {
     let mut known: Vec<(Same, String)> = Vec::new();
+    let cache = cache.map(Same::of_path);
     for (unit, place, _) in UnitSpec::all(units) {
         let same = Same::of(&spec_of(place)?);
         let here = format!("{} ({place})", unit.name);
+        if cache.as_ref() == Some(&same) {
+            return Err(TargetError::IsCache { place: here });
+        }
         if let Some((_, first)) = known.iter().find(|(other, _)| *other == same) {
             return Err(TargetError::Twice { first: first.clone(), second: here });
         }
@@ -157,6 +162,14 @@ pub(super) fn check_distinct(units: &[UnitSpec]) -> Result<(), TargetError> {
         }
     }
     Ok(())
+}
+
+/// Whether a file is one of the places, or the cache: nothing else is to be written there.
+pub fn is_part(units: &[UnitSpec], cache: Option<&Path>, path: &Path) -> bool {
+    let same = Same::of_path(path);
+    let of_unit =
+        |(_, place, _): (_, &str, _)| spec_of(place).is_ok_and(|spec| Same::of(&spec) == same);
+    UnitSpec::all(units).any(of_unit) || cache.map(Same::of_path) == Some(same)
 }
 
 /// By what two places are known to be one.
@@ -226,9 +239,14 @@ mod tests {
         std::os::unix::fs::symlink(&path, &link).expect("a link");
         let text = |path: &Path| path.display().to_string();
         let units = [unit(&[&text(&path)]), unit(&[&format!("sim:ssd:file:{}", text(&link))])];
-        let error = check_distinct(&units).expect_err("one file");
+        let error = check_distinct(&units, None).expect_err("one file");
         assert!(error.to_string().contains("are one and the same"), "{error}");
-        check_distinct(&units[..1]).expect("one place");
+        let other = folder.path().join("other");
+        check_distinct(&units[..1], Some(&other)).expect("one place");
+        let error = check_distinct(&units[..1], Some(&link)).expect_err("the cache is the place");
+        assert!(error.to_string().contains("is the cache device"), "{error}");
+        assert!(is_part(&units[..1], None, &link) && is_part(&[], Some(&link), &path));
+        assert!(!is_part(&units, Some(&link), &other));
     }
 
     #[test]

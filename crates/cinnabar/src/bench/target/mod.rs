@@ -6,13 +6,15 @@
 //! differ in the cache alone. One thread, its calls are its loop.
 
 mod cached;
+mod contents;
 mod direct;
 mod error;
 mod layout;
 
 pub use cached::CacheOptions;
+pub use contents::guard;
 pub use error::TargetError;
-pub use layout::UnitSpec;
+pub use layout::{UnitSpec, is_part};
 
 use cached::Cached;
 use cinnabar_embed::{CacheCounters, RamBytes, VolumeCounters};
@@ -23,6 +25,8 @@ use std::time::Duration;
 
 /// I/Os under way at most; more wait with whoever submits.
 pub const DEPTH_MAX: usize = 1024;
+/// Longest wait for somebody else's lock.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// An I/O on a unit. Offset and length are bytes, multiples of 512, inside the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +107,7 @@ impl Target {
     /// # Errors
     /// [`TargetError`], with a hint.
     pub fn open(units: &[UnitSpec], cache: Option<&CacheOptions>) -> Result<Self, TargetError> {
-        layout::check_distinct(units)?;
+        layout::check_distinct(units, cache.map(|cache| cache.device.as_path()))?;
         let (device, sizes) = match cache {
             None => {
                 let (device, sizes) = Direct::open(units)?;

@@ -5,7 +5,9 @@
 use crate::bench::target::CacheOptions;
 use crate::cli::failure::Failure;
 use crate::cli::parse::size;
+use crate::config::units::show_size;
 use cinnabar_embed::{Eviction, Mode};
+use cinnabar_engine::metadata::superblock::Geometry;
 use std::path::PathBuf;
 
 /// See the module.
@@ -71,6 +73,16 @@ impl CacheArgs {
                 format!("{}: there is no such cache", device.display()),
                 "say how large it is to be made: --cache-size 4GiB",
             ));
+        }
+        if let Some(bytes) = self.size_bytes.filter(|_| !device.exists()) {
+            let shards = u64::from(Geometry::SHARDS_MAX);
+            let (min, max) = (Geometry::BYTES_MIN, Geometry::BYTES_MAX * shards);
+            if !(min..=max).contains(&bytes) {
+                return Err(Failure::of_usage(
+                    format!("--cache-size: a cache of {} is impossible", show_size(bytes)),
+                    format!("choose {} to {}", show_size(min), show_size(max)),
+                ));
+            }
         }
         let usual = CacheOptions::new(device);
         Ok(Some(CacheOptions {

@@ -5,6 +5,7 @@
 mod cache_args;
 mod probe;
 mod replay;
+mod reports;
 mod spc1;
 
 use super::failure::Failure;

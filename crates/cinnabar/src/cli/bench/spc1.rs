@@ -8,20 +8,21 @@ mod places;
 mod show;
 
 use super::cache_args::CacheArgs;
+use super::reports;
 use crate::bench::spc1::{BenchError, LIMIT, Plan, Progress, Report, Search, mock, run};
+use crate::bench::target::guard;
 use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use crate::cli::progress;
+use crate::config::units::show_size;
+use cinnabar_engine::metadata::superblock::Geometry;
 use cinnabar_trace::generate::spc1::{BLOCK_BYTES, BSU_MAX, Mix, Settings, WALK_BLOCKS_MIN};
 use places::Places;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Sizes of ASUs that a mock run has nothing to take from: 9, 9 and 2 GiB.
-const MOCK_ASU_BYTES: [u64; 3] = [9 << 30, 9 << 30, 2 << 30];
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -71,7 +72,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["mock", "data"])]
     find_max: bool,
     /// Longest mean response time
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30ms", requires = "find_max")]
+    #[arg(long, value_name = "TIME", value_parser = limit, default_value = "30ms", requires = "find_max")]
     limit: Duration,
     /// With --find-max: leave the search without the cache out
     #[arg(long, requires_all = ["find_max", "device"])]
@@ -83,9 +84,13 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["asu1", "asu2", "asu3", "device", "data", "html"])]
     mock: bool,
     /// With --mock: sizes of the ASUs
-    #[arg(long, value_name = "SIZE", value_parser = size, num_args = 3, value_delimiter = ',',
-          requires = "mock", default_values = ["9GiB", "9GiB", "2GiB"])]
-    mock_sizes: Vec<u64>,
+    #[arg(
+        long,
+        value_name = "SIZE,SIZE,SIZE",
+        requires = "mock",
+        default_value = "9GiB,9GiB,2GiB"
+    )]
+    mock_sizes: MockSizes,
     /// Write a JSON object a period into this file
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
@@ -98,6 +103,24 @@ pub(super) struct Args {
     /// Print a JSON object [default: text]
     #[arg(long)]
     json: bool,
+    /// Overwrite block devices even if they hold something [default: refuse; files and NBD exports
+    /// are overwritten as they are]
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// Sizes of three ASUs in bytes.
+#[derive(Clone, Copy, Debug)]
+struct MockSizes([u64; 3]);
+
+impl std::str::FromStr for MockSizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sizes = text.split(',').map(size).collect::<Result<Vec<u64>, String>>()?;
+        let sizes = sizes.try_into();
+        sizes.map(Self).map_err(|_| "it takes three sizes: 9GiB,9GiB,2GiB".into())
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -117,13 +140,20 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if bounds.contains(&time) { Ok(time) } else { Err("it must be from 0.1 s to 7 d".into()) }
 }
 
+/// A time to stay within.
+fn limit(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    let bounds = Duration::from_micros(1)..=Duration::from_hours(1);
+    if bounds.contains(&time) { Ok(time) } else { Err("it must be from 1us to 1h".into()) }
+}
+
 /// Runs it.
 pub(super) fn run_command(args: &Args) -> Result<(), Failure> {
     if args.mock {
         return run_mock(args);
     }
     let plan = plan(args)?;
-    warn(&plan);
+    prepare(args, &plan)?;
     if args.find_max {
         return maximum::run(args, &plan);
     }
@@ -148,28 +178,31 @@ pub(super) fn run_command(args: &Args) -> Result<(), Failure> {
 }
 
 fn run_mock(args: &Args) -> Result<(), Failure> {
-    let blocks =
-        |asu: usize| args.mock_sizes.get(asu).unwrap_or(&MOCK_ASU_BYTES[asu]) / BLOCK_BYTES;
+    let cache_bytes = args.cache.size_bytes.unwrap_or(0);
+    if cache_bytes > Geometry::BYTES_MAX {
+        return Err(Failure::of_usage(
+            format!("--cache-size: {} is more than --mock can hold", show_size(cache_bytes)),
+            format!(
+                "choose up to {}; it takes 20 B of RAM a block",
+                show_size(Geometry::BYTES_MAX)
+            ),
+        ));
+    }
     let settings = Settings {
         bsu: args.bsu,
         mix: args.mix.into(),
-        asu_blocks: [blocks(0), blocks(1), blocks(2)],
+        asu_blocks: args.mock_sizes.0.map(|bytes| bytes / BLOCK_BYTES),
         seed: args.seed.map_or_else(random_seed, Ok)?,
     };
     let length = args.runlen.unwrap_or(Duration::from_secs(10));
     let mut line = progress::Progress::new();
-    let report =
-        mock(&settings, args.cache.size_bytes.unwrap_or(0), length, &mut |elapsed, ios| {
-            let rate = ios as f64 / elapsed.as_secs_f64().max(1e-3);
-            line.show(|| {
-                format!(
-                    "{:.0} of {:.0} s, {rate:.0} IOPS",
-                    elapsed.as_secs_f64(),
-                    length.as_secs_f64()
-                )
-            });
-            true
+    let report = mock(&settings, cache_bytes, length, &mut |elapsed, ios| {
+        let rate = ios as f64 / elapsed.as_secs_f64().max(1e-3);
+        line.show(|| {
+            format!("{:.0} of {:.0} s, {rate:.0} IOPS", elapsed.as_secs_f64(), length.as_secs_f64())
         });
+        true
+    });
     drop(line);
     let report = report.map_err(|error| failure(&error))?;
     if args.json { output::json(&report) } else { output::text(&show::mock(&report)) }
@@ -208,18 +241,26 @@ fn random_seed() -> Result<u64, Failure> {
     Ok(u64::from(u32::from_le_bytes(bytes)))
 }
 
-/// What people should know before they wait.
-fn warn(plan: &Plan) {
+/// Every check, before anything is made or overwritten; and what people should know before they wait.
+fn prepare(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    let units = plan.units();
+    let cache = plan.cache.as_ref().map(|cache| cache.device.as_path());
+    for (flag, path) in [("--data", &args.data), ("--html", &args.html)] {
+        path.as_deref().map_or(Ok(()), |path| reports::check(flag, path, &units, cache))?;
+    }
+    let settings = plan.check().map_err(|error| failure(&error))?;
+    let guarded = guard(&units, args.overwrite).map_err(BenchError::from);
+    guarded.map_err(|error| failure(&error))?;
     let mut stderr = std::io::stderr().lock();
     // If stderr is gone there is nobody to tell.
     let _gone = writeln!(stderr, "note: what the ASUs hold is overwritten; seed {}", plan.seed);
-    let small = |sizes: Settings| sizes.asu_blocks[0] < WALK_BLOCKS_MIN;
-    if plan.check().is_ok_and(small) {
+    if settings.asu_blocks[0] < WALK_BLOCKS_MIN {
         let _gone = writeln!(
             stderr,
             "warning: ASUs below 80 MiB make the random walk degenerate: it has fewer levels than steps"
         );
     }
+    Ok(())
 }
 
 fn show_progress(progress: &Progress) -> String {
@@ -294,11 +335,11 @@ impl Data {
 const _: () = assert!(LIMIT.as_millis() == 30, "the help says so");
 
 /// What a search needs of the flags.
-fn search(args: &Args) -> Search {
+fn search(args: &Args, length: Duration) -> Search {
     Search {
         limit: args.limit,
         start: if args.bsu == 50 { 4 } else { args.bsu },
-        window: Duration::from_secs(4),
+        window: Duration::from_secs(4).min(length),
         cache_only: args.cache_only,
         warm_max: args.warm_max,
     }

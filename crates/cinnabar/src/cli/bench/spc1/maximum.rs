@@ -11,7 +11,7 @@ use crate::cli::progress;
 
 pub(super) fn run(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let mut line = progress::Progress::new();
-    let report = find_max(plan, search(args), &mut |progress| {
+    let report = find_max(plan, search(args, plan.length), &mut |progress| {
         line.show(|| show_progress(progress));
         true
     });
