@@ -40,6 +40,8 @@ pub struct Plan {
     pub wrap: bool,
     /// Leave the writes out.
     pub read_only: bool,
+    /// Write even to a block device that holds something.
+    pub overwrite: bool,
     /// How the test is played.
     pub pace: Pace,
     /// Longer pauses of the trace are cut to this.
@@ -131,6 +133,9 @@ impl Replay {
         })?;
         check_warming(&plan, &survey)?;
         let units = units(&plan, &survey)?;
+        if survey.writes > 0 {
+            target::guard(&units, plan.overwrite)?;
+        }
         let sizes = target::survey(&units)?;
         for ((volume, target), size) in survey.volumes.iter().zip(&plan.targets).zip(&sizes) {
             let (number, size, target) = (volume.number, *size, target.clone());

@@ -45,6 +45,9 @@ pub(super) struct Args {
     /// Leave the writes of the trace out; nothing is overwritten [default: write]
     #[arg(long)]
     read_only_replay: bool,
+    /// Write even to a block device that holds something, which is lost then [default: refuse]
+    #[arg(long)]
+    overwrite: bool,
     /// Runs: `none` is without the cache, a number is so many periods of warming
     /// [default: one run of the whole trace]
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = warm)]
@@ -130,6 +133,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         targets: args.targets.clone(),
         wrap: args.wrap,
         read_only: args.read_only_replay,
+        overwrite: args.overwrite,
         pace,
         idle_max: args.idle_max,
         warm: args.warm.clone(),
