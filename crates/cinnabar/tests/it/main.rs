@@ -19,4 +19,5 @@ mod probe;
 mod replay;
 mod rig;
 mod simulate;
+mod spc1;
 mod trace;

@@ -126,6 +126,11 @@ impl Site {
 
 /// Runs a command to its end, within bounds.
 pub(crate) fn finish(command: &mut Command) -> Ended {
+    finish_within(command, PATIENCE)
+}
+
+/// The same of a command that takes its time.
+pub(crate) fn finish_within(command: &mut Command, patience: Duration) -> Ended {
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
@@ -144,7 +149,7 @@ pub(crate) fn finish(command: &mut Command) -> Ended {
         if let Some(status) = child.try_wait().expect("it is our child") {
             break status;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > patience {
             child.kill().expect("it is our child");
             let stderr = reader.join().expect("the reader ends");
             panic!("{command:?} does not end: {stderr}");

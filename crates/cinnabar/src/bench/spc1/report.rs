@@ -225,7 +225,10 @@ impl ServerReport {
         let server = now.server - meter.begun().server;
         let (asked_reads, asked_writes) = (meter.reads.count(), meter.writes.count());
         // More may reach it than was asked for: an I/O over two places, a partial hit.
-        let cut = |reached: u64, asked: u64| 1.0 - reached as f64 / asked.max(1) as f64;
+        let cut = |reached: u64, asked: u64| match asked {
+            0 => 0.0,
+            asked => 1.0 - reached as f64 / asked as f64,
+        };
         Self {
             reads: server.reads,
             writes: server.writes,

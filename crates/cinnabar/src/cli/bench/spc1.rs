@@ -60,8 +60,6 @@ pub(super) struct Args {
     /// [default: 300, or 20 with --find-max]
     #[arg(long, value_name = "S", value_parser = seconds)]
     runlen: Option<Duration>,
-    #[command(flatten)]
-    cache: CacheArgs,
     /// Shares of reads: pblio's (55 %) or SPC-1's (40 %)
     #[arg(long, value_enum, default_value_t)]
     mix: MixArg,
@@ -107,6 +105,9 @@ pub(super) struct Args {
     /// are overwritten as they are]
     #[arg(long)]
     overwrite: bool,
+    // The last, for its heading holds for all that comes after it.
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 /// Sizes of three ASUs in bytes.
