@@ -153,7 +153,12 @@ fn what_can_not_be_replayed_is_one_clear_line() {
         (&["good.csv", "--target=disk", "--warm=1"], "0 periods before its last one"),
         (&["good.csv", "--target=disk", "--warm=0"], "warming needs a cache"),
         (&["good.csv", "--target=disk", "--cache=c.img"], "there is no such cache"),
-        (&["good.csv", "--target=disk", "--data=none/rows"], "can't write none/rows"),
+        (&["good.csv", "--target=disk", "--data=none/rows"], "its folder does not exist"),
+        (&["good.csv", "--target=disk", "--html=./disk"], "that is storage under test"),
+        (&["good.csv", "--target=sim:ssd:file:disk", "--data=disk"], "that is storage under test"),
+        (&["good.csv", "--target=disk", "--data=./good.csv"], "that is the trace"),
+        (&["good.csv", "--target=./good.csv"], "that is a target"),
+        (&["good.csv", "--target=disk", "--data=r", "--html=r"], "name one file"),
     ];
     for (flags, what) in cases {
         let ended = site.run(&[&["bench", "replay"], *flags].concat());
@@ -163,7 +168,7 @@ fn what_can_not_be_replayed_is_one_clear_line() {
         assert!(ended.stdout.is_empty() && !ended.stderr.contains("panicked"), "{ended:?}");
     }
     assert_eq!(fs::read(site.path("disk")).expect("the disk"), before, "nothing was written");
-    assert!(!site.path("c.img").exists());
+    assert!(!site.path("c.img").exists() && !site.path("r").exists());
     let wrapped = replay(&site, &["far.csv", "--target=disk", "--wrap"]);
     assert_eq!(wrapped["runs"][0]["ios"], 1);
 }

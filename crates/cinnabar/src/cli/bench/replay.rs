@@ -6,9 +6,10 @@ mod page;
 mod show;
 
 use super::cache_args::CacheArgs;
+use super::reports;
 use crate::bench::drive::Pace;
 use crate::bench::replay::{Plan, Progress, Replay, ReplayError, Row, Warm, Watch};
-use crate::bench::target::DEPTH_MAX;
+use crate::bench::target::{DEPTH_MAX, UnitSpec, is_part};
 use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::duration;
@@ -88,9 +89,11 @@ const DEPTH: u32 = DEPTH_MAX as u32;
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let mut watcher = Watcher::new(args.data.as_deref())?;
-    let prepared = Replay::prepare(plan(args)?, &mut watcher);
-    let replay = prepared.map_err(|error| explain(&error))?;
+    let plan = plan(args)?;
+    check_reports(args)?;
+    let mut watcher = Watcher::default();
+    let replay = Replay::prepare(plan, &mut watcher).map_err(|error| explain(&error))?;
+    watcher.keep_rows(args.data.as_deref())?;
     watcher.notes(&replay, args);
     let outcome = replay.run(&mut watcher).map_err(|error| explain(&error))?;
     watcher.finish()?;
@@ -143,6 +146,39 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     })
 }
 
+/// What would be lost if a report were written over it is found out before anything is made.
+fn check_reports(args: &Args) -> Result<(), Failure> {
+    let unit = |(index, place): (usize, &String)| UnitSpec {
+        name: format!("target {index}"),
+        places: vec![place.clone()],
+        read_only: args.read_only_replay,
+        cached: true,
+    };
+    let units: Vec<UnitSpec> = args.targets.iter().enumerate().map(unit).collect();
+    if is_part(&units, args.cache.device.as_deref(), &args.trace) {
+        let message = format!("{}: that is a target, or the cache", args.trace.display());
+        return Err(Failure::of_usage(
+            message,
+            "the trace comes first, --target says where it goes",
+        ));
+    }
+    for (flag, path) in [("--data", &args.data), ("--html", &args.html)] {
+        let Some(path) = path else { continue };
+        reports::check(flag, path, &units, args.cache.device.as_deref())?;
+        let same = |one: &Path, other: &Path| {
+            one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+        };
+        if same(path, &args.trace) {
+            let message = format!("{flag} {}: that is the trace", path.display());
+            return Err(Failure::of_usage(message, "name another file"));
+        }
+    }
+    if args.data.is_some() && args.data == args.html {
+        return Err(Failure::of_usage("--data and --html name one file", "name two"));
+    }
+    Ok(())
+}
+
 fn explain(error: &ReplayError) -> Failure {
     if error.is_usage() {
         Failure::of_usage(error.to_string(), error.hint())
@@ -152,14 +188,16 @@ fn explain(error: &ReplayError) -> Failure {
 }
 
 /// Shows how far it is and keeps the rows.
+#[derive(Default)]
 struct Watcher {
-    line: progress::Progress,
+    line: Option<progress::Progress>,
     data: Option<(PathBuf, BufWriter<File>)>,
     failed: Option<std::io::Error>,
 }
 
 impl Watcher {
-    fn new(data: Option<&Path>) -> Result<Self, Failure> {
+    /// From now on, rows go to this file.
+    fn keep_rows(&mut self, data: Option<&Path>) -> Result<(), Failure> {
         let open = |path: &Path| {
             let file = File::create(path).map_err(|error| {
                 let message = format!("can't write {}: {error}", path.display());
@@ -167,13 +205,13 @@ impl Watcher {
             })?;
             Ok::<_, Failure>((path.to_owned(), BufWriter::new(file)))
         };
-        let data = data.map(open).transpose()?;
-        Ok(Self { line: progress::Progress::new(), data, failed: None })
+        self.data = data.map(open).transpose()?;
+        Ok(())
     }
 
     /// What is written next begins a line of its own.
     fn wipe(&mut self) {
-        self.line = progress::Progress::new();
+        self.line = None;
     }
 
     /// What whoever started this should know.
@@ -206,7 +244,7 @@ impl Watcher {
 
 impl Watch for Watcher {
     fn progress(&mut self, progress: &Progress) {
-        self.line.show(|| match progress {
+        self.line.get_or_insert_with(progress::Progress::new).show(|| match progress {
             Progress::Surveying { records } => format!("reading the trace: {records} records"),
             Progress::Warming { run, ios } => format!("warm {run}: warming, {ios} requests"),
             Progress::Playing { run, ios, mean_ms, elapsed } => {
