@@ -21,8 +21,8 @@ pub(super) struct CacheArgs {
     /// Size of a cache file that is to be made, from 20MiB on [default: what is there]
     #[arg(long = "cache-size", value_name = "SIZE", value_parser = size)]
     pub(super) size_bytes: Option<u64>,
-    /// Begin with an empty cache [default: what an earlier run left, if the storage proves that
-    /// nobody else wrote it]
+    /// Begin with an empty cache [default: what an earlier run left; nothing of a file that was
+    /// written since]
     #[arg(long = "cache-fresh", requires = "device")]
     pub(super) fresh: bool,
     /// Folder for what must be known outside of the cache [default: FILE.state]
