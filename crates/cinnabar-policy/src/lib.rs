@@ -3,18 +3,21 @@
 //! Called by the simulator's tests and by the commands `simulate` and `analyze`. References come
 //! from a trace as keys; [`intern`] turns keys into dense block numbers once, and everything behind
 //! it is arrays: no hashing for each policy and size. [`replacement`] has one policy a file,
-//! [`simulate`] gives writes their effect and counts. No clock, no file, no thread: same
-//! references, same counts.
+//! [`mod@simulate`] gives writes their effect and counts; [`reuse`] finds, in one pass, what an LRU cache
+//! of every size would do. No clock, no file, no thread: same references, same counts.
 
 #![deny(unsafe_code)]
 
 pub mod access;
+mod bit_set;
 pub mod intern;
 mod queue;
 pub mod replacement;
+pub mod reuse;
 pub mod simulate;
 
 pub use access::Access;
 pub use intern::{Interner, TooManyBlocks};
 pub use replacement::{Outcome, Policy, Replacement, UnknownPolicy};
+pub use reuse::{ReadOnly, WriteBack};
 pub use simulate::{Counts, UnknownWrites, Writes, simulate};

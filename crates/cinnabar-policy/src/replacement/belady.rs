@@ -6,6 +6,7 @@
 
 use super::{Outcome, Replacement};
 use crate::access::{Access, blocks_of};
+use crate::bit_set::BitSet;
 use std::num::NonZeroU32;
 
 /// Never used again.
@@ -115,63 +116,5 @@ impl Replacement for Belady<'_> {
         }
         self.count -= 1;
         true
-    }
-}
-
-/// A set of positions: words of 64 bits, and above them levels that say which words have any.
-#[derive(Debug)]
-struct BitSet {
-    levels: Vec<Vec<u64>>,
-}
-
-impl BitSet {
-    fn new(positions: usize) -> Self {
-        let mut levels = Vec::new();
-        let mut bits = positions.max(1);
-        loop {
-            bits = bits.div_ceil(64);
-            levels.push(vec![0; bits]);
-            if bits == 1 {
-                return Self { levels };
-            }
-        }
-    }
-
-    fn insert(&mut self, position: u32) {
-        let mut at = position as usize;
-        for level in &mut self.levels {
-            let word = &mut level[at / 64];
-            let had_any = *word != 0;
-            *word |= 1 << (at % 64);
-            if had_any {
-                return;
-            }
-            at /= 64;
-        }
-    }
-
-    fn remove(&mut self, position: u32) {
-        let mut at = position as usize;
-        for level in &mut self.levels {
-            let word = &mut level[at / 64];
-            *word &= !(1 << (at % 64));
-            if *word != 0 {
-                return;
-            }
-            at /= 64;
-        }
-    }
-
-    fn take_last(&mut self) -> Option<u32> {
-        let mut at = 0;
-        for level in self.levels.iter().rev() {
-            let word = level[at];
-            if word == 0 {
-                return None;
-            }
-            at = at * 64 + word.ilog2() as usize;
-        }
-        self.remove(at as u32);
-        Some(at as u32)
     }
 }

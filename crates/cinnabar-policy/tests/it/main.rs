@@ -2,4 +2,5 @@
 
 mod naive;
 mod replacement;
+mod reuse;
 mod small_traces;

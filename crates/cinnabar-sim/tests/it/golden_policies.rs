@@ -42,7 +42,7 @@ const FIXTURE: [Row; 3] = [
     (32768, [613_692, 638_099, 604_336, 571_228, 465_099, 530_176, 367_146]),
 ];
 
-fn accesses(trace: &[Record]) -> Vec<Access> {
+pub(crate) fn accesses(trace: &[Record]) -> Vec<Access> {
     let all = references(trace.iter().copied().map(Ok));
     let all = all.map(|reference| reference.expect("a valid trace"));
     intern(all.map(|reference| (reference.key, reference.write)))

@@ -5,6 +5,7 @@ mod engine;
 mod faults;
 mod fixture;
 mod golden_policies;
+mod golden_reuse;
 mod hit_ratio;
 mod many_volumes;
 mod mutants;
