@@ -6,7 +6,7 @@ use super::run::Progress;
 use super::{ASUS, BenchError, Source};
 use crate::bench::drive::{Observer, Pace, Played, drive};
 use crate::bench::latency::{Latencies, LatencySummary};
-use crate::bench::meter::{Meter, Snapshot};
+use crate::bench::meter::Meter;
 use crate::bench::target::Target;
 use cinnabar_trace::generate::spc1::{Generator, STREAMS};
 use serde::Serialize;
@@ -65,8 +65,10 @@ struct Watch<'a> {
     /// Of this window of settling.
     window: Latencies,
     meter: Meter,
-    /// Of the time that is measured.
-    counted: Option<(Duration, Snapshot)>,
+    /// The generator's time at the start.
+    from_ns: u64,
+    /// How long was measured.
+    measured: Option<Duration>,
     steady: bool,
     hopeless: bool,
     stopped: bool,
@@ -74,12 +76,24 @@ struct Watch<'a> {
     tell: &'a mut dyn FnMut(&Progress) -> bool,
 }
 
+impl Watch<'_> {
+    /// When it was, since the start.
+    fn submitted(&self, played: &Played) -> Duration {
+        let waited_ns = played.scheduled_ns.saturating_sub(played.dispatched_ns);
+        Duration::from_nanos(played.io.at_ns.saturating_sub(self.from_ns) + waited_ns)
+    }
+}
+
 impl Observer for Watch<'_> {
     fn played(&mut self, played: &Played) {
         match self.phase {
             Phase::Settling(..) => self.window.record(played.scheduled_ns),
-            // What comes after the time that is measured still belongs to it: it was due then.
-            Phase::Measuring => self.meter.count(played),
+            // As the storage counts: what was submitted in the time that is measured belongs to it,
+            // whenever it is done, and what was submitted before does not.
+            Phase::Measuring if self.submitted(played) >= self.phase_began => {
+                self.meter.count(played);
+            }
+            Phase::Measuring => (),
         }
     }
 
@@ -122,7 +136,7 @@ impl Observer for Watch<'_> {
                 true
             }
             Phase::Measuring if in_phase >= of => {
-                self.counted = Some((in_phase, self.meter.snapshot(target)));
+                self.measured = Some(in_phase);
                 false
             }
             _ => true,
@@ -140,20 +154,21 @@ pub(super) fn step(
     tell: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Step, BenchError> {
     generator.set_bsu(bsu)?;
+    let from_ns = generator.now_ns();
     let mut watch = Watch {
         plan,
         phase: Phase::Settling(0, None),
         phase_began: Duration::ZERO,
         window: Latencies::default(),
         meter: Meter::new(STREAMS.len(), target, ASUS),
-        counted: None,
+        from_ns,
+        measured: None,
         steady: false,
         hopeless: false,
         stopped: false,
         told,
         tell,
     };
-    let from_ns = generator.now_ns();
     let mut source = Source { generator, until_ns: u64::MAX, without_log: false };
     drive(target, &mut source, Pace::Open { from_ns, speed: 1.0 }, &mut watch)?;
     if watch.stopped {
@@ -163,7 +178,7 @@ pub(super) fn step(
         return Err(BenchError::Failed { failures: watch.meter.failures, first });
     }
     let limit_ms = plan.limit.as_secs_f64() * 1e3;
-    let Some((length, now)) = watch.counted else {
+    let Some(length) = watch.measured else {
         // Given up: the window that was under way tells why.
         let latencies =
             if watch.window.count() > 0 { &watch.window } else { &watch.meter.scheduled };
@@ -178,6 +193,8 @@ pub(super) fn step(
             within: false,
         });
     };
+    // All that was submitted is done.
+    let now = watch.meter.snapshot(target);
     let server = super::ServerReport::new(&watch.meter, &now);
     let latency = watch.meter.summary();
     Ok(Step {
@@ -188,6 +205,6 @@ pub(super) fn step(
         reads_cut: server.reads_cut,
         all_cut: server.all_cut,
         steady: watch.steady,
-        within: latency.mean_ms <= limit_ms,
+        within: latency.count > 0 && latency.mean_ms <= limit_ms,
     })
 }

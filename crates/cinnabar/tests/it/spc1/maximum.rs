@@ -52,6 +52,10 @@ fn it_is_where_queueing_theory_puts_it() {
             let (within, mean) = (step["within"] == true, number(&step["latency"]["mean_ms"]));
             assert!(!within || mean <= 60.0, "{step}");
             assert_eq!(within, whole(&step["bsu"]) <= bsu_max(without), "{step}");
+            // What one step leaves under way is not taken for what the next one asked.
+            for cut in ["reads_cut", "all_cut"] {
+                assert!(number(&step[cut]).abs() < 1e-9, "there is no cache: {step}");
+            }
         }
         found.push(number(&steps[0]["latency"]["mean_ms"]));
         bsu_max(without) == 1
