@@ -3,6 +3,7 @@
 //! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
 //! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
 
+mod bench;
 mod crash;
 mod degrade;
 mod guest;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         .chain(degrade::CASES)
         .chain(hostile::CASES)
         .chain(nbd_backend::CASES)
+        .chain(bench::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
