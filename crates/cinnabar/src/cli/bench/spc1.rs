@@ -43,13 +43,13 @@ use std::time::Duration;
     --find-max --cache /ssd/cache.img --cache-size 64GiB\n  \
     cinnabar bench spc1 --mock --cache-size 2GiB --bsu 100 --runlen 10")]
 pub(super) struct Args {
-    /// ASU1, the data store; several in a list, or several times
+    /// ASU1, the data store; several in a list, or several times [default: none, needed]
     #[arg(long, value_name = "F[,F]", required_unless_present = "mock")]
     asu1: Vec<Places>,
-    /// ASU2, the user store
+    /// ASU2, the user store [default: none, needed]
     #[arg(long, value_name = "F[,F]", required_unless_present = "mock")]
     asu2: Vec<Places>,
-    /// ASU3, the log
+    /// ASU3, the log [default: none, needed]
     #[arg(long, value_name = "F[,F]", required_unless_present = "mock")]
     asu3: Vec<Places>,
     /// Business scaling units: 50 I/Os a second each
@@ -67,18 +67,20 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Find the highest number of BSUs within the limit, without the cache and with it, warm
+    /// [default: one run at --bsu]
     #[arg(long, conflicts_with_all = ["mock", "data"])]
     find_max: bool,
     /// Longest mean response time
     #[arg(long, value_name = "TIME", value_parser = limit, default_value = "30ms", requires = "find_max")]
     limit: Duration,
-    /// With --find-max: leave the search without the cache out
+    /// With --find-max: leave the search without the cache out [default: both]
     #[arg(long, requires_all = ["find_max", "device"])]
     cache_only: bool,
     /// With --find-max: longest warming of the cache; it ends when the hit ratio rises no more
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "12h", requires = "find_max")]
     warm_max: Duration,
     /// Media that take no time and hold nothing, and no pace: what generator and cache cost
+    /// [default: real storage]
     #[arg(long, conflicts_with_all = ["asu1", "asu2", "asu3", "device", "data", "html"])]
     mock: bool,
     /// With --mock: sizes of the ASUs
@@ -89,13 +91,13 @@ pub(super) struct Args {
         default_value = "9GiB,9GiB,2GiB"
     )]
     mock_sizes: MockSizes,
-    /// Write a JSON object a period into this file
+    /// Write a JSON object a period into this file [default: none]
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// Length of a period [default: 60s, or a thirtieth of a shorter run]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     dataperiod: Option<Duration>,
-    /// Write a report with charts into this file
+    /// Write a report with charts into this file [default: none]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print a JSON object [default: text]
