@@ -4,6 +4,7 @@
 //! header, no blanks; the operation is `R`, `W`, `F` (flush) or `D` (discard).
 
 use crate::error::{Problem, TraceError};
+use crate::fields::number;
 use crate::lines::Lines;
 use crate::record::{Op, Record};
 use std::io::BufRead;
@@ -46,7 +47,7 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-fn parse(text: &[u8]) -> Result<Record, Problem> {
+pub(crate) fn parse(text: &[u8]) -> Result<Record, Problem> {
     let mut fields = text.split(|&byte| byte == b',');
     let mut next = |name| fields.next().ok_or(Problem::Missing(name));
     let ts_us = number(next("ts_us")?, "ts_us")?;
@@ -76,17 +77,4 @@ pub(crate) fn check(record: Record) -> Result<Record, Problem> {
         Some(end) if end <= Record::END_BYTES_MAX => Ok(record),
         _ => Err(Problem::End),
     }
-}
-
-/// Digits only: neither sign nor blank, which `str::parse` would partly let pass.
-fn number(text: &[u8], name: &'static str) -> Result<u64, Problem> {
-    if text.is_empty() {
-        return Err(Problem::Number(name));
-    }
-    text.iter()
-        .try_fold(0_u64, |value, &byte| {
-            let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
-            value.checked_mul(10)?.checked_add(u64::from(digit))
-        })
-        .ok_or(Problem::Number(name))
 }

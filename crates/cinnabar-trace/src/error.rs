@@ -1,17 +1,17 @@
-//! What can be wrong with a trace, and on which line.
+//! What can be wrong with a trace, and where in it.
 //!
 //! Called by every reader.
 
 use crate::record::Record;
 use std::io;
 
-/// Why a trace could not be read on.
+/// Why a trace could not be read, or not any further.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened, read or decompressed.
     #[error("cannot read the trace after line {line}")]
     Io {
-        /// Lines read before.
+        /// Lines read before; 0 also before the format was known.
         line: u64,
         /// What the system said.
         #[source]
@@ -26,9 +26,63 @@ pub enum TraceError {
         #[source]
         source: Problem,
     },
+    /// A file in a binary format could not be read or decompressed.
+    #[error("cannot read the trace after byte {byte}")]
+    IoAfter {
+        /// Bytes of whole records read before, as they are when decompressed.
+        byte: u64,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A binary record is not what the format demands.
+    #[error("the record at byte {byte} of the trace is not valid")]
+    Record {
+        /// Where it begins, from 0, as it is when decompressed.
+        byte: u64,
+        /// What is wrong with it.
+        #[source]
+        source: Problem,
+    },
+    /// It is in none of the formats.
+    #[error("the trace is in no format that is known here: {0}")]
+    Unknown(Unknown),
 }
 
-/// What is wrong with a line.
+impl TraceError {
+    /// What may help, for the last line of a message.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Io { .. } | Self::IoAfter { .. } => {
+                "check the path, and that the file is whole; a packed one can be tested with \
+                gzip -t, xz -t or zstd -t"
+            }
+            Self::Line { source, .. } | Self::Record { source, .. } => source.hint(),
+            Self::Unknown(Unknown::Packed(_)) => {
+                "unpack it first; traces packed once with gzip, xz or zstd are read as they are"
+            }
+            Self::Unknown(_) => {
+                "the guide lists the formats; the format is told by the first lines, not by the name"
+            }
+        }
+    }
+}
+
+/// What a file of no known format looks like.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// Text; its first line, shortened and escaped.
+    #[error("its first line is `{0}`")]
+    Text(String),
+    /// Not text.
+    #[error("it is not text, and no binary trace")]
+    Binary,
+    /// Packed in a way that is not read here, or twice.
+    #[error("it is packed ({0})")]
+    Packed(&'static str),
+}
+
+/// What is wrong with a line or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// No line of any format is that long; this is not a text trace.
@@ -43,13 +97,60 @@ pub enum Problem {
     /// Not an unsigned decimal number that fits.
     #[error("field `{0}` is not an unsigned decimal number in range")]
     Number(&'static str),
+    /// Not a number with or without a fraction that fits.
+    #[error("field `{0}` is not a decimal number in range")]
+    Decimal(&'static str),
     /// An operation nobody knows.
     #[error("the operation is none of R, W, F, D")]
     Op,
+    /// An operation that another format does not know.
+    #[error("the operation is none of {0}")]
+    OpOf(&'static str),
     /// A volume number that a reference's key can't hold.
     #[error("volume number above {}", Record::VOLUME_MAX)]
     Volume,
+    /// More volumes than are kept apart.
+    #[error("more than {0} volumes")]
+    Volumes(usize),
+    /// A volume's name that is none.
+    #[error("a volume's name is empty or longer than {0} bytes")]
+    Name(usize),
     /// The request ends beyond any volume.
     #[error("the request ends beyond {} bytes", Record::END_BYTES_MAX)]
     End,
+    /// The file ends within a binary record.
+    #[error("the file ends {bytes} bytes into a record of {of}")]
+    Cut {
+        /// Bytes that are there.
+        bytes: usize,
+        /// Bytes that a record has.
+        of: usize,
+    },
+    /// What marks a binary record is not there.
+    #[error("no record begins here: its {0} is wrong")]
+    Mark(&'static str),
+    /// Older than what was given out already.
+    #[error(
+        "its time is {by_us} us before a request that came more than {window} requests earlier"
+    )]
+    Late {
+        /// By how much, in microseconds.
+        by_us: u64,
+        /// How many requests are kept back to sort them.
+        window: usize,
+    },
+}
+
+impl Problem {
+    /// What may help.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Late { .. } => "sort the trace by time first, or allow a larger window",
+            Self::Cut { .. } => "the file is cut short; get it again, or cut it at a whole record",
+            Self::TooLong(_) => "a file of text has shorter lines; this one is damaged or no trace",
+            Self::Volumes(_) | Self::Volume => "split the trace by volume first",
+            Self::End => "check the unit of the offset: some formats count sectors, others bytes",
+            _ => "the file is damaged, or two formats are mixed in it; look at that place",
+        }
+    }
 }

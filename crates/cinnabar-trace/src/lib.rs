@@ -1,21 +1,36 @@
-//! Block traces: streaming readers, a writer, generators, and the expansion to block references.
+//! Block traces: streaming readers of many formats, writers, generators, and the expansion to block
+//! references.
 //!
 //! Called by the simulator and by the `trace`, `bench` and `simulate` commands. Nothing is ever loaded
-//! whole, every line is bounded, and an error names the line that is wrong. The shape: [`source`]
-//! opens and decompresses, one module a format turns bytes into [`Record`]s ([`canonical`] so far),
-//! [`mod@references`] turns records into references to 4 KiB blocks.
+//! whole, every line is bounded, and an error names the line or byte that is wrong. The shape:
+//! [`source`] opens and decompresses, `detect` tells the format, one module a format below `formats`
+//! turns a line or record into [`Record`]s, `order` puts them in order of time, [`trace`] holds these
+//! together, [`mod@references`] turns records into references to 4 KiB blocks. [`canonical`] is our own
+//! form, [`mod@write`], [`write_fio`] and [`write_oracle`] write traces.
 
 pub mod canonical;
+mod detect;
 pub mod error;
+mod feed;
+mod fields;
+pub mod format;
+mod formats;
 pub mod generate;
 mod lines;
+mod order;
 pub mod record;
 pub mod references;
+mod sink;
 pub mod source;
+pub mod trace;
+mod volumes;
 pub mod write;
+pub mod write_fio;
+pub mod write_oracle;
 
 pub use error::{Problem, TraceError};
+pub use format::Format;
 pub use record::{Op, Record};
 pub use references::{Reference, References, references};
-pub use source::open;
+pub use trace::{Settings, Trace, open, open_with, read};
 pub use write::TraceFile;

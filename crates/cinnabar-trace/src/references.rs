@@ -7,8 +7,8 @@ use crate::error::TraceError;
 use crate::record::{Op, Record};
 use std::ops::Range;
 
-const BLOCK_BITS: u32 = 12;
-const KEY_BLOCK_BITS: u32 = 40;
+pub(crate) const BLOCK_BITS: u32 = 12;
+pub(crate) const KEY_BLOCK_BITS: u32 = 40;
 
 /// One access to one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

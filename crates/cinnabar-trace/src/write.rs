@@ -1,6 +1,6 @@
 //! Writes traces in canonical form, record by record: plain, or compressed if the name ends in `.zst`.
 //!
-//! Called by `cinnabar trace` and by tests. A file appears under its name only when it is whole: it is
+//! Called by `cinnabar trace` and by tests; the other writers use its [`Output`]. A file appears under its name only when it is whole: it is
 //! written beside it and renamed at the end, so that a run that was interrupted leaves no half trace
 //! that reads like a whole one.
 
@@ -56,10 +56,40 @@ impl<W: Write> Writer<W> {
 
 /// A trace file that is being written; dropped before [`TraceFile::finish`], it leaves nothing.
 #[derive(Debug)]
-pub struct TraceFile(Writer<Packed>);
+pub struct TraceFile(Writer<Output>);
 
 impl TraceFile {
-    /// Begins a trace at `path`, compressed with zstd if that ends in `.zst`. What is there stays as
+    /// Begins a trace at `path`, as [`Output::create`].
+    ///
+    /// # Errors
+    /// What the system says of the path or its folder.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Output::create(path).map(|output| Self(Writer::new(output)))
+    }
+
+    /// Writes one record.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        self.0.write(record)
+    }
+
+    /// Ends the trace and gives it its name; returns its size in bytes.
+    ///
+    /// # Errors
+    /// What the system says; there is no new file then.
+    pub fn finish(self) -> io::Result<u64> {
+        self.0.into_inner().finish()
+    }
+}
+
+/// A file that is being written; dropped before [`Output::finish`], it leaves nothing.
+#[derive(Debug)]
+pub struct Output(Packed);
+
+impl Output {
+    /// Begins a file at `path`, compressed with zstd if that ends in `.zst`. What is there stays as
     /// it is until the end. What is no regular file (a pipe, `/dev/null`) is written as it is.
     ///
     /// # Errors
@@ -81,29 +111,31 @@ impl TraceFile {
         } else {
             Packed::Plain(file)
         };
-        Ok(Self(Writer::new(packed)))
+        Ok(Self(packed))
     }
 
-    /// Writes one record.
-    ///
-    /// # Errors
-    /// As [`Writer::write`].
-    pub fn write(&mut self, record: &Record) -> io::Result<()> {
-        self.0.write(record)
-    }
-
-    /// Ends the trace and gives it its name; returns its size in bytes.
+    /// Ends the file and gives it its name; returns its size in bytes.
     ///
     /// # Errors
     /// What the system says; there is no new file then.
     pub fn finish(self) -> io::Result<u64> {
-        let Destination { place, bytes } = self.0.into_inner().finish()?;
+        let Destination { place, bytes } = self.0.finish()?;
         if let Place::Beside(file, path) = place {
             // The name must not become durable before the bytes.
             file.as_file().sync_all()?;
             file.persist(path).map_err(|failed| failed.error)?;
         }
         Ok(bytes)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -1,11 +1,16 @@
 //! Tests of the readers, and of golden counts with simulators that share no code with the engine.
 
+mod bad;
 mod canonical;
 mod desktop;
 mod golden;
+mod packing;
+mod raw;
 mod reference;
+mod samples;
 mod spc1;
 mod write;
+mod writers;
 
 use std::path::PathBuf;
 

@@ -5,8 +5,7 @@
 use super::error::ReplayError;
 use super::survey::{self, Survey};
 use crate::bench::drive::Timed;
-use cinnabar_trace::source::Source as Bytes;
-use cinnabar_trace::{Op, Record, canonical};
+use cinnabar_trace::{Op, Record, Trace};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +32,7 @@ pub(super) struct Rules {
 /// I/Os of a stretch of time, timed from the first of them on.
 pub(super) struct Source<'a> {
     path: PathBuf,
-    records: canonical::Reader<Bytes>,
+    records: Trace,
     time: Range<u64>,
     rules: &'a Rules,
     /// Time of the last I/O in the trace, and as it is played.

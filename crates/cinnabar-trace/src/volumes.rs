@@ -1,0 +1,60 @@
+//! Volumes by the names that a trace gives them, numbered in order of first appearance.
+//!
+//! Called by every format that names its volumes (host and disk, LUN, device, file).
+
+use crate::error::Problem;
+use std::collections::HashMap;
+
+/// Most volumes with names; the largest published traces have some thousands. It bounds memory.
+pub(crate) const VOLUMES_MAX: usize = 1 << 20;
+/// Longest name of a volume, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 256;
+
+/// Names and numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    names: Vec<String>,
+    numbers: HashMap<Box<[u8]>, u32>,
+    /// What was asked for last: requests of a volume come in runs.
+    last: Option<(Box<[u8]>, u32)>,
+}
+
+impl Volumes {
+    /// The number of a name, a new one if it has none yet.
+    pub(crate) fn number(&mut self, name: &[u8]) -> Result<u32, Problem> {
+        if let Some((last, number)) = &self.last
+            && **last == *name
+        {
+            return Ok(*number);
+        }
+        let number = match self.numbers.get(name) {
+            Some(&number) => number,
+            None => self.add(name)?,
+        };
+        self.last = Some((name.into(), number));
+        Ok(number)
+    }
+
+    /// Every name so far; a volume's number is its place.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn add(&mut self, name: &[u8]) -> Result<u32, Problem> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Problem::Name(NAME_BYTES_MAX));
+        }
+        if self.names.len() == VOLUMES_MAX {
+            return Err(Problem::Volumes(VOLUMES_MAX));
+        }
+        let number = self.names.len() as u32;
+        // Names are shown on terminals: what does not belong there is escaped.
+        let shown = match std::str::from_utf8(name) {
+            Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+            _ => name.escape_ascii().to_string(),
+        };
+        self.names.push(shown);
+        self.numbers.insert(name.into(), number);
+        Ok(number)
+    }
+}
