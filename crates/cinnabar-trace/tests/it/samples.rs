@@ -43,7 +43,7 @@ pub(crate) struct Sample {
 /// Every format once, and some twice.
 pub(crate) fn all() -> Vec<Sample> {
     use Format as F;
-    use Op::{Discard as D, Flush as X, Read as R, Write as W};
+    use Op::{Flush as X, Read as R, Write as W};
     let text = |format, text: &str, volumes, records: &[(u64, u32, Op, u64, u64)]| {
         let records = records.iter().map(|&(t, v, op, o, l)| record(t, v, op, o, l)).collect();
         Sample { bytes: text.as_bytes().to_vec(), format, volumes, records }
@@ -89,8 +89,23 @@ pub(crate) fn all() -> Vec<Sample> {
             &["0"],
             &[(0, 0, R, 4096, 4096), (0, 0, R, 20480, 8192)],
         ),
-        text(
-            F::Fio2,
+    ];
+    samples.extend(linux().map(|(format, lines, records)| text(format, lines, &["8,0"], records)));
+    samples.extend(
+        fio().map(|(format, lines, volumes, records)| text(format, lines, volumes, records)),
+    );
+    samples.extend(binary());
+    samples
+}
+
+type Volumes = &'static [&'static str];
+type Requests = &'static [(u64, u32, Op, u64, u64)];
+
+fn fio() -> [(Format, &'static str, Volumes, Requests); 2] {
+    use Op::{Discard as D, Flush as X, Read as R, Write as W};
+    [
+        (
+            Format::Fio2,
             "fio version 2 iolog\n/a add\n/a open\n/a read 1024 512\n/b wait 500 0\n\
              /b write 0 4096\n/b datasync 0 0\n/a wait 7 0\n/a trim 4096 8192\n/a sync 0 0\n/a close\n",
             &["/a", "/b"],
@@ -102,19 +117,16 @@ pub(crate) fn all() -> Vec<Sample> {
                 (507, 0, X, 0, 0),
             ],
         ),
-        text(
-            F::Fio3,
+        (
+            Format::Fio3,
             "fio version 3 iolog\n1 /a add\n2 /a open\n3 /a read 1024 512\n8 /a sync 0 0\n9 /a close\n",
             &["/a"],
             &[(0, 0, R, 1024, 512), (5, 0, X, 0, 0)],
         ),
-    ];
-    samples.extend(linux().map(|(format, lines, records)| text(format, lines, &["8,0"], records)));
-    samples.extend(binary());
-    samples
+    ]
 }
 
-type Linux = (Format, &'static str, &'static [(u64, u32, Op, u64, u64)]);
+type Linux = (Format, &'static str, Requests);
 
 fn linux() -> [Linux; 3] {
     use Op::{Discard as D, Flush as X, Read as R, Write as W};
