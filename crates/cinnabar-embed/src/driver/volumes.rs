@@ -164,10 +164,8 @@ impl Driver {
     fn open_backend(&self, options: &VolumeOptions) -> Result<(Arc<Disk>, Vec<SimModel>), Error> {
         let volume = || options.name.clone();
         let base = std::env::current_dir().unwrap_or_default();
-        let spec = BackendSpec::of_user(&options.backend, &base).map_err(|error| Error::Backend {
-            volume: volume(),
-            text: options.backend.clone(),
-            error,
+        let spec = BackendSpec::of_user(&options.backend, &base).map_err(|error| {
+            Error::Backend { volume: volume(), text: options.backend.clone(), error }
         })?;
         let failed = |error: DiskError| Error::Disk { volume: volume(), error };
         // What is not there is found out, and explained, when it is opened.

@@ -6,6 +6,7 @@
 use cinnabar_engine::Config;
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::plan::Mode;
+use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_sim::instant::plain_volume;
 use cinnabar_sim::{CacheSetup, InstantCache, Lru};
@@ -43,7 +44,7 @@ fn run(percent: u64, bsu: u32, seed: u64) -> Outcome {
     let (mut lru_hits, mut read_blocks, mut lru_reads) = (0_u64, 0_u64, 0_u64);
     for index in 0..WARM_IOS + TEST_IOS {
         if index == WARM_IOS {
-            before = counters(&mut cache, &volumes);
+            before = counters(&mut cache, volumes);
         }
         let io = generator.next_io();
         let volume = volumes[usize::from(io.asu)];
@@ -63,7 +64,7 @@ fn run(percent: u64, bsu: u32, seed: u64) -> Outcome {
             lru_reads += u64::from(hits < io.blocks as usize);
         }
     }
-    let (after, flash) = counters(&mut cache, &volumes);
+    let (after, flash) = counters(&mut cache, volumes);
     let (before, flash_before) = before;
     let part = |of: fn(&VolumeCounters) -> u64| (of(&after) - of(&before)) as f64;
     Outcome {
@@ -77,11 +78,8 @@ fn run(percent: u64, bsu: u32, seed: u64) -> Outcome {
     }
 }
 
-fn counters(
-    cache: &mut InstantCache,
-    volumes: &[cinnabar_engine::units::VolumeId; 3],
-) -> (VolumeCounters, u64) {
-    let sum = volumes.iter().map(|&volume| cache.volume_counters(volume)).sum();
+fn counters(cache: &mut InstantCache, volumes: [VolumeId; 3]) -> (VolumeCounters, u64) {
+    let sum = volumes.map(|volume| cache.volume_counters(volume)).into_iter().sum();
     (sum, cache.cache_counters().flash_written_bytes)
 }
 

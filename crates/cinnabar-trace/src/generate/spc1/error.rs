@@ -2,7 +2,7 @@
 //!
 //! Called by the generator.
 
-use super::{BSU_MAX, BSU_PER_CONTEXT, Settings, walk};
+use super::{BSU_MAX, BSU_PER_CONTEXT, Settings, sequential, walk};
 use crate::record::Record;
 
 /// Bytes of leaf states of all contexts at most.
@@ -21,6 +21,12 @@ pub enum Spc1Error {
     NoLeaf {
         /// 1 to 3.
         asu: usize,
+        /// Its size.
+        blocks: u64,
+    },
+    /// Too small for a run.
+    #[error("ASU3 has {blocks} blocks of 4 KiB, which leaves its runs without room")]
+    NoRun {
         /// Its size.
         blocks: u64,
     },
@@ -70,7 +76,7 @@ impl Spc1Error {
             Self::NoLeaf { .. } => {
                 "the walk needs 640 KiB at least, and 80 MiB to be what it should be"
             }
-            Self::Unequal { .. } | Self::SmallLog { .. } => {
+            Self::NoRun { .. } | Self::Unequal { .. } | Self::SmallLog { .. } => {
                 "SPC-1 divides its space 45 : 45 : 10, for example 4500 MiB, 4500 MiB, 1000 MiB"
             }
             Self::TooLarge { .. } | Self::State { .. } => {
@@ -89,13 +95,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), Spc1Error> {
         if blocks > Record::END_BYTES_MAX / super::BLOCK_BYTES {
             return Err(Spc1Error::TooLarge { asu, blocks });
         }
-        // The log has no walk, but it must hold a run.
-        let sound = if asu == 3 {
-            super::sequential::percent(blocks, 30) > super::sequential::BLOCKS_MAX
-        } else {
-            walk::leaves(blocks) > 0
-        };
-        if !sound {
+        if asu < 3 && walk::leaves(blocks) == 0 {
             return Err(Spc1Error::NoLeaf { asu, blocks });
         }
     }
@@ -106,6 +106,9 @@ pub(super) fn check(settings: &Settings) -> Result<(), Spc1Error> {
     // Sizes in whole MiB seldom divide by nine.
     if asu3 < needed.saturating_sub(1) {
         return Err(Spc1Error::SmallLog { asu3, needed });
+    }
+    if sequential::percent(asu3, 30) <= sequential::BLOCKS_MAX {
+        return Err(Spc1Error::NoRun { blocks: asu3 });
     }
     let contexts = bsu.div_ceil(BSU_PER_CONTEXT);
     let bytes = 3 * walk::leaves(asu1) * u64::from(contexts);

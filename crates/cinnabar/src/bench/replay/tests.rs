@@ -100,7 +100,7 @@ fn warming_is_what_comes_before_the_last_period() {
     let site = Site::new();
     let warm = vec![Warm::Without, Warm::Periods(0), Warm::Periods(1), Warm::Periods(2)];
     let mut plan = Plan { warm, cache: Some(site.cache()), ..site.plan(site.trace(three_hours())) };
-    plan.targets = vec![plan.targets[0].replacen("file:", "sim:ssd,read=1ms:file:", 1)];
+    plan.targets = vec![plan.targets[0].replacen("file:", "sim:ssd,read=20ms:file:", 1)];
     let outcome = play(plan).expect("it plays");
     let labels: Vec<&str> = outcome.runs.iter().map(|run| run.warm.as_str()).collect();
     assert_eq!(labels, [WITHOUT, "0", "1", "2"]);
@@ -118,7 +118,8 @@ fn warming_is_what_comes_before_the_last_period() {
     assert!((hits[2].expect("a cache") - 0.95).abs() < 1e-9);
     let change = outcome.runs[3].change.expect("there is one to compare with");
     assert!((change.server_requests_percent + 100.0 * 95.0 / 105.0).abs() < 1e-9, "{change:?}");
-    assert!(change.service_percent < -50.0, "a millisecond each without: {change:?}");
+    // Twenty milliseconds each without: no machine is so slow that a hit takes as long.
+    assert!(change.service_percent < -25.0, "{change:?}");
     assert!(outcome.runs[0].change.is_none() && outcome.published.is_some());
 }
 

@@ -138,6 +138,8 @@ pub struct CacheReport {
     pub mean_write_us: f64,
     /// Bytes written to the cache device.
     pub flash_written_bytes: u64,
+    /// Reads and writes of the cache device that failed, and blocks whose checksum was wrong.
+    pub device_errors: u64,
     /// RAM of index and descriptors a block of capacity, in bytes.
     pub ram_bytes_per_block: f64,
     /// RAM of the ghost a block of capacity, in bytes.
@@ -281,6 +283,8 @@ impl CacheReport {
                 times.write_ns - old_times.write_ns,
                 times.writes - old_times.writes,
             ),
+            device_errors: (cache.device_errors + cache.checksum_failures)
+                - (old_cache.device_errors + old_cache.checksum_failures),
             flash_written_bytes: cache.flash_written_bytes - old_cache.flash_written_bytes,
             ram_bytes_per_block: a_block(now.ram.address_map + now.ram.descriptors),
             ghost_bytes_per_block: a_block(now.ram.ghost),

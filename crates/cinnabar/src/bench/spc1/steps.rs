@@ -4,7 +4,7 @@
 
 use super::run::Progress;
 use super::{ASUS, BenchError, Source};
-use crate::bench::drive::{Observer, Pace, Played, drive};
+use crate::bench::drive::{DEPTH_MAX, Observer, Pace, Played, drive};
 use crate::bench::latency::{Latencies, LatencySummary};
 use crate::bench::meter::Meter;
 use crate::bench::target::Target;
@@ -37,6 +37,9 @@ pub struct Step {
     pub all_cut: f64,
     /// Two windows in a row were alike before it was measured.
     pub steady: bool,
+    /// No backlog was left at the end: what is under way is no more than such a mean explains. Quick
+    /// hits would hide one stream that falls behind in the mean.
+    pub kept_up: bool,
     /// The storage kept up, and the mean is within the limit.
     pub within: bool,
 }
@@ -67,8 +70,8 @@ struct Watch<'a> {
     meter: Meter,
     /// The generator's time at the start.
     from_ns: u64,
-    /// How long was measured.
-    measured: Option<Duration>,
+    /// How long was measured, and how many I/Os were under way at its end.
+    measured: Option<(Duration, usize)>,
     steady: bool,
     hopeless: bool,
     stopped: bool,
@@ -136,7 +139,7 @@ impl Observer for Watch<'_> {
                 true
             }
             Phase::Measuring if in_phase >= of => {
-                self.measured = Some(in_phase);
+                self.measured = Some((in_phase, target.under_way()));
                 false
             }
             _ => true,
@@ -178,7 +181,7 @@ pub(super) fn step(
         return Err(BenchError::Failed { failures: watch.meter.failures, first });
     }
     let limit_ms = plan.limit.as_secs_f64() * 1e3;
-    let Some(length) = watch.measured else {
+    let Some((length, under_way)) = watch.measured else {
         // Given up: the window that was under way tells why.
         let latencies =
             if watch.window.count() > 0 { &watch.window } else { &watch.meter.scheduled };
@@ -190,6 +193,7 @@ pub(super) fn step(
             reads_cut: 0.0,
             all_cut: 0.0,
             steady: false,
+            kept_up: false,
             within: false,
         });
     };
@@ -197,14 +201,37 @@ pub(super) fn step(
     let now = watch.meter.snapshot(target);
     let server = super::ServerReport::new(&watch.meter, &now);
     let latency = watch.meter.summary();
+    let iops = latency.count as f64 / length.as_secs_f64();
+    let kept_up = kept_up(under_way, iops, plan.limit);
     Ok(Step {
         bsu,
-        iops: latency.count as f64 / length.as_secs_f64(),
+        iops,
         latency,
         hit_ratio: now.hit_ratio_since(watch.meter.begun()),
         reads_cut: server.reads_cut,
         all_cut: server.all_cut,
         steady: watch.steady,
-        within: latency.count > 0 && latency.mean_ms <= limit_ms,
+        kept_up,
+        within: kept_up && latency.count > 0 && latency.mean_ms <= limit_ms,
     })
+}
+
+/// Whether so many I/Os under way are no backlog: Little's law has the rate times the limit on
+/// average, and a burst some times that.
+fn kept_up(under_way: usize, iops: f64, limit: Duration) -> bool {
+    under_way < DEPTH_MAX && under_way as f64 <= 16.0 + 4.0 * iops * limit.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_is_told_from_what_is_under_way() {
+        let limit = Duration::from_millis(30);
+        // 900 I/Os a second: 27 at a time if each takes 30 ms.
+        assert!(kept_up(27, 900.0, limit) && kept_up(120, 900.0, limit));
+        assert!(!kept_up(130, 900.0, limit), "a log that falls behind by 7 a second for 20 s");
+        assert!(!kept_up(DEPTH_MAX, 1e6, limit), "more would be under way if they could");
+    }
 }

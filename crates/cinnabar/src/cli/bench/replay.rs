@@ -69,8 +69,6 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", requires = "closed", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH)))]
     depth: u32,
-    #[command(flatten)]
-    cache: CacheArgs,
     /// Write what happened in each row of time as lines of JSON [default: don't]
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
@@ -83,6 +81,9 @@ pub(super) struct Args {
     /// Print a JSON object [default: a table]
     #[arg(long)]
     json: bool,
+    // Last: its heading goes on to what follows.
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 const DEPTH: u32 = DEPTH_MAX as u32;

@@ -24,6 +24,10 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Load of a run, in BSUs, and of the first step of a search.
+const BSU: u32 = 50;
+const BSU_FIRST: u32 = 4;
+
 /// What to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "WHAT THE ASUs HOLD IS OVERWRITTEN.\n\
@@ -52,10 +56,9 @@ pub(super) struct Args {
     /// ASU3, the log [default: none, needed]
     #[arg(long, value_name = "F[,F]", required_unless_present = "mock")]
     asu3: Vec<Places>,
-    /// Business scaling units: 50 I/Os a second each
-    #[arg(long, value_name = "N", default_value_t = 50,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(BSU_MAX)))]
-    bsu: u32,
+    /// Business scaling units: 50 I/Os a second each [default: 50; with --find-max, which begins there, 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(BSU_MAX)))]
+    bsu: Option<u32>,
     /// Length of the run, in seconds or with a unit; of what is measured of a step with --find-max
     /// [default: 300, or 20 with --find-max]
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -192,7 +195,7 @@ fn run_mock(args: &Args) -> Result<(), Failure> {
         ));
     }
     let settings = Settings {
-        bsu: args.bsu,
+        bsu: args.bsu.unwrap_or(BSU),
         mix: args.mix.into(),
         asu_blocks: args.mock_sizes.0.map(|bytes| bytes / BLOCK_BYTES),
         seed: args.seed.map_or_else(random_seed, Ok)?,
@@ -218,7 +221,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     let period = args.dataperiod.unwrap_or_else(|| (length / 30).min(Duration::from_mins(1)));
     Ok(Plan {
         asus: [all(&args.asu1), all(&args.asu2), all(&args.asu3)],
-        bsu: args.bsu,
+        bsu: args.bsu.unwrap_or(BSU),
         length,
         mix: args.mix.into(),
         seed: args.seed.map_or_else(random_seed, Ok)?,
@@ -341,7 +344,7 @@ const _: () = assert!(LIMIT.as_millis() == 30, "the help says so");
 fn search(args: &Args, length: Duration) -> Search {
     Search {
         limit: args.limit,
-        start: if args.bsu == 50 { 4 } else { args.bsu },
+        start: args.bsu.unwrap_or(BSU_FIRST),
         window: Duration::from_secs(4).min(length),
         cache_only: args.cache_only,
         warm_max: args.warm_max,

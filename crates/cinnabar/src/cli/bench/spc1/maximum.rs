@@ -65,6 +65,7 @@ fn steps(maximum: &Maximum) -> String {
             "READS CUT",
             "ALL CUT",
             "STEADY",
+            "KEPT UP",
             "WITHIN",
         ],
     );
@@ -84,6 +85,7 @@ fn steps(maximum: &Maximum) -> String {
             told(share(step.reads_cut)),
             told(share(step.all_cut)),
             yes(step.steady),
+            yes(step.kept_up),
             yes(step.within),
         ]);
     }

@@ -131,9 +131,15 @@ fn rest(report: &Report) -> String {
 
 fn cache_rest(cache: &CacheReport) -> String {
     const MIB: f64 = 1_048_576.0;
+    let errors = match cache.device_errors {
+        0 => String::new(),
+        errors => {
+            format!("cache device: {errors} reads or writes failed, or were not what was written\n")
+        }
+    };
     format!(
         "cache: {} of {} blocks, {:.1} MiB written to flash; RAM: {:.2} B a block, {:.2} B of \
-         ghost, {:.1} MiB of buffers\n",
+         ghost, {:.1} MiB of buffers\n{errors}",
         cache.cached_blocks,
         cache.capacity_blocks,
         cache.flash_written_bytes as f64 / MIB,
