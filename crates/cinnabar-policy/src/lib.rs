@@ -19,5 +19,5 @@ pub mod simulate;
 pub use access::Access;
 pub use intern::{Interner, TooManyBlocks};
 pub use replacement::{Outcome, Policy, Replacement, UnknownPolicy};
-pub use reuse::{ReadOnly, WriteBack};
+pub use reuse::{ReadOnly, Sampled, WriteBack};
 pub use simulate::{Counts, UnknownWrites, Writes, simulate};

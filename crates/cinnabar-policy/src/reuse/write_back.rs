@@ -1,33 +1,17 @@
 //! Caches that keep what is written: distances, and what goes to the SSD and back, for every size.
 //!
-//! Called by `analyze`. The stack is Olken's: every access moves its block to the newest place, and
-//! the places taken since are the distance. Counting all accesses gives the LRU curve (total reuse
-//! distance), counting reads the write-back curve (useful reuse distance): a write is never waited for.
+//! Called by `analyze`. Counting all accesses of the stack gives the LRU curve (total reuse distance),
+//! counting reads the write-back curve (useful reuse distance): a write is never waited for.
 
 use super::curve::{Curve, Distances};
 use super::mix::Mix;
-use super::places::Places;
+use super::stack::Stack;
 use crate::access::Access;
-
-/// No place: never used.
-const NONE: u32 = u32::MAX;
-/// Dirty in no cache.
-const CLEAN: u32 = u32::MAX;
-
-/// What is known of a block.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    place: u32,
-    /// The smallest size of cache in which it is dirty.
-    dirty_from: u32,
-    was_write: bool,
-}
 
 /// The analysis, fed with accesses in any portions.
 #[derive(Debug, Default)]
 pub struct WriteBack {
-    places: Places,
-    blocks: Vec<Block>,
+    stack: Stack,
     mix: Mix,
     total: Distances,
     useful: Distances,
@@ -82,51 +66,31 @@ impl WriteBack {
     }
 
     fn access(&mut self, number: usize, is_write: bool) {
-        if self.places.is_full() {
-            self.compact();
+        let reuse = self.stack.access(number, is_write, hits_from);
+        self.mix.count(reuse.map(|reuse| reuse.was_write), is_write);
+        let Some(reuse) = reuse else { return };
+        let distance = reuse.hits_from - 1;
+        self.total.count(distance);
+        if !is_write {
+            self.useful.count(distance);
         }
-        if number >= self.blocks.len() {
-            let unknown = Block { place: NONE, dirty_from: CLEAN, was_write: false };
-            self.blocks.resize(number + 1, unknown);
+        if let Some((first, end)) = reuse.destaged {
+            self.destages.add(first, end);
         }
-        let block = &mut self.blocks[number];
-        if block.place == NONE {
-            self.mix.count(None, is_write);
-        } else {
-            let distance = self.places.newer(block.place);
-            self.mix.count(Some(block.was_write), is_write);
-            self.total.count(distance);
-            if !is_write {
-                self.useful.count(distance);
-            }
-            // Caches of up to `distance` blocks have evicted it; those in which it was dirty wrote it.
-            if block.dirty_from <= distance {
-                self.destages.add(block.dirty_from, distance + 1);
-                block.dirty_from = distance + 1;
-            }
-            self.places.clear(block.place);
-        }
-        if is_write {
-            block.dirty_from = 1;
-        }
-        block.was_write = is_write;
-        block.place = self.places.push();
     }
 
     /// The curves.
     pub fn finish(mut self) -> WriteBackCurves {
         let mut dirty = Steps::default();
         let mut seen = 0;
-        for block in self.blocks.iter().filter(|block| block.place != NONE) {
+        for block in self.stack.last(hits_from) {
             seen += 1;
-            if block.dirty_from == CLEAN {
-                continue;
+            if let Some((first, end)) = block.destaged {
+                self.destages.add(first, end);
             }
-            let kept_from = self.places.newer(block.place) + 1;
-            if block.dirty_from < kept_from {
-                self.destages.add(block.dirty_from, kept_from);
+            if let Some(first) = block.dirty_from {
+                dirty.add_from(first);
             }
-            dirty.add_from(block.dirty_from.max(kept_from));
         }
         let (total, useful) = (self.total.trimmed(), self.useful.trimmed());
         WriteBackCurves {
@@ -140,13 +104,11 @@ impl WriteBack {
             useful,
         }
     }
+}
 
-    fn compact(&mut self) {
-        for block in self.blocks.iter_mut().filter(|block| block.place != NONE) {
-            block.place = self.places.rank(block.place);
-        }
-        self.places.compact();
-    }
+/// A block is there if the blocks used since and the block itself have room.
+fn hits_from(distance: u32) -> u32 {
+    distance + 1
 }
 
 /// A count by size, kept as what each size adds to the one before.

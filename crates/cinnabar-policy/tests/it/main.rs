@@ -3,4 +3,5 @@
 mod naive;
 mod replacement;
 mod reuse;
+mod sampled;
 mod small_traces;

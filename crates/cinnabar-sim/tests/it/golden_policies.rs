@@ -48,7 +48,7 @@ pub(crate) fn accesses(trace: &[Record]) -> Vec<Access> {
     intern(all.map(|reference| (reference.key, reference.write)))
 }
 
-fn intern(references: impl Iterator<Item = (u64, bool)>) -> Vec<Access> {
+pub(crate) fn intern(references: impl Iterator<Item = (u64, bool)>) -> Vec<Access> {
     let (mut interner, mut accesses) = (Interner::default(), Vec::new());
     interner.extend(references, &mut accesses).expect("few enough blocks");
     accesses

@@ -6,6 +6,7 @@ mod faults;
 mod fixture;
 mod golden_policies;
 mod golden_reuse;
+mod golden_sampling;
 mod hit_ratio;
 mod many_volumes;
 mod mutants;
