@@ -15,6 +15,9 @@ const LAYERS_MAX: usize = 4;
 /// What a backend can start with.
 const SCHEMES: [&str; 3] = ["file:", "nbd:", "sim:"];
 
+/// What QEMU and others have in front of storage that is none of ours.
+const FOREIGN: [&str; 5] = ["rbd:", "iscsi:", "nfs:", "ssh:", "gluster:"];
+
 /// A backend, not yet opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendSpec {
@@ -125,7 +128,7 @@ impl BackendSpec {
         let (layers, rest) = layers(text, Some(base))?;
         let place = if uri::is_uri(rest) {
             Place::Nbd(uri::parse(rest, base)?)
-        } else if !layers.is_empty() || has_scheme(rest) {
+        } else if !layers.is_empty() || has_scheme(rest) || is_foreign(rest) {
             place(rest, base)?
         } else if rest.is_empty() {
             return Err(SpecError::Empty);
@@ -166,6 +169,12 @@ fn place(text: &str, base: &Path) -> Result<Place, SpecError> {
             _ => Err(SpecError::Scheme { got: text.into() }),
         },
     }
+}
+
+/// Whether a text names storage of a kind that others know and we don't: "no such file" would be
+/// true, and of no help.
+fn is_foreign(text: &str) -> bool {
+    text.contains("://") || FOREIGN.iter().any(|scheme| text.starts_with(scheme))
 }
 
 /// Whether a text is a backend rather than a path. A file called `nbd,a` is none.
@@ -251,6 +260,8 @@ mod tests {
             ("nbds://h/vm1", "in the NBD URI"),
             ("sim:hdd:vm1.raw", "\"vm1.raw\" is not a backend"),
             ("sim:hdd", "lacks the backend behind it"),
+            ("rbd:pool/image", "\"rbd:pool/image\" is not a backend"),
+            ("http://h/disk", "is not a backend"),
             ("a\0b", "none of them is zero"),
         ] {
             let error = BackendSpec::of_user(text, Path::new("/")).expect_err(text);

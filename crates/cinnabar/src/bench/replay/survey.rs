@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(tail("1,0,F,0,0\n"), "no reads and no writes in it");
         assert_eq!(tail("2,0,R,0,1\n1,0,R,0,1\n"), "line 2 is earlier than the line before it");
         assert!(tail("1,0,R,0,33554433\n").starts_with("line 1 asks for 33554944 bytes"));
-        assert!(tail("1,0,X,0,1\n").ends_with("the operation is none of R, W, F, D"));
+        assert!(tail("0,0,R,0,1\n1,0,X,0,1\n").ends_with("the operation is none of R, W, F, D"));
         let many: Vec<String> =
             (0..=VOLUMES_MAX).map(|volume| format!("1,{volume},R,0,1\n")).collect();
         assert_eq!(tail(&many.concat()), "more than 4000 volumes");
