@@ -15,6 +15,7 @@ mod queue;
 pub mod replacement;
 pub mod reuse;
 pub mod simulate;
+pub mod sizing;
 
 pub use access::Access;
 pub use intern::{Interner, TooManyBlocks};

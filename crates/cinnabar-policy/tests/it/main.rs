@@ -1,5 +1,6 @@
 //! The policies and analyses against models too simple to be wrong, over thousands of small traces.
 
+mod divide;
 mod naive;
 mod replacement;
 mod reuse;
