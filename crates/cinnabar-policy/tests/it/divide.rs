@@ -34,7 +34,7 @@ fn part(dice: &mut Dice) -> f64 {
 /// price of room, so that it falls again.
 fn utility(dice: &mut Dice, units: usize) -> Utility {
     let mut values = vec![0.0; units + 1];
-    for _ in 0..1 + dice.below(4) {
+    for _ in 0..=dice.below(4) {
         let (kind, height) = (dice.below(3), part(dice).powi(3) * 1000.0);
         let place = part(dice) * units as f64;
         for (size, value) in values.iter_mut().enumerate() {
