@@ -1,5 +1,165 @@
 //! How large each volume's share is and what happens to its writes: one file an allocator.
 //!
-//! Called by `analyze` and by the live manager, once an interval.
+//! Called by `analyze` and by the live manager, once an interval: what was measured goes in as
+//! [`Volume`]s, a [`Plan`] comes out, and nothing is remembered. [`divide`](mod@divide) maximises,
+//! [`split`](mod@split) goes by demands, [`urd`] is ours, the others are rivals and baselines.
 
+pub mod baseline;
+pub mod centaur;
+pub mod cloudcache;
 pub mod divide;
+pub mod eci;
+pub mod s_cave;
+pub mod split;
+pub mod urd;
+pub mod vcacheshare;
+pub mod volume;
+pub mod write_policy;
+
+pub use urd::Prices;
+pub use vcacheshare::Intensity;
+pub use volume::{Units, Volume};
+pub use write_policy::WritePolicy;
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A volume's part of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its room, in units.
+    pub units: usize,
+    /// What happens to its writes.
+    pub policy: WritePolicy,
+}
+
+/// What is to be done in the next interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// One cache, written back, that volumes fight over.
+    Shared,
+    /// A share for each volume.
+    Divided(Vec<Share>),
+}
+
+/// Who makes the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocator {
+    /// Size and policy together, by what they save.
+    #[default]
+    Urd,
+    /// ECI-Cache: useful reuse distance and the threshold rule.
+    Eci,
+    /// Centaur: total reuse distance.
+    Centaur,
+    /// Inspired by S-CAVE: working sets.
+    SCave,
+    /// vCacheShare: cache utility.
+    VCacheShare,
+    /// `CloudCache`: reuse working sets.
+    CloudCache,
+    /// The same for all, written back.
+    Equal,
+    /// By the operator's weights, written back.
+    Proportional,
+    /// No shares at all.
+    Shared,
+}
+
+/// What allocators have to be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// For `urd`.
+    pub prices: Prices,
+    /// For `urd`: blocks written to the SSD in an interval, at most.
+    pub ssd_writes_max: Option<f64>,
+    /// For `eci`: the part of reuses that are writes, from 0 to 1, above which a volume's writes are
+    /// kept out.
+    pub written_part_max: f64,
+    /// For `vcacheshare`.
+    pub intensity: Intensity,
+}
+
+/// No such allocator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no allocator is called `{0}`: there are {names}", names = Allocator::ALL.map(Allocator::name).join(", "))]
+pub struct UnknownAllocator(String);
+
+impl Allocator {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Urd,
+        Self::Eci,
+        Self::Centaur,
+        Self::SCave,
+        Self::VCacheShare,
+        Self::CloudCache,
+        Self::Equal,
+        Self::Proportional,
+        Self::Shared,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Urd => "urd",
+            Self::Eci => "eci",
+            Self::Centaur => "centaur",
+            Self::SCave => "s-cave",
+            Self::VCacheShare => "vcacheshare",
+            Self::CloudCache => "cloudcache",
+            Self::Equal => "equal",
+            Self::Proportional => "proportional",
+            Self::Shared => "shared",
+        }
+    }
+
+    /// Divides `capacity` units.
+    ///
+    /// # Panics
+    /// If the volumes' minima, which only `urd` heeds, do not fit.
+    pub fn plan(self, volumes: &[Volume], capacity: usize, settings: &Settings) -> Plan {
+        use WritePolicy::{Back, ReadOnly, Through};
+        let all = |sizes: Vec<usize>, policy| {
+            sizes.into_iter().map(|units| Share { units, policy }).collect()
+        };
+        Plan::Divided(match self {
+            Self::Urd => match settings.ssd_writes_max {
+                None => urd::shares(volumes, capacity, &settings.prices),
+                Some(most) => urd::shares_within(volumes, capacity, &settings.prices, most),
+            },
+            Self::Eci => {
+                let policy = |volume: &Volume| {
+                    WritePolicy::by_threshold(&volume.mix, settings.written_part_max)
+                };
+                let sizes = eci::sizes(volumes, capacity).into_iter();
+                let policies = volumes.iter().map(policy);
+                sizes.zip(policies).map(|(units, policy)| Share { units, policy }).collect()
+            }
+            Self::Centaur => all(centaur::sizes(volumes, capacity), Back),
+            Self::SCave => all(s_cave::sizes(volumes, capacity), Through),
+            Self::VCacheShare => {
+                all(vcacheshare::sizes(volumes, capacity, settings.intensity), ReadOnly)
+            }
+            Self::CloudCache => all(cloudcache::sizes(volumes, capacity), Back),
+            Self::Equal => all(baseline::equal(volumes, capacity), Back),
+            Self::Proportional => all(baseline::proportional(volumes, capacity), Back),
+            Self::Shared => return Plan::Shared,
+        })
+    }
+}
+
+impl fmt::Display for Allocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Allocator {
+    type Err = UnknownAllocator;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAllocator> {
+        let found = Self::ALL.into_iter().find(|allocator| allocator.name() == name);
+        found.ok_or_else(|| UnknownAllocator(name.to_owned()))
+    }
+}

@@ -5,4 +5,5 @@ mod naive;
 mod replacement;
 mod reuse;
 mod sampled;
+mod sizing;
 mod small_traces;

@@ -1,0 +1,27 @@
+//! Sizes by reuse working sets: after `CloudCache` (FAST'16).
+//!
+//! Called by [`Allocator::plan`](super::Allocator::plan). Everything is written back. The paper moves
+//! guests to other hosts when demands do not fit; here they get their proportions.
+
+use super::split::{meet, split};
+use super::volume::Volume;
+use crate::access::{Access, blocks_of};
+
+/// Blocks of `accesses` that were used again at least `reuses` times.
+pub fn reuse_working_set(accesses: &[Access], reuses: u32) -> u64 {
+    let mut uses = vec![0_u32; blocks_of(accesses) as usize];
+    for access in accesses {
+        let uses = &mut uses[access.block() as usize];
+        *uses = uses.saturating_add(1);
+    }
+    uses.iter().filter(|uses| **uses > reuses).count() as u64
+}
+
+/// Reuse working sets, or their proportions if they do not fit.
+pub fn sizes(volumes: &[Volume], capacity: usize) -> Vec<usize> {
+    let demands = volumes.iter().map(|volume| volume.reuse_working_set).collect();
+    meet(demands, capacity, |demands| {
+        let weights: Vec<f64> = demands.iter().map(|demand| *demand as f64).collect();
+        split(&weights, demands, capacity)
+    })
+}
