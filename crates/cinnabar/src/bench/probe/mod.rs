@@ -6,7 +6,7 @@
 //! * [`plan`]: what is measured. `device`: what it is measured on. `scratch`: a file for that.
 //! * `prober`: the measurement, with the data plane's own disks, port and models. `offsets`: where
 //!   operations go. [`window`]: which of them count. `waits`: time that was lost to other work.
-//! * [`fit`], `curve`: from figures to a model, pure; [`mod@predict`]: from a model to figures again.
+//! * [`mod@fit`], `curve`: from figures to a model, pure; [`mod@predict`]: from a model to figures again.
 //! * [`report`]: the figures as rows.
 
 mod curve;
