@@ -128,7 +128,7 @@ const COUNT: &str = "a whole number";
 
 impl SimSpec {
     /// Parses `PRESET[,key=value...]`. A preset is one of those that are known, or `@FILE`, see
-    /// [`file`](super::file). A relative FILE is taken from `base`; it is an error without one. FILE
+    /// [`mod@file`]. A relative FILE is taken from `base`; it is an error without one. FILE
     /// can hold neither a comma nor a colon.
     ///
     /// # Errors
