@@ -10,7 +10,11 @@
 //! the weight it had.
 //!
 //! A sample may have more than its share of the accesses, if it caught a hot block, or less. So
-//! curves are normalised by what the sample has: read hits by its reads, destages by its writes.
+//! curves are normalised by what the sample has: read hits by its reads, destages by its writes. The
+//! other way, crediting the reads that the sample lacks to the smallest cache, is wrong for read-only
+//! curves. For write-back ones, with 8192 blocks on real traces, its mean error was up to .014 (median
+//! of five seeds) where this has .008 at most; it was the better one on two of thirteen. Of very
+//! small sizes neither knows much, and at a loop's cliff both may be wrong by a lot.
 
 use super::estimate::{Estimate, Steps};
 use super::hole_stack::HoleStack;

@@ -97,6 +97,23 @@ fn a_sample_that_shrank_is_one_that_was_small() {
     }
 }
 
+/// A hot loop while every block is in the sample, then a scan while ever fewer are: the loop's hits are
+/// as many as they were.
+#[test]
+fn what_was_sampled_at_a_higher_rate_weighs_less() {
+    for seed in 0..20 {
+        let mut sample = Sampled::fixed_size(NonZeroU32::new(400).expect("a size"), seed);
+        sample.extend((0..4_000).map(|read| (read % 40, false)));
+        sample.extend((100..40_100).map(|block| (block, false)));
+        let found = sample.curves();
+        assert!(found.rate < 0.02, "it had to shrink");
+        // 3960, with a deviation of a few percent.
+        let hits = found.read_hits.at(40);
+        assert!((3_300.0..4_700.0).contains(&hits), "seed {seed}: {hits}");
+        assert!((32_000..48_000).contains(&found.blocks), "seed {seed}: {}", found.blocks);
+    }
+}
+
 /// The weights of an old interval fade, its recency does not.
 #[test]
 fn decay_fades_counts_and_keeps_recency() {
