@@ -35,7 +35,8 @@ use std::time::Duration;
     cinnabar bench replay days.csv.zst --target sim:filer:file:disk.raw --closed \\\n      \
     --cache c.img --cache-size 4GiB --cache-fresh --warm none,0,1,2,3 --html days.html")]
 pub(super) struct Args {
-    /// The trace, in canonical form, plain or compressed with zstd
+    /// The trace: canonical, MSR, vscsi, oracleGeneral, blkparse, fio iolog, ..., told by its content;
+    /// plain, gz, xz or zstd
     trace: PathBuf,
     /// Where a volume of the trace is played: a path, a backend or an NBD URI; one for each volume
     #[arg(long = "target", value_name = "TARGET", required = true)]
