@@ -28,7 +28,7 @@ fn serve(site: &Site, name: &str) -> Result<Running> {
     let mut command = Command::new("nbdkit");
     command.args(["-f", "-U"]).arg(&socket).args(["-e", name, "file"]).arg(site.path(name));
     let mut server = Running::start(&mut command, &site.path("nbdkit.log"))?;
-    server.wait_until(READY, || socket.exists())?;
+    server.wait_until(READY, || e2e::nbd::listens(&socket))?;
     Ok(server)
 }
 

@@ -32,6 +32,11 @@ pub struct Client {
     size: u64,
 }
 
+/// Whether a server listens on a unix socket, which is there a moment before.
+pub fn listens(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
+}
+
 impl Client {
     /// Connects to an export.
     ///

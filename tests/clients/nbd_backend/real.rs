@@ -18,7 +18,7 @@ fn start_nbdkit(site: &Site, socket: &str, arguments: &[&str]) -> Result<Running
     let mut command = Command::new("nbdkit");
     command.args(["-f", "-U"]).arg(&path).args(arguments);
     let mut server = Running::start(&mut command, &site.path("nbdkit.log"))?;
-    server.wait_until(READY, || path.exists())?;
+    server.wait_until(READY, || e2e::nbd::listens(&path))?;
     Ok(server)
 }
 
@@ -28,7 +28,7 @@ fn start_qemu_nbd(site: &Site, file: &Path) -> Result<Running> {
     let mut command = Command::new("qemu-nbd");
     command.args(["-t", "-e", "8", "-f", "raw", "-x", "vm1", "-k"]).arg(&socket).arg(file);
     let mut server = Running::start(&mut command, &site.path("qemu-nbd.log"))?;
-    server.wait_until(READY, || socket.exists())?;
+    server.wait_until(READY, || e2e::nbd::listens(&socket))?;
     Ok(server)
 }
 

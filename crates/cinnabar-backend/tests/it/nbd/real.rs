@@ -5,6 +5,7 @@ use crate::rig::{dirty, pattern};
 use cinnabar_backend::port::{IoMode, Job, JobOp};
 use cinnabar_engine::units::ByteSpan;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -36,11 +37,16 @@ impl Drop for Running {
     }
 }
 
+/// A socket is there a moment before anybody listens on it.
+fn listens(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
+}
+
 fn nbdkit(socket: &Path, arguments: &[&str]) -> Option<Running> {
     let _ = std::fs::remove_file(socket);
     let mut command = Command::new("nbdkit");
     let server = Running::start(command.args(["-f", "-U"]).arg(socket).args(arguments))?;
-    until("nbdkit listens", || socket.exists());
+    until("nbdkit listens", || listens(socket));
     Some(server)
 }
 
@@ -165,7 +171,7 @@ fn qemu_nbd_killed_and_started_again() {
         let mut command = Command::new("qemu-nbd");
         command.args(["-t", "-e", "8", "-f", "raw", "-x", "vm1", "-k"]).arg(&socket).arg(&file);
         let server = Running::start(&mut command)?;
-        until("qemu-nbd listens", || socket.exists());
+        until("qemu-nbd listens", || listens(&socket));
         Some(server)
     };
     let Some(mut server) = start() else { return };
