@@ -12,6 +12,7 @@
 
 mod extents;
 mod job;
+mod own;
 mod perform;
 mod task;
 mod threads;
@@ -21,6 +22,7 @@ mod workers;
 
 pub use extents::Extent;
 pub use job::{Done, Job, JobOp, io_error};
+pub use own::OwnPort;
 pub use waker::Waker;
 
 pub(crate) use task::{Task, Whole};

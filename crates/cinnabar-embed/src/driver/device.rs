@@ -2,7 +2,6 @@
 //!
 //! Called by [`Cache::open`](crate::Cache::open), and by the turn when the device is given up.
 
-use super::port::OwnPort;
 use super::slow::Slow;
 use super::times::DeviceTimes;
 use super::{Awaited, Driver};
@@ -12,6 +11,7 @@ use cinnabar_backend::disk::{
     CacheDisk, CacheOptions, Contents, DiskError, Identity, OpenOptions, open_cache,
 };
 use cinnabar_backend::generations::DeviceId;
+use cinnabar_backend::port::OwnPort;
 use cinnabar_backend::sim::timers::Timers;
 use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
 use cinnabar_engine::health::{Health, PassThroughReason};

@@ -11,10 +11,10 @@ use super::scratch::scramble;
 use super::waits::Waits;
 use super::window::{Measured, Moment, Window};
 use cinnabar_backend::memory::Owned;
-use cinnabar_backend::port::{self, IoMode};
+use cinnabar_backend::port::{self, IoMode, OwnPort};
 use cinnabar_backend::sim::timers::{Held, Timers};
 use cinnabar_backend::sim::{self, OpKind, Random};
-use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, Port, PortEvent, SimModel};
+use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, PortEvent, SimModel};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{IoError, Payload, Slice, Slices};
 use std::sync::Arc;
@@ -31,8 +31,7 @@ const STALL: Duration = Duration::from_mins(1);
 
 /// A device and what it takes to use it.
 pub(super) struct Prober {
-    /// `None` once it is given up.
-    port: Option<Box<dyn Port>>,
+    port: OwnPort,
     disk: Arc<Disk>,
     file: FileId,
     models: Vec<SimModel>,
@@ -57,14 +56,14 @@ struct Flight {
 
 impl Prober {
     pub(super) fn new(device: Device) -> Result<(Self, Vec<String>), ProbeError> {
-        let mut port = port::open(IoMode::Auto)?;
+        let mut port = OwnPort::new(port::open(IoMode::Auto)?);
         let disk = Arc::new(device.disk);
         let file = port.register(Arc::clone(&disk)).map_err(ProbeError::Wait)?;
         let size_bytes = disk.size_bytes();
         let models =
             device.layers.into_iter().map(|spec| SimModel::new(spec, size_bytes)).collect();
         let prober = Self {
-            port: Some(port),
+            port,
             disk,
             file,
             models,
@@ -81,7 +80,7 @@ impl Prober {
     }
 
     pub(super) fn port_name(&self) -> &'static str {
-        self.port.as_ref().map_or("none", |port| port.name())
+        self.port.name()
     }
 
     /// Measures one cell.
@@ -152,7 +151,7 @@ impl Prober {
         flight.error = verdict.and_then(|one| one.error);
         let op = flight.job();
         let job = Job { token: name as u64, file: self.file, op };
-        self.port.as_mut().expect("it is given up with the measurement").submit(job);
+        self.port.submit(job);
     }
 
     /// Waits until something has ended: names, and what failed.
@@ -165,8 +164,7 @@ impl Prober {
         let mut events = Vec::new();
         loop {
             let timeout = self.timeout(start);
-            let port = self.port.as_mut().expect("it is given up with the measurement");
-            port.wait(Some(timeout), &mut events).map_err(ProbeError::Wait)?;
+            self.port.wait(Some(timeout), &mut events).map_err(ProbeError::Wait)?;
             let now = self.now();
             self.waits.look(now.0);
             for event in events.drain(..) {
@@ -188,8 +186,6 @@ impl Prober {
                 return Ok(());
             }
             if now.since_ns(start) > STALL.as_nanos() as u64 {
-                // Closing the port would wait for what never comes.
-                std::mem::forget(self.port.take());
                 return Err(ProbeError::Stalled(STALL.as_secs()));
             }
         }

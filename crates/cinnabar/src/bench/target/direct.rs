@@ -6,7 +6,7 @@ use super::error::TargetError;
 use super::layout::{Part, UnitSpec, spec_of};
 use super::{LOCK_WAIT, ServerCounts, cached::noise};
 use cinnabar_backend::disk::OpenOptions;
-use cinnabar_backend::port::{self, IoMode, Port, PortEvent};
+use cinnabar_backend::port::{self, IoMode, OwnPort, PortEvent};
 use cinnabar_backend::sim::timers::{Held, Timers};
 use cinnabar_backend::sim::{self, OpKind};
 use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, SimModel};
@@ -22,7 +22,7 @@ const NOISE_BLOCKS: u32 = 256;
 /// See the module.
 pub(super) struct Direct {
     origin: std::time::Instant,
-    port: Box<dyn Port>,
+    port: OwnPort,
     places: Vec<Place>,
     ios: Slab<Flight>,
     timers: Timers,
@@ -47,7 +47,7 @@ struct Flight {
 impl Direct {
     /// Opens and locks every place; gives their sizes.
     pub(super) fn open(units: &[UnitSpec]) -> Result<(Self, Vec<u64>), TargetError> {
-        let mut port = port::open(IoMode::Auto).map_err(TargetError::Port)?;
+        let mut port = OwnPort::new(port::open(IoMode::Auto).map_err(TargetError::Port)?);
         let (mut places, mut sizes) = (Vec::new(), Vec::new());
         for (unit, place, _) in UnitSpec::all(units) {
             let spec = spec_of(place)?;

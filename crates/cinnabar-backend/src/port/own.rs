@@ -1,19 +1,21 @@
-//! The port, let go of with care: what hangs in the kernel must not hang whoever drops a cache.
+//! A port let go of with care: what hangs in the kernel must not hang whoever drops it.
 //!
-//! Called by the driver.
+//! Called by what must come to an end: the library for in-process use, and benchmarks.
 
-use cinnabar_backend::port::Port;
+use super::Port;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-/// Longest wait for I/O under way when a cache is dropped.
+/// Longest wait for I/O under way when it is dropped.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// See the module.
-pub(super) struct OwnPort(Option<Box<dyn Port>>);
+/// A port that is dropped within seconds, whatever is under way; then its memory, its files and their
+/// locks stay with the kernel.
+pub struct OwnPort(Option<Box<dyn Port>>);
 
 impl OwnPort {
-    pub(super) fn new(port: Box<dyn Port>) -> Self {
+    /// Takes a port.
+    pub fn new(port: Box<dyn Port>) -> Self {
         Self(Some(port))
     }
 }
@@ -33,8 +35,6 @@ impl DerefMut for OwnPort {
 }
 
 impl Drop for OwnPort {
-    /// Waits for what is under way, but not for ever; then its memory, its files and their locks
-    /// stay with the kernel.
     fn drop(&mut self) {
         let Some(mut port) = self.0.take() else { return };
         let until = Instant::now() + DROP_WAIT_MAX;
