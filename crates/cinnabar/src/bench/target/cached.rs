@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Buffers of one length that are kept for the next writes.
-const KEPT_MAX: usize = 256;
+/// Bytes of buffers that are kept for the next writes: a trace may have thousands of lengths.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// A cache for a benchmark.
 #[derive(Clone, Debug)]
@@ -63,6 +63,7 @@ pub(super) struct Cached {
     began_empty: bool,
     /// Filled buffers by length, for writes.
     kept: BTreeMap<usize, Vec<Buffer>>,
+    kept_bytes: usize,
     done: Vec<Completion>,
     segments: u64,
 }
@@ -112,8 +113,15 @@ impl Cached {
         let warm = |place: &Place| matches!(cache.warmth(place.volume), Ok(Warmth::Warm { blocks }) if blocks > 0);
         let began_empty = !volumes.iter().any(warm);
         let segments = cache.segments();
-        let cached =
-            Self { cache, volumes, began_empty, kept: BTreeMap::new(), done: Vec::new(), segments };
+        let cached = Self {
+            cache,
+            volumes,
+            began_empty,
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
+            done: Vec::new(),
+            segments,
+        };
         Ok((cached, sizes))
     }
 
@@ -125,6 +133,7 @@ impl Cached {
         let Part { place, offset, len } = part;
         let request = if write {
             let kept = self.kept.get_mut(&(len as usize)).and_then(Vec::pop);
+            self.kept_bytes -= kept.as_ref().map_or(0, |buffer| buffer.len());
             let data = kept.unwrap_or_else(|| {
                 let mut buffer = Buffer::new(offset, len);
                 buffer.copy_from_slice(&noise(len));
@@ -147,9 +156,9 @@ impl Cached {
             let write = tag & 1 == 1;
             let result = match result {
                 Ok(Some(buffer)) if write => {
-                    let kept = self.kept.entry(buffer.len()).or_default();
-                    if kept.len() < KEPT_MAX {
-                        kept.push(buffer);
+                    if self.kept_bytes + buffer.len() <= KEPT_BYTES_MAX {
+                        self.kept_bytes += buffer.len();
+                        self.kept.entry(buffer.len()).or_default().push(buffer);
                     }
                     Ok(())
                 }
@@ -207,4 +216,38 @@ pub(super) fn noise(len: u64) -> Vec<u8> {
         state.to_le_bytes()
     });
     words.take(len as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_of_many_lengths_keep_a_bounded_amount() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk");
+        std::fs::File::create(&path).and_then(|file| file.set_len(1 << 20)).expect("a file");
+        let unit = UnitSpec {
+            name: "unit".into(),
+            places: vec![path.display().to_string()],
+            read_only: false,
+            cached: true,
+        };
+        let cache = CacheOptions::new(folder.path().join("cache"));
+        let cache = CacheOptions { size_bytes: Some(20 << 20), ..cache };
+        let (mut cached, _) = Cached::open(&[unit], &cache).expect("it opens");
+        let mut finished = Vec::new();
+        for index in 0..80 {
+            let len = (1 << 20) - index * 512;
+            cached.submit(index, true, Part { place: 0, offset: 0, len }).expect("it is inside");
+            while finished.len() as u64 <= index {
+                cached.poll(None, &mut finished).expect("it is done");
+            }
+        }
+        assert!(finished.iter().all(|(_, result)| result.is_ok()));
+        let kept: usize = cached.kept.values().flatten().map(|buffer| buffer.len()).sum();
+        assert_eq!(kept, cached.kept_bytes);
+        assert!((1 << 20..=KEPT_BYTES_MAX).contains(&kept), "{kept} bytes");
+        cached.close().expect("it closes");
+    }
 }
