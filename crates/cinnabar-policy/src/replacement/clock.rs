@@ -1,10 +1,8 @@
 //! CLOCK with one reference bit, clear when a block comes in.
 
-use super::{Outcome, Replacement};
+use super::{CACHED, Outcome, Replacement};
 use crate::queue::{Node, Queue};
 use std::num::NonZeroU32;
-
-const CACHED: u8 = 1;
 
 /// Evicts the oldest that was not used since it came, or since it was last spared.
 #[derive(Debug)]
@@ -59,12 +57,6 @@ impl Replacement for Clock {
     }
 
     fn remove(&mut self, block: u32) -> bool {
-        let node = &mut self.nodes[block as usize];
-        let cached = node.list == CACHED;
-        if cached {
-            node.list = 0;
-            self.queue.remove(node.at);
-        }
-        cached
+        super::forget(block, &mut self.queue, &mut self.nodes)
     }
 }

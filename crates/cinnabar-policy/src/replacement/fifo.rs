@@ -1,10 +1,8 @@
 //! FIFO: what a log without references does.
 
-use super::{Outcome, Replacement};
+use super::{CACHED, Outcome, Replacement};
 use crate::queue::{Node, Queue};
 use std::num::NonZeroU32;
-
-const CACHED: u8 = 1;
 
 /// Evicts what came first.
 #[derive(Debug)]
@@ -44,12 +42,6 @@ impl Replacement for Fifo {
     }
 
     fn remove(&mut self, block: u32) -> bool {
-        let node = &mut self.nodes[block as usize];
-        let cached = node.list == CACHED;
-        if cached {
-            node.list = 0;
-            self.queue.remove(node.at);
-        }
-        cached
+        super::forget(block, &mut self.queue, &mut self.nodes)
     }
 }

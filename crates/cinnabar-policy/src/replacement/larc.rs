@@ -3,11 +3,10 @@
 //! Writes little to flash. The ghost is an LRU queue between a tenth and nine tenths of the cache:
 //! hits shrink it (the cache is good as it is), misses widen it.
 
-use super::{Outcome, Replacement};
+use super::{CACHED, Outcome, Replacement};
 use crate::queue::{Node, Queue};
 use std::num::NonZeroU32;
 
-const CACHED: u8 = 1;
 const GHOST: u8 = 2;
 
 /// An LRU cache behind a ghost that admits.
@@ -79,12 +78,6 @@ impl Replacement for Larc {
     }
 
     fn remove(&mut self, block: u32) -> bool {
-        let node = &mut self.nodes[block as usize];
-        let cached = node.list == CACHED;
-        if cached {
-            node.list = 0;
-            self.cached.remove(node.at);
-        }
-        cached
+        super::forget(block, &mut self.cached, &mut self.nodes)
     }
 }

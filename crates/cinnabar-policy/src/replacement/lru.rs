@@ -1,10 +1,8 @@
 //! LRU: the yardstick.
 
-use super::{Outcome, Replacement};
+use super::{CACHED, Outcome, Replacement};
 use crate::queue::{Node, Queue};
 use std::num::NonZeroU32;
-
-const CACHED: u8 = 1;
 
 /// Evicts what was used least recently.
 #[derive(Debug)]
@@ -48,12 +46,6 @@ impl Replacement for Lru {
     }
 
     fn remove(&mut self, block: u32) -> bool {
-        let node = &mut self.nodes[block as usize];
-        let cached = node.list == CACHED;
-        if cached {
-            node.list = 0;
-            self.queue.remove(node.at);
-        }
-        cached
+        super::forget(block, &mut self.queue, &mut self.nodes)
     }
 }

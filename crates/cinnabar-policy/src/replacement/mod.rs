@@ -22,7 +22,7 @@ pub use lru::Lru;
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 
-use crate::queue::Node;
+use crate::queue::{Node, Queue};
 use std::fmt;
 use std::str::FromStr;
 
@@ -58,6 +58,20 @@ fn reserve(nodes: &mut Vec<Node>, blocks: u32) {
     if nodes.len() < blocks as usize {
         nodes.resize(blocks as usize, Node::default());
     }
+}
+
+/// Where the policies with one queue of cached blocks have them: [`Node::list`].
+const CACHED: u8 = 1;
+
+/// [`Replacement::remove`] where cached blocks stand in one queue.
+fn forget(block: u32, queue: &mut Queue, nodes: &mut [Node]) -> bool {
+    let node = &mut nodes[block as usize];
+    let cached = node.list == CACHED;
+    if cached {
+        node.list = 0;
+        queue.remove(node.at);
+    }
+    cached
 }
 
 /// The policies by name.

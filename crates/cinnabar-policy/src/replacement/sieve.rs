@@ -1,10 +1,8 @@
 //! SIEVE: a FIFO whose hand spares what was visited where it stands.
 
-use super::{Outcome, Replacement};
+use super::{CACHED, Outcome, Replacement};
 use crate::queue::{Node, Queue};
 use std::num::NonZeroU32;
-
-const CACHED: u8 = 1;
 
 /// Evicts the first unvisited block from the hand on, towards newer ones.
 #[derive(Debug)]
