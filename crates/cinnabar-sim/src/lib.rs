@@ -19,7 +19,6 @@ pub mod stamp;
 pub mod threaded;
 pub mod violation;
 pub mod workload;
-pub mod yardstick;
 
 pub use driver::{Failed, Options, Replay, Report, run};
 pub use faults::{FaultOptions, Summary};
@@ -30,4 +29,3 @@ pub use shards::ShardedFactory;
 pub use stamp::{Stamp, Stamped};
 pub use violation::{Kind, Violation};
 pub use workload::Features;
-pub use yardstick::Lru;

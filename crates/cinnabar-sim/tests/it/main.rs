@@ -15,4 +15,5 @@ mod pblcache_defects;
 mod rot;
 mod shares;
 mod spc1;
+mod spc1_published;
 mod traces;

@@ -8,9 +8,11 @@ use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::volume::VolumeSpec;
+use cinnabar_policy::replacement::{Lru, Outcome as Found, Replacement};
 use cinnabar_sim::instant::plain_volume;
-use cinnabar_sim::{CacheSetup, InstantCache, Lru};
+use cinnabar_sim::{CacheSetup, InstantCache};
 use cinnabar_trace::generate::spc1::{Generator, Mix, Settings};
+use std::num::NonZeroU32;
 
 /// 1 GiB each, and the log.
 const ASU_BLOCKS: [u64; 3] = [262_144, 262_144, 58_255];
@@ -39,7 +41,8 @@ fn run(percent: u64, bsu: u32, seed: u64) -> Outcome {
     let log = VolumeSpec { mode: Mode::PassThrough, ..plain_volume("asu3", ASU_BLOCKS[2]) };
     let specs = [plain_volume("asu1", ASU_BLOCKS[0]), plain_volume("asu2", ASU_BLOCKS[1]), log];
     let volumes = specs.map(|spec| cache.attach(spec));
-    let mut lru = Lru::new(capacity as usize);
+    let mut lru = Lru::new(NonZeroU32::new(capacity as u32).expect("some blocks"));
+    lru.reserve((ASU_BLOCKS[0] + ASU_BLOCKS[1]) as u32);
     let mut before = (VolumeCounters::default(), 0);
     let (mut lru_hits, mut read_blocks, mut lru_reads) = (0_u64, 0_u64, 0_u64);
     for index in 0..WARM_IOS + TEST_IOS {
@@ -57,7 +60,9 @@ fn run(percent: u64, bsu: u32, seed: u64) -> Outcome {
             continue;
         }
         let blocks = io.block..io.block + u64::from(io.blocks);
-        let hits = blocks.filter(|block| lru.access(u64::from(io.asu) << 40 | block)).count();
+        let first = u64::from(io.asu) * ASU_BLOCKS[0];
+        let found = |block: &u64| lru.touch((first + block) as u32, |_| ()) == Found::Hit;
+        let hits = blocks.filter(found).count();
         if index >= WARM_IOS && !io.write {
             lru_hits += hits as u64;
             read_blocks += u64::from(io.blocks);
