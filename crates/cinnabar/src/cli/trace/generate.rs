@@ -2,10 +2,10 @@
 //!
 //! Called by the command line.
 
-use super::failure::Failure;
-use super::output::{self, Table};
-use super::parse::{duration, size};
-use super::progress::Progress;
+use crate::cli::failure::Failure;
+use crate::cli::output::{self, Table};
+use crate::cli::parse::{duration, size};
+use crate::cli::progress::Progress;
 use crate::config::units::show_size;
 use cinnabar_trace::generate::desktop::{self, Desktop};
 use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
@@ -15,22 +15,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What to do with traces.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// What to make.
 #[derive(Debug, clap::Subcommand)]
-enum Command {
-    /// Make a block trace from a seed: the same settings and seed give the same trace anywhere
-    #[command(subcommand)]
-    Generate(Generate),
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum Generate {
+pub(super) enum Command {
     /// Days of one desktop in a virtual machine: a model, not a recording
     #[command(
         after_help = "Each day has a boot, a logon, applications started, documents opened and \
@@ -67,7 +54,7 @@ struct Output {
 }
 
 #[derive(Debug, clap::Args)]
-struct DesktopArgs {
+pub(super) struct DesktopArgs {
     #[command(flatten)]
     output: Output,
     /// Working days
@@ -91,7 +78,7 @@ struct DesktopArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct Spc1Args {
+pub(super) struct Spc1Args {
     #[command(flatten)]
     output: Output,
     /// Business scaling units of 50 I/Os a second each
@@ -121,11 +108,10 @@ enum MixName {
 }
 
 /// Runs it.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Command::Generate(what) = &args.command;
-    match what {
-        Generate::Desktop(args) => desktop(args),
-        Generate::Spc1(args) => spc1(args),
+pub(super) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Desktop(args) => desktop(args),
+        Command::Spc1(args) => spc1(args),
     }
 }
 

@@ -1,41 +1,19 @@
-//! `cinnabar simulate`: the production engine under a virtual clock, with faults from a seed.
+//! `cinnabar simulate faults`: the production engine under a virtual clock, with faults from a seed.
 //!
 //! Called by the command line, and by `cargo xtask ci` and `soak`.
 
-use super::failure::Failure;
-use super::output::{self, Table};
-use super::progress::Progress;
+use crate::cli::failure::Failure;
+use crate::cli::output::{self, Table};
+use crate::cli::progress::Progress;
 use cinnabar_sim::faults::{Summary, search, seed_under_way};
 use cinnabar_sim::{Counted, Failed, FaultOptions, Tally};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-/// What to simulate.
+/// What to look for.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum Command {
-    /// Crashes, power cuts, rot and worse: search seeds for a read that is not what it must be
-    #[command(
-        after_help = "A seed fixes everything that happens in its run: guests, faults, restarts. \
-        Each seed leaves some kinds of faults out. The same program and seed give the same run.\n\
-        Exit code 1 if a seed fails; its history and the command that repeats it are printed.\n\n\
-        Examples:\n  \
-        cinnabar simulate faults\n  \
-        cinnabar simulate faults --seeds 10000 --jobs 2 --all-kinds\n  \
-        cinnabar simulate faults --seed 4711\n  \
-        cinnabar simulate faults --seeds 100 --json | jq .faults"
-    )]
-    Faults(FaultArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct FaultArgs {
     /// How many seeds to run
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
@@ -58,11 +36,6 @@ struct FaultArgs {
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Command::Faults(args) = &args.command;
-    faults(args)
-}
-
-fn faults(args: &FaultArgs) -> Result<(), Failure> {
     let (first, seeds) = args.seed.map_or((args.first, args.seeds), |seed| (seed, 1));
     let end = first.checked_add(seeds).ok_or_else(|| {
         let message = format!("there are no {seeds} seeds from {first} on");
@@ -243,7 +216,7 @@ fn render(found: &Found) -> String {
             "{} of {} blocks that were on flash at a crash came back ({})",
             found.crash_blocks_back,
             found.crash_blocks_before,
-            super::status::ratio(found.crash_blocks_back, found.crash_blocks_before)
+            crate::cli::status::ratio(found.crash_blocks_back, found.crash_blocks_before)
         ),
     );
     line(
