@@ -19,6 +19,11 @@ impl Chance {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ apart.random::<u64>()))
     }
 
+    /// 64 bits, all of them by chance.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0.random()
+    }
+
     /// A whole number below `end`.
     ///
     /// # Panics

@@ -5,6 +5,9 @@
 
 mod chance;
 pub mod desktop;
+mod error;
 pub mod spc1;
+pub mod working_set;
 
 pub(crate) use chance::Chance;
+pub use error::Error;

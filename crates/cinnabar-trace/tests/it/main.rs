@@ -9,6 +9,7 @@ mod raw;
 mod reference;
 mod samples;
 mod spc1;
+mod working_set;
 mod write;
 mod writers;
 
