@@ -1,9 +1,10 @@
 //! What a cache would do for a workload: replacement policies without a cache, pure.
 //!
-//! Called by the simulator's tests and by the commands `simulate` and `analyze`. References come
+//! Called by the simulator, and by the commands `simulate` and `analyze`. References come
 //! from a trace as keys; [`intern`] turns keys into dense block numbers once, and everything behind
 //! it is arrays: no hashing for each policy and size. [`replacement`] has one policy a file,
-//! [`mod@simulate`] gives writes their effect and counts; [`reuse`] finds, in one pass, what an LRU cache
+//! [`simulation`] runs one as a trace is read, [`mod@simulate`] says what writes do and what is counted;
+//! [`reuse`] finds, in one pass, what an LRU cache
 //! of every size would do. No clock, no file, no thread: same references, same counts.
 
 #![deny(unsafe_code)]
@@ -11,14 +12,18 @@
 pub mod access;
 mod bit_set;
 pub mod intern;
+pub mod monitor;
 mod queue;
 pub mod replacement;
 pub mod reuse;
 pub mod simulate;
+pub mod simulation;
 pub mod sizing;
 
 pub use access::Access;
 pub use intern::{Interner, TooManyBlocks};
-pub use replacement::{Outcome, Policy, Replacement, UnknownPolicy};
+pub use monitor::Monitor;
+pub use replacement::{Future, Outcome, Policy, Replacement, TooLong, UnknownPolicy};
 pub use reuse::{ReadOnly, Sampled, WriteBack};
 pub use simulate::{Counts, UnknownWrites, Writes, simulate};
+pub use simulation::Simulation;

@@ -1,11 +1,12 @@
 //! A trace through a policy: what writes do, and what is counted.
 //!
-//! Called by the commands that compare policies and sizes, once for each pair.
+//! Called by tests and benchmarks, which have all accesses in memory; who reads them from a trace
+//! feeds a [`Simulation`] instead, once for each policy and size.
 
-use crate::access::{Access, blocks_of};
-use crate::replacement::{
-    Arc, Belady, Clock, Fifo, Larc, Lru, Outcome, Policy, Replacement, S3Fifo, Sieve,
-};
+use crate::access::Access;
+use crate::replacement::{Future, Policy};
+use crate::simulation::Simulation;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -23,6 +24,27 @@ pub enum Writes {
     Back,
 }
 
+impl Writes {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::AsReads, Self::Through, Self::Around, Self::Back];
+
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AsReads => "as-reads",
+            Self::Through => "through",
+            Self::Around => "around",
+            Self::Back => "back",
+        }
+    }
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// No such way to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no way to write is called `{0}`: there are as-reads, through, around, back")]
@@ -32,13 +54,8 @@ impl FromStr for Writes {
     type Err = UnknownWrites;
 
     fn from_str(name: &str) -> Result<Self, UnknownWrites> {
-        match name {
-            "as-reads" => Ok(Self::AsReads),
-            "through" => Ok(Self::Through),
-            "around" => Ok(Self::Around),
-            "back" => Ok(Self::Back),
-            _ => Err(UnknownWrites(name.to_owned())),
-        }
+        let found = Self::ALL.into_iter().find(|writes| writes.name() == name);
+        found.ok_or_else(|| UnknownWrites(name.to_owned()))
     }
 }
 
@@ -66,112 +83,35 @@ pub struct Counts {
 /// Runs `accesses` through a cache of `capacity` blocks, empty at first.
 ///
 /// # Panics
-/// If Belady is asked about more than 2^32 - 2 accesses.
+/// If Belady is asked about more than [`Future::ACCESSES_MAX`] accesses.
 pub fn simulate(
     policy: Policy,
     capacity: NonZeroU32,
     writes: Writes,
     accesses: &[Access],
 ) -> Counts {
-    match policy {
-        Policy::Lru => run(Lru::new(capacity), writes, accesses),
-        Policy::Fifo => run(Fifo::new(capacity), writes, accesses),
-        Policy::Clock => run(Clock::new(capacity), writes, accesses),
-        Policy::Sieve => run(Sieve::new(capacity), writes, accesses),
-        Policy::S3Fifo => run(S3Fifo::new(capacity), writes, accesses),
-        Policy::Arc => run(Arc::new(capacity), writes, accesses),
-        Policy::Larc => run(Larc::new(capacity), writes, accesses),
-        Policy::Belady => {
-            let only_reads = writes == Writes::Around;
-            run(Belady::new(capacity, accesses, only_reads), writes, accesses)
+    if let Some(mut simulation) = Simulation::new(policy, capacity, writes) {
+        simulation.feed(accesses);
+        return simulation.finish();
+    }
+    let future = Future::new(accesses, writes).expect("positions have 32 bits");
+    let mut simulation = Simulation::foreseeing(capacity, writes, &future);
+    simulation.feed(accesses);
+    simulation.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_write_are_read_as_they_are_written() {
+        for writes in Writes::ALL {
+            assert_eq!(writes.to_string().parse(), Ok(writes));
+        }
+        let error = "never".parse::<Writes>().expect_err("there is none");
+        for writes in Writes::ALL {
+            assert!(error.to_string().contains(writes.name()), "{error}");
         }
     }
-}
-
-fn run(mut cache: impl Replacement, writes: Writes, accesses: &[Access]) -> Counts {
-    let blocks = blocks_of(accesses);
-    cache.reserve(blocks);
-    let mut counts = match writes {
-        Writes::AsReads => as_reads(cache, accesses),
-        Writes::Through => through(cache, accesses),
-        Writes::Around => around(cache, accesses),
-        Writes::Back => back(cache, accesses, blocks),
-    };
-    counts.references = accesses.len() as u64;
-    counts
-}
-
-fn as_reads(mut cache: impl Replacement, accesses: &[Access]) -> Counts {
-    let mut counts = Counts::default();
-    for access in accesses {
-        let outcome = cache.touch(access.block(), |_| {});
-        counts.misses += u64::from(outcome != Outcome::Hit);
-        counts.flash_writes += u64::from(outcome == Outcome::Admitted);
-    }
-    counts.read_references = accesses.len() as u64;
-    counts.read_misses = counts.misses;
-    counts
-}
-
-impl Counts {
-    /// Counts an access that went through the policy and may have written flash.
-    #[inline]
-    fn touched(&mut self, access: Access, outcome: Outcome) {
-        let missed = u64::from(outcome != Outcome::Hit);
-        let read = u64::from(!access.is_write());
-        self.misses += missed;
-        self.read_references += read;
-        self.read_misses += missed & read;
-        self.flash_writes += match outcome {
-            Outcome::Hit => u64::from(access.is_write()),
-            Outcome::Admitted => 1,
-            Outcome::Passed => 0,
-        };
-    }
-}
-
-fn through(mut cache: impl Replacement, accesses: &[Access]) -> Counts {
-    let mut counts = Counts::default();
-    for &access in accesses {
-        let outcome = cache.touch(access.block(), |_| {});
-        counts.touched(access, outcome);
-        counts.backend_writes += u64::from(access.is_write());
-    }
-    counts
-}
-
-fn around(mut cache: impl Replacement, accesses: &[Access]) -> Counts {
-    let mut counts = Counts::default();
-    for &access in accesses {
-        if access.is_write() {
-            counts.misses += u64::from(!cache.remove(access.block()));
-            counts.backend_writes += 1;
-        } else {
-            let outcome = cache.touch(access.block(), |_| {});
-            counts.touched(access, outcome);
-        }
-    }
-    counts
-}
-
-fn back(mut cache: impl Replacement, accesses: &[Access], blocks: u32) -> Counts {
-    let mut counts = Counts::default();
-    let mut dirty = vec![false; blocks as usize];
-    for &access in accesses {
-        let mut destages = 0;
-        let outcome = cache.touch(access.block(), |victim| {
-            destages += u64::from(std::mem::take(&mut dirty[victim as usize]));
-        });
-        counts.touched(access, outcome);
-        counts.backend_writes += destages;
-        if access.is_write() {
-            match outcome {
-                // Not cached, so it can't wait.
-                Outcome::Passed => counts.backend_writes += 1,
-                Outcome::Hit | Outcome::Admitted => dirty[access.block() as usize] = true,
-            }
-        }
-    }
-    counts.dirty = dirty.iter().map(|&dirty| u64::from(dirty)).sum();
-    counts
 }

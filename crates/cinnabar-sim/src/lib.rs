@@ -5,6 +5,7 @@
 //! the fault simulation moves version stamps instead of data, completes I/O in any order from a
 //! seed, and an oracle judges every read.
 
+pub mod analysis;
 pub mod dice;
 pub mod driver;
 pub mod faults;

@@ -14,7 +14,7 @@ mod s3_fifo;
 mod sieve;
 
 pub use arc::Arc;
-pub use belady::Belady;
+pub use belady::{Belady, Future, TooLong};
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use larc::Larc;

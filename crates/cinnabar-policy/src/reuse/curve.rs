@@ -35,6 +35,12 @@ impl Distances {
         reached.map(|distance| distance as u32)
     }
 
+    /// The smallest size at which at least `part` (0 to 1) of the reuses are hits, in blocks; 0 without
+    /// reuses.
+    pub fn reaches(&self, part: f64) -> u64 {
+        self.percentile(part).map_or(0, |distance| u64::from(distance) + 1)
+    }
+
     /// Reuses that are hits, by size.
     pub fn hits(&self) -> Curve {
         Curve::sums(self.0.iter().map(|count| count.cast_signed()))
@@ -105,6 +111,7 @@ mod tests {
         assert_eq!(distances.percentile(0.75), Some(2));
         assert_eq!(distances.percentile(0.76), Some(5));
         assert_eq!(distances.percentile(0.0), Some(0));
+        assert_eq!((distances.reaches(0.75), distances.reaches(1.0)), (3, 6));
     }
 
     #[test]

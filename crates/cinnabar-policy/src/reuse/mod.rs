@@ -13,6 +13,7 @@ mod places;
 pub mod read_only;
 pub mod sampled;
 mod stack;
+mod window;
 pub mod write_back;
 
 pub use curve::{Curve, Distances};

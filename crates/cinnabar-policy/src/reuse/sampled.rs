@@ -20,6 +20,7 @@ use super::estimate::{Estimate, Steps};
 use super::hole_stack::HoleStack;
 use super::mix::Mix;
 use super::stack::Stack;
+use super::window::Window;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -40,6 +41,7 @@ pub struct Sampled {
     free_numbers: Vec<u32>,
     stack: Stack,
     hole_stack: HoleStack<true>,
+    window: Window,
     counted: Counted,
 }
 
@@ -63,8 +65,10 @@ struct Counted {
 pub struct SampledCurves {
     /// Accesses and reuses by class; reads and writes are exact, classes estimated.
     pub mix: Mix,
-    /// Different blocks: the working set.
+    /// Different blocks since the last decay: the working set.
     pub blocks: u64,
+    /// Those of them that were used again: the reuse working set.
+    pub blocks_again: u64,
     /// The part of the blocks that is in the sample, from 0 to 1, at the end.
     pub rate: f64,
     /// Accesses that hit in a cache that keeps what is written, by size.
@@ -118,8 +122,15 @@ impl Sampled {
             free_numbers: Vec::new(),
             stack: Stack::default(),
             hole_stack: HoleStack::default(),
+            window: Window::default(),
             counted: Counted::default(),
         }
+    }
+
+    /// A block counts as used again after so many reuses; otherwise one is enough. Called before the
+    /// first reference.
+    pub fn set_reuses_min(&mut self, reuses: u8) {
+        self.window = Window::new(reuses);
     }
 
     /// Counts references, pairs of a key and whether it is a write.
@@ -144,8 +155,9 @@ impl Sampled {
     }
 
     /// Makes everything counted so far weigh `factor` (0 to 1) of what it does now: called between
-    /// intervals. What was used when is still known.
+    /// intervals. What was used when is still known; working sets begin anew.
     pub fn decay(&mut self, factor: f64) {
+        self.window.restart();
         let counted = &mut self.counted;
         let pairs = counted.accesses.iter_mut().chain(&mut counted.sampled);
         pairs.chain(&mut counted.reuses).for_each(|count| *count *= factor);
@@ -178,7 +190,8 @@ impl Sampled {
         };
         SampledCurves {
             mix,
-            blocks: whole(self.numbers.len() as f64 / rate),
+            blocks: whole(f64::from(self.window.blocks()) / rate),
+            blocks_again: whole(f64::from(self.window.again()) / rate),
             rate,
             hits: counted.total.estimate(by_all),
             read_hits: counted.useful.estimate(by_reads),
@@ -196,7 +209,9 @@ impl Sampled {
         let (weight, hits_from) = (1.0 / rate, hits_from(rate));
         let counted = &mut self.counted;
         counted.sampled[usize::from(is_write)] += weight;
-        if let Some(reuse) = self.stack.access(number, is_write, &hits_from) {
+        let reuse = self.stack.access(number, is_write, &hits_from);
+        self.window.access(number, reuse.map(|reuse| reuse.distance));
+        if let Some(reuse) = reuse {
             counted.reuses[usize::from(is_write) * 2 + usize::from(reuse.was_write)] += weight;
             counted.total.add_from(reuse.hits_from, weight);
             if !is_write {
@@ -226,7 +241,8 @@ impl Sampled {
     fn shrink(&mut self) {
         let (hash, number) = self.numbers.pop_last().expect("there is one too many");
         self.top = hash - 1;
-        self.stack.forget(number as usize);
+        let newer = self.stack.forget(number as usize);
+        self.window.forget(number as usize, newer);
         self.hole_stack.forget(number as usize);
         self.free_numbers.push(number);
     }

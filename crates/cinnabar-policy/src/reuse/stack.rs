@@ -34,6 +34,8 @@ pub(super) struct Stack {
 pub(super) struct Reuse {
     /// Was the block's previous access a write?
     pub(super) was_write: bool,
+    /// Other blocks of the stack used since.
+    pub(super) distance: u32,
     /// The smallest cache that has the block, in blocks.
     pub(super) hits_from: u32,
     /// Sizes, from the first to below the second, of caches that evicted it dirty since.
@@ -67,8 +69,10 @@ impl Stack {
         let block = &mut self.blocks[number];
         let mut reuse = None;
         if block.place != NONE {
-            let hits_from = hits_from(self.places.newer(block.place));
-            let mut found = Reuse { was_write: block.was_write, hits_from, destaged: None };
+            let distance = self.places.newer(block.place);
+            let hits_from = hits_from(distance);
+            let was_write = block.was_write;
+            let mut found = Reuse { was_write, distance, hits_from, destaged: None };
             // Smaller caches have evicted it; those in which it was dirty wrote it.
             if block.dirty_from < hits_from {
                 found.destaged = Some((block.dirty_from, hits_from));
@@ -85,11 +89,14 @@ impl Stack {
         reuse
     }
 
-    /// Takes a block out as if it had never been; its number may be given to another.
-    pub(super) fn forget(&mut self, number: usize) {
+    /// Takes a block out as if it had never been; its number may be given to another. Returns how
+    /// many blocks were used since it was.
+    pub(super) fn forget(&mut self, number: usize) -> u32 {
         let block = std::mem::replace(&mut self.blocks[number], UNKNOWN);
         assert!(block.place != NONE, "only a block that was used is forgotten");
+        let newer = self.places.newer(block.place);
         self.places.clear(block.place);
+        newer
     }
 
     /// How every block was left.

@@ -6,12 +6,14 @@
 use super::curve::{Curve, Distances};
 use super::mix::Mix;
 use super::stack::Stack;
+use super::window::Window;
 use crate::access::Access;
 
 /// The analysis, fed with accesses in any portions.
 #[derive(Debug, Default)]
 pub struct WriteBack {
     stack: Stack,
+    window: Window,
     mix: Mix,
     total: Distances,
     useful: Distances,
@@ -25,6 +27,8 @@ pub struct WriteBackCurves {
     pub mix: Mix,
     /// Different blocks: the working set.
     pub blocks: u64,
+    /// Those of them that were used again: the reuse working set.
+    pub blocks_again: u64,
     /// Distances of all reuses (TRD).
     pub total: Distances,
     /// Distances of reads (URD).
@@ -67,9 +71,10 @@ impl WriteBack {
 
     fn access(&mut self, number: usize, is_write: bool) {
         let reuse = self.stack.access(number, is_write, hits_from);
+        self.window.access(number, reuse.map(|reuse| reuse.distance));
         self.mix.count(reuse.map(|reuse| reuse.was_write), is_write);
         let Some(reuse) = reuse else { return };
-        let distance = reuse.hits_from - 1;
+        let distance = reuse.distance;
         self.total.count(distance);
         if !is_write {
             self.useful.count(distance);
@@ -82,9 +87,7 @@ impl WriteBack {
     /// The curves.
     pub fn finish(mut self) -> WriteBackCurves {
         let mut dirty = Steps::default();
-        let mut seen = 0;
         for block in self.stack.last(hits_from) {
-            seen += 1;
             if let Some((first, end)) = block.destaged {
                 self.destages.add(first, end);
             }
@@ -95,7 +98,8 @@ impl WriteBack {
         let (total, useful) = (self.total.trimmed(), self.useful.trimmed());
         WriteBackCurves {
             mix: self.mix,
-            blocks: seen,
+            blocks: u64::from(self.window.blocks()),
+            blocks_again: u64::from(self.window.again()),
             hits: total.hits(),
             read_hits: useful.hits(),
             destages: self.destages.curve(),

@@ -5,17 +5,6 @@
 
 use super::split::{meet, split};
 use super::volume::Volume;
-use crate::access::{Access, blocks_of};
-
-/// Blocks of `accesses` that were used again at least `reuses` times.
-pub fn reuse_working_set(accesses: &[Access], reuses: u32) -> u64 {
-    let mut uses = vec![0_u32; blocks_of(accesses) as usize];
-    for access in accesses {
-        let uses = &mut uses[access.block() as usize];
-        *uses = uses.saturating_add(1);
-    }
-    uses.iter().filter(|uses| **uses > reuses).count() as u64
-}
 
 /// Reuse working sets, or their proportions if they do not fit.
 pub fn sizes(volumes: &[Volume], capacity: usize) -> Vec<usize> {

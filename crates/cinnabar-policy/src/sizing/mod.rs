@@ -2,7 +2,8 @@
 //!
 //! Called by `analyze` and by the live manager, once an interval: what was measured goes in as
 //! [`Volume`]s, a [`Plan`] comes out, and nothing is remembered. [`divide`](mod@divide) maximises,
-//! [`split`](mod@split) goes by demands, [`urd`] is ours, the others are rivals and baselines.
+//! [`split`](mod@split) goes by demands, [`urd`] is ours, the others are rivals and baselines;
+//! [`steady`](mod@steady) goes from one plan to the next.
 
 pub mod baseline;
 pub mod centaur;
@@ -11,11 +12,13 @@ pub mod divide;
 pub mod eci;
 pub mod s_cave;
 pub mod split;
+pub mod steady;
 pub mod urd;
 pub mod vcacheshare;
 pub mod volume;
 pub mod write_policy;
 
+pub use steady::{Steadiness, steady};
 pub use urd::Prices;
 pub use vcacheshare::Intensity;
 pub use volume::{Units, Volume};

@@ -14,13 +14,13 @@ pub struct Volume {
     pub mix: Mix,
     /// Different blocks, in units.
     pub working_set: usize,
-    /// Blocks that were used again, in units; `cloudcache` wants it. As large as the working set
-    /// until somebody counts it.
+    /// Blocks that were used again, in units.
     pub reuse_working_set: usize,
-    /// The smallest size with every hit there is (maximum TRD + 1 blocks), in units.
+    /// The smallest size with every hit there is (maximum TRD + 1 blocks), or with
+    /// [`Units::reach_part`] of them, in units.
     pub reach: usize,
-    /// The smallest size with every read hit there is (maximum URD + 1 blocks), in units. It hangs
-    /// on single outliers: over long intervals put a percentile here.
+    /// The smallest size with every read hit there is (maximum URD + 1 blocks), or with
+    /// [`Units::reach_part`] of them, in units.
     pub useful_reach: usize,
     /// Accesses that hit, by size in units from 0, in a cache that keeps what is written.
     pub hits: Vec<f64>,
@@ -45,6 +45,9 @@ pub struct Units {
     pub blocks: NonZeroU64,
     /// The largest size looked at, in units: that of the cache.
     pub most: usize,
+    /// The part of the hits, from 0 to 1, that a demand reaches. 1 is the maximum reuse distance, as
+    /// published; over long intervals it hangs on single outliers, and .99 says more.
+    pub reach_part: f64,
 }
 
 impl Units {
@@ -66,9 +69,9 @@ impl Volume {
         Self {
             mix: back.mix,
             working_set: units.of(back.blocks),
-            reuse_working_set: units.of(back.blocks),
-            reach: units.of(back.hits.flat_from()),
-            useful_reach: units.of(back.read_hits.flat_from()),
+            reuse_working_set: units.of(back.blocks_again),
+            reach: units.of(back.total.reaches(units.reach_part)),
+            useful_reach: units.of(back.useful.reaches(units.reach_part)),
             hits: units.curve(|size| back.hits.at(size) as f64),
             read_hits: units.curve(|size| back.read_hits.at(size) as f64),
             destages: units.curve(|size| back.destages.at(size) as f64),
@@ -84,9 +87,9 @@ impl Volume {
         Self {
             mix: curves.mix,
             working_set: units.of(curves.blocks),
-            reuse_working_set: units.of(curves.blocks),
-            reach: units.of(curves.hits.reaches(1.0)),
-            useful_reach: units.of(curves.read_hits.reaches(1.0)),
+            reuse_working_set: units.of(curves.blocks_again),
+            reach: units.of(curves.hits.reaches(units.reach_part)),
+            useful_reach: units.of(curves.read_hits.reaches(units.reach_part)),
             hits: units.curve(|size| curves.hits.at(size)),
             read_hits: units.curve(|size| curves.read_hits.at(size)),
             destages: units.curve(|size| curves.destages.at(size)),

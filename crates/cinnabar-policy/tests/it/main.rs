@@ -7,3 +7,5 @@ mod reuse;
 mod sampled;
 mod sizing;
 mod small_traces;
+mod steady;
+mod window;

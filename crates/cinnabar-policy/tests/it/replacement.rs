@@ -2,12 +2,11 @@
 
 use crate::naive::Naive;
 use crate::small_traces::{Dice, small_trace};
-use cinnabar_policy::{Access, Counts, Policy, Writes, simulate};
+use cinnabar_policy::{Access, Counts, Future, Policy, Simulation, Writes, simulate};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 const TRACES: u64 = 2_000;
-const WRITES: [Writes; 4] = [Writes::AsReads, Writes::Through, Writes::Around, Writes::Back];
 
 fn model(policy: Policy, capacity: u32, writes: Writes, trace: &[Access]) -> Counts {
     let mut cache = Naive::new(policy, capacity as usize, trace, writes == Writes::Around);
@@ -53,7 +52,7 @@ fn every_policy_counts_as_its_model() {
         let trace = small_trace(seed);
         let capacity = 1 + Dice::new(seed).below(24);
         for policy in Policy::ALL {
-            for writes in WRITES {
+            for writes in Writes::ALL {
                 let mut both = [
                     counts(policy, capacity, writes, &trace),
                     model(policy, capacity, writes, &trace),
@@ -112,9 +111,35 @@ fn a_long_trace_counts_as_its_model() {
     }
 }
 
+/// However a trace is cut into portions, and whatever blocks a portion brings that nobody knew.
 #[test]
-fn ways_to_write_are_read_by_name() {
-    assert_eq!("around".parse(), Ok(Writes::Around));
-    let error = "sideways".parse::<Writes>().expect_err("there is none");
-    assert!(error.to_string().contains("through"), "{error}");
+fn portions_count_as_the_whole() {
+    for seed in 0..200 {
+        let (trace, mut dice) = (small_trace(seed), Dice::new(seed));
+        let capacity = NonZeroU32::new(1 + dice.below(24)).expect("a size");
+        for policy in Policy::ALL {
+            for writes in Writes::ALL {
+                let future = Future::new(&trace, writes).expect("it is short");
+                let mut simulation = Simulation::new(policy, capacity, writes)
+                    .unwrap_or_else(|| Simulation::foreseeing(capacity, writes, &future));
+                let mut rest = &trace[..];
+                while !rest.is_empty() {
+                    let (portion, behind) = rest.split_at(rest.len().min(dice.below(40) as usize));
+                    simulation.feed(portion);
+                    rest = behind;
+                }
+                let whole = simulate(policy, capacity, writes, &trace);
+                assert_eq!(simulation.finish(), whole, "{policy}, {writes}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_belady_needs_the_future() {
+    let size = NonZeroU32::MIN;
+    for policy in Policy::ALL {
+        let made = Simulation::new(policy, size, Writes::Back);
+        assert_eq!(made.is_none(), policy == Policy::Belady, "{policy}");
+    }
 }

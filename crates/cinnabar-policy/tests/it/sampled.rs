@@ -14,7 +14,7 @@ fn references(trace: &[Access]) -> impl Iterator<Item = (u64, bool)> {
 }
 
 /// Every size's counts.
-fn counts(curves: &SampledCurves) -> Vec<[f64; 5]> {
+fn counts(curves: &SampledCurves) -> Vec<[f64; 6]> {
     let of_size = |size| {
         [
             curves.read_misses(size),
@@ -22,12 +22,13 @@ fn counts(curves: &SampledCurves) -> Vec<[f64; 5]> {
             curves.hits.at(size),
             curves.destages.at(size),
             curves.blocks as f64,
+            curves.blocks_again as f64,
         ]
     };
     (0..SIZES).map(of_size).collect()
 }
 
-fn assert_close(found: &[[f64; 5]], expected: &[[f64; 5]], seed: u64) {
+fn assert_close(found: &[[f64; 6]], expected: &[[f64; 6]], seed: u64) {
     for (size, (found, expected)) in found.iter().zip(expected).enumerate() {
         let close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6);
         assert!(close, "seed {seed}, {size} blocks: {found:?}, expected {expected:?}");
@@ -45,8 +46,8 @@ fn a_sample_of_everything_is_exact() {
         let exact: Vec<_> = (0..SIZES)
             .map(|size| {
                 let (misses, around) = (back.read_misses(size), only.read_misses(size));
-                let counts =
-                    [misses, around, back.hits.at(size), back.destages.at(size), back.blocks];
+                let (hits, destages) = (back.hits.at(size), back.destages.at(size));
+                let counts = [misses, around, hits, destages, back.blocks, back.blocks_again];
                 counts.map(|count| count as f64)
             })
             .collect();

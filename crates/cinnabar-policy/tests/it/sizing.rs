@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 const TRACES: u64 = 150;
 /// Of a brute force's best: what hull, programme and exchange may miss.
 const GAP_MAX: f64 = 0.002;
-const PRICES: Prices = Prices {
+pub(crate) const PRICES: Prices = Prices {
     ssd_read_us: 88.0,
     ssd_write_us: 20.0,
     backend_read_us: 927.0,
@@ -33,11 +33,11 @@ fn volume(trace: &[Access], unit_blocks: u64, most: usize) -> Volume {
     back.extend(trace);
     only.extend(trace);
     let blocks = NonZeroU64::new(unit_blocks).expect("a size");
-    Volume::exact(&back.finish(), &only.finish(), Units { blocks, most })
+    Volume::exact(&back.finish(), &only.finish(), Units { blocks, most, reach_part: 1.0 })
 }
 
 /// Volumes of three small traces, and a capacity that is not enough for all.
-fn instance(seed: u64) -> (Vec<Volume>, usize) {
+pub(crate) fn instance(seed: u64) -> (Vec<Volume>, usize) {
     let volumes = (0..3).map(|at| volume(&small_trace(seed * 3 + at), 4, 8)).collect();
     (volumes, 3 + Dice::new(seed).below(9) as usize)
 }
@@ -104,7 +104,8 @@ fn a_sampled_volume_is_an_exact_one() {
         let trace = small_trace(seed);
         let mut sample = Sampled::fixed_rate(1.0, seed);
         sample.extend(trace.iter().map(|access| (u64::from(access.block()), access.is_write())));
-        let units = Units { blocks: NonZeroU64::new(3).expect("a size"), most: 12 };
+        let blocks = NonZeroU64::new(3).expect("a size");
+        let units = Units { blocks, most: 12, reach_part: 1.0 };
         let mut found = Volume::sampled(&sample.curves(), units);
         let curves = |volume: &mut Volume| {
             [
@@ -228,14 +229,6 @@ fn working_sets_are_met_or_split() {
     assert_eq!(s_cave::sizes(&volumes, 40), [20, 10, 10]);
     assert_eq!(cloudcache::sizes(&volumes, 40), [4, 4, 2]);
     assert_eq!(cloudcache::sizes(&volumes, 5), [2, 2, 1]);
-}
-
-#[test]
-fn a_reuse_working_set_has_what_was_used_again_so_often() {
-    let trace = [3, 1, 3, 0, 3, 1, 9].map(|block| Access::new(block, block == 1));
-    let found = [0, 1, 2, 3].map(|reuses| cloudcache::reuse_working_set(&trace, reuses));
-    assert_eq!(found, [4, 2, 1, 0]);
-    assert_eq!(cloudcache::reuse_working_set(&[], 0), 0);
 }
 
 #[test]

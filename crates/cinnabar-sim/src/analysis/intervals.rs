@@ -1,0 +1,136 @@
+//! A trace cut into intervals, so that whoever measures and whoever replays cut alike.
+//!
+//! Called by the analysis, which feeds a monitor, and by the comparison, which feeds caches.
+
+use cinnabar_trace::{Op, Record, TraceError};
+
+/// Where to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Every {
+    /// By the trace's own time, in microseconds; not 0.
+    Time(u64),
+    /// By references to 4 KiB blocks, for traces without times; not 0. A request is never cut.
+    References(u64),
+    /// Nowhere.
+    Never,
+}
+
+/// A part of the trace that was gone through. Parts in which nothing happens are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Its number, from 0; one that is missing was empty.
+    pub number: u64,
+    /// When it begins, in microseconds of the trace: with [`Every::Time`] a multiple of the length, else
+    /// the time of its first request.
+    pub start_us: u64,
+    /// When its last request came.
+    pub last_us: u64,
+    /// Requests of any kind.
+    pub requests: u64,
+    /// References to 4 KiB blocks.
+    pub references: u64,
+}
+
+/// A trace, interval by interval.
+#[derive(Debug)]
+pub struct Intervals<I> {
+    records: I,
+    every: Every,
+    /// The first request of the next interval.
+    next: Option<Record>,
+    begun: u64,
+}
+
+impl<I: Iterator<Item = Result<Record, TraceError>>> Intervals<I> {
+    /// Cuts `records`, which are in order of time.
+    pub fn new(records: I, every: Every) -> Self {
+        Self { records, every, next: None, begun: 0 }
+    }
+
+    /// Goes through the next interval, handing each request to `each`; `None` at the end.
+    ///
+    /// # Errors
+    /// What the trace says; requests before it were handed on.
+    pub fn next(&mut self, mut each: impl FnMut(&Record)) -> Result<Option<Interval>, TraceError> {
+        let Some(first) = self.next.take().map(Ok).or_else(|| self.records.next()) else {
+            return Ok(None);
+        };
+        let first = first?;
+        let mut found = self.begin(&first);
+        let mut record = first;
+        loop {
+            found.requests += 1;
+            found.last_us = found.last_us.max(record.ts_us);
+            if matches!(record.op, Op::Read | Op::Write) {
+                found.references += record.blocks().count() as u64;
+            }
+            each(&record);
+            let Some(next) = self.records.next() else { return Ok(Some(found)) };
+            record = next?;
+            if self.is_behind(&found, &record) {
+                self.next = Some(record);
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    fn begin(&mut self, first: &Record) -> Interval {
+        let (number, start_us) = match self.every {
+            Every::Time(length) => (first.ts_us / length, first.ts_us / length * length),
+            Every::References(_) | Every::Never => (self.begun, first.ts_us),
+        };
+        self.begun += 1;
+        Interval { number, start_us, last_us: first.ts_us, requests: 0, references: 0 }
+    }
+
+    fn is_behind(&self, interval: &Interval, record: &Record) -> bool {
+        match self.every {
+            Every::Time(length) => record.ts_us / length > interval.number,
+            Every::References(length) => interval.references >= length,
+            Every::Never => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(times_us: &[u64], every: Every) -> Vec<(u64, u64, u64, u64)> {
+        let record = |&ts_us: &u64| {
+            let (op, length_bytes) = (Op::Read, 8192);
+            Ok(Record { ts_us, volume: 0, op, offset_bytes: 0, length_bytes })
+        };
+        let mut intervals = Intervals::new(times_us.iter().map(record), every);
+        let mut found = Vec::new();
+        let mut seen = 0;
+        while let Some(part) = intervals.next(|_| seen += 1).expect("a good trace") {
+            found.push((part.number, part.start_us, part.last_us, part.references));
+        }
+        assert_eq!(seen, times_us.len(), "each request once");
+        found
+    }
+
+    #[test]
+    fn time_is_cut_on_multiples_and_silence_left_out() {
+        let found = cut(&[0, 9, 10, 57], Every::Time(10));
+        assert_eq!(found, [(0, 0, 9, 4), (1, 10, 10, 2), (5, 50, 57, 2)]);
+    }
+
+    #[test]
+    fn references_are_cut_behind_whole_requests() {
+        let found = cut(&[0, 0, 0, 4], Every::References(3));
+        assert_eq!(found, [(0, 0, 0, 4), (1, 0, 4, 4)]);
+        assert_eq!(cut(&[3, 8], Every::Never), [(0, 3, 8, 4)]);
+        assert_eq!(cut(&[], Every::Never), []);
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let bad = || TraceError::Io { line: 7, source: std::io::ErrorKind::Other.into() };
+        let record =
+            Record { ts_us: 0, volume: 0, op: Op::Flush, offset_bytes: 0, length_bytes: 0 };
+        let mut intervals = Intervals::new([Ok(record), Err(bad())].into_iter(), Every::Never);
+        assert!(intervals.next(|_| {}).is_err());
+    }
+}
