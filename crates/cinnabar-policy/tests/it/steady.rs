@@ -25,7 +25,7 @@ fn steps_are_bounded_and_arrive() {
             assert!(sizes(&next) <= capacity, "seed {seed}: it fits");
             let step = now.iter().zip(&next).map(|(a, b)| a.units.abs_diff(b.units)).max();
             // Rounding down may cost one more.
-            let bound = (capacity as f64 * 0.3).max(1.0) as usize + 1;
+            let bound = (capacity * 3 / 10).max(1) + 1;
             assert!(step.is_some_and(|step| step <= bound), "seed {seed}: {now:?}, {next:?}");
             moved += u32::from(next != now);
             now = next;
