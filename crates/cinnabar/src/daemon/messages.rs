@@ -14,6 +14,7 @@
 //! wake, and ends after [`Message::Stop`] or when the receiver is disconnected.
 
 pub use super::data_status::*;
+use super::recording::{RECORDINGS_MAX, Recording};
 pub use super::settings::*;
 pub use super::start_error::*;
 use std::fmt;
@@ -76,6 +77,20 @@ pub enum Message {
     },
     /// Go on without a cache device; the one in use is closed and unlocked.
     AbandonCache(AnswerTo<()>),
+    /// Record what the guests of these volumes ask for, from now on.
+    Record {
+        /// Which; `None`: all that are served now.
+        names: Option<Vec<String>>,
+        /// Answer.
+        answer: AnswerTo<Recording>,
+    },
+    /// End this recording; what it holds already is still to be read.
+    EndRecording {
+        /// Which.
+        id: u64,
+        /// Answer.
+        answer: AnswerTo<()>,
+    },
     /// Accept nothing new, finish what is under way, detach, checkpoint, end. What is not finished
     /// after `deadline` is cut off and reported.
     Stop {
@@ -207,6 +222,15 @@ impl CommandError {
         hint: impl Into<String>,
     ) -> Self {
         Self { kind, message: message.into(), hint: hint.into() }
+    }
+
+    /// There is no place for another recording.
+    pub fn too_many_recordings() -> Self {
+        Self::new(
+            CommandErrorKind::Limit,
+            format!("{RECORDINGS_MAX} recordings are under way, which is the most at a time"),
+            "end one of them, or record several volumes in one",
+        )
     }
 
     /// The data plane has ended or is about to.

@@ -7,9 +7,11 @@ pub mod data_status;
 pub mod dataplane;
 pub mod latency;
 pub mod messages;
+pub mod recording;
 pub mod report;
 pub mod run;
 pub mod settings;
+pub mod signals;
 pub mod start_error;
 
 use cinnabar_backend::generations;

@@ -10,17 +10,19 @@ use super::messages::{
     Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind, StopReport,
     Subject,
 };
+use super::signals::Signals;
 use crate::config::Config;
 use sd_notify::NotifyState;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Added to the deadline of a stop before the control plane gives up on the data plane.
 const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Time for those who record to take the rest, when all else is done.
+const RECORDINGS_GRACE: Duration = Duration::from_secs(2);
 /// Longest detach of a volume, beyond the wait for locks.
 const CHANGE_WAIT_MAX: Duration = Duration::from_mins(2);
 
@@ -158,7 +160,10 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
     control.enter(Phase::Stopping);
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     tokio::select! {
-        result = stop(&commands, &mut ended, config.control.stop_wait_max) => result,
+        result = stop(&commands, &mut ended, config.control.stop_wait_max) => {
+            control.recordings_sent(RECORDINGS_GRACE).await;
+            result
+        }
         () = signals.next() => Err(RunError::Impatient),
     }
 }
@@ -233,28 +238,6 @@ fn ended_unexpectedly() -> StartError {
         "the data thread ended unexpectedly",
         "the log says more; please report it",
     )
-}
-
-/// The signals that end a daemon.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self([
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }
 
 /// Tells systemd, if it wants to know.

@@ -2,7 +2,7 @@
 //!
 //! Called by the control socket's server. Errors are `{"error": "...", "hint": "..."}`.
 
-use super::{Control, Phase, actions};
+use super::{Control, Phase, actions, recordings};
 use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use crate::config::units::parse_share;
 use crate::config::volume::{check_order, parse_mode};
@@ -14,7 +14,7 @@ use crate::daemon::report::{StatusReport, VolumeReport};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{get, patch, post};
+use axum::routing::{delete, get, patch, post};
 use axum::{Router, body::Bytes};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
@@ -89,6 +89,8 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/v1/volumes/{name}/invalidate", post(actions::invalidate))
         .route("/v1/cache/replace", post(actions::replace))
         .route("/v1/cache/abandon", post(actions::abandon))
+        .route("/v1/recordings", post(recordings::begin))
+        .route("/v1/recordings/{id}", delete(recordings::end))
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .with_state(control)
@@ -194,7 +196,7 @@ fn check_shares(now: &DataStatus, new: &VolumeConfig) -> Result<(), SettingError
 }
 
 async fn unknown() -> Failed {
-    let hint = "there are /v1/status, /v1/ready, /v1/version, /v1/volumes and /v1/cache";
+    let hint = "there are /v1/status, ready, version, volumes, recordings and cache";
     Failed(StatusCode::NOT_FOUND, ErrorBody { error: "no such path".into(), hint: hint.into() })
 }
 

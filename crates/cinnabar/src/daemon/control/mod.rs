@@ -5,15 +5,18 @@
 
 pub mod actions;
 pub mod api;
+pub mod life;
 pub mod metrics;
+pub mod recordings;
 pub mod server;
 pub mod socket;
 
 use super::messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
+use super::recording::RECORDINGS_MAX;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Longest wait for a status: the data thread answers between two events.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -29,6 +32,8 @@ pub struct Control {
     pub change_wait_max: Duration,
     /// One change of the set of volumes at a time.
     changes: tokio::sync::Mutex<()>,
+    /// Places for recordings, each taken until all of it was sent.
+    recordings: Arc<Semaphore>,
     phase: Mutex<Phase>,
 }
 
@@ -48,7 +53,8 @@ impl Control {
     pub fn new(base: PathBuf, socket: PathBuf, change_wait_max: Duration) -> Arc<Self> {
         let phase = Mutex::new(Phase::Starting);
         let changes = tokio::sync::Mutex::new(());
-        Arc::new(Self { base, socket, change_wait_max, changes, phase })
+        let recordings = Arc::new(Semaphore::new(RECORDINGS_MAX));
+        Arc::new(Self { base, socket, change_wait_max, changes, recordings, phase })
     }
 
     /// Where the daemon is in its life.
@@ -89,6 +95,14 @@ impl Control {
                 format!("no answer within {} s; it may still be done", wait_max.as_secs()),
                 "look at the status, and at the log for a backend that hangs",
             )),
+        }
+    }
+
+    /// Waits until all recordings have been sent to their ends, but no longer than this.
+    pub async fn recordings_sent(&self, wait_max: Duration) {
+        let all = self.recordings.acquire_many(RECORDINGS_MAX as u32);
+        if tokio::time::timeout(wait_max, all).await.is_err() {
+            tracing::warn!("somebody who records does not take the rest");
         }
     }
 

@@ -3,9 +3,10 @@
 //! Called by `serve`, once for the control socket and once for the metrics' port.
 
 use super::api::ErrorBody;
+use super::life::Life;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Extension, Request};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Json, Response};
@@ -56,7 +57,8 @@ impl Listen for TcpListener {
 }
 
 /// Serves `routes` until it is dropped. No connection lives longer than `life_max`, so that one
-/// whose client has stopped reading does not stay for ever.
+/// whose client has stopped reading does not stay for ever; what is sent without end prolongs its
+/// [`Life`].
 pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
     let routes = routes.layer(from_fn(bounded_body));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -71,17 +73,18 @@ pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
                 continue;
             }
         };
-        let service = TowerToHyperService::new(routes.clone());
+        let life = Life::new(life_max);
+        let service = TowerToHyperService::new(routes.clone().layer(Extension(life.clone())));
         tokio::spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(READ_WAIT_MAX)
                 .max_buf_size(HEADER_BYTES_MAX)
                 .serve_connection(TokioIo::new(stream), service);
-            match tokio::time::timeout(life_max, connection).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!("control connection: {error}"),
-                Err(_) => tracing::debug!("control connection closed after {life_max:?}"),
+            match life.live(connection).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => tracing::debug!("control connection: {error}"),
+                None => tracing::debug!("control connection closed: it took too long"),
             }
             drop(place);
         });

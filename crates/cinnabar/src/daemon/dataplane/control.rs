@@ -92,6 +92,13 @@ impl Plane {
             }
             Message::ReplaceCache { new, answer } => self.replace_cache(new, answer),
             Message::AbandonCache(answer) => self.abandon_cache(answer),
+            Message::Record { names, answer } => {
+                // Nobody waits any more: the recording ends with its first request.
+                let _ = answer.send(self.record(now, names));
+            }
+            Message::EndRecording { id, answer } => {
+                let _ = answer.send(self.end_recording(id));
+            }
             Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
         }
     }
@@ -215,6 +222,7 @@ impl Plane {
     /// Begins a volume's end: no more requests, then everything of its is finished and flushed.
     pub(super) fn detach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
         self.remove_exports(key);
+        self.recordings.leave(key, self.stop.is_some());
         let volume = &mut self.volumes[key];
         volume.phase = Phase::Leaving(answer);
         let id = volume.id.expect("a volume that serves is attached");

@@ -23,6 +23,7 @@ mod lane;
 mod opening;
 mod plane;
 mod proofs;
+mod recordings;
 mod replace;
 mod requests;
 mod restarted;

@@ -10,6 +10,7 @@ use super::desk::Told;
 use super::inbox::Inbox;
 use super::lane::{Lane, Said};
 use super::proofs::{Distrusts, IoName};
+use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{Front, GuestRequest};
 use super::stop::Stop;
@@ -61,6 +62,7 @@ pub(super) struct Plane {
     pub(super) messages: mpsc::Receiver<Message>,
     /// From the other data threads.
     pub(super) heard: Inbox<Heard>,
+    pub(super) recordings: Recordings,
     pub(super) stop: Option<Stop>,
     /// How the opening of the device went, at start.
     pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,

@@ -67,7 +67,10 @@ impl Plane {
             return;
         };
         let (kind, op) = match command {
-            Command::Engine(op) => (kind_of(&op), op),
+            Command::Engine(op) => {
+                self.recordings.note(now, key, &op);
+                (kind_of(&op), op)
+            }
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
             Command::BlockStatus { span, .. } => {
                 if tells_extents(volume) {

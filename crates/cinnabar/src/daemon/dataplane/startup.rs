@@ -16,6 +16,7 @@ use super::inbox::Inbox;
 use super::lane::Lane;
 use super::plane::Plane;
 use super::proofs::Distrusts;
+use super::recordings::Recordings;
 use super::volume::{Phase, Recorders, Volume, VolumeIo};
 use super::worker::Worker;
 use super::{device, format};
@@ -135,6 +136,7 @@ impl Plane {
             open_options,
             messages,
             heard,
+            recordings: Recordings::default(),
             stop: None,
             opened: None,
             look_at: None,

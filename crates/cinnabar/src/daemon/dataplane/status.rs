@@ -68,6 +68,7 @@ impl Plane {
     fn edge_ram_bytes(&self) -> u64 {
         let tables = self.requests.capacity() * size_of::<super::requests::GuestRequest>()
             + self.volumes.capacity() * size_of::<Volume>();
+        let tables = tables + self.recordings.ram_bytes();
         Memory::kept_bytes() + self.lane.desk.ram_bytes() + tables as u64
     }
 }
