@@ -18,6 +18,7 @@ pub mod script;
 pub mod shards;
 pub mod stamp;
 pub mod threaded;
+pub mod timed;
 pub mod violation;
 pub mod workload;
 

@@ -1,0 +1,362 @@
+//! The hosts, the link, the file server, and the loop over events.
+//!
+//! Called by [`run`](super::run). An event belongs to a job, whose stage says what it means; the ways
+//! of a block from stage to stage are in `read` and `write`.
+
+use super::agenda::{Agenda, JOBS_MAX};
+use super::config::{Architecture, Config, Placement, Restart, WritePolicy};
+use super::host::{FLASH, Host, RAM};
+use super::jobs::{Job, Jobs, Kind, Stage};
+use super::outcome::Outcome;
+use super::prefetch::prefetch;
+use super::source::{Operation, Source, operations};
+use super::station::{Link, Station, Way};
+use super::{Pace, RunError, Workload};
+use crate::dice::Dice;
+
+/// Operations between two words about progress.
+const PROGRESS_EVERY: u64 = 1 << 17;
+
+/// A simulation.
+pub(super) struct Model<'a> {
+    pub(super) config: Config,
+    /// Where the flash of a host is looked for: nowhere, in it, or in the file server.
+    pub(super) flash: FlashAt,
+    pub(super) ram_policy: WritePolicy,
+    pub(super) flash_policy: WritePolicy,
+    pub(super) flash_write_ns: u64,
+    /// The hosts; the file server's flash behind them.
+    pub(super) hosts: Vec<Host>,
+    links: Vec<Link>,
+    pub(super) filer: Station,
+    pub(super) source: Source<'a>,
+    pub(super) jobs: Jobs,
+    agenda: Agenda,
+    dice: Dice,
+    pub(super) outcome: Outcome,
+    pub(super) measuring: bool,
+    measured_from_ns: u64,
+    /// Operations until measuring begins.
+    warm_up: u64,
+    operations: u64,
+    /// How many there will be.
+    expected: Option<u64>,
+    /// What each thread will ask for next.
+    drawn: Vec<Option<Operation>>,
+    /// Threads that go on, and operations of a trace under way.
+    active: u64,
+    last_ns: u64,
+}
+
+/// Where flash is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlashAt {
+    Nowhere,
+    Client,
+    Server,
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn new(config: &Config, workload: Workload<'a>) -> Result<Self, RunError> {
+        let all = operations(config);
+        #[expect(clippy::cast_sign_loss, reason = "checked to be a share")]
+        let first = (all as f64 * config.warm_up_share).round() as u64;
+        let (warm_up, expected) = match &workload {
+            Workload::Generated => (first, Some(all)),
+            Workload::Records { warm_up, expected, .. } => (*warm_up, *expected),
+        };
+        let generated = matches!(workload, Workload::Generated);
+        let words = if generated { config.scaled(config.total_blocks) as usize } else { 1 << 16 };
+        let flash = match config.placement {
+            _ if config.flash_blocks == 0 => FlashAt::Nowhere,
+            Placement::Client => FlashAt::Client,
+            Placement::Server => FlashAt::Server,
+        };
+        let mut hosts: Vec<_> = (0..config.hosts).map(|_| Host::client(config, words)).collect();
+        if flash == FlashAt::Server {
+            hosts.push(Host::server(config, words));
+        }
+        let links = if config.one_link { 1 } else { config.hosts as usize };
+        #[expect(clippy::cast_sign_loss, reason = "a time is not negative")]
+        let flash_write_ns =
+            (config.timings.flash_write_ns as f64 * config.flash_write_factor).round() as u64;
+        Ok(Self {
+            config: *config,
+            flash,
+            ram_policy: config.ram_policy,
+            flash_policy: config.flash_policy(),
+            flash_write_ns,
+            hosts,
+            links: vec![Link::new(config); links],
+            filer: Station::new(config.filer_service),
+            source: Source::new(config, workload)?,
+            jobs: Jobs::default(),
+            agenda: Agenda::default(),
+            dice: Dice::new(config.seed),
+            outcome: Outcome::default(),
+            measuring: false,
+            measured_from_ns: 0,
+            warm_up,
+            operations: 0,
+            expected,
+            drawn: Vec::new(),
+            active: 0,
+            last_ns: 0,
+        })
+    }
+
+    /// Runs to the end of the last operation.
+    pub(super) fn run(mut self, progress: &mut dyn FnMut(f64)) -> Result<Outcome, RunError> {
+        self.start()?;
+        let mut told = 0;
+        while self.active > 0 {
+            let (now, id) = self.agenda.next().expect("somebody is active");
+            let stage = self.jobs[id].stage;
+            self.note(now, u64::from(id) << 8 | stage as u64);
+            self.handle(now, id, stage)?;
+            if self.operations >= told + PROGRESS_EVERY {
+                told = self.operations;
+                if let Some(expected) = self.expected.filter(|expected| *expected > 0) {
+                    progress((told as f64 / expected as f64).min(1.0));
+                }
+            }
+        }
+        self.outcome.simulated_ns = self.last_ns - self.measured_from_ns.min(self.last_ns);
+        Ok(self.outcome)
+    }
+
+    fn start(&mut self) -> Result<(), RunError> {
+        if let Source::Recorded(recorded) = &self.source
+            && recorded.pace == Pace::Recorded
+        {
+            self.active = 1;
+            let job = self.add_job(0, Job::new(Kind::Arrivals, 0, Stage::Take))?;
+            self.drawn.push(self.source.next(0)?);
+            self.at(0, job, Stage::Take);
+        } else {
+            let threads = self.config.hosts * self.config.threads;
+            for thread in 0..threads {
+                let host = (thread / self.config.threads) as usize;
+                let id = self.add_job(0, Job::new(Kind::Thread, host, Stage::Take))?;
+                debug_assert_eq!(id, thread, "threads come first");
+                self.drawn.push(self.source.next(thread)?);
+                self.at(0, id, Stage::Take);
+            }
+            self.active = u64::from(threads);
+        }
+        for host in 0..self.hosts.len() {
+            for tier in [RAM, FLASH] {
+                if let Some(syncer) = &self.hosts[host].syncers[tier] {
+                    let period_ns = syncer.period_ns;
+                    let id =
+                        self.add_job(0, Job::new(Kind::Tick(tier as u8), host, Stage::Take))?;
+                    self.at(period_ns, id, Stage::Take);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, now: u64, id: u32, stage: Stage) -> Result<(), RunError> {
+        match stage {
+            Stage::Take => self.take(now, id),
+            Stage::Finish => self.finish(now, id),
+            Stage::FlashRead => self.fill_ram(now, id),
+            Stage::ServerRead => self.server_read(now, id),
+            Stage::ServerData => self.send_data(now, id),
+            Stage::FilerArrived => self.filer_arrived(now, id),
+            Stage::FilerRead => self.filer_read(now, id),
+            Stage::DataArrived => self.data_arrived(now, id),
+            Stage::Down => self.down(now, id),
+            Stage::FlashWrite => self.flash_write(now, id),
+            Stage::FlashWritten => self.flash_written(now, id),
+            Stage::ToFiler => self.to_filer(now, id),
+            Stage::FilerWriteArrived => self.filer_write(now, id),
+            Stage::FilerWritten => self.filer_written(now, id),
+            Stage::DownDone => self.down_done(now, id),
+            Stage::Store => self.store(now, id),
+            Stage::Stored => self.stored(now, id),
+        }
+    }
+
+    /// A thread, or the arrivals of a trace, or a syncer's clock, is at its next turn.
+    fn take(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        match self.jobs[id].kind {
+            Kind::Tick(_) => self.tick(now, id),
+            Kind::Arrivals => self.arrive(now, id),
+            _ => self.take_next(now, id),
+        }
+    }
+
+    #[inline]
+    fn take_next(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Some(operation) = self.drawn[id as usize].take() else {
+            self.active -= 1;
+            return Ok(());
+        };
+        // Drawn one ahead, so that what is known of its block is in the CPU's cache by then.
+        let next = self.source.next(id)?;
+        if let (Some(next), Source::Made(_)) = (&next, &self.source) {
+            prefetch(&self.hosts[next.host].words, next.first_key as usize);
+        }
+        self.drawn[id as usize] = next;
+        self.begin(now, id, operation)
+    }
+
+    fn arrive(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Some(operation) = self.drawn[0].take() else {
+            self.active -= 1;
+            return Ok(());
+        };
+        let next = self.source.next(0)?;
+        self.drawn[0] = next;
+        // Without a next one it ends at once; what is under way keeps the simulation going.
+        self.at(next.map_or(now, |next| next.at_ns.max(now)), id, Stage::Take);
+        self.active += 1;
+        let job = self.add_job(now, Job::new(Kind::Arrived, 0, Stage::Take))?;
+        self.begin(now, job, operation)
+    }
+
+    fn begin(&mut self, now: u64, id: u32, operation: Operation) -> Result<(), RunError> {
+        self.operations += 1;
+        if self.operations > self.warm_up && !self.measuring {
+            self.measure(now);
+        }
+        let Operation { host, write, first_key, end_key, .. } = operation;
+        let measured = self.measuring;
+        let job = &mut self.jobs[id];
+        *job = Job { write, measured, started_ns: now, ..Job::new(job.kind, host, Stage::Take) };
+        if end_key == first_key + 1 {
+            return self.begin_block(now, id, first_key);
+        }
+        (job.next_key, job.end_key) = (first_key, end_key);
+        for _ in 0..self.config.operation_depth {
+            self.begin_part(now, id)?;
+        }
+        Ok(())
+    }
+
+    /// The next block of an operation of several, if there is one.
+    fn begin_part(&mut self, now: u64, parent: u32) -> Result<(), RunError> {
+        let job = &mut self.jobs[parent];
+        if job.next_key == job.end_key {
+            return Ok(());
+        }
+        let key = job.next_key;
+        job.next_key += 1;
+        job.parts += 1;
+        let Job { write, measured, host, .. } = *job;
+        let part = Job::new(Kind::Part, usize::from(host), Stage::Take);
+        let id = self.add_job(now, Job { write, measured, parent, ..part })?;
+        self.begin_block(now, id, key)
+    }
+
+    #[inline]
+    fn begin_block(&mut self, now: u64, id: u32, key: u64) -> Result<(), RunError> {
+        let block = self.source.number(key)?;
+        self.outcome.block_ios += 1;
+        let job = &mut self.jobs[id];
+        job.block = block;
+        let host = usize::from(job.host);
+        self.hosts[host].know(block);
+        if job.write { self.write_block(now, id) } else { self.read_block(now, id) }
+    }
+
+    /// A read or write, or a block of one, is done.
+    pub(super) fn finish(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        match self.jobs[id].kind {
+            Kind::Part => {
+                let parent = self.jobs[id].parent;
+                self.jobs.free(id);
+                self.jobs[parent].parts -= 1;
+                self.begin_part(now, parent)?;
+                if self.jobs[parent].parts == 0 { self.finish(now, parent) } else { Ok(()) }
+            }
+            Kind::Thread => {
+                self.record(now, id);
+                self.take_next(now, id)
+            }
+            Kind::Arrived => {
+                self.record(now, id);
+                self.jobs.free(id);
+                self.active -= 1;
+                Ok(())
+            }
+            kind => unreachable!("{kind:?} does not read or write for anybody"),
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, now: u64, id: u32) {
+        self.last_ns = now;
+        let Job { measured, write, started_ns, .. } = self.jobs[id];
+        if measured {
+            let outcome = &mut self.outcome;
+            let latency = if write { &mut outcome.writes } else { &mut outcome.reads };
+            latency.record(now - started_ns);
+        }
+    }
+
+    /// The warm-up is over.
+    fn measure(&mut self, now: u64) {
+        self.measuring = true;
+        self.measured_from_ns = now;
+        if let Restart::Cold { ram_too } = self.config.restart {
+            for host in &mut self.hosts {
+                host.empty(ram_too);
+            }
+        }
+    }
+
+    /// What happened, folded into the digest.
+    #[inline]
+    fn note(&mut self, now: u64, what: u64) {
+        self.outcome.events += 1;
+        let mixed = (self.outcome.digest ^ now).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ what;
+        self.outcome.digest = mixed.rotate_left(29).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    }
+
+    /// The next event for a job.
+    #[inline]
+    pub(super) fn at(&mut self, at_ns: u64, id: u32, stage: Stage) {
+        self.jobs[id].stage = stage;
+        self.agenda.add(at_ns, id);
+    }
+
+    pub(super) fn add_job(&mut self, now: u64, job: Job) -> Result<u32, RunError> {
+        self.jobs.add(job).ok_or(RunError::Overrun(JOBS_MAX, now / 1_000_000_000))
+    }
+
+    /// When a packet of a host that is ready now arrives.
+    #[inline]
+    pub(super) fn send(&mut self, now: u64, host: usize, way: Way, data: bool) -> u64 {
+        let link = if self.config.one_link { 0 } else { host };
+        self.links[link].send(now, way, data)
+    }
+
+    /// What the file server takes for its next read.
+    #[inline]
+    pub(super) fn filer_read_ns(&mut self, ahead: bool) -> u64 {
+        self.outcome.filer_reads += u64::from(self.measuring);
+        if ahead || self.dice.chance(self.config.fast_read_share) {
+            self.config.timings.filer_fast_read_ns
+        } else {
+            self.config.timings.filer_slow_read_ns
+        }
+    }
+
+    /// Where the flash behind a host's RAM is, by the number of its host.
+    #[inline]
+    pub(super) fn flash_of(&self, host: usize) -> Option<usize> {
+        match self.flash {
+            FlashAt::Nowhere => None,
+            FlashAt::Client => Some(host),
+            FlashAt::Server => Some(self.hosts.len() - 1),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is(&self, architecture: Architecture) -> bool {
+        self.config.architecture == architecture
+    }
+}

@@ -1,0 +1,190 @@
+//! The way of a read: RAM, flash, file server, and back up.
+//!
+//! Called by the model's loop. A block goes into flash on its way up, too, which nobody waits for; it
+//! goes into RAM, and whoever asked waits until a dirty block that has to leave for it is down.
+
+use super::RunError;
+use super::config::Architecture;
+use super::host::{FLASH, RAM, Victim};
+use super::jobs::{Job, Kind, Stage};
+use super::model::{FlashAt, Model};
+use super::recency::IN_FLASH;
+use super::station::Way;
+
+impl Model<'_> {
+    #[inline]
+    pub(super) fn read_block(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Job { host: number, block, measured, .. } = self.jobs[id];
+        let number = usize::from(number);
+        let host = &mut self.hosts[number];
+        let word = host.word(RAM, block);
+        if word != 0 {
+            host.ram.touch(block, &mut host.words);
+            if word & IN_FLASH != 0 {
+                return self.read_flash(now, id, number, Stage::Finish);
+            }
+            self.outcome.ram_hits += u64::from(measured);
+            self.at(now + self.config.timings.ram_read_ns, id, Stage::Finish);
+            return Ok(());
+        }
+        if host.word(FLASH, block) != 0 {
+            host.flash.touch(block, &mut host.words);
+            return self.read_flash(now, id, number, Stage::FlashRead);
+        }
+        let at_server = self.send_request(now, id)?;
+        if let Some(at_server) = at_server {
+            if self.flash == FlashAt::Server {
+                self.at(at_server, id, Stage::ServerRead);
+                return Ok(());
+            }
+            self.outcome.misses += u64::from(measured);
+            self.ask_filer(at_server, id);
+            self.fetch_ahead(now, at_server, number, block)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the request for a block; `None` if the block is on its way already.
+    fn send_request(&mut self, now: u64, id: u32) -> Result<Option<u64>, RunError> {
+        let Job { host, block, measured, .. } = self.jobs[id];
+        let host = usize::from(host);
+        if let Some(waiting) = self.hosts[host].fetching.get_mut(&block) {
+            waiting.push(id);
+            self.outcome.misses += u64::from(measured);
+            return Ok(None);
+        }
+        Ok(Some(self.send(now, host, Way::Up, false)))
+    }
+
+    /// Reads flash for a hit.
+    fn read_flash(&mut self, now: u64, id: u32, of: usize, then: Stage) -> Result<(), RunError> {
+        self.outcome.flash_hits += u64::from(self.jobs[id].measured);
+        self.outcome.flash_reads += u64::from(self.measuring);
+        let read = self.hosts[of].device.serve(now, self.config.timings.flash_read_ns);
+        self.at(read, id, then);
+        Ok(())
+    }
+
+    /// A request is at the file server's flash.
+    pub(super) fn server_read(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Job { block, host: number, measured, .. } = self.jobs[id];
+        let server = self.hosts.len() - 1;
+        let host = &mut self.hosts[server];
+        host.know(block);
+        if host.word(FLASH, block) != 0 {
+            host.flash.touch(block, &mut host.words);
+            return self.read_flash(now, id, server, Stage::ServerData);
+        }
+        self.outcome.misses += u64::from(measured);
+        self.ask_filer(now, id);
+        self.fetch_ahead(now, now, usize::from(number), block)
+    }
+
+    /// The file server reads a block once the request is there.
+    pub(super) fn ask_filer(&mut self, arrival: u64, id: u32) {
+        // What keeps nobody waiting can be asked ahead of time; a queue takes what arrives.
+        if self.filer.queues() {
+            self.at(arrival, id, Stage::FilerArrived);
+            return;
+        }
+        self.serve_read(arrival, id);
+    }
+
+    pub(super) fn filer_arrived(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        self.serve_read(now, id);
+        Ok(())
+    }
+
+    fn serve_read(&mut self, now: u64, id: u32) {
+        let ahead = self.jobs[id].kind == Kind::Fetch;
+        let ns = self.filer_read_ns(ahead);
+        let read = self.filer.serve(now, ns);
+        self.at(read, id, Stage::FilerRead);
+    }
+
+    /// The file server has read a block, which goes into its flash, if there is any, and back.
+    pub(super) fn filer_read(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        if self.flash == FlashAt::Server {
+            let server = self.hosts.len() - 1;
+            self.fill_flash(now, server, self.jobs[id].block)?;
+        }
+        self.send_data(now, id)
+    }
+
+    pub(super) fn send_data(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let host = usize::from(self.jobs[id].host);
+        let arrival = self.send(now, host, Way::Down, true);
+        self.at(arrival, id, Stage::DataArrived);
+        Ok(())
+    }
+
+    /// A block is here.
+    pub(super) fn data_arrived(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Job { host, block, kind, .. } = self.jobs[id];
+        let host = usize::from(host);
+        if kind == Kind::Fetch {
+            return self.fetched(now, id);
+        }
+        if self.is(Architecture::Unified) {
+            return self.fill_frame(now, id);
+        }
+        if self.flash == FlashAt::Client {
+            self.fill_flash(now, host, block)?;
+        }
+        self.fill_ram(now, id)
+    }
+
+    /// Puts a block into flash; neither that nor a dirty block that has to leave keeps anybody
+    /// waiting.
+    pub(super) fn fill_flash(&mut self, now: u64, of: usize, block: u32) -> Result<(), RunError> {
+        let host = &mut self.hosts[of];
+        host.know(block);
+        let victim = host.keep_in_flash(block);
+        self.write_to_device(now, of);
+        match victim.filter(|victim| victim.is_dirty()) {
+            Some(victim) => self.leave_flash_unseen(now, of, victim),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a block into RAM; who asked for it waits for a dirty block that has to leave.
+    pub(super) fn fill_ram(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Job { host, block, .. } = self.jobs[id];
+        let host = &mut self.hosts[usize::from(host)];
+        if host.ram.capacity() == 0 {
+            return self.finish(now, id);
+        }
+        match host.keep_in_ram(block).filter(|victim| victim.is_dirty()) {
+            Some(victim) => self.evict_from_ram(now, id, victim, Stage::Finish),
+            None => self.finish(now, id),
+        }
+    }
+
+    /// Puts a block into a frame of the unified architecture. A frame of flash is filled, and
+    /// emptied, behind the reader's back.
+    fn fill_frame(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+        let Job { host: number, block, .. } = self.jobs[id];
+        let number = usize::from(number);
+        let Some(victim) = self.keep_in_frame(now, number, block) else {
+            return self.finish(now, id);
+        };
+        if victim.flags & IN_FLASH != 0 {
+            self.leave_flash_unseen(now, number, victim)?;
+            return self.finish(now, id);
+        }
+        self.evict_from_ram(now, id, victim, Stage::Finish)
+    }
+
+    /// Puts a block that was read into a frame, and gives the dirty block that has to leave.
+    pub(super) fn keep_in_frame(&mut self, now: u64, of: usize, block: u32) -> Option<Victim> {
+        let host = &mut self.hosts[of];
+        if host.ram.capacity() == 0 {
+            return None;
+        }
+        let victim = host.keep_in_frame(block);
+        if host.word(RAM, block) & IN_FLASH != 0 {
+            self.write_to_device(now, of);
+        }
+        victim.filter(|victim| victim.is_dirty())
+    }
+}

@@ -1,0 +1,195 @@
+//! What is asked for: accesses to working sets, or the requests of a trace.
+//!
+//! Called by the model, an operation at a time. Blocks of a trace get dense numbers, so that what is
+//! known of them fits an array.
+
+use super::config::Config;
+use super::{Pace, RunError, Workload};
+use cinnabar_policy::{Access, Interner};
+use cinnabar_trace::generate::working_set::{Settings, Sharing, WorkingSet};
+use cinnabar_trace::{Op, Record, TraceError};
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) host: usize,
+    pub(super) write: bool,
+    /// Its blocks, by key.
+    pub(super) first_key: u64,
+    pub(super) end_key: u64,
+    /// When it was recorded; 0 if it was not.
+    pub(super) at_ns: u64,
+}
+
+type Records<'a> = Box<dyn Iterator<Item = Result<Record, TraceError>> + 'a>;
+
+/// Where operations come from.
+pub(super) enum Source<'a> {
+    /// Made up; a block's key is its number.
+    Made(Made),
+    /// Recorded.
+    Recorded(Recorded<'a>),
+}
+
+pub(super) struct Made {
+    threads: WorkingSet,
+    set_blocks: u64,
+    total_blocks: u64,
+    private: bool,
+    power: u32,
+    blocks: u64,
+    left: u64,
+}
+
+pub(super) struct Recorded<'a> {
+    records: Records<'a>,
+    pub(super) pace: Pace,
+    hosts: u64,
+    interner: Interner,
+    numbered: Vec<Access>,
+    first_us: Option<u64>,
+    last_ns: u64,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(config: &Config, workload: Workload<'a>) -> Result<Self, RunError> {
+        Ok(match workload {
+            Workload::Generated => Self::Made(Made::new(config)?),
+            Workload::Records { records, pace, .. } => Self::Recorded(Recorded {
+                records,
+                pace,
+                hosts: u64::from(config.hosts),
+                interner: Interner::default(),
+                numbered: Vec::new(),
+                first_us: None,
+                last_ns: 0,
+            }),
+        })
+    }
+
+    /// The next operation of a thread, counted over all hosts.
+    #[inline]
+    pub(super) fn next(&mut self, thread: u32) -> Result<Option<Operation>, RunError> {
+        match self {
+            Self::Made(made) => Ok(made.next(thread)),
+            Self::Recorded(recorded) => recorded.next(),
+        }
+    }
+
+    /// The number of the block with this key.
+    #[inline]
+    pub(super) fn number(&mut self, key: u64) -> Result<u32, RunError> {
+        match self {
+            Self::Made(_) => Ok(key as u32),
+            Self::Recorded(recorded) => recorded.number(key),
+        }
+    }
+
+    /// The key of the block that lies `ahead` blocks behind this one, if there is one.
+    pub(super) fn key_ahead(&self, block: u32, ahead: u32) -> Option<u64> {
+        match self {
+            Self::Made(made) => {
+                let key = u64::from(block) + u64::from(ahead);
+                (key < made.total_blocks).then_some(key)
+            }
+            Self::Recorded(recorded) => {
+                let key = recorded.interner.keys()[block as usize];
+                let ahead = key + u64::from(ahead);
+                (ahead >> VOLUME_SHIFT == key >> VOLUME_SHIFT).then_some(ahead)
+            }
+        }
+    }
+}
+
+/// A key is a volume, shifted, and a block, as that of a [`cinnabar_trace::Reference`].
+const VOLUME_SHIFT: u32 = 40;
+
+impl Made {
+    fn new(config: &Config) -> Result<Self, RunError> {
+        let settings = Settings {
+            hosts: config.hosts,
+            threads: config.threads,
+            working_set_blocks: config.scaled(config.working_set_blocks),
+            total_blocks: config.scaled(config.total_blocks),
+            outside_share: config.outside_share,
+            write_share: config.write_share,
+            sharing: if config.shared_set { Sharing::Shared } else { Sharing::Private },
+            seed: config.seed,
+        };
+        Ok(Self {
+            threads: WorkingSet::new(settings)?,
+            set_blocks: settings.working_set_blocks,
+            total_blocks: settings.total_blocks,
+            private: !config.shared_set,
+            power: config.popularity_power,
+            blocks: u64::from(config.operation_blocks),
+            left: operations(config),
+        })
+    }
+
+    #[inline]
+    fn next(&mut self, thread: u32) -> Option<Operation> {
+        self.left = self.left.checked_sub(1)?;
+        let access = self.threads.next(thread);
+        let host = access.host as usize;
+        let mut first_key = access.block;
+        if self.power > 1 {
+            first_key = self.skew(host as u64, first_key);
+        }
+        // An operation that would reach past the end ends there.
+        let first_key = first_key.min(self.total_blocks - self.blocks);
+        let end_key = first_key + self.blocks;
+        Some(Operation { host, write: access.write, first_key, end_key, at_ns: 0 })
+    }
+
+    /// Takes a block of the working set, all alike, to one of its power: with whole numbers only,
+    /// so that it is the same on every machine.
+    fn skew(&self, host: u64, block: u64) -> u64 {
+        let first = if self.private { host * self.set_blocks } else { 0 };
+        let at = block.wrapping_sub(first);
+        if at >= self.set_blocks {
+            return block;
+        }
+        let (at, all) = (u128::from(at), u128::from(self.set_blocks));
+        first + (1..self.power).fold(at, |reached, _| reached * at / all) as u64
+    }
+}
+
+/// Operations that all threads of all hosts ask for.
+pub(super) fn operations(config: &Config) -> u64 {
+    let blocks = config.scaled(config.working_set_blocks) as f64 * config.volume_multiple;
+    #[expect(clippy::cast_sign_loss, reason = "checked to be positive")]
+    let of_host = (blocks / f64::from(config.operation_blocks)).round() as u64;
+    of_host.max(1) * u64::from(config.hosts)
+}
+
+impl Recorded<'_> {
+    fn next(&mut self) -> Result<Option<Operation>, RunError> {
+        loop {
+            let Some(record) = self.records.next() else { return Ok(None) };
+            let record = record?;
+            let blocks = record.blocks();
+            if blocks.is_empty() || !matches!(record.op, Op::Read | Op::Write) {
+                continue;
+            }
+            let base = u64::from(record.volume) << VOLUME_SHIFT;
+            // Time never goes back, whatever a trace says.
+            let first_us = *self.first_us.get_or_insert(record.ts_us);
+            let at_ns = record.ts_us.saturating_sub(first_us).saturating_mul(1_000);
+            self.last_ns = self.last_ns.max(at_ns);
+            return Ok(Some(Operation {
+                host: (u64::from(record.volume) % self.hosts) as usize,
+                write: record.op == Op::Write,
+                first_key: base | blocks.start,
+                end_key: base + blocks.end,
+                at_ns: self.last_ns,
+            }));
+        }
+    }
+
+    fn number(&mut self, key: u64) -> Result<u32, RunError> {
+        self.numbered.clear();
+        self.interner.extend([(key, false)], &mut self.numbered)?;
+        Ok(self.numbered[0].block())
+    }
+}
