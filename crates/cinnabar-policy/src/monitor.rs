@@ -74,8 +74,14 @@ impl Monitor {
 
     /// Ends an interval: what was counted so far fades.
     pub fn end_interval(&mut self) {
-        let decay = self.settings.decay;
-        self.volumes.iter_mut().for_each(|volume| volume.decay(decay));
+        self.end_intervals(1);
+    }
+
+    /// The same of several, of which all but the first were empty; returns what is left of their weight.
+    pub fn end_intervals(&mut self, count: u64) -> f64 {
+        let factor = power(self.settings.decay, count);
+        self.volumes.iter_mut().for_each(|volume| volume.decay(factor));
+        factor
     }
 
     fn sample(&self) -> Sampled {
@@ -86,6 +92,18 @@ impl Monitor {
         sample.set_reuses_min(self.settings.reuses_min);
         sample
     }
+}
+
+/// By squaring, so that it is the same everywhere.
+fn power(base: f64, exponent: u64) -> f64 {
+    let (mut square, mut result) = (base, 1.0);
+    for bit in 0..u64::BITS {
+        if exponent >> bit & 1 == 1 {
+            result *= square;
+        }
+        square *= square;
+    }
+    result
 }
 
 #[cfg(test)]
@@ -106,5 +124,10 @@ mod tests {
         assert_eq!((reads(&monitor), reach), (vec![18, 0, 10], vec![9, 0, 5]));
         monitor.end_interval();
         assert_eq!(reads(&monitor), [9, 0, 5]);
+        monitor.extend(0, [(0, false); 23]);
+        monitor.end_intervals(3);
+        assert_eq!(reads(&monitor), [4, 0, 1], "an eighth, rounded");
+        monitor.end_intervals(u64::MAX);
+        assert_eq!(reads(&monitor), [0; 3]);
     }
 }

@@ -59,6 +59,11 @@ impl Estimate {
         self.0[bin(size).min(last)]
     }
 
+    /// A size from which on it stays the same, in blocks.
+    pub fn flat_from(&self) -> u64 {
+        self.0.len().checked_sub(1).map_or(0, first_size)
+    }
+
     /// The smallest size at which at least `part` (0 to 1) of the largest size's count is reached, in
     /// blocks; 0 if there is nothing to reach. For curves that do not fall.
     pub fn reaches(&self, part: f64) -> u64 {
@@ -130,6 +135,7 @@ mod tests {
         }
         let sums = steps.estimate(1.0);
         assert_eq!([0.5, 0.75, 0.76, 0.99, 1.0].map(|part| sums.reaches(part)), [2, 2, 7, 50, 50]);
+        assert_eq!((sums.flat_from(), Estimate::default().flat_from()), (50, 0));
         assert_eq!(Estimate::default().reaches(1.0), 0);
         assert!(Estimate::default().at(9).abs() < f64::EPSILON);
     }

@@ -74,6 +74,21 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Intervals<I> {
         }
     }
 
+    /// Where the requests come from.
+    pub const fn records(&self) -> &I {
+        &self.records
+    }
+
+    /// The same, to ask why there was an error.
+    pub const fn records_mut(&mut self) -> &mut I {
+        &mut self.records
+    }
+
+    /// When the next interval's first request comes; `None` at the end. Known behind an interval.
+    pub fn next_us(&self) -> Option<u64> {
+        self.next.map(|record| record.ts_us)
+    }
+
     fn begin(&mut self, first: &Record) -> Interval {
         let (number, start_us) = match self.every {
             Every::Time(length) => (first.ts_us / length, first.ts_us / length * length),
@@ -105,6 +120,7 @@ mod tests {
         let mut found = Vec::new();
         let mut seen = 0;
         while let Some(part) = intervals.next(|_| seen += 1).expect("a good trace") {
+            assert_eq!(intervals.next_us(), times_us.get(seen).copied(), "what comes next");
             found.push((part.number, part.start_us, part.last_us, part.references));
         }
         assert_eq!(seen, times_us.len(), "each request once");

@@ -3,6 +3,7 @@
 //! Called by `main`. stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time,
 //! 2 usage or configuration. The last line of an error is a hint.
 
+mod analyze;
 mod bench;
 mod cache;
 mod client;
@@ -54,6 +55,8 @@ enum Command {
     Config(config_check::Args),
     /// Run the cache under a virtual clock, with everything that can go wrong
     Simulate(simulate::Args),
+    /// Would a cache help, how large, and with which policy? Ask a block trace
+    Analyze(analyze::Args),
     /// Make block traces
     Trace(trace::Args),
     /// Measure storage: an SPC-1-like benchmark, trace replay, device latency
@@ -99,6 +102,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Config(args) => config_check::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Version { json } => version(json),
         Command::Completions { shell } => {

@@ -1,0 +1,41 @@
+//! `cinnabar analyze`: would a cache help, how large, and with which policy?
+//!
+//! Called by the command line. [`args`] says what to do, the simulator's analysis does it, and the other
+//! files show what it found: [`show`] to people, [`json`] to programs, [`page`] as a report.
+
+mod args;
+mod values;
+
+pub(super) use args::Args;
+
+use super::failure::Failure;
+use super::progress::Progress;
+use crate::config::units::show_size;
+use cinnabar_sim::analysis::{self, Analysis, AnalysisError, Settings};
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let settings = args.settings()?;
+    let analysis = analyze(&settings)?;
+    let _ = analysis;
+    Ok(())
+}
+
+fn analyze(settings: &Settings) -> Result<Analysis, Failure> {
+    let mut line = Progress::new();
+    let found = analysis::analyze(settings, &mut |[pass, passes], progress| {
+        line.show(|| {
+            let read = show_size(progress.read_bytes);
+            let of = progress.size_bytes.map(|size| format!(" of {}", show_size(size)));
+            let requests = progress.requests;
+            let pass =
+                if passes > 1 { format!("pass {pass} of {passes}: ") } else { String::new() };
+            format!("{pass}{read}{} read, {requests} requests", of.unwrap_or_default())
+        });
+    });
+    found.map_err(|error| explain(&error))
+}
+
+fn explain(error: &AnalysisError) -> Failure {
+    Failure::of_usage(error.to_string(), error.hint())
+}
