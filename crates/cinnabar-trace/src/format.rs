@@ -106,7 +106,7 @@ impl Format {
     }
 
     /// Are requests put in order of time? The order of the others' records is what they are about.
-    pub(crate) const fn is_sorted_here(self) -> bool {
+    pub const fn is_sorted_here(self) -> bool {
         !matches!(self, Self::Canonical | Self::OracleGeneral | Self::Arc)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Called by the command line.
 
+pub(super) use super::file::cannot_write;
 use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
 use crate::cli::parse::{duration, size};
@@ -11,8 +12,8 @@ use cinnabar_trace::generate::desktop::{self, Desktop};
 use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
 use cinnabar_trace::{Op, Record, TraceFile};
 use serde::Serialize;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to make.
@@ -184,22 +185,6 @@ fn write(
         return output::json(&made);
     }
     output::text(&made.render())
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    let hint = match error.kind() {
-        ErrorKind::NotFound => "make its folder first",
-        ErrorKind::StorageFull => "free some space, or write it elsewhere; .zst is a tenth of it",
-        _ => "--out names the trace file to write",
-    };
-    let message = format!("can't write {}: {error}", path.display());
-    // A path that can't be is the caller's mistake; a full disk is not.
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::PermissionDenied => {
-            Failure::of_usage(message, hint)
-        }
-        _ => Failure::at_run_time(message, hint),
-    }
 }
 
 /// What was written: the contract of `--json`. Keys are only ever added.

@@ -1,8 +1,16 @@
 //! `cinnabar trace`: block traces made, looked at, turned into other formats.
 //!
-//! Called by the command line.
+//! Called by the command line. One file a command; what they share is in [`input`] (reading), [`file`]
+//! (writing), [`choice`] (of volumes) and [`counts`].
 
+mod choice;
+mod convert;
+mod counts;
+mod file;
 mod generate;
+mod head;
+mod info;
+mod input;
 
 use super::failure::Failure;
 
@@ -15,6 +23,12 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Look at traces: format, requests, footprint, volumes
+    Info(info::Args),
+    /// Print the first requests of a trace
+    Head(head::Args),
+    /// Write a trace in another format, or a part of it
+    Convert(convert::Args),
     /// Make a block trace from a seed: the same settings and seed give the same trace anywhere
     #[command(subcommand)]
     Generate(generate::Command),
@@ -23,6 +37,9 @@ enum Command {
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
+        Command::Info(args) => info::run(args),
+        Command::Head(args) => head::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Generate(what) => generate::run(what),
     }
 }

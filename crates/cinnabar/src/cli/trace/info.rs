@@ -1,0 +1,114 @@
+//! `cinnabar trace info`: what a trace is and what is in it, before anything is simulated.
+//!
+//! Called by the command line.
+
+mod footprint;
+mod show;
+mod summary;
+
+pub(super) use summary::LENGTH_BYTES_MAX;
+
+use super::input::{Input, Reading};
+use crate::cli::failure::Failure;
+use crate::cli::output;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use summary::{Summary, Summing, TooMuch};
+
+/// What to look at.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Reads each trace once, to its end; the next steps are `cinnabar simulate` and \
+    `cinnabar bench replay`. The guide's page on traces lists the formats, and where traces are published.\n\
+    With --json an object for each trace, one a line; an estimated footprint errs by less than 0.1 %.\n\n\
+    Examples:\n  \
+    cinnabar trace info vm.csv.zst\n  \
+    cinnabar trace info hm_0.csv.gz proj_0.csv.gz --volumes all\n  \
+    cinnabar trace info tencent.csv.xz --json | jq '.volumes[] | {name, requests, blocks}'\n  \
+    blkparse -i sda -o - | cinnabar trace info -"
+)]
+pub(super) struct Args {
+    /// Traces of any format, told by their content; plain, gz, xz or zstd; `-` is stdin
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// How many volumes to list, the busiest first: a number, or `all`
+    #[arg(long, value_name = "N", default_value = "20", value_parser = most)]
+    volumes: Most,
+    /// Print JSON objects, one a line [default: tables]
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// How many volumes to list.
+#[derive(Clone, Copy, Debug)]
+struct Most(usize);
+
+fn most(text: &str) -> Result<Most, String> {
+    if text == "all" {
+        return Ok(Most(usize::MAX));
+    }
+    text.parse().map(Most).map_err(|_| "write a number, or all".to_owned())
+}
+
+/// What is known of a file: the contract of `--json`. Keys are only ever added.
+#[derive(Debug, Serialize)]
+struct Info<'a> {
+    trace: &'a Path,
+    format: &'static str,
+    packing: &'static str,
+    /// None if it is no regular file.
+    file_bytes: Option<u64>,
+    /// Does the format tell times?
+    has_times: bool,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    for (number, path) in args.traces.iter().enumerate() {
+        let info = look(path, args)?;
+        if args.json {
+            output::json(&info)?;
+        } else {
+            let gap = if number == 0 { "" } else { "\n" };
+            output::text(&format!("{gap}{}", show::render(&info)))?;
+        }
+    }
+    Ok(())
+}
+
+fn look<'a>(path: &'a Path, args: &Args) -> Result<Info<'a>, Failure> {
+    let mut input = Input::open(path, &args.reading)?;
+    let mut summing = Summing::new();
+    while let Some(record) = input.next()? {
+        summing.add(&record).map_err(|problem| input.refuse(&too_much(&problem)))?;
+    }
+    let trace = input.trace();
+    Ok(Info {
+        trace: path,
+        format: trace.format().name(),
+        packing: trace.packing().name(),
+        file_bytes: trace.size_bytes(),
+        has_times: trace.format().has_times(),
+        summary: summing.finish(trace, args.volumes.0),
+    })
+}
+
+fn too_much(problem: &TooMuch) -> (String, &'static str) {
+    match problem {
+        TooMuch::Volumes => (
+            format!("more than {} volumes", summary::VOLUMES_MAX),
+            "split the trace by volume first",
+        ),
+        TooMuch::Length(bytes) => too_long(*bytes),
+    }
+}
+
+/// What is said of a request that is too long to be one.
+pub(super) fn too_long(bytes: u64) -> (String, &'static str) {
+    let what = format!("it asks for {bytes} bytes at a time; the most is {LENGTH_BYTES_MAX}");
+    (what, "check the unit of the length: some formats count sectors, others bytes")
+}
