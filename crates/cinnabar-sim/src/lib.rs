@@ -6,9 +6,11 @@
 //! seed, and an oracle judges every read.
 
 pub mod analysis;
+pub mod compare;
 pub mod dice;
 pub mod driver;
 pub mod faults;
+pub mod holland;
 pub mod instant;
 pub mod kinds;
 pub mod machine;
@@ -17,6 +19,7 @@ pub mod oracle;
 pub mod script;
 pub mod shards;
 pub mod stamp;
+pub mod sweep;
 pub mod threaded;
 pub mod timed;
 pub mod violation;
