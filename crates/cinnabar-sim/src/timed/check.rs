@@ -21,8 +21,10 @@ pub const TIME_NS_MAX: u64 = 900_000_000_000;
 pub const SERVERS_MAX: u32 = 1024;
 /// Blocks read ahead, or of one operation, at most.
 pub const RUN_BLOCKS_MAX: u32 = 1024;
-/// Writes under way of a syncer, or of a host in the background, at most.
+/// Writes under way of a syncer at most.
 pub const DEPTH_MAX: u32 = 1 << 16;
+/// Writes of a host under way in the background at most.
+pub const ASYNC_DEPTH_MAX: u32 = 1 << 22;
 
 /// A setting that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +81,7 @@ impl Config {
         within("hosts", of(self.hosts), 1, of(HOSTS_MAX))?;
         within("threads", of(self.threads), 1, of(THREADS_MAX))?;
         within("syncer_depth", of(self.syncer_depth), 1, of(DEPTH_MAX))?;
-        within("async_depth", of(self.async_depth), 1, of(DEPTH_MAX))?;
+        within("async_depth", of(self.async_depth), 1, of(ASYNC_DEPTH_MAX))?;
         within("prefetch_blocks", of(self.prefetch_blocks), 0, of(RUN_BLOCKS_MAX))?;
         within("operation_blocks", of(self.operation_blocks), 1, of(RUN_BLOCKS_MAX))?;
         within("operation_depth", of(self.operation_depth), 1, of(RUN_BLOCKS_MAX))?;

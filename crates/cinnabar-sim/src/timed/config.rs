@@ -65,6 +65,17 @@ pub enum Duplex {
     Half,
 }
 
+/// What packets of writes that nobody waits for, those of syncers among them, do to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// They go when nobody else has anything to send; one that is on its way is not stopped.
+    Yield,
+    /// They go in turn with the others.
+    Queue,
+    /// They take their time and nobody else's, as if the link had no end of room.
+    Free,
+}
+
 /// What the measured part finds in flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
@@ -142,6 +153,8 @@ pub struct Config {
     pub duplex: Duplex,
     /// Does the fixed time of a packet keep the link busy, or only its data?
     pub packet_holds_link: bool,
+    /// What packets that nobody waits for do to the others.
+    pub background: Background,
     /// Do all hosts have one link to the file server, or each its own?
     pub one_link: bool,
     /// Share of reads, 0 to 1, that the file server has read ahead.
@@ -211,13 +224,14 @@ impl Default for Config {
             ram_policy: WritePolicy::Periodic(1),
             flash_policy: None,
             syncer_depth: 8,
-            async_depth: 4096,
+            async_depth: 1 << 22,
             timings: Timings::default(),
             flash_write_factor: 1.0,
             flash_service: Service::Delay,
             filer_service: Service::Delay,
             duplex: Duplex::Full,
             packet_holds_link: true,
+            background: Background::Yield,
             one_link: false,
             fast_read_share: 0.9,
             prefetch_blocks: 0,
@@ -326,4 +340,5 @@ pub struct UnknownName {
 names!(Architecture: Naive = "naive", Lookaside = "lookaside", Unified = "unified", Cinnabar = "cinnabar");
 names!(Placement: Client = "client", Server = "server");
 names!(Duplex: Full = "full", Half = "half");
+names!(Background: Yield = "yield", Queue = "queue", Free = "free");
 names!(FrameOrder: RamFirst = "ram-first", Spread = "spread");

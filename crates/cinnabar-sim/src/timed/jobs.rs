@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Tick(u8),
     /// The arrivals of a trace.
     Arrivals,
+    /// A direction of a link, 0 up and 1 down, with packets that wait until nobody sends.
+    Idle(u8),
 }
 
 /// What the next event means.

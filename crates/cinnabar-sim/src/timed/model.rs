@@ -4,13 +4,13 @@
 //! of a block from stage to stage are in `read` and `write`.
 
 use super::agenda::{Agenda, JOBS_MAX};
-use super::config::{Architecture, Config, Placement, Restart, WritePolicy};
+use super::config::{Architecture, Background, Config, Placement, Restart, WritePolicy};
 use super::host::{FLASH, Host, RAM};
 use super::jobs::{Job, Jobs, Kind, Stage};
 use super::outcome::Outcome;
 use super::prefetch::prefetch;
 use super::source::{Operation, Source, operations};
-use super::station::{Link, Station, Way};
+use super::station::{Link, Station, Way, Yielded};
 use super::{Pace, RunError, Workload};
 use crate::dice::Dice;
 
@@ -184,6 +184,10 @@ impl<'a> Model<'a> {
         match self.jobs[id].kind {
             Kind::Tick(_) => self.tick(now, id),
             Kind::Arrivals => self.arrive(now, id),
+            Kind::Idle(way) => {
+                self.idle(now, id, if way == 0 { Way::Up } else { Way::Down });
+                Ok(())
+            }
             _ => self.take_next(now, id),
         }
     }
@@ -327,11 +331,61 @@ impl<'a> Model<'a> {
         self.jobs.add(job).ok_or(RunError::Overrun(JOBS_MAX, now / 1_000_000_000))
     }
 
-    /// When a packet of a host that is ready now arrives.
+    /// Sends a packet of a job; gives when it arrives, or `None` if it has to wait for that to be
+    /// known: then the job is at stage `then` on arrival.
     #[inline]
-    pub(super) fn send(&mut self, now: u64, host: usize, way: Way, data: bool) -> u64 {
-        let link = if self.config.one_link { 0 } else { host };
-        self.links[link].send(now, way, data)
+    pub(super) fn send(
+        &mut self,
+        now: u64,
+        id: u32,
+        way: Way,
+        data: bool,
+        then: Stage,
+    ) -> Result<Option<u64>, RunError> {
+        let Job { host, kind, .. } = self.jobs[id];
+        let link = if self.config.one_link { 0 } else { usize::from(host) };
+        let unseen = matches!(kind, Kind::Background | Kind::Syncer(_));
+        match self.config.background {
+            Background::Yield if unseen => self.give_way(now, id, link, way, data, then),
+            Background::Free if unseen => Ok(Some(self.links[link].pass(now, data))),
+            _ => Ok(Some(self.links[link].send(now, way, data))),
+        }
+    }
+
+    fn give_way(
+        &mut self,
+        now: u64,
+        id: u32,
+        link: usize,
+        way: Way,
+        data: bool,
+        then: Stage,
+    ) -> Result<Option<u64>, RunError> {
+        match self.links[link].give_way(now, id, way, data) {
+            Yielded::Arrives(arrival) => return Ok(Some(arrival)),
+            Yielded::Waits => {}
+            Yielded::AskAgain(at_ns) => {
+                let watch = Job::new(Kind::Idle(way as u8), link, Stage::Take);
+                let watch = self.add_job(now, watch)?;
+                self.at(at_ns, watch, Stage::Take);
+            }
+        }
+        self.jobs[id].stage = then;
+        Ok(None)
+    }
+
+    /// A link may be idle: the next packet that gave way goes, if it is.
+    fn idle(&mut self, now: u64, id: u32, way: Way) {
+        let link = usize::from(self.jobs[id].host);
+        let (gone, again) = self.links[link].idle(now, way);
+        if let Some((gone, arrival)) = gone {
+            let then = self.jobs[gone].stage;
+            self.at(arrival, gone, then);
+        }
+        match again {
+            Some(at_ns) => self.at(at_ns, id, Stage::Take),
+            None => self.jobs.free(id),
+        }
     }
 
     /// What the file server takes for its next read.

@@ -53,7 +53,7 @@ impl Model<'_> {
             self.outcome.misses += u64::from(measured);
             return Ok(None);
         }
-        Ok(Some(self.send(now, host, Way::Up, false)))
+        self.send(now, id, Way::Up, false, Stage::ServerRead)
     }
 
     /// Reads flash for a hit.
@@ -112,9 +112,9 @@ impl Model<'_> {
     }
 
     pub(super) fn send_data(&mut self, now: u64, id: u32) -> Result<(), RunError> {
-        let host = usize::from(self.jobs[id].host);
-        let arrival = self.send(now, host, Way::Down, true);
-        self.at(arrival, id, Stage::DataArrived);
+        if let Some(arrival) = self.send(now, id, Way::Down, true, Stage::DataArrived)? {
+            self.at(arrival, id, Stage::DataArrived);
+        }
         Ok(())
     }
 

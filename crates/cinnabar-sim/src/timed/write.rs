@@ -130,8 +130,9 @@ impl Model<'_> {
         };
         if self.flash == FlashAt::Server && !at_server {
             self.jobs[id].at_server = true;
-            let arrival = self.send(now, host, Way::Up, true);
-            self.at(arrival, id, Stage::Down);
+            if let Some(arrival) = self.send(now, id, Way::Up, true, Stage::Down)? {
+                self.at(arrival, id, Stage::Down);
+            }
             return Ok(());
         }
         self.hosts[of].know(moving);
@@ -209,8 +210,13 @@ impl Model<'_> {
         let Job { host, at_server, .. } = self.jobs[id];
         let host = usize::from(host);
         let here = at_server || host == self.config.hosts as usize;
-        let arrival = if here { now } else { self.send(now, host, Way::Up, true) };
-        if self.filer.queues() && arrival > now {
+        if here {
+            return self.filer_write(now, id);
+        }
+        let Some(arrival) = self.send(now, id, Way::Up, true, Stage::FilerWriteArrived)? else {
+            return Ok(());
+        };
+        if self.filer.queues() {
             self.at(arrival, id, Stage::FilerWriteArrived);
             return Ok(());
         }
@@ -230,7 +236,10 @@ impl Model<'_> {
         let host = usize::from(host);
         let mut heard = now;
         if !at_server && host < self.config.hosts as usize {
-            heard = self.send(now, host, Way::Down, false);
+            match self.send(now, id, Way::Down, false, back)? {
+                Some(arrival) => heard = arrival,
+                None => return Ok(()),
+            }
         }
         if kind == Kind::Background && !self.is(Architecture::Lookaside) && back == Stage::DownDone
         {
@@ -247,8 +256,9 @@ impl Model<'_> {
         let host = usize::from(host);
         if at_server {
             self.jobs[id].at_server = false;
-            let heard = self.send(now, host, Way::Down, false);
-            self.at(heard, id, Stage::DownDone);
+            if let Some(heard) = self.send(now, id, Way::Down, false, Stage::DownDone)? {
+                self.at(heard, id, Stage::DownDone);
+            }
             return Ok(());
         }
         if self.is(Architecture::Lookaside) && self.flash == FlashAt::Client {
