@@ -8,6 +8,7 @@ mod golden_policies;
 mod golden_reuse;
 mod golden_sampling;
 mod hit_ratio;
+mod holland;
 mod many_volumes;
 mod mutants;
 mod oracle;

@@ -1,0 +1,133 @@
+//! Ours: a file server with a queue, and where write-back begins to pay.
+//!
+//! The published model's file server takes any number of requests at once, so that a write that it
+//! is spared helps nobody. Here it serves so many at a time and the others wait: hosts with a working
+//! set of their own each load it until it is full. Two of them: one whose writes are quick (92 us, as
+//! published: they go to its memory), one whose writes take as long as its mean read (878 us: they
+//! go to its disks). Four policies: writes through and back as the published base does, where RAM
+//! answers and a syncer writes on; and the same for writes that must be safe when they are answered,
+//! at the file server or in persistent flash.
+
+use super::FLASH_GIB;
+use crate::holland::{Across, Check, Experiment, Figure, Formula, Line, Quantity, Setup};
+use crate::timed::Config;
+use crate::timed::config::{Service, Timings, WritePolicy};
+
+/// Requests that the file server serves at a time.
+const SERVERS: u32 = 16;
+/// Hosts that load it.
+const HOSTS: [u32; 4] = [1, 2, 4, 8];
+/// With slow writes it is full sooner.
+const SLOW_HOSTS: [u32; 3] = [1, 2, 4];
+/// What a write to disks takes: the mean of its reads.
+const SLOW_WRITE_NS: u64 = 878_000;
+
+/// Policies of RAM and of flash, by name.
+const POLICIES: [(&str, WritePolicy, WritePolicy); 4] = [
+    ("through, in the background (p1, a)", WritePolicy::Periodic(1), WritePolicy::Async),
+    ("back (p1, n)", WritePolicy::Periodic(1), WritePolicy::Never),
+    ("through, safe (s, s)", WritePolicy::Sync, WritePolicy::Sync),
+    ("back, safe in flash (s, n)", WritePolicy::Sync, WritePolicy::Never),
+];
+
+/// One file server with its load.
+#[derive(Clone, Copy)]
+struct Filer {
+    name: &'static str,
+    write_ns: u64,
+    hosts: &'static [u32],
+}
+
+pub(super) fn experiment(setup: Setup) -> Experiment {
+    let quick = Filer { name: "writes of 92 us", write_ns: 92_000, hosts: &HOSTS };
+    let slow = Filer { name: "writes of 878 us", write_ns: SLOW_WRITE_NS, hosts: &SLOW_HOSTS };
+    let (read, write) = (Quantity::ReadLatency, Quantity::WriteLatency);
+    let figures = vec![
+        figure(setup, quick, "read-by-load", "Read latency by hosts", read),
+        figure(setup, quick, "write-by-load", "Write latency by hosts", write),
+        figure(setup, quick, "rate-by-load", "I/Os a second by hosts", Quantity::Rate),
+        figure(setup, slow, "read-by-load-slow", "Read latency by hosts", read),
+        figure(setup, slow, "write-by-load-slow", "Write latency by hosts", write),
+        figure(setup, slow, "rate-by-load-slow", "I/Os a second by hosts", Quantity::Rate),
+        figure(
+            setup,
+            slow,
+            "filer-writes-by-load-slow",
+            "Blocks written by the file server for each by a host",
+            Quantity::FilerWrites,
+        ),
+    ];
+    let checks = [quick, slow].into_iter().flat_map(|filer| comparisons(setup, filer)).collect();
+    Experiment {
+        name: "loaded-filer",
+        title: "A loaded file server",
+        published: "Not in the paper: its file server is never busy, which hides what a write that \
+            it is spared is worth to everybody else. Later work found that write-back pays there.",
+        claim: None,
+        figures,
+        checks,
+        targets: Vec::new(),
+    }
+}
+
+fn loaded(setup: Setup, filer: Filer, hosts: u32, policy: usize) -> Config {
+    let (_, ram_policy, flash_policy) = POLICIES[policy];
+    let config = setup.sized(60, FLASH_GIB);
+    Config {
+        hosts,
+        ram_policy,
+        flash_policy: Some(flash_policy),
+        filer_service: Service::Servers(SERVERS),
+        timings: Timings { filer_write_ns: filer.write_ns, ..config.timings },
+        ..config
+    }
+}
+
+fn figure(
+    setup: Setup,
+    filer: Filer,
+    slug: &'static str,
+    title: &str,
+    quantity: Quantity,
+) -> Figure {
+    let line = |policy: usize| {
+        let point = |hosts: &u32| {
+            (f64::from(*hosts), hosts.to_string(), loaded(setup, filer, *hosts, policy))
+        };
+        Line::new(POLICIES[policy].0, filer.hosts.iter().map(point))
+    };
+    Figure {
+        slug,
+        title: format!("{title}, {SERVERS} requests at a time, {}", filer.name),
+        across: Across::Count("hosts"),
+        quantity,
+        lines: (0..POLICIES.len()).map(line).collect(),
+    }
+}
+
+/// What write-back changes, at each load.
+fn comparisons(setup: Setup, filer: Filer) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for hosts in filer.hosts {
+        for (through, back, kind, quantity) in [
+            (0, 1, "in the background", Quantity::ReadLatency),
+            (2, 3, "safe", Quantity::ReadLatency),
+            (2, 3, "safe", Quantity::WriteLatency),
+        ] {
+            checks.push(Check {
+                what: format!(
+                    "write-back for write-through, {kind}, {}, {hosts} hosts: cut of {}",
+                    filer.name,
+                    quantity.label()
+                ),
+                quantity,
+                formula: Formula::Cut {
+                    with: loaded(setup, filer, *hosts, back),
+                    without: loaded(setup, filer, *hosts, through),
+                },
+                bound: None,
+            });
+        }
+    }
+    checks
+}
