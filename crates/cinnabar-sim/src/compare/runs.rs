@@ -1,0 +1,260 @@
+//! The third pass: the trace under every plan, a thread for each run.
+//!
+//! Called by the comparison. A run is one contestant in one cache in one model; runs share nothing, so
+//! their figures do not depend on how many are under way.
+
+use super::engine::Replayed;
+use super::input::{Input, Step};
+use super::outcome::{Counts, Outcome};
+use super::papers::Papers;
+use super::plans::Division;
+use super::survey::{Survey, blocks_of};
+use super::{Cache, CompareError, Contestant, Model, Options};
+use crate::analysis::Every;
+use cinnabar_policy::sizing::Allocator;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// The pace of a trace without times, in nanoseconds a request.
+const REQUEST_NS_DEFAULT: u64 = 10_000;
+/// The slowest pace: the engine's periods are seconds, and nothing more comes of longer pauses.
+const REQUEST_NS_MAX: u64 = 1_000_000_000;
+
+/// How far a comparison is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// In the first pass.
+    Surveying {
+        /// Requests read.
+        requests: u64,
+    },
+    /// In the second one.
+    Planning {
+        /// Requests read.
+        requests: u64,
+        /// Of so many.
+        of: u64,
+    },
+    /// In the runs.
+    Running {
+        /// Requests replayed, in all runs.
+        requests: u64,
+        /// Of so many.
+        of: u64,
+        /// Runs that are done.
+        runs: usize,
+        /// Of so many.
+        runs_of: usize,
+    },
+}
+
+/// One run.
+#[derive(Clone, Copy)]
+struct Run {
+    cache: usize,
+    entry: usize,
+    model: Model,
+}
+
+enum Message {
+    Requests(u64),
+    Done(usize, Result<Outcome, CompareError>),
+}
+
+/// Carries out all plans.
+///
+/// # Errors
+/// What the first run that failed says.
+pub fn run(
+    input: &Input<'_>,
+    options: &Options,
+    survey: &Survey,
+    caches: &mut [Cache],
+    tell: &mut impl FnMut(Progress),
+) -> Result<(), CompareError> {
+    let runs = runs(options, caches);
+    let results = in_parallel(options, &runs, survey.requests, tell, |run, heard| {
+        let cache = &caches[run.cache];
+        carry_out(input, survey, cache, *run, heard)
+    });
+    for (run, result) in runs.iter().zip(results) {
+        let entry = &mut caches[run.cache].entries[run.entry];
+        let place = match run.model {
+            Model::Engine => &mut entry.engine,
+            Model::Papers => &mut entry.papers,
+        };
+        *place = result.transpose()?;
+    }
+    Ok(())
+}
+
+fn runs(options: &Options, caches: &[Cache]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (cache, found) in caches.iter().enumerate() {
+        for entry in 0..found.entries.len() {
+            runs.extend(options.models.iter().map(|&model| Run { cache, entry, model }));
+        }
+    }
+    runs
+}
+
+/// Does all runs; in their order, those that ended before one failed.
+fn in_parallel(
+    options: &Options,
+    runs: &[Run],
+    requests: u64,
+    tell: &mut impl FnMut(Progress),
+    work: impl Fn(&Run, &mut dyn FnMut(u64)) -> Result<Outcome, CompareError> + Sync,
+) -> Vec<Option<Result<Outcome, CompareError>>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.jobs.map_or(cores, NonZeroUsize::get).min(runs.len());
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (messages, heard) = mpsc::channel();
+    let mut results: Vec<_> = runs.iter().map(|_| None).collect();
+    let (mut done, mut replayed) = (0, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (messages, next, failed, work) = (messages.clone(), &next, &failed, &work);
+            scope.spawn(move || {
+                while !failed.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(at) else { return };
+                    // Whoever listens stays until all threads have ended.
+                    let mut say = |more| drop(messages.send(Message::Requests(more)));
+                    let result = work(run, &mut say);
+                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    drop(messages.send(Message::Done(at, result)));
+                }
+            });
+        }
+        drop(messages);
+        for message in heard {
+            match message {
+                Message::Requests(more) => replayed += more,
+                Message::Done(at, result) => {
+                    results[at] = Some(result);
+                    done += 1;
+                }
+            }
+            let of = requests * runs.len() as u64;
+            tell(Progress::Running { requests: replayed, of, runs: done, runs_of: runs.len() });
+        }
+    });
+    results
+}
+
+fn carry_out(
+    input: &Input<'_>,
+    survey: &Survey,
+    cache: &Cache,
+    run: Run,
+    heard: &mut dyn FnMut(u64),
+) -> Result<Outcome, CompareError> {
+    let entry = &cache.entries[run.entry];
+    let (capacity, volumes) = (cache.capacity_blocks, survey.volumes.len());
+    if entry.contestant == Contestant::NoCache {
+        heard(survey.requests);
+        let counts = survey.references.iter().map(|of| Counts::without_cache(*of));
+        return Ok(Outcome { volumes: counts.collect(), ..Outcome::default() });
+    }
+    match run.model {
+        Model::Engine => {
+            let replayed = Replayed::new(capacity, volumes, request_ns(survey));
+            replay(input, survey.every, &entry.plans, heard, replayed)
+        }
+        Model::Papers => {
+            let is_shared = entry.contestant == Contestant::Allocator(Allocator::Shared);
+            let papers = Papers::new(capacity, volumes, is_shared);
+            replay(input, survey.every, &entry.plans, heard, papers)
+        }
+    }
+}
+
+/// A cache that plans are carried out by.
+trait Player {
+    fn adopt(&mut self, plan: &Division);
+    fn request(
+        &mut self,
+        volume: usize,
+        blocks: std::ops::Range<u64>,
+        is_write: bool,
+    ) -> Result<(), CompareError>;
+    fn finish(self) -> Result<Outcome, CompareError>;
+}
+
+impl Player for Replayed {
+    fn adopt(&mut self, plan: &Division) {
+        self.adopt(plan);
+    }
+
+    fn request(
+        &mut self,
+        volume: usize,
+        blocks: std::ops::Range<u64>,
+        is_write: bool,
+    ) -> Result<(), CompareError> {
+        self.request(volume, blocks, is_write);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Outcome, CompareError> {
+        self.finish()
+    }
+}
+
+impl Player for Papers {
+    fn adopt(&mut self, plan: &Division) {
+        self.adopt(plan);
+    }
+
+    fn request(
+        &mut self,
+        volume: usize,
+        blocks: std::ops::Range<u64>,
+        is_write: bool,
+    ) -> Result<(), CompareError> {
+        Ok(self.request(volume, blocks, is_write)?)
+    }
+
+    fn finish(self) -> Result<Outcome, CompareError> {
+        Ok(self.finish())
+    }
+}
+
+fn replay(
+    input: &Input<'_>,
+    every: Every,
+    plans: &[Division],
+    heard: &mut dyn FnMut(u64),
+    mut player: impl Player,
+) -> Result<Outcome, CompareError> {
+    let mut plans = plans.iter();
+    player.adopt(plans.next().expect("a plan for the first interval"));
+    input.pass(every, heard, |step| {
+        match step {
+            Step::Request(record) => {
+                if let Some((blocks, is_write)) = blocks_of(record) {
+                    player.request(record.volume as usize, blocks, is_write)?;
+                }
+            }
+            Step::End { .. } => {
+                if let Some(plan) = plans.next() {
+                    player.adopt(plan);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    player.finish()
+}
+
+/// The trace's mean pace: what the engine does once a second, it does as often as it would have.
+fn request_ns(survey: &Survey) -> u64 {
+    let ends = survey.intervals.first().zip(survey.intervals.last());
+    let length_us = ends.map_or(0, |(first, last)| last.last_us.saturating_sub(first.start_us));
+    match length_us.saturating_mul(1000) / survey.requests.max(1) {
+        0 => REQUEST_NS_DEFAULT,
+        pace => pace.min(REQUEST_NS_MAX),
+    }
+}
