@@ -24,6 +24,11 @@ impl Chance {
         self.0.random()
     }
 
+    /// Itself, for distributions that draw from it.
+    pub(crate) fn source(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.0
+    }
+
     /// A whole number below `end`.
     ///
     /// # Panics

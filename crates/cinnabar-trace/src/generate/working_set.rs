@@ -109,6 +109,8 @@ pub struct Access {
     pub block: u64,
     /// A write?
     pub write: bool,
+    /// Meant for anywhere; it may be in the working set all the same.
+    pub outside: bool,
 }
 
 /// The threads and what they will ask for.
@@ -167,12 +169,13 @@ impl WorkingSet {
         // Two draws an access: the halves of the first one decide what it is.
         let bits = chance.bits();
         let write = bits >> 32 < self.write_below;
-        let (start, blocks) = if bits & HALF < self.outside_below {
+        let outside = bits & HALF < self.outside_below;
+        let (start, blocks) = if outside {
             (0, self.settings.total_blocks)
         } else {
             (*first, self.settings.working_set_blocks)
         };
-        Access { host: *host, block: start + scaled(chance.bits(), blocks), write }
+        Access { host: *host, block: start + scaled(chance.bits(), blocks), write, outside }
     }
 }
 

@@ -3,6 +3,7 @@
 mod bad;
 mod canonical;
 mod desktop;
+mod generators;
 mod golden;
 mod packing;
 mod raw;

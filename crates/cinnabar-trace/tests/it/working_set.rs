@@ -25,7 +25,7 @@ fn a_seed_gives_the_same_accesses_for_ever() {
     let digest = |settings| {
         let mut set = of(settings);
         (0..24_000_u32).fold(0xcbf2_9ce4_8422_2325_u64, |digest, number| {
-            let Access { host, block, write } = set.next(number % 12);
+            let Access { host, block, write, .. } = set.next(number % 12);
             [u64::from(host), block, u64::from(write)]
                 .iter()
                 .flat_map(|number| number.to_le_bytes())
@@ -84,7 +84,7 @@ proptest! {
         let draws = 100_008;
         let (mut writes, mut inside, mut writes_inside, mut sum) = (0, 0, 0, 0.0);
         for number in 0..draws {
-            let Access { host, block, write } = set.next(number % 12);
+            let Access { host, block, write, .. } = set.next(number % 12);
             prop_assert!(block < SMALL.total_blocks && host < SMALL.hosts);
             let first = if shared { 0 } else { u64::from(host) * SMALL.working_set_blocks };
             let is_inside = (first..first + SMALL.working_set_blocks).contains(&block);
