@@ -11,6 +11,7 @@ mod hostile;
 mod libnbd;
 mod nbd_backend;
 mod qemu;
+mod record;
 mod restart;
 mod verify;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         .chain(hostile::CASES)
         .chain(nbd_backend::CASES)
         .chain(bench::CASES)
+        .chain(record::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,13 +1,13 @@
 //! A client of the control API.
 //!
-//! Called by `status`, `volume` and `cache`.
+//! Called by `status`, `volume`, `cache` and `trace record`.
 
 use super::failure::Failure;
 use crate::daemon::control::api::ErrorBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -56,11 +56,35 @@ impl Daemon {
         self.call(Method::DELETE, path, Vec::new()).map(drop)
     }
 
+    /// Sends something whose answer goes on for a while: its body, piece by piece.
+    pub(super) async fn stream(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Incoming, Failure> {
+        let response = ask(&self.socket, Method::POST, path, encode(body)?).await?;
+        let code = response.status();
+        if code.is_success() {
+            return Ok(response.into_body());
+        }
+        let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Err(refusal(code, &answer.map_err(|error| lost(&self.socket, &error))?.to_bytes()))
+    }
+
+    /// Deletes something, from within a runtime.
+    pub(super) async fn delete_within(self, path: String) -> Result<(), Failure> {
+        let (code, answer) = exchange(&self.socket, Method::DELETE, &path, Vec::new()).await?;
+        if code.is_success() { Ok(()) } else { Err(refusal(code, &answer)) }
+    }
+
+    /// What the daemon says can't be understood.
+    pub(super) fn gibberish(&self, what: &dyn std::fmt::Display) -> Failure {
+        let message = format!("{} answers something else: {what}", self.socket.display());
+        Failure::at_run_time(message, "is it a Cinnabar daemon of this version?")
+    }
+
     fn understand<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Failure> {
-        serde_json::from_slice(answer).map_err(|error| {
-            let message = format!("{} answers something else: {error}", self.socket.display());
-            Failure::at_run_time(message, "is it a Cinnabar daemon of this version?")
-        })
+        serde_json::from_slice(answer).map_err(|error| self.gibberish(&error))
     }
 
     fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Failure> {
@@ -88,10 +112,20 @@ async fn exchange(
     path: &str,
     body: Vec<u8>,
 ) -> Result<(StatusCode, Bytes), Failure> {
-    let broken = |error: &dyn std::fmt::Display| {
-        let message = format!("lost the daemon at {}: {error}", socket.display());
-        Failure::at_run_time(message, "look at the daemon's log")
-    };
+    let response = ask(socket, method, path, body).await?;
+    let code = response.status();
+    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    Ok((code, answer.map_err(|error| lost(socket, &error))?.to_bytes()))
+}
+
+/// Sends a request; the answer's body is still to come.
+async fn ask(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<Response<Incoming>, Failure> {
+    let broken = |error: &dyn std::fmt::Display| lost(socket, error);
     let stream = UnixStream::connect(socket).await.map_err(|error| no_daemon(socket, &error))?;
     let (mut sender, connection) =
         handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
@@ -104,10 +138,13 @@ async fn exchange(
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body)))
         .map_err(|error| broken(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-    let code = response.status();
-    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    Ok((code, answer.map_err(|error| broken(&error))?.to_bytes()))
+    sender.send_request(request).await.map_err(|error| broken(&error))
+}
+
+/// The connection broke.
+fn lost(socket: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("lost the daemon at {}: {error}", socket.display());
+    Failure::at_run_time(message, "look at the daemon's log")
 }
 
 fn no_daemon(socket: &Path, error: &std::io::Error) -> Failure {

@@ -16,6 +16,7 @@ mod nbd;
 mod offline;
 mod offline_shards;
 mod probe;
+mod record;
 mod replay;
 mod rig;
 mod simulate;

@@ -13,6 +13,8 @@ const REPLY_MAGIC: u32 = 0x6744_6698;
 const CMD_READ: u16 = 0;
 const CMD_WRITE: u16 = 1;
 const CMD_FLUSH: u16 = 3;
+const CMD_TRIM: u16 = 4;
+const CMD_WRITE_ZEROES: u16 = 6;
 
 /// A client in the transmission phase.
 pub(crate) struct Client {
@@ -83,6 +85,14 @@ impl Client {
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.call(CMD_FLUSH, 0, 0, &[])
+    }
+
+    pub(crate) fn trim(&mut self, offset: u64, len: u32) -> io::Result<()> {
+        self.call(CMD_TRIM, offset, len, &[])
+    }
+
+    pub(crate) fn zero(&mut self, offset: u64, len: u32) -> io::Result<()> {
+        self.call(CMD_WRITE_ZEROES, offset, len, &[])
     }
 
     fn call(&mut self, kind: u16, offset: u64, len: u32, data: &[u8]) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Called by the command line.
 
-pub(super) use super::file::cannot_write;
+use super::file::cannot_write;
 use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
 use crate::cli::parse::{duration, size};

@@ -11,6 +11,7 @@ mod generate;
 mod head;
 mod info;
 mod input;
+mod record;
 
 use super::failure::Failure;
 
@@ -32,6 +33,8 @@ enum Command {
     /// Make a block trace from a seed: the same settings and seed give the same trace anywhere
     #[command(subcommand)]
     Generate(generate::Command),
+    /// Record what the guests of a running daemon's volumes ask for
+    Record(record::Args),
 }
 
 /// Runs it.
@@ -41,5 +44,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Head(args) => head::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Generate(what) => generate::run(what),
+        Command::Record(args) => record::run(args),
     }
 }

@@ -13,6 +13,7 @@ use crate::config::volume::check_name;
 use crate::daemon::messages::{CommandError, CommandErrorKind, Message};
 use crate::daemon::recording::{Ending, Feed, Look, Recording};
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -99,12 +100,11 @@ pub(super) async fn begin(
 /// Ends a recording, whose reader gets the rest.
 pub(super) async fn end(
     State(control): State<Arc<Control>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Answer<StatusCode> {
-    let id = id.parse().map_err(|_| {
+    let id = id.ok().and_then(|Path(id)| id.parse().ok()).ok_or_else(|| {
         let hint = "its number stands in its first line";
-        let message = format!("there is no recording {id:?}");
-        CommandError::new(CommandErrorKind::NotFound, message, hint)
+        CommandError::new(CommandErrorKind::NotFound, "there is no such recording", hint)
     })?;
     control.ask(STATUS_WAIT_MAX, |answer| Message::EndRecording { id, answer }).await?;
     Ok(StatusCode::NO_CONTENT)

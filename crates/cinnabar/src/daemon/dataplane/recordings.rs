@@ -85,7 +85,9 @@ impl Recordings {
             if number == NONE {
                 return false;
             }
-            running.tap.left(number);
+            if !stopping {
+                running.tap.left(number);
+            }
             running.numbers[key] = NONE;
             running.volumes -= 1;
             running.volumes == 0
