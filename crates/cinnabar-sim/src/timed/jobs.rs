@@ -128,17 +128,25 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// A number for a job; `None` if there are too many.
-    pub(super) fn add(&mut self, job: Job) -> Option<u32> {
+    /// A number for a job.
+    ///
+    /// # Panics
+    /// If there are too many; the model stops before.
+    #[inline]
+    pub(super) fn add(&mut self, job: Job) -> u32 {
         if let Some(id) = self.free.pop() {
             self.table[id as usize] = job;
-            return Some(id);
+            return id;
         }
-        if self.table.len() == JOBS_MAX {
-            return None;
-        }
+        assert!(self.table.len() < JOBS_MAX, "a job's number fits its bits");
         self.table.push(job);
-        Some(self.table.len() as u32 - 1)
+        self.table.len() as u32 - 1
+    }
+
+    /// Jobs at a time so far, at most.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
     }
 
     pub(super) fn free(&mut self, id: u32) {

@@ -16,6 +16,8 @@ use crate::dice::Dice;
 
 /// Operations between two words about progress.
 const PROGRESS_EVERY: u64 = 1 << 17;
+/// Jobs under way at most between two events; one event makes far fewer than the rest.
+const UNDER_WAY_MAX: usize = JOBS_MAX - (4 << 20);
 
 /// A simulation.
 pub(super) struct Model<'a> {
@@ -107,13 +109,16 @@ impl<'a> Model<'a> {
 
     /// Runs to the end of the last operation.
     pub(super) fn run(mut self, progress: &mut dyn FnMut(f64)) -> Result<Outcome, RunError> {
-        self.start()?;
+        self.start();
         let mut told = 0;
         while self.active > 0 {
+            if self.jobs.len() > UNDER_WAY_MAX {
+                return Err(RunError::Overrun(UNDER_WAY_MAX, self.last_ns / 1_000_000_000));
+            }
             let (now, id) = self.agenda.next().expect("somebody is active");
             let stage = self.jobs[id].stage;
             self.note(now, u64::from(id) << 8 | stage as u64);
-            self.handle(now, id, stage)?;
+            self.handle(now, id, stage);
             if self.operations >= told + PROGRESS_EVERY {
                 told = self.operations;
                 if let Some(expected) = self.expected.filter(|expected| *expected > 0) {
@@ -121,25 +126,28 @@ impl<'a> Model<'a> {
                 }
             }
         }
+        if let Some(error) = self.source.failure() {
+            return Err(error);
+        }
         self.outcome.simulated_ns = self.last_ns - self.measured_from_ns.min(self.last_ns);
         Ok(self.outcome)
     }
 
-    fn start(&mut self) -> Result<(), RunError> {
+    fn start(&mut self) {
         if let Source::Recorded(recorded) = &self.source
             && recorded.pace == Pace::Recorded
         {
             self.active = 1;
-            let job = self.add_job(0, Job::new(Kind::Arrivals, 0, Stage::Take))?;
-            self.drawn.push(self.source.next(0)?);
+            let job = self.add_job(Job::new(Kind::Arrivals, 0, Stage::Take));
+            self.drawn.push(self.source.next(0));
             self.at(0, job, Stage::Take);
         } else {
             let threads = self.config.hosts * self.config.threads;
             for thread in 0..threads {
                 let host = (thread / self.config.threads) as usize;
-                let id = self.add_job(0, Job::new(Kind::Thread, host, Stage::Take))?;
+                let id = self.add_job(Job::new(Kind::Thread, host, Stage::Take));
                 debug_assert_eq!(id, thread, "threads come first");
-                self.drawn.push(self.source.next(thread)?);
+                self.drawn.push(self.source.next(thread));
                 self.at(0, id, Stage::Take);
             }
             self.active = u64::from(threads);
@@ -148,16 +156,14 @@ impl<'a> Model<'a> {
             for tier in [RAM, FLASH] {
                 if let Some(syncer) = &self.hosts[host].syncers[tier] {
                     let period_ns = syncer.period_ns;
-                    let id =
-                        self.add_job(0, Job::new(Kind::Tick(tier as u8), host, Stage::Take))?;
+                    let id = self.add_job(Job::new(Kind::Tick(tier as u8), host, Stage::Take));
                     self.at(period_ns, id, Stage::Take);
                 }
             }
         }
-        Ok(())
     }
 
-    fn handle(&mut self, now: u64, id: u32, stage: Stage) -> Result<(), RunError> {
+    fn handle(&mut self, now: u64, id: u32, stage: Stage) {
         match stage {
             Stage::Take => self.take(now, id),
             Stage::Finish => self.finish(now, id),
@@ -170,7 +176,7 @@ impl<'a> Model<'a> {
             Stage::Down => self.down(now, id),
             Stage::FlashWrite => self.flash_write(now, id),
             Stage::FlashWritten => self.flash_written(now, id),
-            Stage::ToFiler => self.to_filer(now, id),
+            Stage::ToFiler => self.send_to_filer(now, id),
             Stage::FilerWriteArrived => self.filer_write(now, id),
             Stage::FilerWritten => self.filer_written(now, id),
             Stage::DownDone => self.down_done(now, id),
@@ -180,48 +186,47 @@ impl<'a> Model<'a> {
     }
 
     /// A thread, or the arrivals of a trace, or a syncer's clock, is at its next turn.
-    fn take(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    fn take(&mut self, now: u64, id: u32) {
         match self.jobs[id].kind {
             Kind::Tick(_) => self.tick(now, id),
             Kind::Arrivals => self.arrive(now, id),
             Kind::Idle(way) => {
                 self.idle(now, id, if way == 0 { Way::Up } else { Way::Down });
-                Ok(())
             }
             _ => self.take_next(now, id),
         }
     }
 
     #[inline]
-    fn take_next(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    fn take_next(&mut self, now: u64, id: u32) {
         let Some(operation) = self.drawn[id as usize].take() else {
             self.active -= 1;
-            return Ok(());
+            return;
         };
         // Drawn one ahead, so that what is known of its block is in the CPU's cache by then.
-        let next = self.source.next(id)?;
+        let next = self.source.next(id);
         if let (Some(next), Source::Made(_)) = (&next, &self.source) {
             prefetch(&self.hosts[next.host].words, next.first_key as usize);
         }
         self.drawn[id as usize] = next;
-        self.begin(now, id, operation)
+        self.begin(now, id, operation);
     }
 
-    fn arrive(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    fn arrive(&mut self, now: u64, id: u32) {
         let Some(operation) = self.drawn[0].take() else {
             self.active -= 1;
-            return Ok(());
+            return;
         };
-        let next = self.source.next(0)?;
+        let next = self.source.next(0);
         self.drawn[0] = next;
         // Without a next one it ends at once; what is under way keeps the simulation going.
         self.at(next.map_or(now, |next| next.at_ns.max(now)), id, Stage::Take);
         self.active += 1;
-        let job = self.add_job(now, Job::new(Kind::Arrived, 0, Stage::Take))?;
-        self.begin(now, job, operation)
+        let job = self.add_job(Job::new(Kind::Arrived, 0, Stage::Take));
+        self.begin(now, job, operation);
     }
 
-    fn begin(&mut self, now: u64, id: u32, operation: Operation) -> Result<(), RunError> {
+    fn begin(&mut self, now: u64, id: u32, operation: Operation) {
         self.operations += 1;
         if self.operations > self.warm_up && !self.measuring {
             self.measure(now);
@@ -235,29 +240,28 @@ impl<'a> Model<'a> {
         }
         (job.next_key, job.end_key) = (first_key, end_key);
         for _ in 0..self.config.operation_depth {
-            self.begin_part(now, id)?;
+            self.begin_part(now, id);
         }
-        Ok(())
     }
 
     /// The next block of an operation of several, if there is one.
-    fn begin_part(&mut self, now: u64, parent: u32) -> Result<(), RunError> {
+    fn begin_part(&mut self, now: u64, parent: u32) {
         let job = &mut self.jobs[parent];
         if job.next_key == job.end_key {
-            return Ok(());
+            return;
         }
         let key = job.next_key;
         job.next_key += 1;
         job.parts += 1;
         let Job { write, measured, host, .. } = *job;
         let part = Job::new(Kind::Part, usize::from(host), Stage::Take);
-        let id = self.add_job(now, Job { write, measured, parent, ..part })?;
-        self.begin_block(now, id, key)
+        let id = self.add_job(Job { write, measured, parent, ..part });
+        self.begin_block(now, id, key);
     }
 
     #[inline]
-    fn begin_block(&mut self, now: u64, id: u32, key: u64) -> Result<(), RunError> {
-        let block = self.source.number(key)?;
+    fn begin_block(&mut self, now: u64, id: u32, key: u64) {
+        let block = self.source.number(key);
         self.outcome.block_ios += 1;
         let job = &mut self.jobs[id];
         job.block = block;
@@ -267,24 +271,25 @@ impl<'a> Model<'a> {
     }
 
     /// A read or write, or a block of one, is done.
-    pub(super) fn finish(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn finish(&mut self, now: u64, id: u32) {
         match self.jobs[id].kind {
             Kind::Part => {
                 let parent = self.jobs[id].parent;
                 self.jobs.free(id);
                 self.jobs[parent].parts -= 1;
-                self.begin_part(now, parent)?;
-                if self.jobs[parent].parts == 0 { self.finish(now, parent) } else { Ok(()) }
+                self.begin_part(now, parent);
+                if self.jobs[parent].parts == 0 {
+                    self.finish(now, parent);
+                }
             }
             Kind::Thread => {
                 self.record(now, id);
-                self.take_next(now, id)
+                self.take_next(now, id);
             }
             Kind::Arrived => {
                 self.record(now, id);
                 self.jobs.free(id);
                 self.active -= 1;
-                Ok(())
             }
             kind => unreachable!("{kind:?} does not read or write for anybody"),
         }
@@ -327,8 +332,8 @@ impl<'a> Model<'a> {
         self.agenda.add(at_ns, id);
     }
 
-    pub(super) fn add_job(&mut self, now: u64, job: Job) -> Result<u32, RunError> {
-        self.jobs.add(job).ok_or(RunError::Overrun(JOBS_MAX, now / 1_000_000_000))
+    pub(super) fn add_job(&mut self, job: Job) -> u32 {
+        self.jobs.add(job)
     }
 
     /// Sends a packet of a job; gives when it arrives, or `None` if it has to wait for that to be
@@ -341,14 +346,14 @@ impl<'a> Model<'a> {
         way: Way,
         data: bool,
         then: Stage,
-    ) -> Result<Option<u64>, RunError> {
+    ) -> Option<u64> {
         let Job { host, kind, .. } = self.jobs[id];
         let link = if self.config.one_link { 0 } else { usize::from(host) };
         let unseen = matches!(kind, Kind::Background | Kind::Syncer(_));
         match self.config.background {
             Background::Yield if unseen => self.give_way(now, id, link, way, data, then),
-            Background::Free if unseen => Ok(Some(self.links[link].pass(now, data))),
-            _ => Ok(Some(self.links[link].send(now, way, data))),
+            Background::Free if unseen => Some(self.links[link].pass(now, data)),
+            _ => Some(self.links[link].send(now, way, data)),
         }
     }
 
@@ -360,18 +365,18 @@ impl<'a> Model<'a> {
         way: Way,
         data: bool,
         then: Stage,
-    ) -> Result<Option<u64>, RunError> {
+    ) -> Option<u64> {
         match self.links[link].give_way(now, id, way, data) {
-            Yielded::Arrives(arrival) => return Ok(Some(arrival)),
+            Yielded::Arrives(arrival) => return Some(arrival),
             Yielded::Waits => {}
             Yielded::AskAgain(at_ns) => {
                 let watch = Job::new(Kind::Idle(way as u8), link, Stage::Take);
-                let watch = self.add_job(now, watch)?;
+                let watch = self.add_job(watch);
                 self.at(at_ns, watch, Stage::Take);
             }
         }
         self.jobs[id].stage = then;
-        Ok(None)
+        None
     }
 
     /// A link may be idle: the next packet that gave way goes, if it is.

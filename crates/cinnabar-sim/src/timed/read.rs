@@ -3,7 +3,6 @@
 //! Called by the model's loop. A block goes into flash on its way up, too, which nobody waits for; it
 //! goes into RAM, and whoever asked waits until a dirty block that has to leave for it is down.
 
-use super::RunError;
 use super::config::Architecture;
 use super::host::{FLASH, RAM, Victim};
 use super::jobs::{Job, Kind, Stage};
@@ -13,7 +12,7 @@ use super::station::Way;
 
 impl Model<'_> {
     #[inline]
-    pub(super) fn read_block(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn read_block(&mut self, now: u64, id: u32) {
         let Job { host: number, block, measured, .. } = self.jobs[id];
         let number = usize::from(number);
         let host = &mut self.hosts[number];
@@ -25,48 +24,46 @@ impl Model<'_> {
             }
             self.outcome.ram_hits += u64::from(measured);
             self.at(now + self.config.timings.ram_read_ns, id, Stage::Finish);
-            return Ok(());
+            return;
         }
         if host.word(FLASH, block) != 0 {
             host.flash.touch(block, &mut host.words);
             return self.read_flash(now, id, number, Stage::FlashRead);
         }
-        let at_server = self.send_request(now, id)?;
+        let at_server = self.send_request(now, id);
         if let Some(at_server) = at_server {
             if self.flash == FlashAt::Server {
                 self.at(at_server, id, Stage::ServerRead);
-                return Ok(());
+                return;
             }
             self.outcome.misses += u64::from(measured);
             self.ask_filer(at_server, id);
-            self.fetch_ahead(now, at_server, number, block)?;
+            self.fetch_ahead(at_server, number, block);
         }
-        Ok(())
     }
 
     /// Sends the request for a block; `None` if the block is on its way already.
-    fn send_request(&mut self, now: u64, id: u32) -> Result<Option<u64>, RunError> {
+    fn send_request(&mut self, now: u64, id: u32) -> Option<u64> {
         let Job { host, block, measured, .. } = self.jobs[id];
         let host = usize::from(host);
         if let Some(waiting) = self.hosts[host].fetching.get_mut(&block) {
             waiting.push(id);
             self.outcome.misses += u64::from(measured);
-            return Ok(None);
+            return None;
         }
         self.send(now, id, Way::Up, false, Stage::ServerRead)
     }
 
     /// Reads flash for a hit.
-    fn read_flash(&mut self, now: u64, id: u32, of: usize, then: Stage) -> Result<(), RunError> {
+    fn read_flash(&mut self, now: u64, id: u32, of: usize, then: Stage) {
         self.outcome.flash_hits += u64::from(self.jobs[id].measured);
         self.outcome.flash_reads += u64::from(self.measuring);
         let read = self.hosts[of].device.serve(now, self.config.timings.flash_read_ns);
         self.at(read, id, then);
-        Ok(())
     }
 
     /// A request is at the file server's flash.
-    pub(super) fn server_read(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn server_read(&mut self, now: u64, id: u32) {
         let Job { block, host: number, measured, .. } = self.jobs[id];
         let server = self.hosts.len() - 1;
         let host = &mut self.hosts[server];
@@ -77,7 +74,7 @@ impl Model<'_> {
         }
         self.outcome.misses += u64::from(measured);
         self.ask_filer(now, id);
-        self.fetch_ahead(now, now, usize::from(number), block)
+        self.fetch_ahead(now, usize::from(number), block);
     }
 
     /// The file server reads a block once the request is there.
@@ -90,9 +87,8 @@ impl Model<'_> {
         self.serve_read(arrival, id);
     }
 
-    pub(super) fn filer_arrived(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn filer_arrived(&mut self, now: u64, id: u32) {
         self.serve_read(now, id);
-        Ok(())
     }
 
     fn serve_read(&mut self, now: u64, id: u32) {
@@ -103,23 +99,22 @@ impl Model<'_> {
     }
 
     /// The file server has read a block, which goes into its flash, if there is any, and back.
-    pub(super) fn filer_read(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn filer_read(&mut self, now: u64, id: u32) {
         if self.flash == FlashAt::Server {
             let server = self.hosts.len() - 1;
-            self.fill_flash(now, server, self.jobs[id].block)?;
+            self.fill_flash(now, server, self.jobs[id].block);
         }
-        self.send_data(now, id)
+        self.send_data(now, id);
     }
 
-    pub(super) fn send_data(&mut self, now: u64, id: u32) -> Result<(), RunError> {
-        if let Some(arrival) = self.send(now, id, Way::Down, true, Stage::DataArrived)? {
+    pub(super) fn send_data(&mut self, now: u64, id: u32) {
+        if let Some(arrival) = self.send(now, id, Way::Down, true, Stage::DataArrived) {
             self.at(arrival, id, Stage::DataArrived);
         }
-        Ok(())
     }
 
     /// A block is here.
-    pub(super) fn data_arrived(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn data_arrived(&mut self, now: u64, id: u32) {
         let Job { host, block, kind, .. } = self.jobs[id];
         let host = usize::from(host);
         if kind == Kind::Fetch {
@@ -129,26 +124,25 @@ impl Model<'_> {
             return self.fill_frame(now, id);
         }
         if self.flash == FlashAt::Client {
-            self.fill_flash(now, host, block)?;
+            self.fill_flash(now, host, block);
         }
-        self.fill_ram(now, id)
+        self.fill_ram(now, id);
     }
 
     /// Puts a block into flash; neither that nor a dirty block that has to leave keeps anybody
     /// waiting.
-    pub(super) fn fill_flash(&mut self, now: u64, of: usize, block: u32) -> Result<(), RunError> {
+    pub(super) fn fill_flash(&mut self, now: u64, of: usize, block: u32) {
         let host = &mut self.hosts[of];
         host.know(block);
         let victim = host.keep_in_flash(block);
         self.write_to_device(now, of);
-        match victim.filter(|victim| victim.is_dirty()) {
-            Some(victim) => self.leave_flash_unseen(now, of, victim),
-            None => Ok(()),
+        if let Some(victim) = victim.filter(|victim| victim.is_dirty()) {
+            self.leave_flash_unseen(now, of, victim);
         }
     }
 
     /// Puts a block into RAM; who asked for it waits for a dirty block that has to leave.
-    pub(super) fn fill_ram(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn fill_ram(&mut self, now: u64, id: u32) {
         let Job { host, block, .. } = self.jobs[id];
         let host = &mut self.hosts[usize::from(host)];
         if host.ram.capacity() == 0 {
@@ -162,17 +156,17 @@ impl Model<'_> {
 
     /// Puts a block into a frame of the unified architecture. A frame of flash is filled, and
     /// emptied, behind the reader's back.
-    fn fill_frame(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    fn fill_frame(&mut self, now: u64, id: u32) {
         let Job { host: number, block, .. } = self.jobs[id];
         let number = usize::from(number);
         let Some(victim) = self.keep_in_frame(now, number, block) else {
             return self.finish(now, id);
         };
         if victim.flags & IN_FLASH != 0 {
-            self.leave_flash_unseen(now, number, victim)?;
+            self.leave_flash_unseen(now, number, victim);
             return self.finish(now, id);
         }
-        self.evict_from_ram(now, id, victim, Stage::Finish)
+        self.evict_from_ram(now, id, victim, Stage::Finish);
     }
 
     /// Puts a block that was read into a frame, and gives the dirty block that has to leave.

@@ -49,6 +49,7 @@ pub(super) struct Recorded<'a> {
     numbered: Vec<Access>,
     first_us: Option<u64>,
     last_ns: u64,
+    failure: Option<RunError>,
 }
 
 impl<'a> Source<'a> {
@@ -63,24 +64,33 @@ impl<'a> Source<'a> {
                 numbered: Vec::new(),
                 first_us: None,
                 last_ns: 0,
+                failure: None,
             }),
         })
     }
 
     /// The next operation of a thread, counted over all hosts.
     #[inline]
-    pub(super) fn next(&mut self, thread: u32) -> Result<Option<Operation>, RunError> {
+    pub(super) fn next(&mut self, thread: u32) -> Option<Operation> {
         match self {
-            Self::Made(made) => Ok(made.next(thread)),
+            Self::Made(made) => made.next(thread),
             Self::Recorded(recorded) => recorded.next(),
+        }
+    }
+
+    /// Why a trace ended before its end, if it did. It ends as if there were no more.
+    pub(super) fn failure(self) -> Option<RunError> {
+        match self {
+            Self::Made(_) => None,
+            Self::Recorded(recorded) => recorded.failure,
         }
     }
 
     /// The number of the block with this key.
     #[inline]
-    pub(super) fn number(&mut self, key: u64) -> Result<u32, RunError> {
+    pub(super) fn number(&mut self, key: u64) -> u32 {
         match self {
-            Self::Made(_) => Ok(key as u32),
+            Self::Made(_) => key as u32,
             Self::Recorded(recorded) => recorded.number(key),
         }
     }
@@ -103,6 +113,8 @@ impl<'a> Source<'a> {
 
 /// A key is a volume, shifted, and a block, as that of a [`cinnabar_trace::Reference`].
 const VOLUME_SHIFT: u32 = 40;
+/// No trace is longer: 146 years.
+const AT_NS_MAX: u64 = 1 << 62;
 
 impl Made {
     fn new(config: &Config) -> Result<Self, RunError> {
@@ -164,10 +176,15 @@ pub(super) fn operations(config: &Config) -> u64 {
 }
 
 impl Recorded<'_> {
-    fn next(&mut self) -> Result<Option<Operation>, RunError> {
-        loop {
-            let Some(record) = self.records.next() else { return Ok(None) };
-            let record = record?;
+    fn next(&mut self) -> Option<Operation> {
+        while self.failure.is_none() {
+            let record = match self.records.next()? {
+                Ok(record) => record,
+                Err(error) => {
+                    self.failure = Some(error.into());
+                    break;
+                }
+            };
             let blocks = record.blocks();
             if blocks.is_empty() || !matches!(record.op, Op::Read | Op::Write) {
                 continue;
@@ -176,20 +193,25 @@ impl Recorded<'_> {
             // Time never goes back, whatever a trace says.
             let first_us = *self.first_us.get_or_insert(record.ts_us);
             let at_ns = record.ts_us.saturating_sub(first_us).saturating_mul(1_000);
-            self.last_ns = self.last_ns.max(at_ns);
-            return Ok(Some(Operation {
+            self.last_ns = self.last_ns.max(at_ns.min(AT_NS_MAX));
+            return Some(Operation {
                 host: (u64::from(record.volume) % self.hosts) as usize,
                 write: record.op == Op::Write,
                 first_key: base | blocks.start,
                 end_key: base + blocks.end,
                 at_ns: self.last_ns,
-            }));
+            });
         }
+        None
     }
 
-    fn number(&mut self, key: u64) -> Result<u32, RunError> {
+    fn number(&mut self, key: u64) -> u32 {
         self.numbered.clear();
-        self.interner.extend([(key, false)], &mut self.numbered)?;
-        Ok(self.numbered[0].block())
+        if let Err(error) = self.interner.extend([(key, false)], &mut self.numbered) {
+            // What is under way ends on some block; nobody sees an outcome.
+            self.failure.get_or_insert(error.into());
+            return 0;
+        }
+        self.numbered[0].block()
     }
 }

@@ -3,12 +3,12 @@
 //! Called by the model at each tick and whenever one of its writes is done. A block counts as clean
 //! from the moment its write sets out; a write to it meanwhile makes it dirty anew.
 
+use super::config;
 use super::config::{Config, WritePolicy};
 use super::host::{FLASH, RAM};
 use super::jobs::{Job, Kind, Stage};
 use super::model::Model;
 use super::recency::{DIRTY, IN_FLASH};
-use super::{RunError, config};
 use std::collections::VecDeque;
 
 /// Blocks that became dirty and what to do about it.
@@ -40,37 +40,36 @@ impl Syncer {
 
 impl Model<'_> {
     /// A period is over: a pass begins, or one that is late takes in what is dirty by now.
-    pub(super) fn tick(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn tick(&mut self, now: u64, id: u32) {
         let Job { host, kind, .. } = self.jobs[id];
-        let Kind::Tick(tier) = kind else { return Ok(()) };
+        let Kind::Tick(tier) = kind else { return };
         let (host, tier) = (usize::from(host), usize::from(tier));
-        let Some(syncer) = &mut self.hosts[host].syncers[tier] else { return Ok(()) };
+        let Some(syncer) = &mut self.hosts[host].syncers[tier] else { return };
         syncer.pass = syncer.dirty.len();
         let next = now + syncer.period_ns;
         self.at(next, id, Stage::Take);
-        self.sync_on(now, host, tier)
+        self.sync_on(now, host, tier);
     }
 
     /// One of a syncer's writes is done.
-    pub(super) fn synced(&mut self, now: u64, host: usize, tier: usize) -> Result<(), RunError> {
+    pub(super) fn synced(&mut self, now: u64, host: usize, tier: usize) {
         if let Some(syncer) = &mut self.hosts[host].syncers[tier] {
             syncer.under_way -= 1;
         }
-        self.sync_on(now, host, tier)
+        self.sync_on(now, host, tier);
     }
 
-    fn sync_on(&mut self, now: u64, host: usize, tier: usize) -> Result<(), RunError> {
+    fn sync_on(&mut self, now: u64, host: usize, tier: usize) {
         while let Some(block) = self.next_dirty(host, tier) {
             let job =
                 Job { moving: block, ..Job::new(Kind::Syncer(tier as u8), host, Stage::Down) };
-            let id = self.add_job(now, job)?;
+            let id = self.add_job(job);
             if tier == RAM {
-                self.down(now, id)?;
+                self.down(now, id);
             } else {
-                self.leave_flash(now, id, Stage::DownDone)?;
+                self.leave_flash(now, id, Stage::DownDone);
             }
         }
-        Ok(())
     }
 
     /// Takes the next block of the pass that is still dirty and marks it clean.

@@ -4,7 +4,6 @@
 //! place at once and whoever has to wait does so afterwards: a dirty block that must leave keeps the
 //! one waiting who needs its room.
 
-use super::RunError;
 use super::config::{Architecture, Config, WritePolicy};
 use super::host::{FLASH, RAM, Victim};
 use super::jobs::{Job, Kind, Stage};
@@ -14,7 +13,7 @@ use super::station::Way;
 
 impl Model<'_> {
     #[inline]
-    pub(super) fn write_block(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn write_block(&mut self, now: u64, id: u32) {
         let Job { host: number, block, measured, .. } = self.jobs[id];
         let number = usize::from(number);
         self.outcome.block_writes += u64::from(measured);
@@ -38,7 +37,7 @@ impl Model<'_> {
             Some(victim) if victim.flags & IN_FLASH != 0 => {
                 self.jobs[id].moving = victim.block;
                 self.outcome.dirty_evictions_flash += u64::from(self.measuring);
-                self.leave_flash(now, id, Stage::Store)
+                self.leave_flash(now, id, Stage::Store);
             }
             Some(victim) => self.evict_from_ram(now, id, victim, Stage::Store),
             None => self.store(now, id),
@@ -60,21 +59,15 @@ impl Model<'_> {
     }
 
     /// A dirty block has to leave RAM; then the requester goes on.
-    pub(super) fn evict_from_ram(
-        &mut self,
-        now: u64,
-        id: u32,
-        victim: Victim,
-        then: Stage,
-    ) -> Result<(), RunError> {
+    pub(super) fn evict_from_ram(&mut self, now: u64, id: u32, victim: Victim, then: Stage) {
         self.outcome.dirty_evictions_ram += u64::from(self.measuring);
         let job = &mut self.jobs[id];
         (job.moving, job.then) = (victim.block, then);
-        self.down(now, id)
+        self.down(now, id);
     }
 
     /// There is room for the block of a write.
-    pub(super) fn store(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn store(&mut self, now: u64, id: u32) {
         let Job { host, in_flash, .. } = self.jobs[id];
         let stored = if in_flash {
             self.write_to_device(now, usize::from(host))
@@ -82,24 +75,22 @@ impl Model<'_> {
             now + self.config.timings.ram_write_ns
         };
         self.at(stored, id, Stage::Stored);
-        Ok(())
     }
 
     /// It is there; the policy says what follows.
-    pub(super) fn stored(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn stored(&mut self, now: u64, id: u32) {
         let Job { host, block, in_flash, .. } = self.jobs[id];
         let host = usize::from(host);
         let policy = self.policy_of(in_flash);
         let job = &mut self.jobs[id];
         (job.moving, job.then) = (block, Stage::Finish);
         match policy {
-            WritePolicy::Sync => self.down(now, id),
             WritePolicy::Async if self.may_go_unseen(host) => {
-                let behind = self.add_background(now, host, block)?;
-                self.down(now, behind)?;
-                self.finish(now, id)
+                let behind = self.add_background(host, block);
+                self.down(now, behind);
+                self.finish(now, id);
             }
-            WritePolicy::Async => self.down(now, id),
+            WritePolicy::Sync | WritePolicy::Async => self.down(now, id),
             WritePolicy::Periodic(_) | WritePolicy::Never => self.finish(now, id),
         }
     }
@@ -108,32 +99,27 @@ impl Model<'_> {
         self.hosts[host].background < self.config.async_depth
     }
 
-    pub(super) fn add_background(
-        &mut self,
-        now: u64,
-        host: usize,
-        block: u32,
-    ) -> Result<u32, RunError> {
+    pub(super) fn add_background(&mut self, host: usize, block: u32) -> u32 {
         self.hosts[host].background += 1;
         let job = Job::new(Kind::Background, host, Stage::Down);
-        self.add_job(now, Job { moving: block, ..job })
+        self.add_job(Job { moving: block, ..job })
     }
 
     /// A block sets out from RAM for the level below.
-    pub(super) fn down(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn down(&mut self, now: u64, id: u32) {
         let Job { host, moving, at_server, .. } = self.jobs[id];
         let host = usize::from(host);
         let through_flash = self.is(Architecture::Naive);
         let Some(of) = self.flash_of(host).filter(|_| through_flash) else {
             self.jobs[id].back = Stage::DownDone;
-            return self.to_filer(now, id);
+            return self.send_to_filer(now, id);
         };
         if self.flash == FlashAt::Server && !at_server {
             self.jobs[id].at_server = true;
-            if let Some(arrival) = self.send(now, id, Way::Up, true, Stage::Down)? {
+            if let Some(arrival) = self.send(now, id, Way::Up, true, Stage::Down) {
                 self.at(arrival, id, Stage::Down);
             }
-            return Ok(());
+            return;
         }
         self.hosts[of].know(moving);
         let victim = self.hosts[of].keep_in_flash(moving);
@@ -144,15 +130,14 @@ impl Model<'_> {
             self.outcome.dirty_evictions_flash += u64::from(self.measuring);
             return self.leave_flash(now, id, Stage::FlashWrite);
         }
-        self.flash_write(now, id)
+        self.flash_write(now, id);
     }
 
-    pub(super) fn flash_write(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn flash_write(&mut self, now: u64, id: u32) {
         let host = usize::from(self.jobs[id].host);
         let of = self.flash_of(host).expect("there is flash to write to");
         let written = self.write_to_device(now, of);
         self.at(written, id, Stage::FlashWritten);
-        Ok(())
     }
 
     /// Writes a block to a flash device; gives when that is done.
@@ -161,84 +146,77 @@ impl Model<'_> {
         self.hosts[of].device.serve(now, self.flash_write_ns)
     }
 
-    pub(super) fn flash_written(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn flash_written(&mut self, now: u64, id: u32) {
         let Job { host, moving, .. } = self.jobs[id];
         let of = self.flash_of(usize::from(host)).expect("it was written to");
         match self.flash_policy {
             WritePolicy::Async if self.may_go_unseen(of) => {
-                let behind = self.add_background(now, of, moving)?;
+                let behind = self.add_background(of, moving);
                 self.jobs[behind].back = Stage::DownDone;
-                self.to_filer(now, behind)?;
-                self.down_done(now, id)
+                self.send_to_filer(now, behind);
+                self.down_done(now, id);
             }
             WritePolicy::Sync | WritePolicy::Async => {
                 self.jobs[id].back = Stage::DownDone;
-                self.to_filer(now, id)
+                self.send_to_filer(now, id);
             }
             WritePolicy::Periodic(_) | WritePolicy::Never => self.down_done(now, id),
         }
     }
 
     /// A dirty block leaves flash, and somebody waits for it.
-    pub(super) fn leave_flash(&mut self, now: u64, id: u32, back: Stage) -> Result<(), RunError> {
+    pub(super) fn leave_flash(&mut self, now: u64, id: u32, back: Stage) {
         self.jobs[id].back = back;
         if !self.config.eviction_reads_flash {
-            return self.to_filer(now, id);
+            return self.send_to_filer(now, id);
         }
         let host = usize::from(self.jobs[id].host);
         let of = self.flash_of(host).expect("it leaves flash");
         self.outcome.flash_reads += u64::from(self.measuring);
         let read = self.hosts[of].device.serve(now, self.config.timings.flash_read_ns);
         self.at(read, id, Stage::ToFiler);
-        Ok(())
     }
 
     /// A dirty block leaves flash, and nobody waits for it.
-    pub(super) fn leave_flash_unseen(
-        &mut self,
-        now: u64,
-        of: usize,
-        victim: Victim,
-    ) -> Result<(), RunError> {
+    pub(super) fn leave_flash_unseen(&mut self, now: u64, of: usize, victim: Victim) {
         self.outcome.dirty_evictions_flash += u64::from(self.measuring);
-        let id = self.add_background(now, of, victim.block)?;
-        self.leave_flash(now, id, Stage::DownDone)
+        let id = self.add_background(of, victim.block);
+        self.leave_flash(now, id, Stage::DownDone);
     }
 
     /// A block sets out for the file server.
-    pub(super) fn to_filer(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn send_to_filer(&mut self, now: u64, id: u32) {
         let Job { host, at_server, .. } = self.jobs[id];
         let host = usize::from(host);
         let here = at_server || host == self.config.hosts as usize;
         if here {
             return self.filer_write(now, id);
         }
-        let Some(arrival) = self.send(now, id, Way::Up, true, Stage::FilerWriteArrived)? else {
-            return Ok(());
+        let Some(arrival) = self.send(now, id, Way::Up, true, Stage::FilerWriteArrived) else {
+            return;
         };
         if self.filer.queues() {
             self.at(arrival, id, Stage::FilerWriteArrived);
-            return Ok(());
+            return;
         }
-        self.filer_write(arrival, id)
+        self.filer_write(arrival, id);
     }
 
-    pub(super) fn filer_write(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn filer_write(&mut self, now: u64, id: u32) {
         self.outcome.filer_writes += u64::from(self.measuring);
         let written = self.filer.serve(now, self.config.timings.filer_write_ns);
         self.at(written, id, Stage::FilerWritten);
-        Ok(())
     }
 
     /// It is written; the host hears of it.
-    pub(super) fn filer_written(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn filer_written(&mut self, now: u64, id: u32) {
         let Job { host, at_server, back, kind, .. } = self.jobs[id];
         let host = usize::from(host);
         let mut heard = now;
         if !at_server && host < self.config.hosts as usize {
-            match self.send(now, id, Way::Down, false, back)? {
+            match self.send(now, id, Way::Down, false, back) {
                 Some(arrival) => heard = arrival,
-                None => return Ok(()),
+                None => return,
             }
         }
         if kind == Kind::Background && !self.is(Architecture::Lookaside) && back == Stage::DownDone
@@ -247,32 +225,30 @@ impl Model<'_> {
             return self.down_done(now, id);
         }
         self.at(heard, id, back);
-        Ok(())
     }
 
     /// A block that left RAM is where its policy wants it.
-    pub(super) fn down_done(&mut self, now: u64, id: u32) -> Result<(), RunError> {
+    pub(super) fn down_done(&mut self, now: u64, id: u32) {
         let Job { host, at_server, kind, moving, then, .. } = self.jobs[id];
         let host = usize::from(host);
         if at_server {
             self.jobs[id].at_server = false;
-            if let Some(heard) = self.send(now, id, Way::Down, false, Stage::DownDone)? {
+            if let Some(heard) = self.send(now, id, Way::Down, false, Stage::DownDone) {
                 self.at(heard, id, Stage::DownDone);
             }
-            return Ok(());
+            return;
         }
         if self.is(Architecture::Lookaside) && self.flash == FlashAt::Client {
-            self.fill_flash(now, host, moving)?;
+            self.fill_flash(now, host, moving);
         }
         match kind {
             Kind::Background => {
                 self.hosts[host].background -= 1;
                 self.jobs.free(id);
-                Ok(())
             }
             Kind::Syncer(tier) => {
                 self.jobs.free(id);
-                self.synced(now, host, usize::from(tier))
+                self.synced(now, host, usize::from(tier));
             }
             _ if then == Stage::Store => self.store(now, id),
             _ => self.finish(now, id),
