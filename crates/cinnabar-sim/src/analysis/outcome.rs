@@ -168,7 +168,9 @@ impl Expected {
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self {
             read_hits: self.read_hits + other.read_hits,
             ssd_writes: self.ssd_writes + other.ssd_writes,

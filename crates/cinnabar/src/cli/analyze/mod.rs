@@ -4,21 +4,29 @@
 //! files show what it found: [`show`] to people, [`json`] to programs, [`page`] as a report.
 
 mod args;
+mod rows;
+mod show;
 mod values;
+mod words;
 
 pub(super) use args::Args;
 
 use super::failure::Failure;
+use super::output;
 use super::progress::Progress;
 use crate::config::units::show_size;
 use cinnabar_sim::analysis::{self, Analysis, AnalysisError, Settings};
+use std::io::Write;
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = args.settings()?;
     let analysis = analyze(&settings)?;
-    let _ = analysis;
-    Ok(())
+    for note in words::notes(&analysis) {
+        // If stderr is gone there is nobody to tell.
+        let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
+    }
+    output::text(&show::render(&analysis, &settings, args.volumes as usize))
 }
 
 fn analyze(settings: &Settings) -> Result<Analysis, Failure> {

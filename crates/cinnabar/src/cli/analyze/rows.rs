@@ -1,0 +1,161 @@
+//! The table: a row a volume, those with most accesses first, the rest in one, all in the last.
+//!
+//! Called for terminals and for pages.
+
+use super::args::BLOCK_BYTES;
+use crate::config::units::show_size;
+use crate::page::Unit;
+use cinnabar_policy::reuse::Mix;
+use cinnabar_policy::sizing::Prices;
+use cinnabar_sim::analysis::{Analysis, Expected, Found};
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+
+/// Names of the columns; the first is text.
+pub(super) const HEADER: &[&str] = &[
+    "VOLUME",
+    "READS",
+    "WRITES",
+    "RAR",
+    "RAW",
+    "WAR",
+    "WAW",
+    "WORKING SET",
+    "USEFUL",
+    "CACHE",
+    "POLICY",
+    "READ HITS",
+    "SSD/DAY",
+    "READS SAVED",
+    "I/O SAVED",
+];
+
+/// What the columns mean.
+pub(super) const LEGEND: &str = "READS and WRITES count 4 KiB blocks; RAR to WAW are parts of the reuses (read \
+    after read, read after write, ...); WORKING SET is all that was touched, USEFUL the size that reaches \
+    nearly all hits of reads; SAVED is what no longer reaches the storage; ~ is an estimate";
+
+/// What a row sums up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) is_estimate: bool,
+    pub(super) mix: Mix,
+    pub(super) working_set: u64,
+    pub(super) useful: u64,
+    /// In blocks; `None` in a shared cache.
+    pub(super) share: Option<u64>,
+    /// A hyphen where volumes differ.
+    pub(super) policy: String,
+    pub(super) expected: Option<Expected>,
+}
+
+/// The volumes with most accesses first; of equals, the first in the trace.
+pub(super) fn ranked(analysis: &Analysis) -> Vec<&Found> {
+    let mut volumes: Vec<&Found> = analysis.volumes.iter().collect();
+    let accesses = |found: &&Found| found.curves.mix().reads + found.curves.mix().writes;
+    volumes.sort_by_key(|found| std::cmp::Reverse(accesses(found)));
+    volumes
+}
+
+/// The lines: at most `most` volumes, the others together, and all.
+pub(super) fn lines(
+    analysis: &Analysis,
+    prices: &Prices,
+    reach_part: f64,
+    most: usize,
+) -> Vec<Line> {
+    let all: Vec<Line> =
+        ranked(analysis).into_iter().map(|found| Line::of(found, prices, reach_part)).collect();
+    let (shown, rest) = all.split_at(all.len().min(most));
+    let mut lines = shown.to_vec();
+    if !rest.is_empty() {
+        lines.push(Line::sum(&format!("{} others", rest.len()), rest));
+    }
+    let mut total = Line::sum("all", &all);
+    if let Some(shared) = analysis.shared {
+        (total.expected, total.policy) = (Some(shared), "write-back".to_owned());
+        total.share = Some(analysis.cache_blocks);
+    }
+    lines.push(total);
+    lines
+}
+
+impl Line {
+    fn of(found: &Found, prices: &Prices, reach_part: f64) -> Self {
+        let curves = &found.curves;
+        Self {
+            name: found.name.clone(),
+            is_estimate: curves.rate() < 1.0,
+            mix: curves.mix(),
+            working_set: curves.working_set(),
+            useful: curves.useful_reach(reach_part),
+            share: found.part.map(|part| part.blocks),
+            policy: found.part.map_or_else(|| "-".to_owned(), |part| part.policy.to_string()),
+            expected: found.expected(prices),
+        }
+    }
+
+    fn sum(name: &str, lines: &[Self]) -> Self {
+        let none = Self { name: name.to_owned(), ..Self::default() };
+        let mut sum = lines.iter().fold(none, |sum, line| Self {
+            name: sum.name,
+            is_estimate: sum.is_estimate || line.is_estimate,
+            mix: added(sum.mix, line.mix),
+            working_set: sum.working_set + line.working_set,
+            useful: sum.useful + line.useful,
+            share: line.share.map(|share| sum.share.unwrap_or(0) + share),
+            policy: String::new(),
+            expected: line.expected.map(|one| sum.expected.unwrap_or_default().plus(one)),
+        });
+        let first = lines.first().map_or("-", |line| &line.policy);
+        let same = lines.iter().all(|line| line.policy == first);
+        (if same { first } else { "-" }).clone_into(&mut sum.policy);
+        sum
+    }
+
+    /// As cells below [`HEADER`]; `seconds` is how long the trace is.
+    pub(super) fn cells(&self, seconds: Option<f64>) -> Vec<String> {
+        let Mix { reads, writes, rar, raw, war, waw } = self.mix;
+        let size = |blocks: u64| show_size(blocks.saturating_mul(BLOCK_BYTES));
+        let none = || "-".to_owned();
+        let percent = |part: f64, of: f64| {
+            if of > 0.0 { format!("{:.1} %", 100.0 * part / of) } else { none() }
+        };
+        let reuses = self.mix.reuses() as f64;
+        let estimate = if self.is_estimate { "~" } else { "" };
+        let mut cells = vec![format!("{estimate}{}", self.name)];
+        cells.extend([reads, writes].map(|count| Unit::Count.show(count as f64)));
+        cells.extend([rar, raw, war, waw].map(|count| percent(count as f64, reuses)));
+        cells.extend([self.working_set, self.useful].map(size));
+        cells.push(self.share.map_or_else(none, size));
+        cells.push(self.policy.clone());
+        let Some(expected) = self.expected else {
+            cells.extend((0..4).map(|_| none()));
+            return cells;
+        };
+        cells.push(percent(expected.read_hits, reads as f64));
+        let a_day = seconds.map(|seconds| bytes_a_day(expected.ssd_writes, seconds));
+        cells.push(a_day.map_or_else(none, |bytes| Unit::Bytes.show(bytes)));
+        cells.push(percent(expected.read_hits, reads as f64));
+        let all = (reads + writes) as f64;
+        cells.push(percent(all - expected.backend_reads - expected.backend_writes, all));
+        cells
+    }
+}
+
+/// Blocks over a trace of so many seconds, as bytes in a day.
+pub(super) fn bytes_a_day(blocks: f64, seconds: f64) -> f64 {
+    blocks * BLOCK_BYTES as f64 / seconds * SECONDS_A_DAY
+}
+
+fn added(one: Mix, other: Mix) -> Mix {
+    Mix {
+        reads: one.reads + other.reads,
+        writes: one.writes + other.writes,
+        rar: one.rar + other.rar,
+        raw: one.raw + other.raw,
+        war: one.war + other.war,
+        waw: one.waw + other.waw,
+    }
+}
