@@ -10,6 +10,7 @@ pub mod compare;
 pub mod dice;
 pub mod driver;
 pub mod faults;
+pub mod hits;
 pub mod holland;
 pub mod instant;
 pub mod kinds;

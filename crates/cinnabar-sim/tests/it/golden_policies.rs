@@ -1,8 +1,8 @@
 //! Policies on real traces, against counts of independent simulators.
 
-use crate::traces::{fixture, shared_path, shared_trace};
+use crate::traces::{fixture, shared_trace};
 use cinnabar_policy::{Access, Interner, Policy, Writes, simulate};
-use cinnabar_trace::{Record, references};
+use cinnabar_trace::{Op, Record, references};
 use std::num::NonZeroU32;
 
 /// Misses of LRU, FIFO, CLOCK, SIEVE, S3-FIFO, ARC and Belady; 0 where no independent count exists.
@@ -82,20 +82,11 @@ fn misses_of_get_or_insert_on_the_trace_in_the_tree() {
     check("fixture", &accesses, &FIXTURE);
 }
 
-/// Lines of first page, number of pages, 0, number of the request.
 #[test]
 fn misses_of_get_or_insert_on_arc_oltp() {
-    let Some(path) = shared_path("arc_OLTP.lis.zst") else { return };
-    let packed = std::fs::File::open(path).expect("the trace opens");
-    let text = zstd::decode_all(packed).expect("the trace unpacks");
-    let text = String::from_utf8(text).expect("the trace is text");
-    let accesses = intern(text.lines().flat_map(|line| {
-        let mut fields = line.split_ascii_whitespace().map(|f| f.parse::<u64>().expect("a number"));
-        let (first, count) = (fields.next().expect("a page"), fields.next().expect("a count"));
-        (first..first + count).map(|page| (page, false))
-    }));
-    assert_eq!(accesses.len(), 914_145);
-    check("arc_OLTP", &accesses, &ARC_OLTP);
+    let Some(trace) = shared_trace("arc_OLTP.lis.zst") else { return };
+    assert!(trace.iter().all(|record| record.op == Op::Read), "every reference is a read");
+    check_shared("arc_OLTP.lis.zst", 914_145, &ARC_OLTP);
 }
 
 #[test]

@@ -56,6 +56,23 @@ fn self_loop4_wants_opposite_policies_for_its_volumes() {
     assert_eq!(classes(&of_volume(3)), [1_447_998, 29_065, 5, 38_573]);
 }
 
+/// A short trace, so that its longest distances are in it as they are.
+#[test]
+fn msr_hm_0_has_its_golden_classes_and_distances() {
+    let Some(trace) = shared_trace("raw_msr_hm_0_sample1000.csv.xz") else { return };
+    let found = write_back(&accesses(&trace));
+    assert_eq!(classes(&found.mix), [88, 0, 7, 461]);
+    assert_eq!((found.total.max(), found.useful.max()), (Some(1_500), Some(199)));
+}
+
+/// The part of `self_loop4` that every clone has.
+#[test]
+fn the_trace_in_the_tree_has_its_golden_classes_and_distances() {
+    let found = write_back(&accesses(&fixture()));
+    assert_eq!(classes(&found.mix), [203_598, 64_545, 6_396, 270_643]);
+    assert_eq!((found.total.max(), found.useful.max()), (Some(225_561), Some(225_561)));
+}
+
 /// The curves on real data are what caches of those sizes do, one by one.
 #[test]
 fn curves_are_those_of_simulated_caches() {

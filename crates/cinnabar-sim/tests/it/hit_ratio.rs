@@ -3,13 +3,18 @@
 //! `cargo test --release -p cinnabar-sim hit_ratio -- --nocapture` prints the table. Flash bytes
 //! include all metadata; "x" are multiples of the yardstick.
 
-use crate::traces::{As, Replay, fixture, replay, shared_trace};
+use crate::traces::{fixture, shared_trace};
+use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Config, Eviction};
-use cinnabar_sim::{CacheSetup, InstantCache};
-use cinnabar_trace::Record;
+use cinnabar_policy::Writes;
+use cinnabar_sim::hits::EngineCache;
+use cinnabar_trace::{Op, Record};
+use std::num::NonZeroU32;
 
-/// The largest whole number of segments that is not above 65536 blocks.
+const SIZE_BLOCKS: NonZeroU32 = NonZeroU32::new(65_536).expect("a size");
+/// The largest whole number of segments that is not above it.
 const CAPACITY_BLOCKS: u64 = 65_535;
+const SECTOR: u64 = 512;
 
 /// Plain CLOCK at 65536 blocks, by an independent simulator.
 struct Yardstick {
@@ -34,18 +39,47 @@ const SELF_LOOP4: Yardstick = Yardstick {
     flash_blocks: 2_835_364,
 };
 
-fn run(trace: &[Record], eviction: Eviction, how: As) -> Replay {
-    let config = Config { eviction, ..Config::default() };
-    let setup = CacheSetup::single(CAPACITY_BLOCKS, config);
-    replay(&mut InstantCache::new(setup), trace, how)
+/// What the engine is given of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum As {
+    /// Every block touched is read: get-or-insert.
+    AllReads,
+    /// Reads and writes of the whole blocks touched, as block simulators see them.
+    Blocks,
+    /// Reads and writes of just the sectors touched.
+    Sectors,
 }
 
-/// Prints a row; gives misses and flash bytes as multiples of the yardstick.
+/// What a replay counted.
+#[derive(Clone, Copy, Debug)]
+struct Replay {
+    read_misses: u64,
+    flash_blocks: u64,
+    carried: u64,
+}
+
+fn run(trace: &[Record], eviction: Eviction, how: As) -> Replay {
+    let config = Config { eviction, ..Config::default() };
+    let writes = if how == As::AllReads { Writes::AsReads } else { Writes::Through };
+    let mut cache = EngineCache::with(SIZE_BLOCKS, writes, config).expect("there is such a cache");
+    assert_eq!(cache.capacity_blocks(), CAPACITY_BLOCKS);
+    for record in trace.iter().filter(|record| matches!(record.op, Op::Read | Op::Write)) {
+        let unit = if how == As::Sectors { SECTOR } else { 4096 };
+        let first = record.offset_bytes / unit * unit;
+        let end = (record.offset_bytes + record.length_bytes).next_multiple_of(unit);
+        let span = ByteSpan::new(first, end - first);
+        cache.request(record.volume, record.op == Op::Write, span).expect("few volumes");
+    }
+    let (counts, carried) = (cache.counts(), cache.cache_counters().carried_blocks);
+    Replay { read_misses: counts.read_misses, flash_blocks: counts.flash_writes, carried }
+}
+
+/// Prints a row; gives misses and flash blocks as multiples of the yardstick.
 fn row(what: &str, name: &str, replay: Replay, misses: u64, flash_blocks: u64) -> (f64, f64) {
-    let flash = replay.flash_bytes as f64 / 4096.0;
-    let ratios = (replay.read_misses as f64 / misses as f64, flash / flash_blocks as f64);
+    let flash = replay.flash_blocks;
+    let ratios = (replay.read_misses as f64 / misses as f64, flash as f64 / flash_blocks as f64);
     println!(
-        "| {what} | {name} | {} | {:.3} x | {flash:.0} | {:.3} x | {} |",
+        "| {what} | {name} | {} | {:.3} x | {flash} | {:.3} x | {} |",
         replay.read_misses, ratios.0, ratios.1, replay.carried
     );
     ratios

@@ -9,6 +9,7 @@ mod golden_policies;
 mod golden_reuse;
 mod golden_sampling;
 mod hit_ratio;
+mod hits;
 mod holland;
 mod many_volumes;
 mod mutants;

@@ -20,5 +20,6 @@ mod record;
 mod replay;
 mod rig;
 mod simulate;
+mod simulate_hits;
 mod spc1;
 mod trace;

@@ -3,6 +3,7 @@
 //! Called by the command line.
 
 mod faults;
+mod hits;
 
 use super::failure::Failure;
 
@@ -27,11 +28,14 @@ enum Command {
         cinnabar simulate faults --seeds 100 --json | jq .faults"
     )]
     Faults(faults::Args),
+    /// Hit ratios and flash writes of caches of many sizes, on a trace, with each policy
+    Hits(hits::Args),
 }
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Faults(args) => faults::run(args),
+        Command::Hits(args) => hits::run(args),
     }
 }

@@ -1,0 +1,184 @@
+//! Hit-ratio simulation: one trace through many caches at once, policies and the production engine.
+//!
+//! Called by `cinnabar simulate hits`, and by tests and examples that replay a trace on the engine
+//! ([`engine`]). The trace is read once, in `portions`: requests become references to dense block
+//! numbers, and each cache (`pool`) is fed portion by portion, so what is kept grows with the trace's
+//! different blocks and not with its length. Belady's optimum alone needs all of it first: 4 bytes a
+//! reference, and 4 more while it is worked out (`optimum`).
+
+pub mod engine;
+mod error;
+mod optimum;
+mod pool;
+mod portions;
+
+pub use engine::EngineCache;
+pub use error::{EngineError, HitsError};
+pub use portions::{REQUEST_BLOCKS_MAX, Survey, survey};
+
+use cinnabar_policy::{Counts, Policy, Writes};
+use cinnabar_trace::{Record, TraceError};
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::str::FromStr;
+
+/// Who decides what stays in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// A policy alone.
+    Policy(Policy),
+    /// The production engine with its default settings, without I/O.
+    Engine,
+}
+
+impl Contender {
+    /// Every one, in the order in which they are listed.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Policy::ALL.into_iter().map(Self::Policy).chain([Self::Engine])
+    }
+
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Policy(policy) => policy.name(),
+            Self::Engine => "engine",
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Nobody has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no policy is called `{name}`: there are {}", names())]
+pub struct UnknownContender {
+    name: String,
+}
+
+fn names() -> String {
+    Contender::all().map(Contender::name).collect::<Vec<_>>().join(", ")
+}
+
+impl FromStr for Contender {
+    type Err = UnknownContender;
+
+    fn from_str(name: &str) -> Result<Self, UnknownContender> {
+        let found = Self::all().find(|contender| contender.name() == name);
+        found.ok_or_else(|| UnknownContender { name: name.to_owned() })
+    }
+}
+
+/// One cache to be simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Who.
+    pub contender: Contender,
+    /// How large, in blocks.
+    pub size_blocks: NonZeroU32,
+}
+
+/// What to simulate, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The caches; each sees all of the trace.
+    pub runs: Vec<Run>,
+    /// What writes do to them.
+    pub writes: Writes,
+    /// Threads; no more are started than there is work for.
+    pub jobs: NonZeroUsize,
+}
+
+/// What one cache did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Which one.
+    pub run: Run,
+    /// What it has room for, in blocks: as asked, but for the engine, which has whole segments.
+    pub capacity_blocks: u64,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// What all of them did.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What is in the trace.
+    pub survey: Survey,
+    /// In the order of [`Options::runs`].
+    pub outcomes: Vec<Outcome>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The trace is being read; the caches are at most some portions behind.
+    Reading(Survey),
+    /// Belady's optimum is being told for each size.
+    Foreseeing {
+        /// References gone through, all sizes together.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
+}
+
+/// Sends `records` through every cache. `progress` is called from this thread some times a second.
+///
+/// # Errors
+/// What is wrong with the trace (with no reference in it, too), or a cache that can't be: nothing is
+/// told then.
+///
+/// # Panics
+/// If a cache does: each has a result, or there is an error.
+pub fn run(
+    records: impl Iterator<Item = Result<Record, TraceError>> + Send,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Found, HitsError> {
+    let is_belady = |run: &Run| run.contender == Contender::Policy(Policy::Belady);
+    let mut lanes = Vec::new();
+    for run in options.runs.iter().filter(|run| !is_belady(run)) {
+        lanes.push(pool::Runner::new(*run, options.writes)?);
+    }
+    let portions = portions::Portions::new(records)
+        .with_requests(options.runs.iter().any(|run| run.contender == Contender::Engine))
+        .keeping_all(options.runs.iter().any(is_belady));
+    let (portions, runners) = pool::run(portions, lanes, options.jobs, progress)?;
+    let survey = portions.survey();
+    if survey.references == 0 {
+        return Err(HitsError::Empty(survey.requests));
+    }
+    let sizes = options.runs.iter().filter(|run| is_belady(run)).map(|run| run.size_blocks);
+    let sizes: Vec<NonZeroU32> = sizes.collect();
+    let all = portions.into_all();
+    let mut foreseen = optimum::run(&all, &sizes, options, progress)?.into_iter();
+    let mut others = runners.into_iter();
+    let outcomes = options.runs.iter().map(|run| {
+        if is_belady(run) {
+            let counts = foreseen.next().expect("one for each size");
+            return Outcome { run: *run, capacity_blocks: run.size_blocks.get().into(), counts };
+        }
+        others.next().expect("one for each run").finish(*run)
+    });
+    Ok(Found { survey, outcomes: outcomes.collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for contender in Contender::all() {
+            assert_eq!(contender.to_string().parse(), Ok(contender));
+        }
+        let error = "lfu".parse::<Contender>().expect_err("there is none").to_string();
+        for contender in Contender::all() {
+            assert!(error.contains(contender.name()), "{error}");
+        }
+    }
+}

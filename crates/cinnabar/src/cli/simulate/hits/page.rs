@@ -1,0 +1,67 @@
+//! What was found, as a page with curves.
+//!
+//! Called by `simulate hits --html`.
+
+use super::Simulated;
+use super::show::{about, contenders, miss_ratio, ratio_name};
+use crate::page::{Axis, Chart, Page, Section, Style, Table, Unit};
+use cinnabar_policy::Policy;
+use cinnabar_sim::hits::{Contender, Outcome};
+
+const BLOCK_BYTES: f64 = 4096.0;
+
+/// A section for each trace.
+pub(super) fn page(all: &[Simulated]) -> Page {
+    let traces: Vec<&str> = all.iter().map(|one| one.trace.as_str()).collect();
+    let page = Page::new("Caches of many sizes", traces.join(", "));
+    all.iter().fold(page, |page, one| page.section(section(one)))
+}
+
+fn section(simulated: &Simulated) -> Section {
+    let ratio = |outcome: &Outcome| miss_ratio(&outcome.counts).unwrap_or(f64::NAN);
+    let flash = |outcome: &Outcome| outcome.counts.flash_writes as f64 * BLOCK_BYTES;
+    let name = ratio_name(simulated.writes);
+    let misses = Axis::linear(name, Unit::Ratio).between(0.0, 1.0);
+    let written = Axis::linear("written to flash", Unit::Bytes);
+    Section::new(&simulated.trace)
+        .text(about(simulated))
+        .chart(chart(simulated, "What misses, by size of the cache", misses, &ratio))
+        .text(
+            "A curve that falls steeply says how large a cache has to be; where it is flat, more \
+             cache brings nothing. Belady is the bound for caches that take in every miss.",
+        )
+        .chart(chart(simulated, "What is written to flash", written, &flash))
+        .table(table(simulated))
+}
+
+fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -> f64) -> Chart {
+    let x = Axis::log("size of the cache", Unit::Bytes);
+    contenders(simulated).into_iter().fold(Chart::new(title, x, y), |chart, contender| {
+        let of = simulated.found.outcomes.iter().filter(|one| one.run.contender == contender);
+        let mut points: Vec<(f64, f64)> = of
+            .map(|one| (f64::from(one.run.size_blocks.get()) * BLOCK_BYTES, value(one)))
+            .collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let bound = contender == Contender::Policy(Policy::Belady);
+        let style = if bound { Style::Dashed } else { Style::Line };
+        chart.series(contender.name(), style, points)
+    })
+}
+
+fn table(simulated: &Simulated) -> Table {
+    let name = ratio_name(simulated.writes);
+    let header = ["policy", "size", "blocks", "capacity", "misses", name, "flash writes"];
+    simulated.found.outcomes.iter().fold(Table::new(1, &header), |table, one| {
+        let size = one.run.size_blocks.get();
+        let ratio = miss_ratio(&one.counts);
+        table.row([
+            one.run.contender.name().to_owned(),
+            Unit::Bytes.show(f64::from(size) * BLOCK_BYTES),
+            size.to_string(),
+            one.capacity_blocks.to_string(),
+            one.counts.misses.to_string(),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}")),
+            one.counts.flash_writes.to_string(),
+        ])
+    })
+}

@@ -1,0 +1,149 @@
+//! What was found, as lines of JSON and as tables.
+//!
+//! Called by the command; the page uses the same ratios.
+
+use super::Simulated;
+use crate::cli::failure::Failure;
+use crate::cli::output::Table;
+use crate::config::units::show_size;
+use cinnabar_policy::{Counts, Writes};
+use cinnabar_sim::hits::{Contender, Outcome};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A trace, a policy and a size: the contract of `--json`. Keys are only ever added.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    trace: &'a str,
+    policy: &'static str,
+    size_blocks: u32,
+    references: u64,
+    misses: u64,
+    read_references: u64,
+    read_misses: u64,
+    /// Blocks of 4 KiB, metadata of the engine included.
+    flash_writes: u64,
+    writes: &'static str,
+    capacity_blocks: u64,
+    backend_writes: u64,
+    dirty_blocks: u64,
+    footprint_blocks: u32,
+    volumes: u32,
+}
+
+impl<'a> Line<'a> {
+    fn new(simulated: &'a Simulated, outcome: &Outcome) -> Self {
+        let (counts, survey) = (outcome.counts, simulated.found.survey);
+        Self {
+            trace: &simulated.trace,
+            policy: outcome.run.contender.name(),
+            size_blocks: outcome.run.size_blocks.get(),
+            references: counts.references,
+            misses: counts.misses,
+            read_references: counts.read_references,
+            read_misses: counts.read_misses,
+            flash_writes: counts.flash_writes,
+            writes: simulated.writes.name(),
+            capacity_blocks: outcome.capacity_blocks,
+            backend_writes: counts.backend_writes,
+            dirty_blocks: counts.dirty,
+            footprint_blocks: survey.blocks,
+            volumes: survey.volumes,
+        }
+    }
+}
+
+/// An object a line, whoever reads.
+pub(super) fn lines(simulated: &Simulated) -> Result<String, Failure> {
+    let mut text = String::new();
+    for outcome in &simulated.found.outcomes {
+        let line = serde_json::to_string(&Line::new(simulated, outcome))
+            .map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
+        text = text + &line + "\n";
+    }
+    Ok(text)
+}
+
+/// Misses as a part of what is waited for: all references if writes are as reads, else the reads.
+pub(super) fn miss_ratio(counts: &Counts) -> Option<f64> {
+    let of = counts.read_references;
+    (of > 0).then(|| counts.read_misses as f64 / of as f64)
+}
+
+/// What the ratio is of.
+pub(super) const fn ratio_name(writes: Writes) -> &'static str {
+    match writes {
+        Writes::AsReads => "miss ratio",
+        Writes::Through | Writes::Around | Writes::Back => "read miss ratio",
+    }
+}
+
+/// What the trace is, in a line.
+pub(super) fn about(simulated: &Simulated) -> String {
+    let survey = simulated.found.survey;
+    format!(
+        "{} references to 4 KiB blocks, {} % reads; {} different blocks ({}); {} volume{}; writes {}",
+        survey.references,
+        survey.read_references * 100 / survey.references.max(1),
+        survey.blocks,
+        show_size(u64::from(survey.blocks) * 4096),
+        survey.volumes,
+        if survey.volumes == 1 { "" } else { "s" },
+        simulated.writes,
+    )
+}
+
+/// Tables for people: a row a size, a column a policy.
+pub(super) fn render(simulated: &Simulated) -> String {
+    let mut text = format!("{}\n{}\n\n", simulated.trace, about(simulated));
+    let ratio = |outcome: &Outcome| {
+        miss_ratio(&outcome.counts).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"))
+    };
+    let flash = |outcome: &Outcome| outcome.counts.flash_writes.to_string();
+    let backend = |outcome: &Outcome| outcome.counts.backend_writes.to_string();
+    let mut part = |title: &str, cell: &dyn Fn(&Outcome) -> String| {
+        writeln!(text, "{title}\n{}", matrix(simulated, cell).render())
+            .expect("a string takes everything");
+    };
+    part(ratio_name(simulated.writes), &ratio);
+    part("flash writes, in 4 KiB blocks", &flash);
+    if simulated.writes == Writes::Back {
+        part("writes to the back end, in 4 KiB blocks", &backend);
+    }
+    text
+}
+
+/// Policies of a run, in order.
+pub(super) fn contenders(simulated: &Simulated) -> Vec<Contender> {
+    let mut all = Vec::new();
+    for outcome in &simulated.found.outcomes {
+        if !all.contains(&outcome.run.contender) {
+            all.push(outcome.run.contender);
+        }
+    }
+    all
+}
+
+fn matrix(simulated: &Simulated, cell: &dyn Fn(&Outcome) -> String) -> Table {
+    let outcomes = &simulated.found.outcomes;
+    let contenders = contenders(simulated);
+    let mut sizes: Vec<u32> = outcomes.iter().map(|one| one.run.size_blocks.get()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut header = vec!["SIZE", "BLOCKS"];
+    let names: Vec<String> = contenders.iter().map(|one| one.name().to_uppercase()).collect();
+    header.extend(names.iter().map(String::as_str));
+    let mut table = Table::new(1, &header);
+    for size in sizes {
+        let of = |contender| {
+            outcomes
+                .iter()
+                .find(|one| one.run.contender == contender && one.run.size_blocks.get() == size)
+        };
+        let cells = contenders.iter().map(|one| of(*one).map_or_else(|| "-".to_owned(), cell));
+        let mut row = vec![show_size(u64::from(size) * 4096), size.to_string()];
+        row.extend(cells);
+        table.row(row);
+    }
+    table
+}
