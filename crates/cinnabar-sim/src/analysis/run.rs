@@ -20,8 +20,8 @@ use std::path::PathBuf;
 pub const EVERY_TIME: Every = Every::Time(600_000_000);
 /// The same for traces without times.
 pub const EVERY_REFERENCES: Every = Every::References(100_000);
-/// Intervals at most.
-pub const INTERVALS_MAX: usize = 100_000;
+/// Intervals at most: three weeks in minutes.
+pub const INTERVALS_MAX: usize = 1 << 15;
 /// Volumes of all intervals at most; each is about 150 bytes.
 const ROWS_MAX: usize = 1 << 22;
 /// Volumes named in an error.

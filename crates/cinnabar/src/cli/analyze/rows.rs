@@ -25,15 +25,15 @@ pub(super) const HEADER: &[&str] = &[
     "CACHE",
     "POLICY",
     "READ HITS",
-    "SSD/DAY",
-    "READS SAVED",
     "I/O SAVED",
+    "SSD/DAY",
 ];
 
 /// What the columns mean.
 pub(super) const LEGEND: &str = "READS and WRITES count 4 KiB blocks; RAR to WAW are parts of the reuses (read \
-    after read, read after write, ...); WORKING SET is all that was touched, USEFUL the size that reaches \
-    nearly all hits of reads; SAVED is what no longer reaches the storage; ~ is an estimate";
+    after read, read after write, ...); WORKING SET is what was touched, USEFUL the size that\n\
+    reaches nearly all hits of reads; READ HITS are reads that the storage is spared, I/O SAVED reads \
+    and writes; ~ is an estimate";
 
 /// What a row sums up.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,9 @@ pub(super) fn lines(
         (total.expected, total.policy) = (Some(shared), "write-back".to_owned());
         total.share = Some(analysis.cache_blocks);
     }
-    lines.push(total);
+    if all.len() > 1 || analysis.shared.is_some() {
+        lines.push(total);
+    }
     lines
 }
 
@@ -131,15 +133,14 @@ impl Line {
         cells.push(self.share.map_or_else(none, size));
         cells.push(self.policy.clone());
         let Some(expected) = self.expected else {
-            cells.extend((0..4).map(|_| none()));
+            cells.extend((0..3).map(|_| none()));
             return cells;
         };
         cells.push(percent(expected.read_hits, reads as f64));
-        let a_day = seconds.map(|seconds| bytes_a_day(expected.ssd_writes, seconds));
-        cells.push(a_day.map_or_else(none, |bytes| Unit::Bytes.show(bytes)));
-        cells.push(percent(expected.read_hits, reads as f64));
         let all = (reads + writes) as f64;
         cells.push(percent(all - expected.backend_reads - expected.backend_writes, all));
+        let a_day = seconds.map(|seconds| bytes_a_day(expected.ssd_writes, seconds));
+        cells.push(a_day.map_or_else(none, |bytes| Unit::Bytes.show(bytes)));
         cells
     }
 }
