@@ -11,6 +11,9 @@ use libfuzzer_sys::fuzz_target;
 
 const FORMATS: [Format; 4] =
     [Format::Vscsi1, Format::Vscsi2, Format::OracleGeneral, Format::BlkTrace];
+/// The others are text; `trace_text` has them.
+const TEXT: usize = 14;
+const _: () = assert!(FORMATS.len() + TEXT == Format::ALL.len(), "a format is not fuzzed");
 /// gzip, xz, zstd: what follows is theirs.
 const MAGICS: [&[u8]; 3] = [b"\x1F\x8B\x08", b"\xFD7zXZ\0", b"\x28\xB5\x2F\xFD"];
 

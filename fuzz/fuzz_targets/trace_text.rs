@@ -27,6 +27,10 @@ const FORMATS: [Format; 14] = [
     Format::Arc,
 ];
 
+/// The others are binary; `trace_binary` has them.
+const BINARY: usize = 4;
+const _: () = assert!(FORMATS.len() + BINARY == Format::ALL.len(), "a format is not fuzzed");
+
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, bytes)) = input.split_first() else { return };
     let format = FORMATS.get(usize::from(choice) % (FORMATS.len() + 1)).copied();

@@ -310,3 +310,52 @@ fn what_can_not_be_made_is_refused() {
         assert!(Lengths::new(weights).is_err(), "{weights:?}");
     }
 }
+
+const GUIDE: &str = include_str!("../../../../docs/guide/traces.md");
+
+/// The guide's tables are the code's.
+#[test]
+fn the_guide_has_the_same_numbers() {
+    for (number, row) in VOLUMES.iter().enumerate() {
+        let line = format!(
+            "| {number} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} to {} |",
+            row.name,
+            row.kind.name(),
+            row.footprint_gib,
+            row.per_second,
+            row.write_percent,
+            row.alpha,
+            row.written_percent,
+            row.log_percent,
+            row.read_back_percent,
+            row.loop_percent,
+            row.looped_percent,
+            row.scanned_percent,
+            row.busy.0,
+            row.busy.1
+        );
+        assert!(GUIDE.contains(&line), "the guide lacks: {line}");
+    }
+    for phase in boot_storm::PHASES {
+        let percent = |share: f64| (share * 1000.0).round() / 10.0;
+        let line = format!(
+            "| {} | {} % | {} % | {} | {} |",
+            phase.name,
+            percent(phase.read_share),
+            percent(phase.write_share),
+            phase.per_second,
+            phase.run
+        );
+        assert!(GUIDE.contains(&line), "the guide lacks: {line}");
+    }
+    for format in cinnabar_trace::Format::ALL {
+        assert!(GUIDE.contains(&format!("`{format}`")), "the guide lacks {format}");
+    }
+    for number in [file_server::SIZE_MU, file_server::SIZE_SIGMA, file_server::BODY_SHARE] {
+        assert!(GUIDE.contains(&number.to_string()), "the guide lacks {number}");
+    }
+    let gib: f64 = VOLUMES.iter().map(|row| row.footprint_gib).sum();
+    let a_day: f64 = VOLUMES.iter().map(|row| row.per_second * 86.4e-3).sum();
+    let sums = format!("{gib} GiB and {a_day:.0} million\nrequests a day");
+    assert!(GUIDE.contains(&sums), "the guide lacks: {sums}");
+}

@@ -4,6 +4,7 @@
 
 use crate::bench::target::TargetError;
 use cinnabar_trace::TraceError;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Why a trace can't be replayed, or not any further.
@@ -126,17 +127,22 @@ impl ReplayError {
     /// A line that helps.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Trace { error: TraceError::Io { line: 0, .. }, .. } => {
+            Self::Trace { error: TraceError::Io { line: 0, source }, .. }
+                if source.kind() == ErrorKind::NotFound =>
+            {
                 "check the path; cinnabar trace generate desktop makes a trace"
             }
-            Self::NoFile(_) => "write it to a file first",
-            Self::Trace { .. } | Self::Empty(_) => {
-                "a line is ts_us,vol,op,offset_bytes,length_bytes"
-            }
+            Self::NoFile(_) => "write it to a file first: cinnabar trace convert - --out FILE",
+            Self::Trace { error, .. } => error.hint(),
+            Self::Empty(_) => "cinnabar trace info tells what is in it",
             Self::Disorder { .. } => "sort it by time: sort -s -n -t, -k1,1",
             Self::TooLong { .. } => "split such requests in the trace",
-            Self::ManyVolumes { .. } | Self::Targets { .. } => {
-                "name one --target for each volume, in the order of their numbers"
+            Self::ManyVolumes { .. } => {
+                "cinnabar trace convert --volume writes a trace of some of its volumes"
+            }
+            Self::Targets { .. } => {
+                "name one --target for each volume, in the order of their numbers; \
+                cinnabar trace info lists them"
             }
             Self::Small { .. } => "name a larger target, or fold offsets into it with --wrap",
             Self::SmallerThanOne { .. } => "name a larger target",

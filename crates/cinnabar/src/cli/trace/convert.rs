@@ -118,6 +118,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let target = Target::create(&args.out, to, &args.fio_file);
     let target = target.map_err(|error| cannot_write(&args.out, &error))?;
     let converted = convert(args, &mut input, target)?;
+    drop(input);
     if args.json {
         return output::json(&converted);
     }

@@ -2,7 +2,9 @@
 //!
 //! Called by the command line.
 
-use super::file::cannot_write;
+mod models;
+
+pub(super) use super::file::cannot_write;
 use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
 use crate::cli::parse::{duration, size};
@@ -15,6 +17,9 @@ use serde::Serialize;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Volumes that are listed for people; `--json` lists all.
+const SHOWN_MAX: usize = 20;
 
 /// What to make.
 #[derive(Debug, clap::Subcommand)]
@@ -39,6 +44,55 @@ pub(super) enum Command {
         cinnabar trace generate spc1 --out s.csv.zst --bsu 100 --ios 4000000 --asu1-size 9GiB"
     )]
     Spc1(Spc1Args),
+    /// One volume whose blocks are asked for by Zipf's law
+    #[command(
+        after_help = "The k-th most popular block is asked for 1 / k^alpha as often as the first; popular blocks \
+        are scattered over the volume.\n\n\
+        Examples:\n  \
+        cinnabar trace generate zipf --out zipf.csv.zst\n  \
+        cinnabar trace generate zipf --out z.csv.zst --footprint 64GiB --alpha 1.1 --requests 10000000\n  \
+        cinnabar trace generate zipf --out uniform.csv --alpha 0 --block-sizes 4KiB:1 --write-share 0"
+    )]
+    Zipf(models::ZipfArgs),
+    /// One volume with a loop, scans and a popular background
+    #[command(
+        after_help = "Loops and scans read 64 KiB at a time; only the background is written.\n\n\
+        Examples:\n  \
+        cinnabar trace generate mix --out mix.csv.zst\n  \
+        cinnabar trace generate mix --out loop.csv.zst --loop-size 8GiB --loop-share 0.9 --scan-share 0\n  \
+        cinnabar trace generate mix --out scans.csv.zst --scan-size 4GiB --scan-share 0.5"
+    )]
+    Mix(models::MixArgs),
+    /// A day of sixteen servers that want a cache in very different ways: synthetic
+    #[command(
+        after_help = "Eight volumes are written over and over, four are read in loops and scans, four are mixed. \
+        The guide's page on traces has the table of all numbers. A model, not a recording.\n\n\
+        Examples:\n  \
+        cinnabar trace generate sixteen --out sixteen.csv.zst\n  \
+        cinnabar trace generate sixteen --out small.csv.zst --scale 0.01 --days 7\n  \
+        cinnabar trace generate sixteen --out full.csv.zst --scale 1"
+    )]
+    Sixteen(models::SixteenArgs),
+    /// A file server and the hosts that use it, after Holland et al. (USENIX ATC 2013)
+    #[command(
+        after_help = "All blocks of a working set are alike; the rest of the requests goes to any block of the \
+        server. With --files, requests are runs within files whose sizes follow the Impressions model.\n\n\
+        Examples:\n  \
+        cinnabar trace generate file-server --out fs.csv.zst\n  \
+        cinnabar trace generate file-server --out two.csv.zst --hosts 2 --working-set 1GiB --total 16GiB\n  \
+        cinnabar trace generate file-server --out files.csv.zst --files --total 64GiB --working-set 4GiB"
+    )]
+    FileServer(models::FileServerArgs),
+    /// Many overlays of one golden image that boot within minutes: a model, not a recording
+    #[command(
+        after_help = "Reads of the golden image are of volume 0; each machine's own writes, and what it reads of \
+        them, are of its overlay's volume. The guide's page on traces tells the numbers' sources.\n\n\
+        Examples:\n  \
+        cinnabar trace generate boot-storm --out boot.csv.zst\n  \
+        cinnabar trace generate boot-storm --out monday.csv.zst --machines 500 --window 30min\n  \
+        cinnabar trace generate boot-storm --out linux.csv --boot-size 80MiB --image-size 4GiB"
+    )]
+    BootStorm(models::BootStormArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,6 +167,11 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Desktop(args) => desktop(args),
         Command::Spc1(args) => spc1(args),
+        Command::Zipf(args) => models::zipf(args),
+        Command::Mix(args) => models::mix(args),
+        Command::Sixteen(args) => models::sixteen(args),
+        Command::FileServer(args) => models::file_server(args),
+        Command::BootStorm(args) => models::boot_storm(args),
     }
 }
 
@@ -176,7 +235,8 @@ fn write(
                 Whole::Records(whole) => made.records as f64 / whole as f64,
                 Whole::Time(whole) => record.ts_us as f64 / whole as f64,
             };
-            format!("{} requests, {:.0} %", made.records, 100.0 * part)
+            // What a boot storm comes to is not known to the last request.
+            format!("{} requests, {:.0} %", made.records, 100.0 * part.min(1.0))
         });
     }
     made.file_bytes = file.finish().map_err(|error| failed(&error))?;
@@ -260,8 +320,11 @@ impl Made {
             line(name, format!("{count} ({:.1} %), {}", part(count), show_size(bytes)));
         }
         line("flushes", self.flushes.to_string());
-        for (volume, bytes) in self.volume_bytes.iter().enumerate() {
+        for (volume, bytes) in self.volume_bytes.iter().enumerate().take(SHOWN_MAX) {
             line(&format!("volume {volume}"), format!("needs {bytes} bytes"));
+        }
+        if let Some(left @ 1..) = self.volume_bytes.len().checked_sub(SHOWN_MAX) {
+            line("and", format!("{left} volumes more"));
         }
         table.render()
     }

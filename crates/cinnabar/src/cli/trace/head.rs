@@ -56,13 +56,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut input = Input::open(&args.trace, &args.reading)?;
     let mut choice = Choice::new(&args.volumes);
     let mut text = Vec::new();
+    let show = |input: &mut Input, text: &mut Vec<u8>| {
+        input.hide_progress();
+        output::bytes(&std::mem::take(text))
+    };
     let mut left = args.requests;
     while left > 0 {
         // What comes before a mistake in the trace is shown before the mistake is.
         let next = match input.next() {
             Ok(next) => next,
             Err(failure) => {
-                output::bytes(&text)?;
+                show(&mut input, &mut text)?;
                 return Err(failure);
             }
         };
@@ -73,11 +77,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         left -= 1;
         line(&mut text, &record, input.trace(), args.json)?;
         if text.len() >= BUFFER_BYTES {
-            output::bytes(&text)?;
-            text.clear();
+            show(&mut input, &mut text)?;
         }
     }
-    output::bytes(&text)?;
+    show(&mut input, &mut text)?;
     // What was not met may come later, if there is a later.
     if left > 0 { choice.check() } else { Ok(()) }
 }

@@ -73,6 +73,11 @@ impl Input {
         Ok(Some(record))
     }
 
+    /// Takes the line on progress off, so that something else can be written to a terminal.
+    pub(super) fn hide_progress(&mut self) {
+        self.line = Progress::new();
+    }
+
     /// The request that was read last can't be taken: why, and what may help.
     pub(super) fn refuse(&self, (why, hint): &(String, &'static str)) -> Failure {
         let Self { path, requests, .. } = self;
