@@ -60,6 +60,14 @@ pub enum CompareError {
         /// What it is a part of.
         demand_blocks: u64,
     },
+    /// The volumes' minima don't fit.
+    #[error("a cache of {capacity_blocks} blocks: the minima of the volumes are {minima_blocks}")]
+    Minima {
+        /// Blocks of the cache.
+        capacity_blocks: u64,
+        /// Blocks that volumes are to have at least.
+        minima_blocks: u64,
+    },
     /// The demand is more than is simulated.
     #[error("a cache of {0} blocks: the most is {CAPACITY_BLOCKS_MAX}")]
     Large(u64),
@@ -92,7 +100,8 @@ impl CompareError {
                 "give a larger part of the demand, or leave the engine out: --model papers"
             }
             Self::Nothing { .. } => "give a larger part of the demand",
-            Self::Large(_) => "give a smaller part of the demand, or --reach 99%",
+            Self::Minima { .. } => "lower a --min, or give a larger part of the demand",
+            Self::Large(_) => "give a smaller part of the demand, or a smaller --reach-part",
             Self::LongRequest(_) | Self::FarRequest(_) => {
                 "is the trace in the format it looks like?"
             }

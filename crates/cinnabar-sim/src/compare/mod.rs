@@ -7,6 +7,7 @@
 //! partitions, every miss and every kept write goes to the SSD. The same input gives the same
 //! figures, whatever the number of threads.
 
+pub mod claims;
 pub mod engine;
 pub mod error;
 pub mod input;
@@ -17,6 +18,7 @@ pub mod runs;
 pub mod survey;
 pub mod watch;
 
+pub use claims::{ECI_CLAIMS, Gains};
 pub use error::CompareError;
 pub use input::Input;
 pub use outcome::{Counts, Outcome};

@@ -37,7 +37,7 @@ pub struct Outcome {
 impl Outcome {
     /// Of all volumes together.
     pub fn total(&self) -> Counts {
-        self.volumes.iter().fold(Counts::default(), |sum, one| sum.plus(one))
+        self.volumes.iter().fold(Counts::default(), Counts::plus)
     }
 }
 

@@ -177,6 +177,11 @@ impl Survey {
         if options.models.contains(&Model::Engine) && capacity_blocks < needed_blocks {
             return Err(CompareError::Small { capacity_blocks, volumes, needed_blocks });
         }
+        let sum = |sum: u64, bounds: &Bounds| sum.saturating_add(bounds.min_blocks);
+        let minima_blocks = self.bounds.iter().fold(0, sum);
+        if minima_blocks > capacity_blocks {
+            return Err(CompareError::Minima { capacity_blocks, minima_blocks });
+        }
         Ok(capacity_blocks)
     }
 }

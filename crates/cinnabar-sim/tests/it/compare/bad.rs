@@ -24,6 +24,8 @@ fn read(at: u64, volume: u32, block: u64, count: u64) -> Record {
 fn each_says_why_and_what_would_help() {
     let good = mixture(1, 6000, 400);
     let bounds = [("nobody".to_owned(), Bounds::default())].into();
+    let minimum = Bounds { min_blocks: 1_000_000, ..Bounds::default() };
+    let minimum = [("0".to_owned(), minimum)].into();
     let many: Vec<Record> = (0..600).map(|at| read(at, (at % 70) as u32, at / 140, 1)).collect();
     let far = vec![read(0, 0, 1 << 37, 1)];
     let long = vec![read(0, 0, 0, 1 << 21)];
@@ -37,6 +39,7 @@ fn each_says_why_and_what_would_help() {
         (&good, Options { parts: vec![1e-9], ..papers() }, "is no cache"),
         (&good, Options { parts: vec![1e9], ..papers() }, "the most is 134217728"),
         (&good, Options { bounds, ..papers() }, "\"nobody\""),
+        (&good, Options { bounds: minimum, ..papers() }, "the minima of the volumes are 1000000"),
         (&good, Options { every: Some(Every::Never), ..papers() }, "1 intervals"),
         (&many, options(), "70 volumes: the most is 63"),
         (&far, options(), "beyond the largest volume"),

@@ -2,6 +2,7 @@
 //!
 //! Called by the command line.
 
+use super::compare::{Choice, CompareArgs, choice, single};
 use super::values::{amount_a_day, at_volume, every, factor, part, price, rate};
 use crate::cli::failure::Failure;
 use crate::cli::parse::size;
@@ -32,7 +33,9 @@ const CACHE_MAX: u64 = 1 << 50;
     cinnabar analyze host.csv.zst --cache 64GiB --ssd-budget 500GiB/day\n  \
     cinnabar analyze db.vscsi web.vscsi --cache 16GiB --html report.html\n  \
     cinnabar analyze host.csv.zst --cache 64GiB --min db=8GiB --weight db=2\n  \
-    cinnabar analyze trace.csv --exact --cache 1GiB --allocator eci --interval 1min --json"
+    cinnabar analyze trace.csv --exact --cache 1GiB --allocator eci --interval 1min --json\n  \
+    cinnabar analyze host.csv.zst --compare --interval 1min --html compared.html\n  \
+    cinnabar analyze host.csv.zst --compare --allocator eci,centaur --model papers --json"
 )]
 pub(in crate::cli) struct Args {
     /// Traces of a host or of single volumes: canonical, MSR, vscsi, oracleGeneral, blkparse, ..., told by
@@ -42,9 +45,10 @@ pub(in crate::cli) struct Args {
     /// The cache to divide [default: recommend a size]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     cache: Option<u64>,
-    /// Who divides it: urd, eci, centaur, s-cave, vcacheshare, cloudcache, equal, proportional or shared
-    #[arg(long, value_name = "NAME", default_value = "urd")]
-    allocator: Allocator,
+    /// Who divides it: urd, eci, centaur, s-cave, vcacheshare, cloudcache, equal, proportional or shared;
+    /// with --compare several, also none (no cache) and all [default: urd; all with --compare]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = choice)]
+    pub(super) allocator: Vec<Choice>,
     /// Plan anew after so much time, or so many references to blocks: 10min, 100000refs
     /// [default: 10min; 100000refs for traces without times]
     #[arg(long, value_name = "TIME|Nrefs", value_parser = every)]
@@ -91,6 +95,8 @@ pub(in crate::cli) struct Args {
     ssd_budget: Option<u64>,
     #[command(flatten)]
     pub(super) latencies: Latencies,
+    #[command(flatten)]
+    pub(super) compare: CompareArgs,
     /// Volumes shown, those with most accesses; the rest in one row
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) volumes: u32,
@@ -155,6 +161,8 @@ impl Args {
             }
         };
         let bounds = self.bounds()?;
+        let compares = self.compare.compare;
+        let allocator = if compares { Allocator::default() } else { single(&self.allocator)? };
         Ok(Settings {
             traces: self.traces.clone(),
             look,
@@ -165,7 +173,7 @@ impl Args {
             intervals: self.json || self.html.is_some(),
             cache_blocks: self.cache_blocks(&bounds)?,
             rules: Rules {
-                allocator: self.allocator,
+                allocator,
                 prices: self.latencies.prices(),
                 ssd_blocks_per_s: self
                     .ssd_budget
