@@ -8,3 +8,4 @@ pub mod config;
 pub mod daemon;
 pub mod offline;
 pub mod page;
+pub mod timed_plan;

@@ -5,12 +5,13 @@
 pub mod checks;
 mod error;
 mod file;
-mod reader;
+pub(crate) mod reader;
 #[cfg(test)]
 mod tests;
 pub mod units;
 pub mod volume;
 
+pub(crate) use error::suggest;
 pub use error::{ConfigError, SettingError};
 pub use file::load;
 pub use volume::VolumeInput;

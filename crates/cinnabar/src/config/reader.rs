@@ -1,6 +1,6 @@
 //! Reads TOML tables key by key, so that each value keeps its line and each unknown key is noticed.
 //!
-//! Called by the configuration only. (Deriving the tables with serde would be shorter, but its
+//! Called by the configuration, and by the plans of simulations. (Deriving the tables with serde would be shorter, but its
 //! errors can't be worded, and checks made after parsing would have lost the lines.)
 
 use super::error::{ConfigError, suggest};
@@ -10,14 +10,14 @@ use toml::de::{DeTable, DeValue};
 
 /// A file and its text, to make line numbers of byte offsets.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'s> {
-    pub(super) file: &'s Path,
-    pub(super) text: &'s str,
+pub(crate) struct Source<'s> {
+    pub(crate) file: &'s Path,
+    pub(crate) text: &'s str,
 }
 
 impl Source<'_> {
     /// An error at `line`.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         line: Option<usize>,
         message: impl Into<String>,
@@ -27,32 +27,57 @@ impl Source<'_> {
     }
 
     /// The line, from 1, of a byte of the text.
-    pub(super) fn line(&self, at: usize) -> usize {
+    pub(crate) fn line(&self, at: usize) -> usize {
         1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count()
     }
 }
 
 /// A value and the line it stands on.
 #[derive(Clone, Debug)]
-pub(super) struct Located<T> {
-    pub(super) value: T,
-    pub(super) line: usize,
+pub(crate) struct Located<T> {
+    pub(crate) value: T,
+    pub(crate) line: usize,
+}
+
+/// A value of any kind, as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Scalar {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Flag(bool),
+}
+
+impl Scalar {
+    /// `None` for dates, lists, tables, and whole numbers beyond 64 bits.
+    fn of(value: &DeValue<'_>) -> Option<Self> {
+        Some(match value {
+            DeValue::String(text) => Self::Text(text.to_string()),
+            DeValue::Integer(number) => {
+                let digits = number.as_str().replace('_', "");
+                Self::Integer(i64::from_str_radix(&digits, number.radix()).ok()?)
+            }
+            DeValue::Float(number) => Self::Float(number.as_str().replace('_', "").parse().ok()?),
+            DeValue::Boolean(flag) => Self::Flag(*flag),
+            DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => return None,
+        })
+    }
 }
 
 /// A table being read.
-pub(super) struct Section<'s> {
+pub(crate) struct Section<'s> {
     source: Source<'s>,
     /// As it is written: `[cache]`.
     title: &'static str,
     /// Line of its first key or header.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     table: &'s DeTable<'s>,
     /// The keys asked for so far.
     known: Vec<&'static str>,
 }
 
 impl<'s> Section<'s> {
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Source<'s>,
         title: &'static str,
         at: usize,
@@ -73,7 +98,7 @@ impl<'s> Section<'s> {
     }
 
     /// A string.
-    pub(super) fn string(
+    pub(crate) fn string(
         &mut self,
         key: &'static str,
     ) -> Result<Option<Located<String>>, ConfigError> {
@@ -85,7 +110,7 @@ impl<'s> Section<'s> {
     }
 
     /// A size or share: a string, or a plain number of bytes.
-    pub(super) fn quantity(
+    pub(crate) fn quantity(
         &mut self,
         key: &'static str,
     ) -> Result<Option<Located<String>>, ConfigError> {
@@ -99,7 +124,7 @@ impl<'s> Section<'s> {
     }
 
     /// A whole number.
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         key: &'static str,
     ) -> Result<Option<Located<u64>>, ConfigError> {
@@ -114,7 +139,7 @@ impl<'s> Section<'s> {
     }
 
     /// `true` or `false`.
-    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<Located<bool>>, ConfigError> {
+    pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<Located<bool>>, ConfigError> {
         let Some((value, line)) = self.get(key) else { return Ok(None) };
         match value.as_bool() {
             Some(value) => Ok(Some(Located { value, line })),
@@ -122,8 +147,44 @@ impl<'s> Section<'s> {
         }
     }
 
+    /// A value of any kind.
+    pub(crate) fn scalar(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<Located<Scalar>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(None) };
+        match Scalar::of(value) {
+            Some(value) => Ok(Some(Located { value, line })),
+            None => Err(self.wrong_type(key, line, "a single value", value)),
+        }
+    }
+
+    /// A list of values of any kind; one that is a list itself is given as it is.
+    pub(crate) fn scalars(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<Vec<Located<Vec<Scalar>>>>, ConfigError> {
+        let Some((value, line)) = self.get(key) else { return Ok(None) };
+        let wrong =
+            |line, value: &DeValue<'_>| self.wrong_type(key, line, "a list of values", value);
+        let list = value.as_array().ok_or_else(|| wrong(line, value))?;
+        let mut items = Vec::with_capacity(list.len());
+        for item in list {
+            let line = self.source.line(item.span().start);
+            let of = |item: &DeValue<'_>| Scalar::of(item).ok_or_else(|| wrong(line, item));
+            let value = match item.get_ref() {
+                DeValue::Array(row) => {
+                    row.iter().map(|one| of(one.get_ref())).collect::<Result<_, _>>()?
+                }
+                one => vec![of(one)?],
+            };
+            items.push(Located { value, line });
+        }
+        Ok(Some(items))
+    }
+
     /// A table below this one.
-    pub(super) fn table(
+    pub(crate) fn table(
         &mut self,
         key: &'static str,
         title: &'static str,
@@ -139,7 +200,7 @@ impl<'s> Section<'s> {
     }
 
     /// A list of tables below this one.
-    pub(super) fn tables(
+    pub(crate) fn tables(
         &mut self,
         key: &'static str,
         title: &'static str,
@@ -163,7 +224,7 @@ impl<'s> Section<'s> {
     }
 
     /// Complains about a key that nobody asked for.
-    pub(super) fn finish(&self) -> Result<(), ConfigError> {
+    pub(crate) fn finish(&self) -> Result<(), ConfigError> {
         let unknown = |key: &&Spanned<_>| !self.known.contains(&key_text(key));
         let Some(key) = self.table.keys().filter(unknown).min_by_key(|key| key.span().start) else {
             return Ok(());
@@ -185,6 +246,8 @@ fn example_of(wanted: &str) -> &'static str {
         "a string" => "\"...\", with quotes",
         "a size" => "\"8GiB\", with quotes",
         "a whole number" => "a number without quotes",
+        "a single value" => "a string, a number, true or false",
+        "a list of values" => "[\"32GiB\", \"64GiB\"]",
         "a table" => "{ ... }, or a [section]",
         _ => "true, without quotes",
     }

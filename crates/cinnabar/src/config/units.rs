@@ -1,9 +1,10 @@
-//! Sizes and shares as people write them: `8GiB`, `10%`.
+//! Sizes, shares and times as people write them: `8GiB`, `10%`, `1.5s`.
 //!
-//! Called by the configuration, the command line and the control API.
+//! Called by the configuration, the command line, the control API and the plans of simulations.
 
 use crate::daemon::messages::Share;
 use bytesize::ByteSize;
+use std::time::Duration;
 
 /// What to write instead of something that is no size.
 const SIZE_HINT: &str = "write a number with a unit such as 512MiB, 8GiB or 10GB";
@@ -29,6 +30,36 @@ pub fn parse_size(text: &str) -> Result<u64, (String, String)> {
         return Err((format!("{text:?} is more than any device has"), SIZE_HINT.into()));
     }
     Ok(size.0)
+}
+
+/// Reads a time: `24h`, `90min`, `1.5s`, `30ms`, `100us`, `400ns`.
+///
+/// # Errors
+/// A line that says what is wrong, and one that helps.
+pub fn parse_duration(text: &str) -> Result<Duration, (String, String)> {
+    // "ns", "us" and "ms" before the "s" that they end with.
+    let units = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("ms", 1e-3),
+        ("min", 60.0),
+        ("s", 1.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+    ];
+    let wrong =
+        || (format!("{text:?} is not a time"), "write it such as 24h, 90min, 1.5s or 30ms".into());
+    let (number, seconds) = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.trim().strip_suffix(unit)?, seconds)))
+        .ok_or_else(wrong)?;
+    let number = number.trim();
+    // `f64` would take "inf", "nan", "+5" and "1e9", too.
+    if !number.starts_with(|c: char| c.is_ascii_digit()) || number.contains(['e', 'E']) {
+        return Err(wrong());
+    }
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
 }
 
 /// Reads a part of the cache: a size, or a percentage from 0 to 100.
@@ -89,6 +120,28 @@ mod tests {
             let (message, hint) = parse_size(text).expect_err(text);
             assert!(message.contains(text.trim()) && !hint.is_empty(), "{message}");
         }
+    }
+
+    #[test]
+    fn times_as_people_write_them() {
+        for (text, nanoseconds) in [
+            ("24h", 86_400_000_000_000),
+            ("90min", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            (" 30 ms ", 30_000_000),
+            ("7us", 7_000),
+            ("32.768us", 32_768),
+            ("400ns", 400),
+            ("2d", 172_800_000_000_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanoseconds)), "{text}");
+        }
+        for text in ["", "5", "h", "-1s", "+1s", "1e3s", "infs", "nans", "1m", "1..5s", "1hour"] {
+            let (message, hint) = parse_duration(text).expect_err(text);
+            assert!(message.contains(text) && hint.contains("30ms"), "{message}");
+        }
+        assert!(parse_duration("99999999999999999999d").is_err());
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod html;
 mod save;
 
 pub use chart::{Axis, Bars, Chart, Group, Mark, Scale, Series, Style, Unit};
-pub use save::PageError;
+pub use save::{PageError, save};
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Writing a page to a file, all of it or nothing.
 //!
-//! Called by `Page::save`.
+//! Called by `Page::save`, and by whoever writes a chart or its numbers into a file of their own.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -31,7 +31,10 @@ impl PageError {
 
 /// Writes text to a file, which is the old one or the new one at any time, even after a crash. What
 /// is no file (`/dev/stdout`, a pipe) is written to as it is.
-pub(super) fn save(path: &Path, text: &str) -> Result<(), PageError> {
+///
+/// # Errors
+/// Names the path if it can't be written; it is then as it was.
+pub fn save(path: &Path, text: &str) -> Result<(), PageError> {
     let failed = |source| PageError { path: path.to_owned(), source };
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Err(failed(io::ErrorKind::IsADirectory.into())),

@@ -21,5 +21,6 @@ mod replay;
 mod rig;
 mod simulate;
 mod simulate_hits;
+mod simulate_timed;
 mod spc1;
 mod trace;

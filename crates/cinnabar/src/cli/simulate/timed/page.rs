@@ -1,0 +1,190 @@
+//! What a sweep found, as a page with charts over its axes.
+//!
+//! Called by the command with `--html`. The axis with the most numbers lies from left to right, the
+//! other ones tell the lines apart; without numbers there are bars.
+
+use super::outcome::Told;
+use super::recommend::Recommended;
+use super::show::{HEADER, advice, axes_cells, axes_header, cells};
+use super::{Found, Sweep};
+use crate::page::{Axis, Bars, Chart, Page, Scale, Section, Style, Table, Unit};
+use crate::timed_plan::keys::{KEYS, Key, Measure};
+
+/// Lines of a chart; more can't be told apart.
+const LINES_MAX: usize = 16;
+/// Ratio of the largest value to the smallest from which on an axis is logarithmic.
+const LOG_FROM: f64 = 50.0;
+
+type Value = fn(&Told) -> f64;
+
+const CHARTS: &[(&str, &str, Unit, Value)] = &[
+    ("Mean read latency", "a read", Unit::Micros, |told| told.reads.mean_us),
+    ("Mean write latency", "a write", Unit::Micros, |told| told.writes.mean_us),
+    ("Blocks read from flash or RAM", "of the blocks read", Unit::Ratio, |told| {
+        told.ram_share + told.flash_share
+    }),
+    ("Blocks that the file server reads", "blocks", Unit::Count, |told| told.filer_reads as f64),
+    ("Blocks that the file server writes", "blocks", Unit::Count, |told| told.filer_writes as f64),
+];
+
+/// The report.
+pub(super) fn page(sweep: &Sweep, recommended: Option<&Recommended>) -> Page {
+    let title = sweep.plan.title.as_deref().unwrap_or("A timed simulation");
+    let mut page = Page::new(title, subtitle(sweep));
+    if let Some(recommended) = recommended {
+        page = page.section(Section::new("Recommended").preformatted(advice(recommended)));
+    }
+    if sweep.found.len() > 1 {
+        page = page.section(charts(sweep));
+    }
+    page.section(points(sweep)).section(settings(sweep))
+}
+
+fn subtitle(sweep: &Sweep) -> String {
+    let plan = sweep.plan.file.display();
+    match &sweep.plan.trace {
+        Some(trace) => format!("{plan}, requests of {}", trace.path.display()),
+        None => plan.to_string(),
+    }
+}
+
+fn charts(sweep: &Sweep) -> Section {
+    let across = across(sweep);
+    let mut section = Section::new("Over the axes");
+    let shares = sweep
+        .found
+        .iter()
+        .any(|found| found.result.as_ref().is_ok_and(|told| told.invalidation_share > 0.0));
+    let invalidations: (&str, &str, Unit, Value) = (
+        "Writes of blocks that another host had cached",
+        "of the blocks written",
+        Unit::Ratio,
+        |told| told.invalidation_share,
+    );
+    for chart in CHARTS.iter().chain(shares.then_some(&invalidations)) {
+        section = match &across {
+            Some(across) => section.chart(lines(sweep, across, chart)),
+            None => section.bars(bars(sweep, chart)),
+        };
+    }
+    let lines = across.as_ref().map_or(0, |across| series(sweep, across).len());
+    if lines > LINES_MAX {
+        let text = format!("Of {lines} lines the first {LINES_MAX} are drawn; the table has all.");
+        section = section.text(text);
+    }
+    section
+}
+
+/// The key that lies from left to right.
+struct Across {
+    key: &'static Key,
+    /// Its place among the varied ones.
+    place: usize,
+    measure: Measure,
+}
+
+fn across(sweep: &Sweep) -> Option<Across> {
+    let varied = sweep.plan.varied();
+    let count = |place: usize| {
+        let values: std::collections::BTreeSet<&String> =
+            sweep.found.iter().filter_map(|found| found.point.values.get(place)).collect();
+        values.len()
+    };
+    let of = |(place, key): (usize, &&'static Key)| {
+        let (_, measure) = key.number(&sweep.plan.base)?;
+        Some(Across { key, place, measure })
+    };
+    // Of equals the first.
+    let mut found: Option<Across> = None;
+    for one in varied.iter().enumerate().filter_map(of).filter(|one| count(one.place) > 1) {
+        if found.as_ref().is_none_or(|best| count(one.place) > count(best.place)) {
+            found = Some(one);
+        }
+    }
+    found
+}
+
+/// The lines: what tells them apart, and their points.
+fn series<'a>(sweep: &'a Sweep, across: &Across) -> Vec<(String, Vec<&'a Found>)> {
+    let varied = sweep.plan.varied();
+    let step: Vec<&str> = in_step(sweep, across);
+    let name = |found: &Found| {
+        let others = varied
+            .iter()
+            .zip(&found.point.values)
+            .filter(|(key, _)| key.name != across.key.name && !step.contains(&key.name));
+        others.map(|(key, value)| format!("{} {value}", key.name)).collect::<Vec<_>>().join(", ")
+    };
+    let mut series: Vec<(String, Vec<&Found>)> = Vec::new();
+    for found in &sweep.found {
+        let name = name(found);
+        match series.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, points)) => points.push(found),
+            None => series.push((name, vec![found])),
+        }
+    }
+    series
+}
+
+/// Keys that change with the one across tell no lines apart.
+fn in_step(sweep: &Sweep, across: &Across) -> Vec<&'static str> {
+    let with =
+        |axis: &&crate::timed_plan::Axis| axis.keys.iter().any(|key| key.name == across.key.name);
+    let axis = sweep.plan.axes.iter().find(with);
+    axis.map_or(Vec::new(), |axis| axis.keys.iter().map(|key| key.name).collect())
+}
+
+fn lines(sweep: &Sweep, across: &Across, chart: &(&str, &str, Unit, Value)) -> Chart {
+    let (title, label, unit, value) = *chart;
+    let number = |found: &Found| across.key.number(&found.point.config).map(|(number, _)| number);
+    let numbers = || sweep.found.iter().filter_map(number);
+    let largest = numbers().fold(f64::MIN, f64::max);
+    let smallest = numbers().fold(f64::MAX, f64::min);
+    let scale =
+        if smallest > 0.0 && largest / smallest >= LOG_FROM { Scale::Log } else { Scale::Linear };
+    let x_unit = match across.measure {
+        Measure::Bytes => Unit::Bytes,
+        Measure::Micros => Unit::Micros,
+        Measure::Share => Unit::Ratio,
+        Measure::Number => Unit::Count,
+    };
+    let x = Axis { scale, ..Axis::linear(across.key.name, x_unit) };
+    let empty = Chart::new(title, x, Axis::linear(label, unit));
+    series(sweep, across).into_iter().take(LINES_MAX).fold(empty, |chart, (name, points)| {
+        let place = |found: &&Found| Some((number(found)?, value(found.result.as_ref().ok()?)));
+        let mut points: Vec<(f64, f64)> = points.iter().filter_map(place).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        chart.series(name, Style::Line, points)
+    })
+}
+
+fn bars(sweep: &Sweep, chart: &(&str, &str, Unit, Value)) -> Bars {
+    let (title, label, unit, value) = *chart;
+    let empty = Bars::new(title, label, unit, &[label]);
+    sweep.found.iter().fold(empty, |bars, found| {
+        let height = found.result.as_ref().map_or(f64::NAN, value);
+        bars.group(&found.point.name, vec![height])
+    })
+}
+
+fn points(sweep: &Sweep) -> Section {
+    let header = axes_header(sweep);
+    let all: Vec<&str> = header.iter().map(String::as_str).chain(HEADER.iter().copied()).collect();
+    let table = sweep.found.iter().fold(Table::new(header.len(), &all), |table, found| {
+        table.row([axes_cells(found), cells(found)].concat())
+    });
+    Section::new("Points").table(table).text(
+        "Latencies are those of whole requests, in virtual time. Shares are of the blocks read; \
+         what the file server reads and writes is counted in blocks of 4 KiB. \
+         The warm-up is left out.",
+    )
+}
+
+fn settings(sweep: &Sweep) -> Section {
+    let varied: Vec<&str> = sweep.plan.varied().iter().map(|key| key.name).collect();
+    let fixed = KEYS.iter().filter(|key| !varied.contains(&key.name));
+    let table = fixed.fold(Table::new(2, &["key", "value"]), |table, key| {
+        table.row([key.name.to_owned(), key.show(&sweep.plan.base)])
+    });
+    Section::new("Settings").table(table.caption("What all points have in common"))
+}
