@@ -30,10 +30,10 @@ pub(super) const HEADER: &[&str] = &[
 ];
 
 /// What the columns mean.
-pub(super) const LEGEND: &str = "READS and WRITES count 4 KiB blocks; RAR to WAW are parts of the reuses (read \
-    after read, read after write, ...); WORKING SET is what was touched, USEFUL the size that\n\
-    reaches nearly all hits of reads; READ HITS are reads that the storage is spared, I/O SAVED reads \
-    and writes; ~ is an estimate";
+pub(super) const LEGEND: &str = "READS and WRITES count 4 KiB blocks; RAR to WAW are parts of the \
+    reuses: read after read, ...;\nWORKING SET is what was touched, USEFUL the size that reaches nearly \
+    all hits of reads; READ HITS are reads\nthat the storage is spared, I/O SAVED reads and writes; ~ is \
+    an estimate";
 
 /// What a row sums up.
 #[derive(Clone, Debug, Default)]
