@@ -179,9 +179,8 @@ fn planned(volumes: &[Volume], settings: &Settings) -> Vec<Part> {
 }
 
 fn value(volumes: &[Volume], parts: &[Part]) -> f64 {
-    let of = |(volume, part): (&Volume, &Part)| {
-        PRICES.value(volume, part.policy, part.blocks as usize)
-    };
+    let of =
+        |(volume, part): (&Volume, &Part)| PRICES.value(volume, part.policy, part.blocks as usize);
     volumes.iter().zip(parts).map(of).sum()
 }
 

@@ -2,17 +2,30 @@
 
 mod document;
 
-use super::rig::Site;
+use super::rig::{Ended, Site, finish_within};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Some of it takes seconds of computing, and the machine may have other work.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// ECI-Cache's own example: W1 W2 R1 R3 R5 R6 R2.
 const SLIDES: &str = "0,0,W,4096,4096\n1,0,W,8192,4096\n2,0,R,4096,4096\n3,0,R,12288,4096\n\
     4,0,R,20480,4096\n5,0,R,24576,4096\n6,0,R,8192,4096\n";
 
+fn run(site: &Site, flags: &[&str]) -> Ended {
+    finish_within(&mut site.command(&[&["analyze"], flags].concat()), PATIENCE)
+}
+
+fn ask(site: &Site, flags: &[&str]) -> String {
+    let ended = run(site, flags);
+    assert_eq!(ended.code, Some(0), "{flags:?}: {ended:?}");
+    ended.stdout
+}
+
 fn analyze(site: &Site, flags: &[&str]) -> Value {
-    let text = site.ask(&[&["analyze"], flags, &["--json"]].concat());
-    serde_json::from_str(&text).expect("it is JSON")
+    serde_json::from_str(&ask(site, &[flags, &["--json"]].concat())).expect("it is JSON")
 }
 
 /// A file of the shared traces; says so if it is not there.
@@ -110,10 +123,10 @@ fn self_loop4_wants_opposite_policies() {
 fn the_same_comes_out_twice() {
     let site = Site::new();
     let path = fixture();
-    let args = ["analyze", &path, "--interval=5s", "--json", "--html=a.html"];
-    let first = site.ask(&args);
+    let flags = [&path, "--interval=5s", "--json", "--html=a.html"];
+    let first = ask(&site, &flags);
     let page = std::fs::read(site.path("a.html")).expect("the page");
-    assert_eq!(site.ask(&args), first);
+    assert_eq!(ask(&site, &flags), first);
     assert_eq!(std::fs::read(site.path("a.html")).expect("the page"), page);
     assert!(first.len() > 10_000, "there is something to compare");
 }
@@ -121,7 +134,7 @@ fn the_same_comes_out_twice() {
 #[test]
 fn people_are_told_whether_how_large_and_which() {
     let site = Site::new();
-    let ended = site.run(&["analyze", &fixture(), "--html=a.html"]);
+    let ended = run(&site, &[&fixture(), "--html=a.html"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     for part in ["VOLUME", "A cache would help, and ", " are enough: ", "Policies: "] {
         assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
@@ -152,7 +165,13 @@ fn several_traces_are_read_side_by_side() {
     // Two loops of ten blocks, room for sixteen: one fits, and both get what they were promised.
     let bounded = analyze(
         &site,
-        &["one.csv", "other.csv", "--cache=64KiB", "--min=other.csv:7=40KiB", "--weight=one.csv:7=9"],
+        &[
+            "one.csv",
+            "other.csv",
+            "--cache=64KiB",
+            "--min=other.csv:7=40KiB",
+            "--weight=one.csv:7=9",
+        ],
     );
     assert_eq!(bounded["volumes"][1]["share_blocks"], 10);
     assert_eq!(bounded["volumes"][1]["outcome"]["read_hits"], 30.0);
@@ -225,7 +244,10 @@ fn what_can_not_be_analyzed_is_one_clear_line() {
         (&["untimed.csv", "--ssd-budget=5GiB/day"], "no times"),
         (&["good.csv", "--min=0"], "VOLUME=VALUE"),
         (&["good.csv", "--min=vm9=4KiB"], "no volume is called \"vm9\": there are 0"),
-        (&["good.csv", "--cache=64KiB", "--min=0=68KiB"], "the minima of the volumes need 68.0 KiB"),
+        (
+            &["good.csv", "--cache=64KiB", "--min=0=68KiB"],
+            "the minima of the volumes need 68.0 KiB",
+        ),
         (&["good.csv", "--min=0=8KiB", "--max=0=4KiB"], "--min is above --max"),
         (&["good.csv", "--html=none/a.html"], "its folder does not exist"),
         (&["good.csv", "--html=."], "it is a directory"),
@@ -233,7 +255,7 @@ fn what_can_not_be_analyzed_is_one_clear_line() {
         (&["/dev/stdin", "--json"], "a trace is read twice"),
     ];
     for (flags, what) in cases {
-        let ended = site.run(&[&["analyze"], *flags].concat());
+        let ended = run(&site, flags);
         assert_eq!(ended.code, Some(2), "{flags:?}: {ended:?}");
         assert!(ended.stderr.contains(what), "{flags:?}: {ended:?}");
         assert!(ended.stderr.trim_end().lines().last().is_some_and(|l| l.starts_with("hint: ")));

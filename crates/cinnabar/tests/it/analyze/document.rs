@@ -18,7 +18,9 @@ fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
                 }
             }
         }
-        Value::Array(list) => list.iter().for_each(|value| keys(value, &format!("{path}[]"), found)),
+        Value::Array(list) => {
+            list.iter().for_each(|value| keys(value, &format!("{path}[]"), found))
+        }
         _ => {
             found.insert(path.to_owned());
         }
