@@ -1,5 +1,6 @@
 //! Tests of the drivers and the oracle with doubles, and of the engine with the drivers.
 
+mod analysis;
 mod compare;
 mod double;
 mod engine;
