@@ -5,6 +5,7 @@
 mod frontends;
 mod marks;
 mod restart;
+mod simulate;
 mod spc1;
 mod yardstick;
 
@@ -25,6 +26,8 @@ pub(crate) enum Bench {
     Spc1(spc1::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
+    /// Policies and curves without a cache: references a second, beside libCacheSim
+    Simulate(simulate::Args),
     /// Hit ratios and flash writes on recorded traces
     Hits(Passed),
 }
@@ -44,6 +47,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Marks(args) => marks::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
+        Bench::Simulate(args) => simulate::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(passed) => example("hit_table", &passed.args),
     }

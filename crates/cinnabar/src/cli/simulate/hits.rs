@@ -33,7 +33,7 @@ const RUNS_MAX: usize = 1024;
     back end. around: it leaves the cache. back: it is cached and goes to the back end later.\n\
     The trace is read once (twice if a size is a percentage) and not kept: memory grows with its \
     different blocks, some 12 to 25 bytes each for each policy and size, and with the sizes of \
-    `engine`, some 40 bytes a block. Only `belady` keeps 8 bytes a reference.\n\n\
+    `engine`, some 100 bytes a block. Only `belady` keeps 8 bytes a reference.\n\n\
     Examples:\n  \
     cinnabar simulate hits vm.csv.zst\n  \
     cinnabar simulate hits vm.csv.zst --policy lru,s3-fifo,engine --size 1GiB,4GiB,16GiB\n  \
