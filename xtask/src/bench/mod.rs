@@ -7,6 +7,7 @@ mod marks;
 mod restart;
 mod simulate;
 mod spc1;
+mod timed;
 mod yardstick;
 
 use crate::shell::{cargo, show};
@@ -24,6 +25,8 @@ pub(crate) enum Bench {
     Restart(restart::Args),
     /// The SPC-1-like workload: the engine's own cost, modelled disks with and without a cache, desktops
     Spc1(spc1::Args),
+    /// The timed simulator: block I/Os a second, RAM, and all published figures
+    Timed(timed::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
     /// Policies and curves without a cache: references a second, beside libCacheSim
@@ -47,6 +50,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Marks(args) => marks::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
+        Bench::Timed(args) => timed::run(args),
         Bench::Simulate(args) => simulate::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(passed) => example("hit_table", &passed.args),

@@ -59,7 +59,7 @@ impl Experiment {
     pub fn configs(&self) -> Vec<Config> {
         let drawn = self.figures.iter().flat_map(Figure::configs);
         let aimed = self.targets.iter().map(|target| &target.config);
-        distinct(drawn.chain(aimed).chain(self.checks.iter().flat_map(|check| check.configs())))
+        distinct(drawn.chain(aimed).chain(self.checks.iter().flat_map(Check::configs)))
     }
 
     /// Those that its checks need.

@@ -20,6 +20,7 @@ mod record;
 mod replay;
 mod rig;
 mod simulate;
+mod simulate_holland;
 mod simulate_hits;
 mod simulate_timed;
 mod spc1;

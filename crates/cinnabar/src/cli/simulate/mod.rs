@@ -5,6 +5,7 @@
 mod faults;
 mod timed;
 mod hits;
+mod holland;
 
 use super::failure::Failure;
 
@@ -42,6 +43,20 @@ enum Command {
     Timed(timed::Args),
     /// Hit ratios and flash writes of caches of many sizes, on a trace, with each policy
     Hits(hits::Args),
+    /// Flash caching on the storage client: six published results run again, drawn, and judged
+    #[command(
+        after_help = "Published by Holland, Angelino, Wald and Seltzer (USENIX ATC 2013). Each figure is \
+        written as SVG and CSV, and all of them as one page, holland.html, with the claim, what was \
+        measured, whether it holds, and the values of an independent model beside ours. \
+        One experiment is ours: loaded-filer.\n\
+        Exit code 1 if a published result does not hold. Same program, scale and seed, same digest.\n\n\
+        Examples:\n  \
+        cinnabar simulate holland --list\n  \
+        cinnabar simulate holland --out figures\n  \
+        cinnabar simulate holland --experiment policies,ram --seed 7 --out figures\n  \
+        cinnabar simulate holland --experiment loaded-filer --out figures --json | jq '.experiments[].checks'"
+    )]
+    Holland(holland::Args),
 }
 
 /// Runs it.
@@ -50,5 +65,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Faults(args) => faults::run(args),
         Command::Timed(args) => timed::run(args),
         Command::Hits(args) => hits::run(args),
+        Command::Holland(args) => holland::run(args),
     }
 }
