@@ -20,4 +20,6 @@ mod rot;
 mod shares;
 mod spc1;
 mod spc1_published;
+mod timed_model;
+mod timed_tables;
 mod traces;
