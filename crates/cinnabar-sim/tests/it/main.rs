@@ -18,6 +18,7 @@ mod oracle;
 mod pblcache_defects;
 mod rot;
 mod shares;
+mod sixteen;
 mod spc1;
 mod spc1_published;
 mod timed_model;

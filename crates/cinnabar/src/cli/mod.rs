@@ -57,7 +57,7 @@ enum Command {
     Simulate(simulate::Args),
     /// Would a cache help, how large, and with which policy? Ask a block trace
     Analyze(analyze::Args),
-    /// Make block traces
+    /// Look at block traces, convert, make and record them
     Trace(trace::Args),
     /// Measure storage: an SPC-1-like benchmark, trace replay, device latency
     Bench(bench::Args),

@@ -25,3 +25,5 @@ mod simulate_hits;
 mod simulate_timed;
 mod spc1;
 mod trace;
+mod trace_bad;
+mod trace_commands;
