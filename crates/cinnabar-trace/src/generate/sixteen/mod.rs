@@ -2,7 +2,7 @@
 //!
 //! Called by `cinnabar trace generate sixteen`, by tests and by the comparison of allocators. It stands
 //! for the 16 volumes of MSR Cambridge that others divide a cache among, which can't be passed on here.
-//! [`mod@table`] has every number. Written volumes go over what they wrote before and seldom read it;
+//! `table` has every number. Written volumes go over what they wrote before and seldom read it;
 //! read ones have long loops and scans; mixed ones read and write the same popular blocks.
 
 mod table;
