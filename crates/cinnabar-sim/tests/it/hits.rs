@@ -7,7 +7,7 @@ use cinnabar_sim::hits::{
     Contender, EngineError, Found, HitsError, Options, Outcome, Progress, REQUEST_BLOCKS_MAX, Run,
     run, survey,
 };
-use cinnabar_trace::{Op, Record, TraceError};
+use cinnabar_trace::{Op, Record, Settings, TraceError};
 use std::num::{NonZeroU32, NonZeroUsize};
 
 fn options(contenders: &[Contender], sizes: &[u32], writes: Writes, jobs: usize) -> Options {
@@ -162,7 +162,7 @@ fn an_error_ends_it() {
     assert!(matches!(refused, Err(HitsError::Engine(EngineError::Volumes))), "{refused:?}");
     found(&volumes[..4_095], &options).expect("as many as it knows");
     let text = "1,0,R,0,4096\n".repeat(300_000) + "1,0,R,0\n";
-    let records = cinnabar_trace::read(Box::new(std::io::Cursor::new(text)), Default::default());
+    let records = cinnabar_trace::read(Box::new(std::io::Cursor::new(text)), Settings::default());
     let refused = run(records.expect("it is a trace"), &options, &mut |_| {});
     let Err(HitsError::Trace(TraceError::Line { line, .. })) = refused else {
         panic!("{refused:?}")
