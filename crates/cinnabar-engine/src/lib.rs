@@ -21,7 +21,7 @@ pub mod metadata;
 pub mod mutant;
 mod outbox;
 pub mod plan;
-mod prefetch;
+pub mod prefetch;
 mod probation;
 pub mod seam;
 mod sequential;

@@ -1,12 +1,12 @@
 //! The one hint to the CPU that batches are for: start loading a line that will be needed soon.
 //!
-//! Called by the address map, the descriptors and the ghost. A dependent DRAM read costs 100-400 ns;
-//! the lookups of a batch overlap theirs.
+//! Called by the address map, the descriptors and the ghost, and by simulators with tables as large. A
+//! dependent DRAM read costs 100-400 ns; the lookups of a batch overlap theirs.
 
 /// Asks the CPU to load the cache line at `index` of `table`; out of range does nothing.
 #[inline]
 #[allow(unsafe_code, reason = "a prefetch never faults and changes no state")]
-pub(crate) fn prefetch<T>(table: &[T], index: usize) {
+pub fn prefetch<T>(table: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(entry) = table.get(index) {
         // SAFETY: prefetching has no architectural effect; the address is that of a live element.

@@ -20,7 +20,6 @@ mod host;
 mod jobs;
 mod model;
 pub mod outcome;
-mod prefetch;
 mod read;
 mod recency;
 mod source;

@@ -8,11 +8,11 @@ use super::config::{Architecture, Background, Config, Placement, Restart, WriteP
 use super::host::{FLASH, Host, RAM};
 use super::jobs::{Job, Jobs, Kind, Stage};
 use super::outcome::Outcome;
-use super::prefetch::prefetch;
 use super::source::{Operation, Source, operations};
 use super::station::{Link, Station, Way, Yielded};
 use super::{Pace, RunError, Workload};
 use crate::dice::Dice;
+use cinnabar_engine::prefetch::prefetch;
 
 /// Operations between two words about progress.
 const PROGRESS_EVERY: u64 = 1 << 17;

@@ -6,6 +6,8 @@
 //! block's newest are stepped over when a victim is looked for, reading forward. A linked list would
 //! touch three lines in random places. Both tiers of a block share one line of the array.
 
+use cinnabar_engine::prefetch::prefetch;
+
 /// In flash and not in RAM: the medium of a block of the unified architecture.
 pub(super) const IN_FLASH: u32 = 1 << 30;
 /// Newer than what is below.
@@ -114,7 +116,7 @@ impl<const TIER: usize> Recency<TIER> {
         if place >= self.ring.len() {
             place -= self.ring.len();
         }
-        super::prefetch::prefetch(words, self.ring[place] as usize);
+        prefetch(words, self.ring[place] as usize);
     }
 
     #[inline]
