@@ -4,7 +4,9 @@
 //! cache; this adds what only a trace can have: exact curves, and one look at all of it.
 
 use cinnabar_policy::monitor::{self, Monitor, Sampling};
-use cinnabar_policy::reuse::{Mix, ReadOnlyCurves, SampledCurves, WriteBackCurves};
+use cinnabar_policy::reuse::{
+    Curve, Estimate, Mix, ReadOnlyCurves, SampledCurves, WriteBackCurves,
+};
 use cinnabar_policy::sizing::{Units, Volume, WritePolicy};
 use cinnabar_policy::{Access, Interner, ReadOnly, TooManyBlocks, WriteBack};
 
@@ -238,12 +240,11 @@ impl Curves {
     pub fn flat_from(&self) -> u64 {
         let ends = match self {
             Self::Exact { back, only } => {
-                [&back.hits, &back.read_hits, &back.destages, &only.read_hits]
-                    .map(|curve| curve.flat_from())
+                [&back.hits, &back.read_hits, &back.destages, &only.read_hits].map(Curve::flat_from)
             }
             Self::Sampled(curves) => {
                 [&curves.hits, &curves.read_hits, &curves.destages, &curves.read_only_hits]
-                    .map(|curve| curve.flat_from())
+                    .map(Estimate::flat_from)
             }
         };
         ends.into_iter().max().unwrap_or(0)

@@ -56,7 +56,7 @@ enum Command {
     /// Run the cache under a virtual clock, with everything that can go wrong
     Simulate(simulate::Args),
     /// Would a cache help, how large, and with which policy? Ask a block trace
-    Analyze(analyze::Args),
+    Analyze(Box<analyze::Args>),
     /// Look at block traces, convert, make and record them
     Trace(trace::Args),
     /// Measure storage: an SPC-1-like benchmark, trace replay, device latency

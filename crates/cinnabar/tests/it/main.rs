@@ -3,6 +3,7 @@
 //! Started by `cargo test -p cinnabar`. Everything happens in temporary folders and on the loopback;
 //! what a test starts it ends, by process id.
 
+mod analyze;
 mod bad_input;
 mod bad_requests;
 mod block_device;

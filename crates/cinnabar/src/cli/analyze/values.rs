@@ -9,7 +9,7 @@ use std::time::Duration;
 /// No interval is shorter, and none has fewer references.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// A latency above is a mistake.
-const PRICE_MAX: Duration = Duration::from_secs(3600);
+const PRICE_MAX: Duration = Duration::from_hours(1);
 /// A weight or factor above is a mistake.
 const FACTOR_MAX: f64 = 1e6;
 

@@ -6,7 +6,7 @@ use super::args::BLOCK_BYTES;
 use super::rows::ranked;
 use crate::config::units::show_size;
 use crate::page::Unit;
-use cinnabar_policy::sizing::{Prices, WritePolicy};
+use cinnabar_policy::sizing::{Allocator, Prices, WritePolicy};
 use cinnabar_sim::analysis::{Analysis, Found, Settings, Verdict};
 
 /// Volumes named in a sentence.
@@ -47,18 +47,22 @@ fn verdict(analysis: &Analysis, settings: &Settings) -> String {
     let hits = Unit::Ratio.show(expected.read_hits / reads.max(1.0));
     let saved = Unit::Ratio.show(analysis.saved_part(prices));
     let waiting = if prices.omega > 0.0 { "the waiting" } else { "the waiting for reads" };
-    let asked = settings.cache_blocks.is_some();
-    let size = size(analysis.cache_blocks);
+    let (asked, allocator) = (settings.cache_blocks.is_some(), settings.rules.allocator);
+    // Ours is the one that recommends; with another one a good size may be badly divided.
+    let divided = match allocator {
+        Allocator::Urd => String::new(),
+        _ => format!(", divided by {allocator},"),
+    };
+    let size = size(analysis.cache_blocks) + &divided;
     let what = format!("{hits} of the blocks read come from it, which saves {saved} of {waiting}");
     match analysis.verdict(prices) {
         Verdict::Helps if asked => format!("A cache of {size} would help: {what}."),
         Verdict::Helps => format!("A cache would help, and {size} are enough: {what}."),
         Verdict::HelpsLittle => format!("A cache of {size} would help little: {what}."),
-        Verdict::HelpsNot => format!(
-            "A cache would not help{}: {}.",
-            if asked { format!(" at {size}") } else { String::new() },
-            why_not(analysis, prices)
-        ),
+        Verdict::HelpsNot if asked => {
+            format!("A cache of {size} would not help: {}.", why_not(analysis, prices))
+        }
+        Verdict::HelpsNot => format!("A cache would not help: {}.", why_not(analysis, prices)),
     }
 }
 
