@@ -73,6 +73,10 @@ pub(crate) fn check(record: Record) -> Result<Record, Problem> {
     if record.volume > Record::VOLUME_MAX {
         return Err(Problem::Volume);
     }
+    let is_transfer = matches!(record.op, Op::Read | Op::Write);
+    if is_transfer && record.length_bytes > Record::LENGTH_BYTES_MAX {
+        return Err(Problem::Length);
+    }
     match record.offset_bytes.checked_add(record.length_bytes) {
         Some(end) if end <= Record::END_BYTES_MAX => Ok(record),
         _ => Err(Problem::End),

@@ -115,6 +115,9 @@ pub enum Problem {
     /// A volume's name that is none.
     #[error("a volume's name is empty or longer than {0} bytes")]
     Name(usize),
+    /// A read or write for more than any interface carries.
+    #[error("the request is longer than {} bytes", Record::LENGTH_BYTES_MAX)]
+    Length,
     /// The request ends beyond any volume.
     #[error("the request ends beyond {} bytes", Record::END_BYTES_MAX)]
     End,
@@ -149,6 +152,9 @@ impl Problem {
             Self::Cut { .. } => "the file is cut short; get it again, or cut it at a whole record",
             Self::TooLong(_) => "a file of text has shorter lines; this one is damaged or no trace",
             Self::Volumes(_) | Self::Volume => "split the trace by volume first",
+            Self::Length => {
+                "check the unit of the length: some formats count sectors, others bytes"
+            }
             Self::End => "check the unit of the offset: some formats count sectors, others bytes",
             _ => "the file is damaged, or two formats are mixed in it; look at that place",
         }

@@ -26,13 +26,17 @@ pub struct Record {
     pub op: Op,
     /// First byte.
     pub offset_bytes: u64,
-    /// Length in bytes; `offset_bytes + length_bytes` never exceeds [`Record::END_BYTES_MAX`].
+    /// Length in bytes; `offset_bytes + length_bytes` never exceeds [`Record::END_BYTES_MAX`], and a
+    /// read or write is never longer than [`Record::LENGTH_BYTES_MAX`].
     pub length_bytes: u64,
 }
 
 impl Record {
     /// Largest end of a request: block numbers stay below 2^40, as a reference's key needs.
     pub const END_BYTES_MAX: u64 = 1 << 52;
+    /// Longest read or write: no interface carries longer ones, and whoever looks at each of its
+    /// blocks would never come to an end. Discards may be as long as the disk.
+    pub const LENGTH_BYTES_MAX: u64 = 4 << 30;
     /// Largest volume number: 24 bits, as a reference's key needs.
     pub const VOLUME_MAX: u32 = (1 << 24) - 1;
 }

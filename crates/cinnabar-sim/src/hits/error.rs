@@ -2,7 +2,6 @@
 //!
 //! Called by the whole module; shown by the command line.
 
-use super::portions::REQUEST_BLOCKS_MAX;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_policy::{TooLong, TooManyBlocks};
 use cinnabar_trace::TraceError;
@@ -23,17 +22,6 @@ pub enum HitsError {
         request: u64,
         /// What was too many.
         source: TooManyBlocks,
-    },
-    /// No device reads or writes so much at once.
-    #[error(
-        "request {request} of the trace has {bytes} bytes, more than {}",
-        REQUEST_BLOCKS_MAX * 4096
-    )]
-    Request {
-        /// Its number, from 1.
-        request: u64,
-        /// How long it is.
-        bytes: u64,
     },
     /// Too long for Belady.
     #[error(transparent)]
@@ -77,7 +65,6 @@ impl HitsError {
             Self::Trace(error) => error.hint(),
             Self::Empty(_) => "is it the file that you meant? look at its first lines",
             Self::Blocks { .. } => "split the trace by volume first",
-            Self::Request { .. } => "check the unit of the length: sectors, or bytes?",
             Self::Long(_) => "leave belady out, or cut the trace",
             Self::Engine(error) => error.hint(),
         }

@@ -14,7 +14,7 @@ mod portions;
 
 pub use engine::EngineCache;
 pub use error::{EngineError, HitsError};
-pub use portions::{REQUEST_BLOCKS_MAX, Survey, survey};
+pub use portions::{Survey, survey};
 
 use cinnabar_policy::{Counts, Policy, Writes};
 use cinnabar_trace::{Record, TraceError};

@@ -8,11 +8,8 @@ use cinnabar_policy::{Access, Future, Interner, TooLong};
 use cinnabar_trace::{Op, Record, TraceError};
 use std::collections::BTreeSet;
 
-/// References after which a portion ends: 1 MiB of them, and as many again at most for the last
-/// request.
+/// References after which a portion ends: 1 MiB of them, and as much as the longest request has, 4 MiB.
 const PORTION: usize = 1 << 18;
-/// Longest request, in 4 KiB blocks (1 GiB): no device has as long ones, a damaged trace may.
-pub const REQUEST_BLOCKS_MAX: u64 = 1 << 18;
 const KEY_BLOCK_BITS: u32 = 40;
 
 /// What is in a trace.
@@ -113,10 +110,6 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
         let count = blocks.end - blocks.start;
         if !matches!(record.op, Op::Read | Op::Write) || count == 0 {
             return Ok(());
-        }
-        if count > REQUEST_BLOCKS_MAX {
-            let request = self.survey.requests;
-            return Err(HitsError::Request { request, bytes: record.length_bytes });
         }
         let (volume, is_write) = (record.volume, record.op == Op::Write);
         if self.wants_requests {

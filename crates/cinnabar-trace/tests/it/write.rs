@@ -13,7 +13,10 @@ fn record() -> impl Strategy<Value = Record> {
     let end = 0..=Record::END_BYTES_MAX;
     (any::<u64>(), 0..=Record::VOLUME_MAX, op, end.clone(), end).prop_map(
         |(ts_us, volume, op, one, other)| {
-            let (offset_bytes, length_bytes) = (one.min(other), one.abs_diff(other));
+            let (offset_bytes, length) = (one.min(other), one.abs_diff(other));
+            let is_transfer = matches!(op, Op::Read | Op::Write);
+            let length_bytes =
+                if is_transfer { length.min(Record::LENGTH_BYTES_MAX) } else { length };
             Record { ts_us, volume, op, offset_bytes, length_bytes }
         },
     )
@@ -66,7 +69,9 @@ fn what_no_reader_would_take_is_not_written() {
     let cases = [
         (Record { volume: Record::VOLUME_MAX + 1, ..ONE }, Problem::Volume),
         (Record { offset_bytes: Record::END_BYTES_MAX, ..ONE }, Problem::End),
-        (Record { length_bytes: u64::MAX, ..ONE }, Problem::End),
+        (Record { op: Op::Discard, length_bytes: u64::MAX, ..ONE }, Problem::End),
+        (Record { length_bytes: Record::LENGTH_BYTES_MAX + 1, ..ONE }, Problem::Length),
+        (Record { length_bytes: u64::MAX, ..ONE }, Problem::Length),
     ];
     let mut writer = Writer::new(Vec::new());
     for (bad, problem) in cases {

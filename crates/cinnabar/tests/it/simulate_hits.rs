@@ -212,7 +212,7 @@ fn what_can_not_be_simulated_is_said() {
         (&["prose.txt"], "prose.txt: the trace is in no format"),
         (&["bad.csv", "--size", "9"], "bad.csv: line 3 of the trace"),
         (&["bad.csv"], "bad.csv: line 3 of the trace"),
-        (&["huge.csv"], "huge.csv: request 1 of the trace has 2000000000000 bytes"),
+        (&["huge.csv"], "huge.csv: line 1 of the trace"),
         (&["cut.zst", "--size", "9"], "cut.zst: cannot read the trace after line"),
         (&["cut.oracle", "--size", "9"], "16 bytes into a record of 24"),
         (&["/dev/null"], "not a file"),

@@ -7,7 +7,6 @@ mod target;
 use super::choice::Choice;
 use super::counts::{Counts, percent, show_time};
 use super::file::cannot_write;
-use super::info::{LENGTH_BYTES_MAX, too_long};
 use super::input::{Input, Reading};
 use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
@@ -202,9 +201,6 @@ fn convert<'a>(
 }
 
 fn write(args: &Args, input: &Input, target: &mut Target, record: &Record) -> Result<(), Failure> {
-    if record.length_bytes > LENGTH_BYTES_MAX && !target.format().has_operations() {
-        return Err(input.refuse(&too_long(record.length_bytes)));
-    }
     let name = input.trace().volume_name(record.volume);
     target.write(record, &name).map_err(|error: io::Error| match error.kind() {
         // What the form can't hold, not what the disk can't.

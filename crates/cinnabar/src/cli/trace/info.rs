@@ -6,14 +6,12 @@ mod footprint;
 mod show;
 mod summary;
 
-pub(super) use summary::LENGTH_BYTES_MAX;
-
 use super::input::{Input, Reading};
 use crate::cli::failure::Failure;
 use crate::cli::output;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use summary::{Summary, Summing, TooMuch};
+use summary::{Summary, Summing};
 
 /// What to look at.
 #[derive(Debug, clap::Args)]
@@ -84,7 +82,10 @@ fn look<'a>(path: &'a Path, args: &Args) -> Result<Info<'a>, Failure> {
     let mut input = Input::open(path, &args.reading)?;
     let mut summing = Summing::new();
     while let Some(record) = input.next()? {
-        summing.add(&record).map_err(|problem| input.refuse(&too_much(&problem)))?;
+        summing.add(&record).map_err(|summary::TooManyVolumes| {
+            let what = format!("more than {} volumes", summary::VOLUMES_MAX);
+            input.refuse(&(what, "split the trace by volume first"))
+        })?;
     }
     let trace = input.trace();
     Ok(Info {
@@ -95,20 +96,4 @@ fn look<'a>(path: &'a Path, args: &Args) -> Result<Info<'a>, Failure> {
         has_times: trace.format().has_times(),
         summary: summing.finish(trace, args.volumes.0),
     })
-}
-
-fn too_much(problem: &TooMuch) -> (String, &'static str) {
-    match problem {
-        TooMuch::Volumes => (
-            format!("more than {} volumes", summary::VOLUMES_MAX),
-            "split the trace by volume first",
-        ),
-        TooMuch::Length(bytes) => too_long(*bytes),
-    }
-}
-
-/// What is said of a request that is too long to be one.
-pub(super) fn too_long(bytes: u64) -> (String, &'static str) {
-    let what = format!("it asks for {bytes} bytes at a time; the most is {LENGTH_BYTES_MAX}");
-    (what, "check the unit of the length: some formats count sectors, others bytes")
 }

@@ -12,8 +12,6 @@ use std::collections::BTreeMap;
 
 /// Most volumes, for traces that number them themselves; the readers hold named ones to the same.
 pub(super) const VOLUMES_MAX: usize = 1 << 20;
-/// Longest read or write: no interface carries longer ones.
-pub(in crate::cli::trace) const LENGTH_BYTES_MAX: u64 = 4 << 30;
 const BLOCK_BYTES: u64 = 4096;
 const US_PER_SECOND: u64 = 1_000_000;
 
@@ -71,14 +69,9 @@ pub(super) struct Volume {
     pub(super) size_bytes: u64,
 }
 
-/// What can't be summed up.
+/// More volumes than are kept apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TooMuch {
-    /// More volumes than are kept apart.
-    Volumes,
-    /// A request for more bytes than anything asks for at a time; it would take ages to count its blocks.
-    Length(u64),
-}
+pub(super) struct TooManyVolumes;
 
 /// A trace being summed up.
 pub(super) struct Summing {
@@ -110,7 +103,8 @@ struct Part {
 impl Summing {
     pub(super) fn new() -> Self {
         let sizes = || {
-            Histogram::new_with_bounds(1, Record::END_BYTES_MAX, 3).expect("these bounds are valid")
+            Histogram::new_with_bounds(1, Record::LENGTH_BYTES_MAX, 3)
+                .expect("these bounds are valid")
         };
         Self {
             counts: Counts::default(),
@@ -129,11 +123,11 @@ impl Summing {
     }
 
     /// Takes the next request.
-    pub(super) fn add(&mut self, record: &Record) -> Result<(), TooMuch> {
+    pub(super) fn add(&mut self, record: &Record) -> Result<(), TooManyVolumes> {
         self.counts.add(record);
         self.time(record.ts_us);
         if self.volumes.len() == VOLUMES_MAX && !self.volumes.contains_key(&record.volume) {
-            return Err(TooMuch::Volumes);
+            return Err(TooManyVolumes);
         }
         let part = self.volumes.entry(record.volume).or_default();
         part.counts.add(record);
@@ -146,9 +140,6 @@ impl Summing {
             Op::Write => &mut self.write_sizes,
             Op::Flush | Op::Discard => return Ok(()),
         };
-        if record.length_bytes > LENGTH_BYTES_MAX {
-            return Err(TooMuch::Length(record.length_bytes));
-        }
         sizes.saturating_record(record.length_bytes);
         let is_aligned =
             record.offset_bytes.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
