@@ -90,7 +90,7 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
         while self.keys.len() < PORTION {
             let Some(record) = self.records.next().transpose()? else { break };
             self.survey.requests += 1;
-            self.take(&record, &mut portion)?;
+            self.take(&record, &mut portion);
         }
         portion.accesses.reserve_exact(self.keys.len());
         self.interner
@@ -105,11 +105,11 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
         Ok((!portion.accesses.is_empty()).then_some(portion))
     }
 
-    fn take(&mut self, record: &Record, portion: &mut Portion) -> Result<(), HitsError> {
+    fn take(&mut self, record: &Record, portion: &mut Portion) {
         let blocks = record.blocks();
         let count = blocks.end - blocks.start;
         if !matches!(record.op, Op::Read | Op::Write) || count == 0 {
-            return Ok(());
+            return;
         }
         let (volume, is_write) = (record.volume, record.op == Op::Write);
         if self.wants_requests {
@@ -123,7 +123,6 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
         }
         self.survey.references += count;
         self.survey.read_references += if is_write { 0 } else { count };
-        Ok(())
     }
 
     /// What was read so far.
