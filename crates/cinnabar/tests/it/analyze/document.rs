@@ -19,7 +19,9 @@ fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
             }
         }
         Value::Array(list) => {
-            list.iter().for_each(|value| keys(value, &format!("{path}[]"), found))
+            for value in list {
+                keys(value, &format!("{path}[]"), found);
+            }
         }
         _ => {
             found.insert(path.to_owned());
