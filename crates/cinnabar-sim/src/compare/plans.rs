@@ -129,7 +129,9 @@ impl AtWork {
 
 /// A plan holds until the next one, through intervals in which nothing happened.
 fn mean_over_time(blocks: impl Iterator<Item = u64>, intervals: &[Interval]) -> f64 {
-    let Some(last) = intervals.last() else { return 0.0 };
+    let mut blocks = blocks.peekable();
+    // A sum of nothing would be a negative zero.
+    let (Some(last), Some(_)) = (intervals.last(), blocks.peek()) else { return 0.0 };
     let ends = intervals.iter().skip(1).map(|next| next.number).chain([last.number + 1]);
     let lengths = intervals.iter().zip(ends).map(|(interval, end)| end - interval.number);
     let sum: f64 = blocks.zip(lengths).map(|(blocks, length)| blocks as f64 * length as f64).sum();
