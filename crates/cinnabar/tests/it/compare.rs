@@ -26,7 +26,7 @@ fn trace(site: &Site, name: &str, blocks: u64) {
     for at in 0..16_000_u64 {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let dice = chance >> 33;
-        let (volume, op, block) = if at % 2 == 0 {
+        let (volume, op, block) = if at.is_multiple_of(2) {
             cursor = (cursor + 4) % blocks;
             (0, "R", cursor)
         } else {

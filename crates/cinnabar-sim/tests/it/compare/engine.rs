@@ -1,6 +1,7 @@
 //! The production engine under plans: shares are kept, and without shares it is the plain engine.
 
 use super::mixture::{VOLUMES, mixture};
+use cinnabar_engine::Config;
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_policy::sizing::WritePolicy;
 use cinnabar_sim::analysis::Part;
@@ -62,7 +63,7 @@ fn shared_is_the_engine_without_shares() {
     }
     let found = replayed.finish().expect("nothing is refused");
 
-    let mut plain = InstantCache::new(CacheSetup::single(CAPACITY, Default::default()));
+    let mut plain = InstantCache::new(CacheSetup::single(CAPACITY, Config::default()));
     plain.set_request_ns(PACE_NS);
     let attach = |v| plain.attach(plain_volume(&format!("volume{v}"), VOLUME_BLOCKS_MAX));
     let volumes: Vec<_> = (0..VOLUMES).map(attach).collect();
@@ -74,7 +75,7 @@ fn shared_is_the_engine_without_shares() {
         } else {
             plain.read(volume, blocks.start, count);
         }
-        if (at + 1) % 20_000 == 0 {
+        if (at + 1).is_multiple_of(20_000) {
             plain.settle();
         }
     }

@@ -46,7 +46,7 @@ fn the_demand_is_the_useful_reuse_distance() {
     let request = |at: u64| Record {
         ts_us: at * INTERVAL_US / 100,
         volume: (at % 2) as u32,
-        op: if at % 2 == 0 { Op::Read } else { Op::Write },
+        op: if at.is_multiple_of(2) { Op::Read } else { Op::Write },
         offset_bytes: at / 2 % 10 * 4096,
         length_bytes: 4096,
     };
