@@ -48,6 +48,10 @@ fn figures_are_written_as_drawings_numbers_and_a_page() {
         ),
         "{targets}"
     );
+    // Flash answers most reads, and one in some twenty waits for a disk: 8 ms.
+    let at_88_us = &experiments[1]["figures"][0]["lines"][0]["points"][2];
+    assert!(at_88_us["read_latency_us"].as_f64().is_some_and(|us| (350.0..470.0).contains(&us)));
+    assert!(at_88_us["read_p99_us"].as_f64().is_some_and(|us| (7_900.0..9_000.0).contains(&us)));
     assert!(page.contains("Result 6: ") && page.contains("beside an independent model"));
 }
 

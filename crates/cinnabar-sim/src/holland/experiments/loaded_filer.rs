@@ -22,6 +22,9 @@ const SLOW_HOSTS: [u32; 3] = [1, 2, 4];
 /// What a write to disks takes: the mean of its reads.
 const SLOW_WRITE_NS: u64 = 878_000;
 
+/// Lengths of runs as multiples of the working set; the first half is not measured.
+const LENGTHS: [u32; 4] = [2, 4, 8, 16];
+
 /// Policies of RAM and of flash, by name.
 const POLICIES: [(&str, WritePolicy, WritePolicy); 4] = [
     ("through, in the background (p1, a)", WritePolicy::Periodic(1), WritePolicy::Async),
@@ -56,6 +59,7 @@ pub(super) fn experiment(setup: Setup) -> Experiment {
             "Blocks written by the file server for each by a host",
             Quantity::FilerWrites,
         ),
+        spared(setup),
     ];
     let checks = [quick, slow].into_iter().flat_map(|filer| comparisons(setup, filer)).collect();
     Experiment {
@@ -105,29 +109,53 @@ fn figure(
     }
 }
 
-/// What write-back changes, at each load.
+/// What write-back changes, at each load. When the file server is full, threads that wait less for
+/// their writes ask for more reads, which then take longer: the rate says who gets more done.
 fn comparisons(setup: Setup, filer: Filer) -> Vec<Check> {
     let mut checks = Vec::new();
     for hosts in filer.hosts {
-        for (through, back, kind, quantity) in [
-            (0, 1, "in the background", Quantity::ReadLatency),
-            (2, 3, "safe", Quantity::ReadLatency),
-            (2, 3, "safe", Quantity::WriteLatency),
-        ] {
+        for (through, back, kind) in [(0, 1, "in the background"), (2, 3, "safe")] {
+            let (with, without) =
+                (loaded(setup, filer, *hosts, back), loaded(setup, filer, *hosts, through));
+            let slower = if back == 1 { Quantity::ReadLatency } else { Quantity::WriteLatency };
+            let plural = if *hosts == 1 { "" } else { "s" };
+            let at = format!("{} by the file server, {hosts} host{plural}", filer.name);
             checks.push(Check {
-                what: format!(
-                    "write-back for write-through, {kind}, {}, {hosts} hosts: cut of {}",
-                    filer.name,
-                    quantity.label()
-                ),
-                quantity,
-                formula: Formula::Cut {
-                    with: loaded(setup, filer, *hosts, back),
-                    without: loaded(setup, filer, *hosts, through),
-                },
+                what: format!("{at}: write-back {kind} raises reads and writes a second"),
+                quantity: Quantity::Rate,
+                formula: Formula::Rise { of: with, over: without },
+                bound: None,
+            });
+            checks.push(Check {
+                what: format!("{at}: write-back {kind} cuts {}", slower.label()),
+                quantity: slower,
+                formula: Formula::Cut { with, without },
                 bound: None,
             });
         }
     }
     checks
+}
+
+/// What write-back spares the file server in the long run: what it only puts off comes back.
+fn spared(setup: Setup) -> Figure {
+    let line = |flash: WritePolicy| {
+        let point = |multiple: u32| {
+            let volume_multiple = f64::from(multiple);
+            let config =
+                Config { flash_policy: Some(flash), volume_multiple, ..setup.sized(60, FLASH_GIB) };
+            (volume_multiple, format!("{multiple} x the working set"), config)
+        };
+        Line::new(format!("RAM p1, flash {flash}"), LENGTHS.map(point))
+    };
+    Figure {
+        slug: "filer-writes-by-length",
+        title: "Blocks written by the file server for each by a host, by length of the run"
+            .to_owned(),
+        across: Across::Count("reads and writes, as a multiple of the working set"),
+        quantity: Quantity::FilerWrites,
+        lines: [WritePolicy::Async, WritePolicy::Periodic(30), WritePolicy::Never]
+            .map(line)
+            .to_vec(),
+    }
 }

@@ -20,14 +20,15 @@ pub(super) const TITLE_FONT: f64 = 26.0;
 /// Stands for the colour of the text around, which may be dark or light.
 pub(super) const INK: RGBColor = RGBColor(1, 2, 3);
 /// Okabe and Ito's colours, which colour-blind people can tell apart, but for yellow and black,
-/// which a page may swallow. The page's style sheet brightens two of them on a dark page.
-const PALETTE: [RGBColor; 6] = [
+/// which a page may swallow; grey instead. The page's style sheet brightens two of them on a dark page.
+const PALETTE: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
     RGBColor(0x00, 0x9E, 0x73),
     RGBColor(0xCC, 0x79, 0xA7),
     RGBColor(0xE6, 0x9F, 0x00),
     RGBColor(0x56, 0xB4, 0xE9),
+    RGBColor(0x88, 0x88, 0x88),
 ];
 
 /// Width of a line that is drawn through.

@@ -3,7 +3,7 @@
 //! Called by the command; the drawings by its files, too.
 
 use super::found::{Found, FoundExperiment, FoundFigure};
-use super::show::{holds, result};
+use super::show::{WHY, holds, result};
 use crate::page::{Axis, Bars, Chart, Page, Part, Section, Style, Table, Unit};
 use cinnabar_sim::holland::{Across, Experiment, Figure, Quantity};
 
@@ -80,7 +80,8 @@ fn section(experiment: &Experiment, found: &FoundExperiment) -> Section {
     if found.targets.is_empty() {
         return section;
     }
-    section.table(targets(found))
+    section = section.table(targets(found));
+    if found.targets.iter().all(|target| target.within) { section } else { section.text(WHY) }
 }
 
 fn checks(found: &FoundExperiment) -> Table {

@@ -7,6 +7,10 @@ use super::found::{Found, FoundCheck, FoundExperiment, Listed};
 use crate::cli::output::Table;
 use std::path::Path;
 
+/// Where the differences are explained.
+pub(super) const WHY: &str =
+    "docs/design/timed-simulator.md says why, under \"Against an independent model\"";
+
 /// The experiments that there are.
 pub(super) fn list(rows: &[Listed]) -> String {
     let mut table = Table::new(1, &["EXPERIMENT", "RESULT", "RUNS", "TITLE"]);
@@ -92,5 +96,5 @@ fn differences(found: &Found) -> String {
         ]);
     }
     text += &table.render();
-    text
+    text + WHY + "\n"
 }
