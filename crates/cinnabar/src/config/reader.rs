@@ -93,7 +93,8 @@ impl<'s> Section<'s> {
 
     fn wrong_type(&self, key: &str, line: usize, wanted: &str, got: &DeValue<'_>) -> ConfigError {
         let kind = got.type_str();
-        let message = format!("{key} in {} must be {wanted}, not {kind}", self.title);
+        let place = if self.title.is_empty() { "" } else { " in " };
+        let message = format!("{key}{place}{} must be {wanted}, not {kind}", self.title);
         self.source.error(Some(line), message, format!("write {key} = {}", example_of(wanted)))
     }
 

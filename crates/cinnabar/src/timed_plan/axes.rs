@@ -9,6 +9,7 @@ use super::{Origin, Plan};
 use crate::config::reader::{Located, Section};
 use crate::config::{ConfigError, suggest};
 use cinnabar_sim::timed::Config;
+use std::collections::BTreeSet;
 
 /// Points of a plan at most.
 pub const POINTS_MAX: usize = 10_000;
@@ -60,8 +61,12 @@ impl Axis {
                 "name one or more",
             ));
         }
+        if rows.len() > POINTS_MAX {
+            let message = format!("{} values, at most {POINTS_MAX} are possible", rows.len());
+            return Err(wrong(section.line, &message, "name fewer of them"));
+        }
         let mut axis = Self { keys, rows: Vec::with_capacity(rows.len()) };
-        let mut seen: Vec<Vec<String>> = Vec::new();
+        let mut seen: BTreeSet<Vec<String>> = BTreeSet::new();
         for Located { value: row, line } in rows {
             let row: Vec<Literal> = row.into_iter().map(Literal).collect();
             if row.len() != axis.keys.len() {
@@ -79,7 +84,7 @@ impl Axis {
                 let message = format!("{} is there twice", shown.join(" "));
                 return Err(wrong(line, &message, "leave one of them out"));
             }
-            seen.push(shown);
+            seen.insert(shown);
             axis.rows.push((line, row));
         }
         Ok(axis)

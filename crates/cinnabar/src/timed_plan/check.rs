@@ -42,7 +42,7 @@ pub fn needed(plan: &Plan, point: &Point, survey: Option<&Survey>) -> u64 {
 fn impossible(plan: &Plan, point: &Point, error: &Impossible) -> ConfigError {
     let key = keys::of_field(error.key);
     let name = key.map_or(error.key, |key| key.name);
-    let kept_in = match key.map(|key| key.unit()).as_deref() {
+    let kept_in = match key.map(keys::Key::unit).as_deref() {
         Some("size") => ", in blocks of 4 KiB",
         Some("time") => ", in nanoseconds",
         _ => "",

@@ -19,6 +19,9 @@ pub struct Key {
     kind: Kind,
 }
 
+/// The policy of flash that has none, for axes on which there is no flash at some points.
+pub(super) const NO_POLICY: &str = "-";
+
 /// What a key's values are, and where they go.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -171,6 +174,9 @@ impl Key {
     ///
     /// # Errors
     /// What is wrong with the value by itself; whether it makes sense with others is seen later.
+    ///
+    /// # Panics
+    /// If [`KEYS`] has a name that its setting does not know.
     pub fn set(&self, config: &mut Config, value: &Literal) -> Result<(), Wrong> {
         match self.kind {
             Kind::Size(field) => *field(config) = value.blocks()?,
@@ -186,6 +192,7 @@ impl Key {
             Kind::Seed => config.seed = value.whole()?,
             Kind::Flag(field) => *field(config) = value.flag()?,
             Kind::RamPolicy => config.ram_policy = value.policy()?,
+            Kind::FlashPolicy if value.is_text(NO_POLICY) => config.flash_policy = None,
             Kind::FlashPolicy => config.flash_policy = Some(value.policy()?),
             Kind::Service(field) => *field(config) = value.service()?,
             Kind::Name(names) => {
@@ -208,9 +215,9 @@ impl Key {
             Kind::Seed => config.seed.to_string(),
             Kind::Flag(field) => field(&mut copy).to_string(),
             Kind::RamPolicy => config.ram_policy.to_string(),
-            Kind::FlashPolicy => {
-                config.flash_policy.map_or_else(|| "-".to_owned(), |policy| policy.to_string())
-            }
+            Kind::FlashPolicy => config
+                .flash_policy
+                .map_or_else(|| NO_POLICY.to_owned(), |policy| policy.to_string()),
             Kind::Service(field) => match *field(&mut copy) {
                 Service::Delay => "delay".to_owned(),
                 Service::Servers(servers) => servers.to_string(),

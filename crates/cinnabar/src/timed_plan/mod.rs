@@ -62,3 +62,11 @@ pub struct TraceInput {
     /// Where it was set.
     pub origin: Origin,
 }
+
+impl Plan {
+    /// The keys that mean something: with a trace, not those of requests that are made up.
+    pub fn keys(&self) -> impl Iterator<Item = &'static keys::Key> {
+        let made_up = self.trace.is_none();
+        keys::KEYS.iter().filter(move |key| made_up || !keys::MADE_UP.contains(&key.name))
+    }
+}

@@ -213,6 +213,9 @@ fn read_trace(
     match (file, pace) {
         (Some((path, origin)), pace) => {
             let pace = pace.map_or(Pace::Threads, |(pace, _)| pace);
+            // The simulator looks at these even so: nothing of them may stand in the way.
+            (plan.base.total_blocks, plan.base.working_set_blocks) = (1, 1);
+            plan.base.shared_set = true;
             plan.trace = Some(TraceInput { path, pace, origin });
             Ok(())
         }

@@ -59,11 +59,8 @@ fn what_is_shown_can_be_set() {
         let mut again = Config::default();
         for key in KEYS {
             let text = key.show(&config);
-            if text != "-" {
-                key.set(&mut again, &Literal::of_flag(&text)).unwrap_or_else(|(message, _)| {
-                    panic!("{}: {message}", key.name);
-                });
-            }
+            let set = key.set(&mut again, &Literal::of_flag(&text));
+            set.unwrap_or_else(|(message, _)| panic!("{}: {message}", key.name));
         }
         assert_eq!(again, config);
     }
@@ -196,6 +193,15 @@ fn what_is_wrong_is_told_with_its_line_and_a_hint() {
 }
 
 #[test]
+fn what_a_trace_makes_void_does_not_stand_in_its_way() {
+    let text = "[hosts]\ncount = 64\n[workload]\ntrace = \"x\"\n";
+    let plan = plan(text, &[]).expect("64 working sets of 60 GiB would not fit 1 TiB");
+    let survey = Survey { ios: 100, blocks: 100, ..Survey::default() };
+    check(&plan, &plan.points(), Some(&survey), 64 << 30).expect("there are none");
+    assert!(plan.keys().all(|key| !MADE_UP.contains(&key.name)));
+}
+
+#[test]
 fn more_points_than_anybody_wants_are_refused() {
     let axis = |key: &str, values: usize| {
         let values: Vec<String> = (1..=values).map(|value| value.to_string()).collect();
@@ -207,10 +213,18 @@ fn more_points_than_anybody_wants_are_refused() {
     let error = plan(&more, &[]).expect_err("one more is not");
     assert!(error.message.contains("10100 points, at most 10000"), "{error}");
     assert_eq!(error.line, Some(6), "{error}");
-    let keys = ["seed", "hosts.threads", "hosts.syncer_writes", "hosts.background_writes"];
-    let all: String = keys.iter().map(|key| axis(key, 65_536)).collect();
-    let error = plan(&all, &[]).expect_err("2^64 can't even be counted");
+    let keys = [
+        "seed",
+        "hosts.threads",
+        "hosts.syncer_writes",
+        "hosts.background_writes",
+        "workload.operation_depth",
+    ];
+    let all: String = keys.iter().map(|key| axis(key, POINTS_MAX)).collect();
+    let error = plan(&all, &[]).expect_err("10^20 can't even be counted");
     assert!(error.message.contains("more points than can be counted"), "{error}");
+    let error = plan(&axis("seed", POINTS_MAX + 1), &[]).expect_err("one more is not");
+    assert!(error.message.contains("10001 values"), "{error}");
 }
 
 #[test]

@@ -136,6 +136,10 @@ impl Literal {
         found.copied().ok_or_else(|| (format!("unknown value {text:?}"), suggest(text, known)))
     }
 
+    pub(super) fn is_text(&self, wanted: &str) -> bool {
+        matches!(&self.0, Scalar::Text(text) if text == wanted)
+    }
+
     /// The text, for keys that have no other values.
     pub(super) fn text(&self) -> Result<&str, Wrong> {
         match &self.0 {

@@ -128,7 +128,7 @@ fn tables_and_pages_show_every_point() {
 
 /// A volume of 2,000 blocks, half of them asked for again and again.
 fn trace(requests: u64) -> String {
-    let mut text = "ts_us,vol,op,offset_bytes,length_bytes\n".to_owned();
+    let mut text = String::new();
     for at in 0..requests {
         let block = if at % 5 == 0 { at * 7919 % 2000 } else { at * 104_729 % 1000 };
         let op = if at % 3 == 0 { "W" } else { "R" };
@@ -193,9 +193,9 @@ fn mistakes_are_told_before_anything_is_simulated() {
     site.write("w.toml", "[[axis]]\nkey = \"workload.writes\"\nvalues = [0.1, 0.2]\n");
     let given = timed(&site, &["w.toml", "--recommend"]);
     is_refused(&given, "workload.writes is varied", "--set workload.writes=");
-    site.write("t.csv", "ts_us,vol,op,offset_bytes,length_bytes\n1,0,R,0,4096\n2,0,Q,0,1\n");
+    site.write("t.csv", "1,0,R,0,4096\n2,0,W,0,4096\n3,0,Q,0,1\n");
     site.write("t.toml", "[workload]\ntrace = \"t.csv\"\n");
-    is_refused(&timed(&site, &["t.toml"]), "t.toml:2: t.csv: ", "trace info");
+    is_refused(&timed(&site, &["t.toml"]), "t.toml:2: t.csv: line 3", "trace info");
     site.write("out", "a file");
     let file = timed(&site, &["p.toml", "--out", "out"]);
     assert_eq!(file.code, Some(1), "{file:?}");

@@ -14,7 +14,6 @@ use crate::cli::output::{self, Table};
 use crate::cli::parse;
 use crate::cli::progress::Progress;
 use crate::config::units::show_size;
-use crate::timed_plan::keys::KEYS;
 use crate::timed_plan::{self, Plan, Point, Setting, Survey, SurveyError};
 use cinnabar_sim::sweep::{self, Finished, Job, Limits, Load, Open, SweepError};
 use cinnabar_sim::timed::config::{Architecture, Config};
@@ -178,7 +177,7 @@ fn look_through(plan: &Plan) -> Result<Option<Survey>, Failure> {
         let place = trace.origin.line().map_or(String::new(), |line| {
             format!("{}:{line}: ", plan.file.display())
         });
-        let message = format!("{place}{}: {error}", trace.path.display());
+        let message = format!("{place}{}: {}", trace.path.display(), whole(&error));
         match error {
             SurveyError::Trace(_) if !trace.path.exists() => Failure::of_usage(
                 message,
@@ -299,7 +298,7 @@ fn job<'a>(point: &Point, plan: &Plan, survey: Option<&Survey>, open: &'a Open<'
 /// All that decides what comes out of a point.
 fn identity(point: &Point, plan: &Plan, survey: Option<&Survey>, model: &str) -> Identity {
     let mut identity: Identity =
-        KEYS.iter().map(|key| (key.name.to_owned(), key.show(&point.config))).collect();
+        plan.keys().map(|key| (key.name.to_owned(), key.show(&point.config))).collect();
     identity.insert("program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     identity.insert("model".to_owned(), model.to_owned());
     if let (Some(trace), Some(survey)) = (&plan.trace, survey) {
@@ -325,7 +324,13 @@ fn fingerprint() -> Result<String, Failure> {
 }
 
 fn explain(error: &RunError) -> Failure {
-    Failure::at_run_time(error.to_string(), error.hint())
+    Failure::at_run_time(whole(error), error.hint())
+}
+
+/// An error with its reasons, in one line.
+fn whole(error: &dyn std::error::Error) -> String {
+    let reasons = std::iter::successors(Some(error), |error| error.source());
+    reasons.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn progress_line(progress: &sweep::Progress) -> String {

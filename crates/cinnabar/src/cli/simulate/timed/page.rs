@@ -8,7 +8,7 @@ use super::recommend::Recommended;
 use super::show::{HEADER, advice, axes_cells, axes_header, cells};
 use super::{Found, Sweep};
 use crate::page::{Axis, Bars, Chart, Page, Scale, Section, Style, Table, Unit};
-use crate::timed_plan::keys::{KEYS, Key, Measure};
+use crate::timed_plan::keys::{Key, Measure};
 
 /// Lines of a chart; more can't be told apart.
 const LINES_MAX: usize = 16;
@@ -182,7 +182,7 @@ fn points(sweep: &Sweep) -> Section {
 
 fn settings(sweep: &Sweep) -> Section {
     let varied: Vec<&str> = sweep.plan.varied().iter().map(|key| key.name).collect();
-    let fixed = KEYS.iter().filter(|key| !varied.contains(&key.name));
+    let fixed = sweep.plan.keys().filter(|key| !varied.contains(&key.name));
     let table = fixed.fold(Table::new(2, &["key", "value"]), |table, key| {
         table.row([key.name.to_owned(), key.show(&sweep.plan.base)])
     });

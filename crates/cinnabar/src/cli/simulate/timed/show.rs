@@ -8,7 +8,6 @@ use super::recommend::Recommended;
 use super::{Found, Sweep};
 use crate::cli::output::Table;
 use crate::timed_plan::Survey;
-use crate::timed_plan::keys::KEYS;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -67,7 +66,7 @@ impl<'a> Report<'a> {
             model: &sweep.model,
             trace: trace
                 .map(|(trace, survey)| Trace::new(&trace.path.display().to_string(), survey)),
-            base: KEYS.iter().map(|key| (key.name, key.show(&sweep.plan.base))).collect(),
+            base: sweep.plan.keys().map(|key| (key.name, key.show(&sweep.plan.base))).collect(),
             points: sweep.found.iter().map(row).collect(),
             varied: names,
             recommended,
@@ -106,7 +105,7 @@ pub(super) const HEADER: &[&str] = &[
 pub(super) fn cells(found: &Found) -> Vec<String> {
     let Ok(told) = &found.result else {
         let mut cells = vec!["-".to_owned(); HEADER.len()];
-        cells[0] = "failed".to_owned();
+        "failed".clone_into(&mut cells[0]);
         return cells;
     };
     let us = |us: f64| format!("{us:.1}");
