@@ -3,7 +3,7 @@
 //! Called by [`run`](super::run) and by whoever reads plans, before anything is started: an error
 //! names the key, so that the line of a plan can be shown.
 
-use super::config::{Architecture, Config, Placement, Service, WritePolicy};
+use super::config::{Architecture, Config, Placement, Restart, Service, WritePolicy};
 
 /// Hosts at most.
 pub const HOSTS_MAX: u32 = 64;
@@ -177,10 +177,11 @@ impl Config {
                     "choose placement = \"client\", or architecture = \"naive\"",
                 )
             }
-            Architecture::Cinnabar => wrong(
-                "architecture",
-                "the production engine can't be simulated in time yet".to_owned(),
-                "choose naive, lookaside or unified",
+            Architecture::Cinnabar => super::cinnabar::check(self),
+            _ if matches!(self.restart, Restart::Crash | Restart::Stop) => wrong(
+                "restart",
+                format!("the {} architecture has nothing to recover from", self.architecture),
+                "choose warm or cold, or architecture = \"cinnabar\"",
             ),
             _ if self.flash_blocks == 0 && self.flash_policy.is_some() => wrong(
                 "flash_policy",

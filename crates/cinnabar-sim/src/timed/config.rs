@@ -86,6 +86,10 @@ pub enum Restart {
         /// Is RAM empty, too?
         ram_too: bool,
     },
+    /// What the production engine finds again after a crash; RAM is as the warm-up left it.
+    Crash,
+    /// The same after a clean stop.
+    Stop,
 }
 
 /// Which frames of the unified architecture are filled first.

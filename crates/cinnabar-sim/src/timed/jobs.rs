@@ -26,6 +26,10 @@ pub(super) enum Kind {
     Arrivals,
     /// A direction of a link, 0 up and 1 down, with packets that wait until nobody sends.
     Idle(u8),
+    /// An I/O of the production engine, or its clock.
+    Engine,
+    /// An I/O of the production engine that nobody waits for.
+    EngineUnseen,
 }
 
 /// What the next event means.
@@ -65,6 +69,18 @@ pub(super) enum Stage {
     Store,
     /// It was.
     Stored,
+    /// The production engine has read what was asked of it.
+    EngineRead,
+    /// It has written it.
+    EngineWritten,
+    /// It is to be woken.
+    EngineWake,
+    /// A request of its is at the file server.
+    EngineServe,
+    /// The file server has done it.
+    EngineServed,
+    /// An I/O of its is done.
+    EngineDone,
 }
 
 /// One job.

@@ -8,12 +8,13 @@
 //!
 //! `model` holds the hosts and the loop over events, `read` and `write` are the ways of a block
 //! through them, `syncer` writes what is dirty, `fetch` reads ahead; [`config`] and [`check`] say
-//! what can be chosen, [`outcome`] what is found. The others are their tools: `agenda` (events),
+//! what can be chosen, [`outcome`] what is found; `cinnabar` has the production engine. The others are their tools: `agenda` (events),
 //! `jobs` (what is under way), `recency` (LRU order), `station` (what takes time), `source` (what is
 //! asked for).
 
 mod agenda;
 pub mod check;
+mod cinnabar;
 pub mod config;
 mod fetch;
 mod host;
@@ -28,6 +29,7 @@ mod syncer;
 mod write;
 
 pub use check::ConfigError;
+pub use cinnabar::report::{EngineReport, Recovery};
 pub use config::{Config, WritePolicy};
 pub use outcome::{Latency, Outcome};
 

@@ -4,6 +4,7 @@
 //! of a block from stage to stage are in `read` and `write`.
 
 use super::agenda::{Agenda, JOBS_MAX};
+use super::cinnabar::Engines;
 use super::config::{Architecture, Background, Config, Placement, Restart, WritePolicy};
 use super::host::{FLASH, Host, RAM};
 use super::jobs::{Job, Jobs, Kind, Stage};
@@ -36,6 +37,8 @@ pub(super) struct Model<'a> {
     agenda: Agenda,
     dice: Dice,
     pub(super) outcome: Outcome,
+    /// The production engines, if they are the flash caches.
+    pub(super) engines: Option<Box<Engines>>,
     pub(super) measuring: bool,
     measured_from_ns: u64,
     /// Operations until measuring begins.
@@ -71,10 +74,15 @@ impl<'a> Model<'a> {
         let words = if generated { config.scaled(config.total_blocks) as usize } else { 1 << 16 };
         let flash = match config.placement {
             _ if config.flash_blocks == 0 => FlashAt::Nowhere,
+            // The engines have it.
+            _ if config.architecture == Architecture::Cinnabar => FlashAt::Nowhere,
             Placement::Client => FlashAt::Client,
             Placement::Server => FlashAt::Server,
         };
-        let mut hosts: Vec<_> = (0..config.hosts).map(|_| Host::client(config, words)).collect();
+        let has_engines = config.architecture == Architecture::Cinnabar;
+        let flash_blocks = if has_engines { 0 } else { config.flash_blocks };
+        let host = Config { flash_blocks, ..*config };
+        let mut hosts: Vec<_> = (0..config.hosts).map(|_| Host::client(&host, words)).collect();
         if flash == FlashAt::Server {
             hosts.push(Host::server(config, words));
         }
@@ -96,6 +104,7 @@ impl<'a> Model<'a> {
             agenda: Agenda::default(),
             dice: Dice::new(config.seed),
             outcome: Outcome::default(),
+            engines: has_engines.then(|| Engines::new(config)),
             measuring: false,
             measured_from_ns: 0,
             warm_up,
@@ -125,6 +134,9 @@ impl<'a> Model<'a> {
                     progress((told as f64 / expected as f64).min(1.0));
                 }
             }
+        }
+        if self.engines.is_some() {
+            self.close_engines();
         }
         if let Some(error) = self.source.failure() {
             return Err(error);
@@ -161,6 +173,9 @@ impl<'a> Model<'a> {
                 }
             }
         }
+        if self.engines.is_some() {
+            self.start_engines();
+        }
     }
 
     fn handle(&mut self, now: u64, id: u32, stage: Stage) {
@@ -182,6 +197,12 @@ impl<'a> Model<'a> {
             Stage::DownDone => self.down_done(now, id),
             Stage::Store => self.store(now, id),
             Stage::Stored => self.stored(now, id),
+            Stage::EngineRead => self.fill_ram(now, id),
+            Stage::EngineWritten => self.down_done(now, id),
+            Stage::EngineWake => self.engine_wake(now, id),
+            Stage::EngineServe => self.engine_serve(now, id),
+            Stage::EngineServed => self.engine_served(now, id),
+            Stage::EngineDone => self.engine_io_done(now, id),
         }
     }
 
@@ -235,6 +256,9 @@ impl<'a> Model<'a> {
         let measured = self.measuring;
         let job = &mut self.jobs[id];
         *job = Job { write, measured, started_ns: now, ..Job::new(job.kind, host, Stage::Take) };
+        if self.engines.as_ref().is_some_and(|engines| engines.takes_whole()) {
+            return self.begin_whole(now, id, operation);
+        }
         if end_key == first_key + 1 {
             return self.begin_block(now, id, first_key);
         }
@@ -315,6 +339,9 @@ impl<'a> Model<'a> {
                 host.empty(ram_too);
             }
         }
+        if self.engines.is_some() {
+            self.measure_engines(now);
+        }
     }
 
     /// What happened, folded into the digest.
@@ -349,12 +376,19 @@ impl<'a> Model<'a> {
     ) -> Option<u64> {
         let Job { host, kind, .. } = self.jobs[id];
         let link = if self.config.one_link { 0 } else { usize::from(host) };
-        let unseen = matches!(kind, Kind::Background | Kind::Syncer(_));
+        let unseen = matches!(kind, Kind::Background | Kind::Syncer(_) | Kind::EngineUnseen);
         match self.config.background {
             Background::Yield if unseen => self.give_way(now, id, link, way, data, then),
             Background::Free if unseen => Some(self.links[link].pass(now, data)),
             _ => Some(self.links[link].send(now, way, data)),
         }
+    }
+
+    /// Sends so many bytes for a job that somebody waits for; gives when they arrive.
+    pub(super) fn send_bytes(&mut self, now: u64, id: u32, way: Way, bytes: u64) -> u64 {
+        let host = usize::from(self.jobs[id].host);
+        let link = if self.config.one_link { 0 } else { host };
+        self.links[link].send_bytes(now, way, bytes)
     }
 
     fn give_way(

@@ -3,6 +3,7 @@
 //! Called by [`run`](super::run), which fills it in, and by experiments and reports. Everything but
 //! [`Outcome::digest`] and [`Outcome::events`] is of the measured part only.
 
+use super::cinnabar::report::EngineReport;
 use hdrhistogram::Histogram;
 
 /// Significant digits of a percentile; the mean is exact.
@@ -81,6 +82,8 @@ pub struct Outcome {
     pub dirty_evictions_ram: u64,
     /// Dirty blocks evicted from flash.
     pub dirty_evictions_flash: u64,
+    /// What there is to tell of the production engine, where it is the flash cache.
+    pub engine: Option<EngineReport>,
     /// Virtual time of the measured part, in nanoseconds.
     pub simulated_ns: u64,
     /// Blocks read and written from the start, the warm-up included.

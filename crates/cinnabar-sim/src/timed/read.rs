@@ -26,6 +26,9 @@ impl Model<'_> {
             self.at(now + self.config.timings.ram_read_ns, id, Stage::Finish);
             return;
         }
+        if self.engines.is_some() {
+            return self.ask_for_block(now, id, block, false);
+        }
         if host.word(FLASH, block) != 0 {
             host.flash.touch(block, &mut host.words);
             return self.read_flash(now, id, number, Stage::FlashRead);

@@ -17,6 +17,9 @@ pub(super) struct Operation {
     /// Its blocks, by key.
     pub(super) first_key: u64,
     pub(super) end_key: u64,
+    /// Bytes of the first and of the last of them that are not asked for, whole sectors.
+    pub(super) skip_bytes: u16,
+    pub(super) spare_bytes: u16,
     /// When it was recorded; 0 if it was not.
     pub(super) at_ns: u64,
 }
@@ -95,6 +98,14 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The key of the block with this number.
+    pub(super) fn key(&self, block: u32) -> u64 {
+        match self {
+            Self::Made(_) => block.into(),
+            Self::Recorded(recorded) => recorded.interner.keys()[block as usize],
+        }
+    }
+
     /// The key of the block that lies `ahead` blocks behind this one, if there is one.
     pub(super) fn key_ahead(&self, block: u32, ahead: u32) -> Option<u64> {
         match self {
@@ -113,6 +124,8 @@ impl<'a> Source<'a> {
 
 /// A key is a volume, shifted, and a block, as that of a [`cinnabar_trace::Reference`].
 const VOLUME_SHIFT: u32 = 40;
+const BLOCK_BYTES: u64 = 4096;
+const SECTOR_BYTES: u64 = 512;
 /// No trace is longer: 146 years.
 const AT_NS_MAX: u64 = 1 << 62;
 
@@ -151,7 +164,8 @@ impl Made {
         // An operation that would reach past the end ends there.
         let first_key = first_key.min(self.total_blocks - self.blocks);
         let end_key = first_key + self.blocks;
-        Some(Operation { host, write: access.write, first_key, end_key, at_ns: 0 })
+        let write = access.write;
+        Some(Operation { host, write, first_key, end_key, skip_bytes: 0, spare_bytes: 0, at_ns: 0 })
     }
 
     /// Takes a block of the working set, all alike, to one of its power: with whole numbers only,
@@ -173,6 +187,11 @@ pub(super) fn operations(config: &Config) -> u64 {
     #[expect(clippy::cast_sign_loss, reason = "checked to be positive")]
     let of_host = (blocks / f64::from(config.operation_blocks)).round() as u64;
     of_host.max(1) * u64::from(config.hosts)
+}
+
+/// Whole sectors of its last block that a request ending there leaves out.
+fn spare_bytes(end: u64) -> u16 {
+    (end.next_multiple_of(BLOCK_BYTES) - end) as u16 / SECTOR_BYTES as u16 * SECTOR_BYTES as u16
 }
 
 impl Recorded<'_> {
@@ -199,6 +218,9 @@ impl Recorded<'_> {
                 write: record.op == Op::Write,
                 first_key: base | blocks.start,
                 end_key: base + blocks.end,
+                skip_bytes: (record.offset_bytes % BLOCK_BYTES / SECTOR_BYTES * SECTOR_BYTES)
+                    as u16,
+                spare_bytes: spare_bytes(record.offset_bytes + record.length_bytes),
                 at_ns: self.last_ns,
             });
         }

@@ -4,6 +4,7 @@
 //! its servers are free.
 
 use super::config::{Config, Duplex, Service};
+use cinnabar_engine::units::BLOCK_BYTES;
 use std::collections::VecDeque;
 
 /// A device, or the file server.
@@ -81,8 +82,18 @@ impl Link {
     /// When a packet that is ready now arrives, with a block's data or without.
     #[inline]
     pub(super) fn send(&mut self, now: u64, way: Way, data: bool) -> u64 {
-        let (packet_ns, holds) = (self.packet_ns, self.packet_holds);
         let data_ns = if data { self.data_ns } else { 0 };
+        self.send_for(now, way, data_ns)
+    }
+
+    /// The same for a packet with so many bytes of data.
+    pub(super) fn send_bytes(&mut self, now: u64, way: Way, bytes: u64) -> u64 {
+        self.send_for(now, way, self.data_ns * bytes / BLOCK_BYTES)
+    }
+
+    #[inline]
+    fn send_for(&mut self, now: u64, way: Way, data_ns: u64) -> u64 {
+        let (packet_ns, holds) = (self.packet_ns, self.packet_holds);
         let way = self.way(way);
         let start = now.max(way.free_ns);
         let arrival = start + packet_ns + data_ns;

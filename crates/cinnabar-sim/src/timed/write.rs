@@ -18,7 +18,7 @@ impl Model<'_> {
         let number = usize::from(number);
         self.outcome.block_writes += u64::from(measured);
         if self.config.hosts > 1 {
-            self.invalidate_elsewhere(number, block, measured);
+            self.invalidate_elsewhere(now, number, block, measured);
         }
         if self.hosts[number].ram.capacity() == 0 {
             let job = &mut self.jobs[id];
@@ -50,10 +50,13 @@ impl Model<'_> {
     }
 
     /// A write makes other hosts' copies void, at once and free.
-    fn invalidate_elsewhere(&mut self, writer: usize, block: u32, measured: bool) {
+    fn invalidate_elsewhere(&mut self, now: u64, writer: usize, block: u32, measured: bool) {
         let mut copies = false;
         for number in (0..self.config.hosts as usize).filter(|number| *number != writer) {
             copies |= self.hosts[number].forget(block);
+        }
+        if self.engines.is_some() {
+            copies |= self.invalidate_block(now, writer, block);
         }
         self.outcome.invalidating_writes += u64::from(copies && measured);
     }
@@ -108,6 +111,9 @@ impl Model<'_> {
     /// A block sets out from RAM for the level below.
     pub(super) fn down(&mut self, now: u64, id: u32) {
         let Job { host, moving, at_server, .. } = self.jobs[id];
+        if self.engines.is_some() {
+            return self.ask_for_block(now, id, moving, true);
+        }
         let host = usize::from(host);
         let through_flash = self.is(Architecture::Naive);
         let Some(of) = self.flash_of(host).filter(|_| through_flash) else {

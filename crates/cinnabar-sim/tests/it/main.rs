@@ -21,6 +21,7 @@ mod shares;
 mod sixteen;
 mod spc1;
 mod spc1_published;
+mod timed_cinnabar;
 mod timed_model;
 mod timed_tables;
 mod traces;
