@@ -3,9 +3,9 @@
 //! Called by the command line.
 
 mod faults;
-mod timed;
 mod hits;
 mod holland;
+mod timed;
 
 use super::failure::Failure;
 
@@ -30,19 +30,6 @@ enum Command {
         cinnabar simulate faults --seeds 100 --json | jq .faults"
     )]
     Faults(faults::Args),
-    /// A flash cache on the storage client, in time: what requests take, along the axes of a plan
-    #[command(after_help = "A plan names a configuration and what is varied; docs/guide/timed-simulator.md \
-        has every key, plans/ some to begin with. Every key that a plan leaves out has its default, that \
-        of the paper. Equal plans give equal results on any number of cores.\n\n\
-        Examples:\n  \
-        cinnabar simulate timed plans/sizes.toml --html sizes.html\n  \
-        cinnabar simulate timed plans/base.toml --set flash.size=32GiB --set scale=64 --json\n  \
-        cinnabar simulate timed plans/policies.toml --out results --jobs 2\n  \
-        cinnabar simulate timed plans/recommend.toml --set workload.trace=vm.csv.zst --recommend\n  \
-        cinnabar simulate timed plans/write-share.toml --dry-run")]
-    Timed(timed::Args),
-    /// Hit ratios and flash writes of caches of many sizes, on a trace, with each policy
-    Hits(hits::Args),
     /// Flash caching on the storage client: six published results run again, drawn, and judged
     #[command(
         after_help = "Published by Holland, Angelino, Wald and Seltzer (USENIX ATC 2013). Each figure is \
@@ -57,14 +44,29 @@ enum Command {
         cinnabar simulate holland --experiment loaded-filer --out figures --json | jq '.experiments[].checks'"
     )]
     Holland(holland::Args),
+    /// A flash cache on the storage client, in time: what requests take, along the axes of a plan
+    #[command(
+        after_help = "A plan names a configuration and what is varied; docs/guide/timed-simulator.md \
+        has every key, plans/ some to begin with. Every key that a plan leaves out has its default, that \
+        of the paper. Equal plans give equal results on any number of cores.\n\n\
+        Examples:\n  \
+        cinnabar simulate timed plans/sizes.toml --html sizes.html\n  \
+        cinnabar simulate timed plans/base.toml --set flash.size=32GiB --set scale=64 --json\n  \
+        cinnabar simulate timed plans/policies.toml --out results --jobs 2\n  \
+        cinnabar simulate timed plans/recommend.toml --set workload.trace=vm.csv.zst --recommend\n  \
+        cinnabar simulate timed plans/write-share.toml --dry-run"
+    )]
+    Timed(timed::Args),
+    /// Hit ratios and flash writes of caches of many sizes, on a trace, with each policy
+    Hits(hits::Args),
 }
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Faults(args) => faults::run(args),
+        Command::Holland(args) => holland::run(args),
         Command::Timed(args) => timed::run(args),
         Command::Hits(args) => hits::run(args),
-        Command::Holland(args) => holland::run(args),
     }
 }
