@@ -57,6 +57,8 @@ const RESTARTS: &[(&str, Restart)] = &[
     ("warm", Restart::Warm),
     ("cold", Restart::Cold { ram_too: false }),
     ("cold-ram-too", Restart::Cold { ram_too: true }),
+    ("crash", Restart::Crash),
+    ("stop", Restart::Stop),
 ];
 
 macro_rules! named {
@@ -70,7 +72,7 @@ macro_rules! named {
 }
 
 const RESTART: Names = Names {
-    known: &["warm", "cold", "cold-ram-too"],
+    known: &["warm", "cold", "cold-ram-too", "crash", "stop"],
     set: |config, text| {
         let found = RESTARTS.iter().find(|(name, _)| *name == text);
         found.map(|(_, restart)| config.restart = *restart).is_some()
