@@ -1,3 +1,7 @@
+//! Sweeps: the same outcomes in the same order, whatever runs together.
+//!
+//! Part of the module's unit tests.
+
 use super::*;
 use crate::timed::config::{Architecture, Config};
 use crate::timed::{Pace, Workload};

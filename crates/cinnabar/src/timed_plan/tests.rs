@@ -1,3 +1,7 @@
+//! Plans read right, and wrong ones refused with the line to blame.
+//!
+//! Part of the module's unit tests.
+
 use super::keys::{KEYS, MADE_UP};
 use super::read::parse;
 use super::*;
