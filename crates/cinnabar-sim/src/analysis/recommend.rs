@@ -3,7 +3,8 @@
 //! Called by the analysis. The value of a total size is that of `urd`'s plan for it. It rises with the
 //! size, steeply at first; the knee is the smallest size with a given part of what any size can give.
 //! Sizes are tried by halving. Where the knee is a small part of what was looked at, a smaller range
-//! is looked at in finer units.
+//! is looked at in finer units. What is found is made a little larger if the plan for that very size,
+//! which has units of its own, would stay below a loop's cliff.
 
 use super::measure::Curves;
 use super::plan::{Bounds, Scale, volumes};
@@ -27,8 +28,17 @@ pub struct Recommended {
     pub most_value_us: f64,
 }
 
-/// The knee.
+/// The knee, as a size whose plan is worth as much.
 pub fn recommend(curves: &[Curves], bounds: &[Bounds], prices: &Prices) -> Recommended {
+    let found = knee(curves, bounds, prices);
+    if found.most_value_us <= 0.0 || found.blocks == 0 {
+        return found;
+    }
+    Recommended { blocks: plannable(found, curves, bounds, prices), ..found }
+}
+
+/// The knee, as if plans were made in units as fine as those it was found in.
+fn knee(curves: &[Curves], bounds: &[Bounds], prices: &Prices) -> Recommended {
     let ends = curves.iter().zip(bounds);
     let ends =
         ends.map(|(curves, bounds)| curves.flat_from().clamp(bounds.min_blocks, bounds.max_blocks));
@@ -64,6 +74,22 @@ pub fn recommend(curves: &[Curves], bounds: &[Bounds], prices: &Prices) -> Recom
         range = (found.blocks + unit).saturating_mul(2).max(least);
     }
     found
+}
+
+/// The size, or one a few units larger: each volume's part is rounded up to units of the plan, so one
+/// more for each volume is enough.
+fn plannable(found: Recommended, curves: &[Curves], bounds: &[Bounds], prices: &Prices) -> u64 {
+    let wanted = found.most_value_us * VALUE_PART;
+    let (mut size, mut more) = (found.blocks, 1);
+    while more <= curves.len() as u64 * 2 {
+        let scale = Scale::new(size, curves.len());
+        if value(&volumes(curves, bounds, scale, 1.0), scale.units, prices) >= wanted {
+            break;
+        }
+        size = found.blocks.saturating_add(scale.unit_blocks.get().saturating_mul(more));
+        more *= 2;
+    }
+    size
 }
 
 fn value(volumes: &[Volume], units: usize, prices: &Prices) -> f64 {

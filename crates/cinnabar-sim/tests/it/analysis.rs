@@ -279,3 +279,25 @@ fn nothing_to_gain_recommends_nothing_but_minima() {
     let bounds = [Bounds { min_blocks: 9, ..Bounds::default() }];
     assert_eq!(recommend(&curves, &bounds, &PRICES).blocks, 9);
 }
+
+/// A loop gives all of its hits at its own length and none below it. The plan of a cache of 1971 blocks
+/// has units of two blocks, of which it gives out 985: one block too few for a loop of 1971.
+#[test]
+fn what_is_recommended_can_be_planned() {
+    for (loops, volumes) in [(1971, 1), (2956, 1), (4926, 1), (1971, 3)] {
+        let once = |_| (0..loops).flat_map(|block| (0..volumes).map(move |v| (v, block, false)));
+        let file = File::new(&format!("loop-{loops}"), &(0..5).flat_map(once).collect::<Vec<_>>());
+        let settings = Settings {
+            every: None,
+            intervals: false,
+            cache_blocks: None,
+            ..settings(&file, Allocator::Urd)
+        };
+        let found = run(&settings);
+        let hits = found.expected(&PRICES).read_hits;
+        let all = (loops * 4) as f64 * volumes as f64;
+        assert!(hits >= 0.9 * all, "{hits} of {all} hits with {} blocks", found.cache_blocks);
+        let (needed, most) = (loops * volumes as u64, loops * volumes as u64 * 102 / 100 + 2);
+        assert!((needed..=most).contains(&found.cache_blocks), "{} blocks", found.cache_blocks);
+    }
+}
