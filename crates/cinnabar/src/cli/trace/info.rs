@@ -18,7 +18,7 @@ use summary::{Summary, Summing};
 #[command(
     after_help = "Reads each trace once, to its end; the next steps are `cinnabar simulate` and \
     `cinnabar bench replay`. The guide's page on traces lists the formats, and where traces are published.\n\
-    With --json an object for each trace, one a line; an estimated footprint errs by less than 0.1 %.\n\n\
+    With --json an object for each trace, one a line; an estimated footprint errs by some 0.1 %.\n\n\
     Examples:\n  \
     cinnabar trace info vm.csv.zst\n  \
     cinnabar trace info hm_0.csv.gz proj_0.csv.gz --volumes all\n  \

@@ -24,7 +24,7 @@ pub(super) struct Summary {
     pub(super) references: u64,
     #[serde(flatten)]
     pub(super) footprint: Footprint,
-    /// Or estimated, within 0.1 %.
+    /// Or estimated, to some 0.1 % in all.
     pub(super) footprint_exact: bool,
     /// Reads and writes that don't begin and end at multiples of 4 KiB.
     pub(super) unaligned: u64,
