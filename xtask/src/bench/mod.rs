@@ -8,6 +8,7 @@ mod restart;
 mod simulate;
 mod spc1;
 mod timed;
+mod validate;
 mod yardstick;
 
 use crate::shell::{cargo, show};
@@ -27,6 +28,8 @@ pub(crate) enum Bench {
     Spc1(spc1::Args),
     /// The timed simulator: block I/Os a second, RAM, and all published figures
     Timed(timed::Args),
+    /// The timed simulator against the real thing: the same traces, hits and mean latencies
+    Validate(validate::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
     /// Policies and curves without a cache: references a second, beside libCacheSim
@@ -52,6 +55,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Spc1(args) => spc1::run(args),
         Bench::Timed(args) => timed::run(args),
         Bench::Simulate(args) => simulate::run(args),
+        Bench::Validate(args) => validate::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(passed) => example("hit_table", &passed.args),
     }

@@ -1,0 +1,284 @@
+//! The timed simulator against the real thing: the same trace through the cache over modelled storage
+//! by the real clock, and through the production engine by virtual time.
+//!
+//! Called by `cargo xtask bench validate`. The storage is `sim:filer`, whose times are the simulator's
+//! defaults; the cache device is a file, whose own times are measured first and given to the
+//! simulator. A yardstick says what the machine adds by itself: how long an operation takes that the
+//! model lets take exactly a millisecond.
+
+use crate::bench::heading;
+use crate::table::Table;
+use anyhow::{Context, Result, bail, ensure};
+use e2e::Site;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What to run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// A trace [default: `cp_vscsi`, and the part of `self_loop4` that the project carries]
+    #[arg(long = "trace", value_name = "FILE")]
+    traces: Vec<PathBuf>,
+    /// Requests under way at a time
+    #[arg(long = "depth", value_name = "N", default_values_t = [1, 8])]
+    depths: Vec<u32>,
+    /// Size of the cache, in MiB
+    #[arg(long, default_value_t = 256)]
+    cache_mib: u64,
+    /// Leave the replays on their own against other work on this machine: real-time priority, as root
+    #[arg(long)]
+    realtime: bool,
+    /// Write the table to this file, too [default: only to the terminal]
+    #[arg(long, value_name = "FILE", hide_default_value = true)]
+    output: Option<PathBuf>,
+}
+
+/// What a mean may differ by.
+const MEAN_BAR: f64 = 0.10;
+/// Requests of the yardstick, and what the model takes for each, in microseconds.
+const YARDSTICK: (u64, f64) = (500, 1000.0);
+
+/// What one side found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Share of blocks read that were cached.
+    hit_share: f64,
+    /// Blocks read from the back end: those that were not, counted.
+    misses: u64,
+    read_us: f64,
+    write_us: f64,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let traces = if args.traces.is_empty() { usual_traces()? } else { args.traces.clone() };
+    let site = Site::new()?;
+    let bench = Bench { site: &site, realtime: args.realtime, cache_mib: args.cache_mib };
+    let (read_us, write_us) = bench.probe()?;
+    let added_us = bench.yardstick()? - YARDSTICK.1;
+    let mut table = Table::new(&[
+        "trace",
+        "depth",
+        "hits",
+        "blocks missed",
+        "simulated",
+        "read, us",
+        "simulated",
+        "apart",
+        "write, us",
+        "simulated",
+        "apart",
+    ]);
+    let mut failed = Vec::new();
+    for trace in &traces {
+        for depth in &args.depths {
+            let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            eprintln!("{name} at depth {depth}");
+            let real = bench.replay(trace, *depth)?;
+            let simulated = bench.simulate(trace, *depth, (read_us, write_us))?;
+            let apart = [(real.read_us, simulated.read_us), (real.write_us, simulated.write_us)]
+                .map(|(real, simulated)| real / simulated - 1.0);
+            table.row(vec![
+                name.clone(),
+                depth.to_string(),
+                format!("{:.3} %", real.hit_share * 100.0),
+                real.misses.to_string(),
+                simulated.misses.to_string(),
+                format!("{:.1}", real.read_us),
+                format!("{:.1}", simulated.read_us),
+                format!("{:+.1} %", apart[0] * 100.0),
+                format!("{:.1}", real.write_us),
+                format!("{:.1}", simulated.write_us),
+                format!("{:+.1} %", apart[1] * 100.0),
+            ]);
+            if *depth == 1 && real.misses != simulated.misses {
+                failed.push(format!("{name}: hits differ at depth 1"));
+            }
+            if apart.iter().any(|apart| apart.abs() > MEAN_BAR) {
+                failed.push(format!("{name}, depth {depth}: a mean is more than 10 % apart"));
+            }
+        }
+    }
+    let mut text = heading("`cargo xtask bench validate`")?;
+    writeln!(
+        text,
+        "cache device: 4 KiB read in {read_us:.1} us, written in {write_us:.1} us; \
+         this machine adds {added_us:.1} us to a millisecond\n\n{}",
+        table.render()
+    )?;
+    println!("{text}");
+    if let Some(file) = &args.output {
+        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("; ")) }
+}
+
+fn usual_traces() -> Result<Vec<PathBuf>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = std::env::var_os("CINNABAR_TRACES")
+        .map_or_else(|| root.join("../shared/traces"), |folder| root.join(folder));
+    let all = [
+        folder.join("cp_vscsi.canon.csv.zst"),
+        root.join("crates/cinnabar-trace/data/self_loop4_first100k.canon.csv.zst"),
+    ];
+    let (there, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.exists());
+    for path in &missing {
+        eprintln!("skipped: traces not present ({})", path.display());
+    }
+    ensure!(!there.is_empty(), "no traces; name some: --trace FILE");
+    Ok(there)
+}
+
+/// Where it runs, and how.
+struct Bench<'a> {
+    site: &'a Site,
+    realtime: bool,
+    cache_mib: u64,
+}
+
+impl Bench<'_> {
+    /// Runs `cinnabar` and reads its JSON.
+    fn ask(&self, alone: bool, args: &[&str]) -> Result<Value> {
+        let binary = e2e::binary::cinnabar()?;
+        let mut command = if alone && self.realtime {
+            let mut command = Command::new("chrt");
+            command.args(["-f", "1"]).arg(binary);
+            command
+        } else {
+            Command::new(binary)
+        };
+        let command = command.args(args).arg("--json").stderr(Stdio::piped());
+        let done = command.output().context("starting cinnabar")?;
+        let told = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "cinnabar {}: {told}", args.join(" "));
+        serde_json::from_slice(&done.stdout).context("reading its JSON")
+    }
+
+    /// Mean times of the cache device for a read and a write of 4 KiB, in microseconds.
+    fn probe(&self) -> Result<(f64, f64)> {
+        let device = self.site.path("probe.img");
+        let size = format!("{}MiB", self.cache_mib);
+        let found = self.ask(
+            true,
+            &[
+                "bench",
+                "probe",
+                text(&device)?,
+                "--size",
+                &size,
+                "--sizes",
+                "4KiB",
+                "--depths",
+                "1",
+                "--write",
+            ],
+        )?;
+        let mean = |operation: &str| {
+            let cells = found["cells"].as_array()?;
+            let cell = cells.iter().find(|cell| cell["op"].as_str() == Some(operation))?;
+            cell["latency_us"]["mean"].as_f64()
+        };
+        Ok((mean("read").context("no reads probed")?, mean("write").context("no writes probed")?))
+    }
+
+    /// What an operation of a millisecond takes, in microseconds.
+    fn yardstick(&self) -> Result<f64> {
+        let trace = self.site.path("yardstick.csv");
+        let lines = (0..YARDSTICK.0).map(|at| format!("{at},0,R,{},4096\n", at * 4096));
+        std::fs::write(&trace, lines.collect::<String>())?;
+        let target = self.target(0, YARDSTICK.0 * 4096, "network,packet=0,link=0,read=1ms")?;
+        let found =
+            self.ask(true, &["bench", "replay", text(&trace)?, "--target", &target, "--closed"])?;
+        mean_us(&found["runs"][0]["latency_reads"])
+    }
+
+    /// A file of zeros behind a model.
+    fn target(&self, volume: usize, bytes: u64, model: &str) -> Result<String> {
+        let path = self.site.path(&format!("volume{volume}.raw"));
+        std::fs::File::create(&path)?.set_len(bytes.next_multiple_of(4096))?;
+        Ok(format!("sim:{model}:file:{}", text(&path)?))
+    }
+
+    /// Volumes of a trace: what size they need, in bytes.
+    fn ends(&self, trace: &Path) -> Result<Vec<u64>> {
+        let found = self.ask(false, &["trace", "info", text(trace)?])?;
+        let volumes = found["volumes"].as_array().context("no volumes")?;
+        let field = |volume: &Value, key: &str| {
+            volume[key].as_u64().with_context(|| format!("a volume without {key}"))
+        };
+        // Told by how busy they are; targets are given by number.
+        let both = |volume| Ok((field(volume, "number")?, field(volume, "size_bytes")?));
+        let mut numbered = volumes.iter().map(both).collect::<Result<Vec<_>>>()?;
+        numbered.sort_unstable();
+        Ok(numbered.into_iter().map(|(_, bytes)| bytes).collect())
+    }
+
+    fn replay(&self, trace: &Path, depth: u32) -> Result<Found> {
+        let (depth, size) = (depth.to_string(), format!("{}MiB", self.cache_mib));
+        let device = self.site.path("cache.img");
+        let mut args = vec![
+            "bench",
+            "replay",
+            text(trace)?,
+            "--closed",
+            "--depth",
+            &depth,
+            "--cache",
+            text(&device)?,
+            "--cache-size",
+            &size,
+            "--cache-fresh",
+        ];
+        let ends = self.ends(trace)?;
+        let targets: Vec<String> = (0..)
+            .zip(&ends)
+            .map(|(volume, end)| self.target(volume, *end, &format!("filer,seed={volume}")))
+            .collect::<Result<_>>()?;
+        for target in &targets {
+            args.extend(["--target", target]);
+        }
+        let found = self.ask(true, &args)?;
+        let run = &found["runs"][0];
+        let bytes = run["server"]["read_bytes"].as_u64().context("no bytes read")?;
+        Ok(Found {
+            hit_share: run["hit_ratio"].as_f64().context("no hit ratio")?,
+            misses: bytes / 4096,
+            read_us: mean_us(&run["latency_reads"])?,
+            write_us: mean_us(&run["latency_writes"])?,
+        })
+    }
+
+    fn simulate(&self, trace: &Path, depth: u32, device_us: (f64, f64)) -> Result<Found> {
+        let plan = self.site.path("plan.toml");
+        let trace = trace.canonicalize()?;
+        let lines = format!(
+            "title = \"validation\"\n[hosts]\narchitecture = \"cinnabar\"\nthreads = {depth}\n\
+             [ram]\nsize = \"0\"\n[flash]\nsize = \"{}MiB\"\nread = \"{:.0}ns\"\nwrite = \"{:.0}ns\"\n\
+             [link]\npacket_holds = false\n[workload]\ntrace = \"{}\"\nwarm_up = 0\n",
+            self.cache_mib,
+            device_us.0 * 1e3,
+            device_us.1 * 1e3,
+            text(&trace)?,
+        );
+        std::fs::write(&plan, lines)?;
+        let found = self.ask(false, &["simulate", "timed", text(&plan)?])?;
+        let outcome = &found["points"][0]["outcome"];
+        let mean = |key: &str| outcome[key]["mean_us"].as_f64().context("no mean");
+        Ok(Found {
+            hit_share: outcome["flash_share"].as_f64().context("no share of hits")?,
+            misses: outcome["filer_reads"].as_u64().context("no count of reads")?,
+            read_us: mean("reads")?,
+            write_us: mean("writes")?,
+        })
+    }
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{}: not UTF-8", path.display()))
+}
+
+fn mean_us(latency: &Value) -> Result<f64> {
+    Ok(latency["mean_ms"].as_f64().context("no mean")? * 1e3)
+}
