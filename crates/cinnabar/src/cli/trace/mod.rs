@@ -1,6 +1,6 @@
 //! `cinnabar trace`: block traces made, looked at, turned into other formats.
 //!
-//! Called by the command line. One file a command; what they share is in [`input`] (reading), [`file`]
+//! Called by the command line. One file a command; what they share is in [`input`] (reading), [`mod@file`]
 //! (writing), [`choice`] (of volumes) and [`counts`].
 
 mod choice;
