@@ -173,6 +173,10 @@ fn parts_of_a_trace_are_converted() {
     assert_eq!(text, "7,1,W,4096,8192\n7,1,F,0,0\n");
     let (_, text) = convert(&["--from", "8us", "--volume", "1", "--volume", "3"]);
     assert_eq!(text, "9,3,D,0,65536\n1000009,1,W,4096,4096\n");
+    // Without an end nothing is behind it, whatever the clock says.
+    site.write("end.csv", "1,0,R,0,4096\n18446744073709551615,0,W,0,4096\n");
+    let whole = ["trace", "convert", "end.csv", "--out", "o.csv", "--json"];
+    assert_eq!(json(&site, &whole)["passed_over"], 0);
     // An iolog begins with its first request, on the file that was asked for.
     let fixed = ["trace", "convert", "c.csv", "--out", "o.log", "--to", "fio2", "--volume", "1"];
     site.ask(&[&fixed[..], &["--fio-file", "/x/{}.raw"]].concat());

@@ -154,18 +154,19 @@ fn convert<'a>(
     mut target: Target,
 ) -> Result<Converted<'a>, Failure> {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let (from, until) = (args.from.map_or(0, micros), args.until.map_or(u64::MAX, micros));
+    let (from, until) = (args.from.map_or(0, micros), args.until.map(micros));
+    let is_behind = |ts_us: u64| until.is_some_and(|until| ts_us >= until);
     let mut choice = Choice::new(&args.volumes);
     let mut counts = Counts::default();
     let (mut passed_over, mut first_ts_us, mut last_ts_us) = (0, None, 0);
     let mut volumes: BTreeMap<u32, u64> = BTreeMap::new();
     while let Some(record) = input.next()? {
         // Nothing earlier comes behind it, but in a canonical trace that is out of order.
-        if record.ts_us >= until && input.trace().format() != Format::Canonical {
+        if is_behind(record.ts_us) && input.trace().format() != Format::Canonical {
             break;
         }
         let chosen = choice.has(input.trace(), record.volume);
-        if !chosen || !(from..until).contains(&record.ts_us) {
+        if !chosen || record.ts_us < from || is_behind(record.ts_us) {
             passed_over += 1;
             continue;
         }
