@@ -29,6 +29,8 @@ pub struct Analysis {
     pub requests: u64,
     /// References to 4 KiB blocks.
     pub references: u64,
+    /// Requests that are earlier than the one before them; a canonical trace may have some.
+    pub out_of_order: u64,
     /// How it was cut.
     pub every: Every,
     /// By number: in order of their first request.

@@ -104,6 +104,7 @@ pub fn analyze(
         last_us: first.last_us,
         requests: first.requests,
         references: first.references,
+        out_of_order: first.out_of_order,
         every: first.every,
         volumes: volumes.map(found).collect(),
         shared,
@@ -131,6 +132,8 @@ struct Pass<'a> {
     bounds: Vec<Bounds>,
     requests: u64,
     references: u64,
+    out_of_order: u64,
+    previous_us: u64,
     first_us: u64,
     last_us: u64,
     rows: usize,
@@ -159,6 +162,8 @@ impl<'a> Pass<'a> {
             bounds: Vec::new(),
             requests: 0,
             references: 0,
+            out_of_order: 0,
+            previous_us: 0,
             first_us: u64::MAX,
             last_us: 0,
             rows: 0,
@@ -194,6 +199,8 @@ impl<'a> Pass<'a> {
 
     fn record(&mut self, record: &Record) {
         self.requests += 1;
+        self.out_of_order += u64::from(record.ts_us < self.previous_us);
+        self.previous_us = record.ts_us;
         self.first_us = self.first_us.min(record.ts_us);
         self.last_us = self.last_us.max(record.ts_us);
         let volume = record.volume as usize;

@@ -184,6 +184,18 @@ fn several_traces_are_read_side_by_side() {
 }
 
 #[test]
+fn requests_out_of_order_are_told() {
+    let site = Site::new();
+    site.write("good.csv", SLIDES);
+    site.write("late.csv", "9,0,R,0,4096\n5,0,R,0,4096\n7,0,R,0,4096\n6,0,R,0,4096\n");
+    let is_told = |trace: &str| {
+        let notes = analyze(&site, &[trace])["notes"].to_string();
+        (notes.contains("2 requests are earlier than"), notes.contains("earlier"))
+    };
+    assert_eq!((is_told("late.csv"), is_told("good.csv")), ((true, true), (false, false)));
+}
+
+#[test]
 fn a_budget_for_the_ssd_is_kept() {
     let site = Site::new();
     let path = fixture();

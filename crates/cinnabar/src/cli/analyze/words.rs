@@ -103,6 +103,13 @@ pub(super) fn notes(analysis: &Analysis) -> Vec<String> {
         }
         Some(_) => {}
     }
+    if analysis.out_of_order > 0 {
+        notes.push(format!(
+            "{} requests are earlier than the one before them: reuse and intervals go by the order of \
+            the file; sort a canonical trace by time with sort -s -n -t, -k1,1",
+            analysis.out_of_order
+        ));
+    }
     let estimates: Vec<_> =
         analysis.volumes.iter().filter(|found| found.curves.rate() < 1.0).collect();
     if !estimates.is_empty() {
