@@ -14,6 +14,7 @@ mod logging;
 mod output;
 mod parse;
 mod progress;
+mod report_file;
 mod serve;
 mod simulate;
 mod status;

@@ -17,15 +17,18 @@ pub(super) use args::Args;
 use super::failure::Failure;
 use super::output;
 use super::progress::Progress;
+use super::report_file;
 use crate::config::units::show_size;
 use cinnabar_sim::analysis::{self, Analysis, AnalysisError, Settings};
 use std::io::Write;
-use std::path::Path;
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = args.settings()?;
-    check_page(args)?;
+    if let Some(path) = &args.html {
+        report_file::keep("--html", path, &args.traces, "a trace")?;
+        report_file::check("--html", path)?;
+    }
     if args.compare.compare {
         return compare::run(args, &settings);
     }
@@ -57,26 +60,6 @@ fn analyze(settings: &Settings) -> Result<Analysis, Failure> {
         });
     });
     found.map_err(|error| explain(&error))
-}
-
-/// A report that can't be written, or that would replace a trace, is found out before the work.
-fn check_page(args: &Args) -> Result<(), Failure> {
-    let Some(path) = &args.html else { return Ok(()) };
-    let wrong = |why: &str, hint: &str| {
-        Err(Failure::of_usage(format!("--html {}: {why}", path.display()), hint))
-    };
-    let whole = path.canonicalize().ok();
-    if whole.is_some() && args.traces.iter().any(|trace| trace.canonicalize().ok() == whole) {
-        return wrong("that is a trace", "name another file");
-    }
-    if path.is_dir() {
-        return wrong("it is a directory", "name a file in it");
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if !folder.unwrap_or(Path::new(".")).is_dir() {
-        return wrong("its folder does not exist", "create the folder first");
-    }
-    Ok(())
 }
 
 fn explain(error: &AnalysisError) -> Failure {

@@ -14,6 +14,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::duration;
 use crate::cli::progress;
+use crate::cli::report_file;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -167,13 +168,7 @@ fn check_reports(args: &Args) -> Result<(), Failure> {
     for (flag, path) in [("--data", &args.data), ("--html", &args.html)] {
         let Some(path) = path else { continue };
         reports::check(flag, path, &units, args.cache.device.as_deref())?;
-        let same = |one: &Path, other: &Path| {
-            one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-        };
-        if same(path, &args.trace) {
-            let message = format!("{flag} {}: that is the trace", path.display());
-            return Err(Failure::of_usage(message, "name another file"));
-        }
+        report_file::keep(flag, path, [&args.trace], "the trace")?;
     }
     if args.data.is_some() && args.data == args.html {
         return Err(Failure::of_usage("--data and --html name one file", "name two"));

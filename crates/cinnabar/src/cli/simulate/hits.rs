@@ -8,7 +8,7 @@ mod size;
 mod traces;
 
 use crate::cli::failure::Failure;
-use crate::cli::output;
+use crate::cli::{output, report_file};
 use cinnabar_policy::{UnknownWrites, Writes};
 use cinnabar_sim::hits::{
     Contender, EngineCache, EngineError, Found, HitsError, Options, Run, Survey,
@@ -78,7 +78,8 @@ struct Simulated {
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.html {
-        traces::check_html(path, &args.traces)?;
+        report_file::keep("--html", path, &args.traces, "the trace")?;
+        report_file::check("--html", path)?;
     }
     let mut all = Vec::new();
     for path in &args.traces {

@@ -13,6 +13,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
 use crate::cli::parse;
 use crate::cli::progress::Progress;
+use crate::cli::report_file;
 use crate::config::units::show_size;
 use crate::timed_plan::{self, Plan, Point, Setting, Survey, SurveyError};
 use cinnabar_sim::sweep::{self, Finished, Job, Limits, Load, Open, SweepError};
@@ -23,7 +24,7 @@ use recommend::{Recommended, Rules};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use store::{Identity, Store};
 
 /// What to simulate.
@@ -142,25 +143,13 @@ fn check_choice(args: &Args, plan: &Plan) -> Result<(), Failure> {
 /// What would be lost if the report were written over it is found out before anything is simulated.
 fn check_html(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let Some(path) = &args.html else { return Ok(()) };
-    let wrong = |why: &str, hint: &str| {
-        Err(Failure::of_usage(format!("--html {}: {why}", path.display()), hint))
-    };
-    let same = |other: &Path| {
-        path.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-    };
-    if same(&plan.file) || plan.trace.as_ref().is_some_and(|trace| same(&trace.path)) {
-        return wrong("that is the plan, or its trace", "name another file");
-    }
-    if path.is_dir() {
-        return wrong("it is a directory", "name a file in it");
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let inputs = plan.trace.iter().map(|trace| &trace.path).chain([&plan.file]);
+    report_file::keep("--html", path, inputs, "the plan, or its trace")?;
     // The folder of --out is made by the time the report is written.
-    let made = args.out.as_deref();
-    if folder.is_some_and(|folder| !folder.is_dir() && Some(folder) != made) {
-        return wrong("its folder does not exist", "create the folder first");
+    if args.out.is_some() && path.parent() == args.out.as_deref() {
+        return Ok(());
     }
-    Ok(())
+    report_file::check("--html", path)
 }
 
 fn look_through(plan: &Plan) -> Result<Option<Survey>, Failure> {

@@ -8,7 +8,7 @@ use crate::cli::progress;
 use cinnabar_sim::hits::{self, Found, HitsError, Options, Progress, Survey};
 use cinnabar_trace::{Record, Trace, TraceError};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,28 +50,6 @@ pub(super) fn survey(path: &Path) -> Result<Survey, Failure> {
         line.show(|| format!("{}: {}counting blocks", path.display(), read(&part, &survey)));
     });
     found.map_err(|error| explain(path, &error))
-}
-
-/// A page must not replace a trace, and a run must not be in vain.
-pub(super) fn check_html(path: &Path, traces: &[PathBuf]) -> Result<(), Failure> {
-    let wrong = |why: &str, hint: &str| {
-        Err(Failure::of_usage(format!("--html {}: {why}", path.display()), hint))
-    };
-    let real = path.canonicalize();
-    let is = |trace: &PathBuf| {
-        real.as_ref().is_ok_and(|real| trace.canonicalize().is_ok_and(|t| t == *real))
-    };
-    if traces.iter().any(is) {
-        return wrong("that is the trace", "name another file");
-    }
-    if path.is_dir() {
-        return wrong("it is a directory", "name a file in it");
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if !folder.unwrap_or(Path::new(".")).is_dir() {
-        return wrong("its folder does not exist", "create the folder first");
-    }
-    Ok(())
 }
 
 /// What is wrong with what was asked for, whatever the trace.
