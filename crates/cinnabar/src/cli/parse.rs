@@ -3,7 +3,15 @@
 //! Called by the commands' flags, as value parsers: what they say goes behind clap's complaint.
 
 use crate::config::units::{parse_duration, parse_size};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// A trace to read: a path, or `-` for stdin by the name under which it is opened like any file.
+pub(super) fn trace_path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new()
+        .map(|path| if path == Path::new("-") { PathBuf::from("/dev/stdin") } else { path })
+}
 
 /// A size in bytes: `512MiB`.
 pub(super) fn size(text: &str) -> Result<u64, String> {

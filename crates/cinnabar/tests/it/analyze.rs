@@ -196,6 +196,17 @@ fn requests_out_of_order_are_told() {
 }
 
 #[test]
+fn stdin_is_a_trace() {
+    let site = Site::new();
+    site.write("good.csv", SLIDES);
+    for command in [&["analyze", "-"][..], &["simulate", "hits", "-", "--size=2"]] {
+        let file = std::fs::File::open(site.path("good.csv")).expect("it is there");
+        let piped = site.command(command).stdin(file).output().expect("it runs");
+        assert!(piped.status.success() && !piped.stdout.is_empty(), "{command:?}: {piped:?}");
+    }
+}
+
+#[test]
 fn a_budget_for_the_ssd_is_kept() {
     let site = Site::new();
     let path = fixture();

@@ -5,7 +5,7 @@
 use super::compare::{Choice, CompareArgs, choice, single};
 use super::values::{amount_a_day, at_volume, every, factor, part, price, rate};
 use crate::cli::failure::Failure;
-use crate::cli::parse::size;
+use crate::cli::parse::{size, trace_path};
 use crate::config::units::show_size;
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
@@ -39,8 +39,9 @@ const CACHE_MAX: u64 = 1 << 50;
 )]
 pub(in crate::cli) struct Args {
     /// Traces of a host or of single volumes: canonical, MSR, vscsi, oracleGeneral, blkparse, ..., told by
-    /// content; plain, gz, xz or zst. Several are read side by side, each from its own beginning
-    #[arg(required = true, value_name = "TRACE")]
+    /// content; plain, gz, xz or zst; `-` is stdin. Several are read side by side, each from its own
+    /// beginning
+    #[arg(required = true, value_name = "TRACE", value_parser = trace_path())]
     pub(super) traces: Vec<PathBuf>,
     /// The cache to divide [default: recommend a size]
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -8,6 +8,7 @@ mod size;
 mod traces;
 
 use crate::cli::failure::Failure;
+use crate::cli::parse;
 use crate::cli::{output, report_file};
 use cinnabar_policy::{UnknownWrites, Writes};
 use cinnabar_sim::hits::{
@@ -42,8 +43,8 @@ const RUNS_MAX: usize = 1024;
 )]
 pub(super) struct Args {
     /// Traces: canonical, MSR, SPC, vscsi, oracleGeneral, blkparse, fio iolog, ..., told by content;
-    /// plain, gz, xz or zstd
-    #[arg(required = true, value_name = "TRACE")]
+    /// plain, gz, xz or zstd; `-` is stdin
+    #[arg(required = true, value_name = "TRACE", value_parser = parse::trace_path())]
     traces: Vec<PathBuf>,
     /// Policies: lru, fifo, clock, sieve, s3-fifo, arc, larc, belady, engine
     /// [default: all that can be simulated]
