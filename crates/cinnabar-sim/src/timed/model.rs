@@ -159,7 +159,10 @@ impl<'a> Model<'a> {
                 let host = (thread / self.config.threads) as usize;
                 let id = self.add_job(Job::new(Kind::Thread, host, Stage::Take));
                 debug_assert_eq!(id, thread, "threads come first");
-                self.drawn.push(self.source.next(thread));
+                // The requests of a trace stay in order: nobody keeps one that he can't ask for yet.
+                let made = matches!(self.source, Source::Made(_));
+                let drawn = if made { self.source.next(thread) } else { None };
+                self.drawn.push(drawn);
                 self.at(0, id, Stage::Take);
             }
             self.active = u64::from(threads);
@@ -220,13 +223,20 @@ impl<'a> Model<'a> {
 
     #[inline]
     fn take_next(&mut self, now: u64, id: u32) {
+        if let Source::Recorded(_) = self.source {
+            match self.source.next(id) {
+                Some(operation) => self.begin(now, id, operation),
+                None => self.active -= 1,
+            }
+            return;
+        }
         let Some(operation) = self.drawn[id as usize].take() else {
             self.active -= 1;
             return;
         };
         // Drawn one ahead, so that what is known of its block is in the CPU's cache by then.
         let next = self.source.next(id);
-        if let (Some(next), Source::Made(_)) = (&next, &self.source) {
+        if let Some(next) = &next {
             prefetch(&self.hosts[next.host].words, next.first_key as usize);
         }
         self.drawn[id as usize] = next;

@@ -285,3 +285,17 @@ fn what_an_engine_can_not_be_is_refused() {
     };
     assert_eq!(refused(crash), "restart");
 }
+
+/// Requests of a trace set out in its order, whatever keeps some of the threads: each of these writes
+/// shares a block with the one before it, so none begins before that one ends.
+#[test]
+fn threads_take_the_requests_of_a_trace_in_order() {
+    let config = Config { threads: 4, fast_read_share: 0.0, ..alone(8192) };
+    let reads = (0..3).map(|at| block(Op::Read, 100_000 + at * 1000));
+    let writes = (0..400).map(|at| record(Op::Write, at * 8192 + 512, 8192));
+    let records: Vec<Record> = writes.clone().take(8).chain(reads).chain(writes.skip(8)).collect();
+    let outcome = play(&config, &records, 0).expect("it runs");
+    // Up with two blocks, two blocks of service, a word back; one after the other.
+    let one_ns = 8_200 + 2 * 32_768 + 3 * 92_000 + 8_200;
+    assert!(outcome.simulated_ns > 380 * (one_ns - 92_000), "{}", outcome.simulated_ns);
+}

@@ -59,6 +59,11 @@ fn device_bytes(config: &Config) -> u64 {
 pub(super) fn format(config: &Config) -> Vec<Superblock> {
     let bytes = device_bytes(config);
     let geometry = Geometry::for_shards(bytes, Geometry::shards_for(bytes));
-    // Devices never meet in a simulation, so they may well have the same name.
-    Superblock::format_all([0xC1; 16], geometry.expect("checked before"))
+    // A real device's name is random, and where blocks lie in the tables follows from it. Devices never
+    // meet in a simulation, so those of all hosts may have the same.
+    let mut name = [0xC1; 16];
+    for (byte, more) in name.iter_mut().zip(config.seed.wrapping_sub(1).to_le_bytes()) {
+        *byte ^= more;
+    }
+    Superblock::format_all(name, geometry.expect("checked before"))
 }
