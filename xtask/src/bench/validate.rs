@@ -35,6 +35,9 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
+/// What misses may differ by: they depend on the name of the cache device, which is random, and on
+/// the clock, by which chunks are written that are not full.
+const MISSES_BAR: f64 = 0.03;
 /// What a mean may differ by.
 const MEAN_BAR: f64 = 0.10;
 /// Requests of the yardstick, and what the model takes for each, in microseconds.
@@ -93,8 +96,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 format!("{:.1}", simulated.write_us),
                 format!("{:+.1} %", apart[1] * 100.0),
             ]);
-            if *depth == 1 && real.misses != simulated.misses {
-                failed.push(format!("{name}: hits differ at depth 1"));
+            let missed = real.misses as f64 / simulated.misses as f64 - 1.0;
+            if missed.abs() > MISSES_BAR {
+                failed.push(format!("{name}, depth {depth}: misses are more than 3 % apart"));
             }
             if apart.iter().any(|apart| apart.abs() > MEAN_BAR) {
                 failed.push(format!("{name}, depth {depth}: a mean is more than 10 % apart"));
