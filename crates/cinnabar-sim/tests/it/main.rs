@@ -23,5 +23,4 @@ mod spc1;
 mod spc1_published;
 mod timed_cinnabar;
 mod timed_model;
-mod timed_tables;
 mod traces;
