@@ -15,6 +15,7 @@ use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::{Answer, Command, Event, Failure, RequestId};
+use std::collections::btree_map::Entry;
 
 impl Model<'_> {
     /// Every engine takes its first steps.
@@ -59,8 +60,8 @@ impl Model<'_> {
 impl Node {
     /// A volume is asked for: it will be attached, if it is new.
     pub(super) fn meet(&mut self, place: Place) {
-        if !self.volumes.contains_key(&place) {
-            self.volumes.insert(place, None);
+        if let Entry::Vacant(entry) = self.volumes.entry(place) {
+            entry.insert(None);
             // Behind a start that is still to come, ahead of waiting for the index.
             let open = self.steps.iter().position(|step| *step == Step::Open);
             self.steps.insert(open.map_or(0, |open| open + 1), Step::Attach(place));

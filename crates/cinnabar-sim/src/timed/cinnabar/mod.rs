@@ -32,9 +32,9 @@ pub(super) struct Engines {
 
 impl Engines {
     /// An empty one for each host.
-    pub(super) fn new(config: &Config) -> Box<Self> {
+    pub(super) fn new(config: &Config) -> Self {
         let nodes = (0..config.hosts).map(|_| Some(Box::new(Node::new(config))));
-        Box::new(Self { nodes: nodes.collect(), has_ram: config.ram_blocks > 0 })
+        Self { nodes: nodes.collect(), has_ram: config.ram_blocks > 0 }
     }
 
     /// Do hosts ask for whole operations?
