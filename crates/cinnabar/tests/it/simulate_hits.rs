@@ -174,7 +174,7 @@ fn what_can_not_be_simulated_is_said() {
     site.write("empty.csv", "");
     site.write("flush.csv", "0,0,F,0,0\n");
     site.write("prose.txt", "once upon a time\n");
-    site.write("huge.csv", "0,0,R,0,2000000000000\n");
+    site.write("huge.csv", "0,0,R,0,4096\n1,0,R,0,2000000000000\n");
     let packed = fs::read(in_tree()).expect("the trace in the tree");
     fs::write(site.path("cut.zst"), &packed[..packed.len() / 2]).expect("a file");
     let record = |object: u64| {
@@ -212,7 +212,7 @@ fn what_can_not_be_simulated_is_said() {
         (&["prose.txt"], "prose.txt: the trace is in no format"),
         (&["bad.csv", "--size", "9"], "bad.csv: line 3 of the trace"),
         (&["bad.csv"], "bad.csv: line 3 of the trace"),
-        (&["huge.csv"], "huge.csv: line 1 of the trace"),
+        (&["huge.csv"], "huge.csv: line 2 of the trace"),
         (&["cut.zst", "--size", "9"], "cut.zst: cannot read the trace after line"),
         (&["cut.oracle", "--size", "9"], "16 bytes into a record of 24"),
         (&["/dev/null"], "not a file"),

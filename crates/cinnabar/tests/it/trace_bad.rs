@@ -130,7 +130,7 @@ fn what_makes_no_sense_is_refused() {
     let site = Site::new();
     site.write("t.csv", "1,0,R,0,512\n3,0,W,0,512\n2,0,R,0,512\n");
     site.write("a.lis", "1 1 0 0\n5 2 0 1\n");
-    site.write("long.csv", "1,0,R,0,4503599627370496\n");
+    site.write("long.csv", "0,0,R,0,512\n1,0,R,0,4503599627370496\n");
     site.write("late.csv", "7,R,0,512,11\n7,R,0,512,12\n7,R,0,512,13\n7,R,0,512,10\n");
     site.write("hello", "hello world\n");
     site.write("tar.tbz", "BZh91AY&SY");
@@ -144,7 +144,7 @@ fn what_makes_no_sense_is_refused() {
         (&["info", "tar.tbz"], &["bzip2"]),
         (
             &["info", "long.csv"],
-            &["long.csv: line 1 of the trace", "longer than 4294967296 bytes", "sectors"],
+            &["long.csv: line 2 of the trace", "longer than 4294967296 bytes", "sectors"],
         ),
         (&["info", "t.csv", "--format", "nope"], &["invalid value 'nope'"]),
         (&["info", "t.csv", "--volumes", "x"], &["a number, or all"]),
