@@ -141,6 +141,10 @@ impl Write for Output {
 
 /// A file in the folder of `path` that nobody else has.
 fn beside(path: PathBuf) -> io::Result<Place> {
+    // `new/` would be taken as `new` here, and refused at the end, after all the work.
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(ErrorKind::NotADirectory.into());
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let prefix = format!(".{}.", name.to_string_lossy());

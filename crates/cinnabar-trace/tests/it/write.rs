@@ -65,6 +65,14 @@ const ONE: Record =
     Record { ts_us: 1, volume: 2, op: Op::Write, offset_bytes: 4096, length_bytes: 512 };
 
 #[test]
+fn a_folder_that_is_not_there_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = TraceFile::create(&folder.path().join("new/")).expect_err("it is no file");
+    assert_eq!(error.kind(), std::io::ErrorKind::NotADirectory);
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is left");
+}
+
+#[test]
 fn what_no_reader_would_take_is_not_written() {
     let cases = [
         (Record { volume: Record::VOLUME_MAX + 1, ..ONE }, Problem::Volume),

@@ -15,9 +15,10 @@ pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let message = format!("can't write {}: {error}", path.display());
     // A path that can't be is the caller's mistake; a full disk is not.
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::PermissionDenied => {
-            Failure::of_usage(message, hint)
-        }
+        ErrorKind::NotFound
+        | ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::PermissionDenied => Failure::of_usage(message, hint),
         _ => Failure::at_run_time(message, hint),
     }
 }

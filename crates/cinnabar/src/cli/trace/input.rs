@@ -95,7 +95,10 @@ pub(super) fn explain(path: &Path, error: &TraceError) -> Failure {
         return Failure::of_usage(message, error.hint());
     };
     match source.kind() {
-        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::PermissionDenied => {
+        ErrorKind::NotFound
+        | ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::PermissionDenied => {
             let message = format!("can't read {}: {source}", path.display());
             Failure::of_usage(message, "check the path; cinnabar trace generate makes a trace")
         }
