@@ -98,7 +98,9 @@ fn the_six_published_results_hold_and_the_tables_are_met() {
     };
     let beyond: Vec<_> = targets().filter(|target| !target.judge(&measured).within).collect();
     println!("{} of {} targets are not within the bounds:", beyond.len(), targets().count());
-    beyond.iter().for_each(|target| println!("{}", off(target)));
+    for target in &beyond {
+        println!("{}", off(target));
+    }
     wrong.extend(beyond.into_iter().filter(|target| !is_met(target, &measured)).map(off));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
