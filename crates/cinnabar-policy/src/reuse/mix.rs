@@ -3,6 +3,8 @@
 //! Counted by the write-back analysis. Two write-heavy volumes may want opposite policies: who reads
 //! what was written (RAW) is served by keeping writes, who overwrites it (WAW) is not.
 
+use std::ops::Add;
+
 /// Accesses by kind, and reuses by (previous, this) access of the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mix {
@@ -18,6 +20,21 @@ pub struct Mix {
     pub war: u64,
     /// Writes after a write.
     pub waw: u64,
+}
+
+impl Add for Mix {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            rar: self.rar + other.rar,
+            raw: self.raw + other.raw,
+            war: self.war + other.war,
+            waw: self.waw + other.waw,
+        }
+    }
 }
 
 impl Mix {

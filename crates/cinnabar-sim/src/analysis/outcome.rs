@@ -9,6 +9,7 @@ use super::recommend::Recommended;
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::{Prices, WritePolicy};
 use cinnabar_trace::Format;
+use std::ops::Add;
 use std::path::PathBuf;
 
 /// Saves at least this part of the time that is waited for: a cache helps.
@@ -192,14 +193,8 @@ impl Analysis {
 
     /// Accesses and reuses of all volumes.
     pub fn mix(&self) -> Mix {
-        self.volumes.iter().map(|volume| volume.curves.mix()).fold(Mix::default(), |sum, mix| Mix {
-            reads: sum.reads + mix.reads,
-            writes: sum.writes + mix.writes,
-            rar: sum.rar + mix.rar,
-            raw: sum.raw + mix.raw,
-            war: sum.war + mix.war,
-            waw: sum.waw + mix.waw,
-        })
+        let each = self.volumes.iter().map(|volume| volume.curves.mix());
+        each.fold(Mix::default(), Mix::add)
     }
 
     /// What comes of all shares together.

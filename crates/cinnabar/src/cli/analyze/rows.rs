@@ -103,7 +103,7 @@ impl Line {
         let mut sum = lines.iter().fold(none, |sum, line| Self {
             name: sum.name,
             is_estimate: sum.is_estimate || line.is_estimate,
-            mix: added(sum.mix, line.mix),
+            mix: sum.mix + line.mix,
             working_set: sum.working_set + line.working_set,
             useful: sum.useful + line.useful,
             share: line.share.map(|share| sum.share.unwrap_or(0) + share),
@@ -148,15 +148,4 @@ impl Line {
 /// Blocks over a trace of so many seconds, as bytes in a day.
 pub(super) fn bytes_a_day(blocks: f64, seconds: f64) -> f64 {
     blocks * BLOCK_BYTES as f64 / seconds * SECONDS_A_DAY
-}
-
-fn added(one: Mix, other: Mix) -> Mix {
-    Mix {
-        reads: one.reads + other.reads,
-        writes: one.writes + other.writes,
-        rar: one.rar + other.rar,
-        raw: one.raw + other.raw,
-        war: one.war + other.war,
-        waw: one.waw + other.waw,
-    }
 }
