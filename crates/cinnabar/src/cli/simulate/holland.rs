@@ -41,7 +41,7 @@ pub(super) struct Args {
     /// Configurations at a time [default: as many as there are cores and memory]
     #[arg(long, value_name = "J")]
     jobs: Option<NonZeroUsize>,
-    /// Write figures (SVG), numbers (CSV) and a page (HTML) into this folder, which is made
+    /// Write figures (SVG), numbers (CSV) and a page (HTML) into this folder, which is made [default: none; --list needs none]
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     out: Option<PathBuf>,
     /// List the experiments and run nothing

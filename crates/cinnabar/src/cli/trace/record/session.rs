@@ -201,7 +201,7 @@ mod tests {
         for (ts_us, volume, offset_bytes, length_bytes) in
             [(0, 0, 0, 0), (9, 10, 99, 100), (u64::MAX, Record::VOLUME_MAX, 1 << 51, 1 << 51)]
         {
-            let op = Op::Write;
+            let op = Op::Discard;
             let record = Record { ts_us, volume, op, offset_bytes, length_bytes };
             let mut writer = Writer::new(Vec::new());
             writer.write(&record).expect("it is a record");
