@@ -67,8 +67,13 @@ pub const VIRT_XML_VALIDATE: Tool =
     Tool::new("virt-xml-validate", "libvirt-clients", "checks the guide's XML for libvirt");
 /// What libvirt's checker calls.
 pub const XMLLINT: Tool = Tool::new("xmllint", "libxml2-utils", "checks XML against a schema");
-/// Python, which can make environments for packages.
-pub const PYTHON: Tool = Tool::new("python3", "python3-venv", "libCacheSim, to compare speed with");
+/// Python, which can make environments for packages. `python3` alone would say nothing: Debian has it
+/// without that.
+pub const PYTHON: Tool = Tool::new(
+    "/usr/share/doc/python3-venv/copyright",
+    "python3-venv",
+    "libCacheSim, to compare speed with",
+);
 /// The kernel of guests.
 pub const KERNEL: Tool = Tool {
     command: "a kernel for guests",
