@@ -75,15 +75,25 @@ impl Store {
     /// Keeps a point; it is durable then.
     pub(super) fn keep(&mut self, identity: &Identity, outcome: &Told) -> Result<(), Failure> {
         let line = Line { identity: identity.clone(), outcome: outcome.clone() };
-        let written = serde_json::to_string(&line).map_err(io::Error::from).and_then(|text| {
-            self.file.write_all((text + "\n").as_bytes())?;
-            self.file.sync_data()
-        });
+        let written = serde_json::to_string(&line)
+            .map_err(io::Error::from)
+            .and_then(|text| append(&mut self.file, (text + "\n").as_bytes()));
         written.map_err(|error| {
             let message = format!("can't write {}: {error}", self.path.display());
             Failure::at_run_time(message, "is the disk full? what was finished before is kept")
         })
     }
+}
+
+/// Appends a line, durably, or leaves the file as it was: behind half a line another one would be damage.
+fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
+    let end = file.stream_position()?;
+    let written = file.write_all(line).and_then(|()| file.sync_data());
+    if written.is_err() {
+        file.set_len(end)?;
+        file.seek(io::SeekFrom::Start(end))?;
+    }
+    written
 }
 
 fn lock(folder: &Path, failed: &dyn Fn(&Path, &io::Error) -> Failure) -> Result<File, Failure> {
