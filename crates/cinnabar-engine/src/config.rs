@@ -2,6 +2,7 @@
 //!
 //! Called by drivers.
 
+use crate::bounds::Bounds;
 use crate::mutant::Mutants;
 
 /// Which blocks earn flash, and which stay when room is needed.
@@ -50,6 +51,8 @@ pub struct Config {
     /// How often a volume that is being written has its backend flushed and its proof recorded,
     /// and the device what it was given, in ns. Design.md's "period".
     pub heartbeat_ns: u64,
+    /// Sizes of steps, batches and tables.
+    pub bounds: Bounds,
     /// Deliberate bugs, for tests.
     pub mutants: Mutants,
 }
@@ -74,6 +77,7 @@ impl Default for Config {
             sample: false,
             crash_safe: true,
             heartbeat_ns: 1_000_000_000,
+            bounds: Bounds::default(),
             mutants: Mutants::default(),
         }
     }

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod address_map;
+pub mod bounds;
 mod buffers;
 pub mod config;
 pub mod counters;
@@ -30,6 +31,7 @@ mod store;
 pub mod units;
 pub mod volume;
 
+pub use bounds::Bounds;
 pub use config::{Config, Eviction};
 pub use engine::Engine;
 pub use seam::*;

@@ -70,7 +70,7 @@ impl<P: Payload> Threaded<P> {
         };
         let units = superblocks.into_iter().map(unit).collect();
         let losses = Losses::new(&map);
-        Self { router: Router::new(map, config.mutants), units, losses }
+        Self { router: Router::new(map, &config), units, losses }
     }
 
     /// Wakes the engines whose time has come; the others' is asked for again.

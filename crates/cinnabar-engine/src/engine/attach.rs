@@ -4,7 +4,6 @@
 //! checkpoints; an attach is answered when that is durable.
 
 use super::Engine;
-use super::open::INCARNATIONS_A_LIFE;
 use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::journal::Record;
@@ -191,8 +190,8 @@ impl<P: Payload> Engine<P> {
         }
         let used = self.incarnations_used;
         self.incarnations_used += 1;
-        (used < INCARNATIONS_A_LIFE)
-            .then(|| self.superblock.next_incarnation.wrapping_sub(INCARNATIONS_A_LIFE) + used)
+        let reserved = self.config.bounds.incarnations;
+        (used < reserved).then(|| self.superblock.next_incarnation.wrapping_sub(reserved) + used)
     }
 
     pub(super) fn join_group(&mut self, index: u16) {

@@ -17,11 +17,6 @@ use crate::store::{Chain, Known, Replay};
 use crate::units::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pages of one read: some 24,000 descriptors, one or two milliseconds of work.
-const PAGES_A_READ: u32 = 64;
-/// Reads under way at a time.
-const READS: u32 = 8;
-
 /// What loading does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -179,8 +174,8 @@ impl<P: Payload> Engine<P> {
     fn read_pages(&mut self, loader: &mut Loader, end: u32) -> bool {
         let slot = (loader.known.sequence % 2) as usize;
         let base = self.store.log.geometry.checkpoints.0[slot];
-        while loader.next < end && loader.reading < READS {
-            let count = PAGES_A_READ.min(end - loader.next);
+        while loader.next < end && loader.reading < self.config.bounds.load_reads {
+            let count = self.config.bounds.load_pages.min(end - loader.next);
             let position = loader.next;
             let offset = (base + u64::from(position)) * BLOCK_BYTES;
             let spare = loader.spare.pop().filter(|pages| pages.len() == count as usize);

@@ -20,11 +20,6 @@ use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
 use crate::store::{CheckpointWriter, is_sound};
 use crate::units::BLOCK_BYTES;
 
-/// Pages read or blanked by one I/O.
-const PAGES_AN_IO: u64 = 64;
-/// Incarnations that one life may give out.
-pub(super) const INCARNATIONS_A_LIFE: u32 = 4096;
-
 /// How far opening has got; one I/O is under way.
 pub(super) enum Opening {
     /// Making durable whatever the last life left.
@@ -182,7 +177,7 @@ impl<P: Payload> Engine<P> {
 
     fn read_ring(&mut self, id: RequestId, head: Box<(u64, Head)>, scan: scan::Scan, next: u64) {
         let (first, len) = self.superblock.geometry.marks;
-        let count = PAGES_AN_IO.min(len - next);
+        let count = self.config.bounds.open_pages.min(len - next);
         self.read_meta((first + next) * BLOCK_BYTES, count);
         self.lifecycle = Lifecycle::Opening(id, Opening::Ring(head, scan, next + count));
     }
@@ -255,7 +250,7 @@ impl<P: Payload> Engine<P> {
     /// Writes out the journal blank from page `next` on, then an empty checkpoint.
     fn blank(&mut self, id: RequestId, next: u64, start: Start) {
         let (first, len) = self.superblock.geometry.marks;
-        let count = PAGES_AN_IO.min(len - next);
+        let count = self.config.bounds.open_pages.min(len - next);
         if count > 0 {
             let offset = (first + next) * BLOCK_BYTES;
             let pages = vec![MetaPage::zeroed(); count as usize];
@@ -277,7 +272,7 @@ impl<P: Payload> Engine<P> {
     fn mark_in_use(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
         self.superblock.state =
             if self.config.crash_safe { DeviceState::InUse } else { DeviceState::Cold };
-        self.superblock.next_incarnation += INCARNATIONS_A_LIFE;
+        self.superblock.next_incarnation += self.config.bounds.incarnations;
         self.write_superblock();
         self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Both, loader, start));
     }
@@ -331,7 +326,7 @@ mod tests {
         assert!(rig.answer(stays).is_ok());
         rig.holds = true;
         let replaced = rig.ask(vec![Command::Replace(Box::new(superblock(1020)))])[0];
-        for _ in 0..=INCARNATIONS_A_LIFE {
+        for _ in 0..=Config::default().bounds.incarnations {
             let comes = rig.ask(vec![Command::Attach(volume("comes"))])[0];
             assert!(rig.answer(comes).is_ok());
             rig.ask(vec![Command::Detach(VolumeId(1))]);

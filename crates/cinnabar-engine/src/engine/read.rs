@@ -16,9 +16,6 @@ use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use crate::volume::Bypass;
 use smallvec::smallvec;
 
-/// Blocks fetched from the backend by one I/O (1 MiB): what comes of it is the work of one event.
-const MISSING_BLOCKS_MAX: u32 = 256;
-
 /// A read under way.
 pub(super) struct ReadState<P> {
     span: ByteSpan,
@@ -137,7 +134,7 @@ impl<P: Payload> Engine<P> {
     fn extend_missing(&mut self, request: usize, run: Option<Run>, i: u32) -> Run {
         if let Some(Run::Missing { index, count }) = run
             && index + count == i
-            && count < MISSING_BLOCKS_MAX
+            && count < self.config.bounds.miss_blocks
         {
             return Run::Missing { index, count: count + 1 };
         }

@@ -6,7 +6,7 @@ use super::Engine;
 use super::read::ReadState;
 use super::write::WriteState;
 use super::zero::ZeroState;
-use crate::limits::{DATA_BYTES_MAX, REQUESTS_MAX};
+use crate::limits::DATA_BYTES_MAX;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Op, Payload, Request, RequestId, Target};
@@ -42,10 +42,11 @@ impl<P: Payload> Engine<P> {
     pub(super) fn submit(&mut self, request: Request<P>) {
         let Request { id, volume, op } = request;
         let index = usize::from(volume.0);
+        let room = self.requests.len() < self.config.bounds.requests;
         let Some(Some(state)) = self.volumes.get_mut(index) else {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
-        if let Err(failure) = check(state, &op, self.requests.len()) {
+        if let Err(failure) = check(state, &op, room) {
             state.counters.refused += 1;
             return self.outbox.reply(id, Err(failure));
         }
@@ -208,11 +209,11 @@ impl<P: Payload> Engine<P> {
 }
 
 /// Whether a request can be served.
-fn check<P>(volume: &Volume, op: &Op<P>, in_flight: usize) -> Result<(), Failure> {
+fn check<P>(volume: &Volume, op: &Op<P>, room: bool) -> Result<(), Failure> {
     if volume.state != VolumeState::Attached {
         return Err(Failure::NoVolume);
     }
-    if in_flight >= REQUESTS_MAX {
+    if !room {
         return Err(Failure::Limit);
     }
     let (span, writes, data) = match op {

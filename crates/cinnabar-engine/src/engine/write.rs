@@ -17,9 +17,6 @@ use crate::store::{Origin, Place, Removed};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use smallvec::{SmallVec, smallvec};
 
-/// Blocks of a write offered to the cache by one event: some hundred microseconds of copying.
-const BLOCKS_A_STEP: u32 = 256;
-
 /// A write under way.
 pub(super) struct WriteState<P> {
     pub(super) span: ByteSpan,
@@ -315,7 +312,7 @@ impl<P: Payload> Engine<P> {
         }
         let (mut not_reused, mut refused) = (0, 0);
         let end = state.span.blocks() as u32;
-        let stop = end.min(state.offered + BLOCKS_A_STEP);
+        let stop = end.min(state.offered + self.config.bounds.write_blocks);
         for i in state.offered..stop {
             if state.edges.iter().any(|edge| edge.index == i && !edge.whole) {
                 continue;

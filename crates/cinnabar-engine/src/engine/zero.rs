@@ -12,11 +12,6 @@ use crate::store::Removed;
 use crate::units::{BLOCK_BYTES, ByteSpan};
 use smallvec::{SmallVec, smallvec};
 
-/// Blocks taken out of the cache an event.
-const BLOCKS_A_STEP: u64 = 4096;
-/// Blocks of zeros written at a time where the backend can't zero by itself.
-const FALLBACK_BLOCKS: u32 = 256;
-
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -164,7 +159,7 @@ impl<P: Payload> Engine<P> {
         // While the index is being loaded what it holds is not the whole truth.
         let empty =
             self.loader.is_some() || self.store.holdings[usize::from(volume)].cached_blocks == 0;
-        let stop = if empty { end } else { end.min(next + BLOCKS_A_STEP) };
+        let stop = if empty { end } else { end.min(next + self.config.bounds.zero_blocks) };
         let mut removed = 0;
         if !empty {
             for block in next..stop {
@@ -209,10 +204,12 @@ impl<P: Payload> Engine<P> {
 
     fn write_zeros(&mut self, request: usize, offset: u64) {
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
-        let len = (state.inner.end() - offset).min(u64::from(FALLBACK_BLOCKS) * BLOCK_BYTES);
+        let blocks = self.config.bounds.zero_fallback_blocks;
+        let step = u64::from(blocks) * BLOCK_BYTES;
+        let len = (state.inner.end() - offset).min(step);
         if offset == state.inner.offset {
-            let zeros = P::alloc(FALLBACK_BLOCKS);
-            zeros.zero(0, u64::from(FALLBACK_BLOCKS) * BLOCK_BYTES);
+            let zeros = P::alloc(blocks);
+            zeros.zero(0, step);
             state.buffer = Some(zeros);
         }
         let data = smallvec![state.slice(len)];
@@ -249,7 +246,8 @@ impl<P: Payload> Engine<P> {
             (Stage::ReadEdge(edge), Ok(())) => Stage::WriteEdge(edge),
             (Stage::WriteEdge(edge), Ok(())) => Stage::ReadEdge(edge + 1),
             (Stage::Fallback(offset), Ok(())) => {
-                let next = offset + u64::from(FALLBACK_BLOCKS) * BLOCK_BYTES;
+                let step = u64::from(self.config.bounds.zero_fallback_blocks) * BLOCK_BYTES;
+                let next = offset + step;
                 if next < state.inner.end() { Stage::Fallback(next) } else { Stage::Flush }
             }
             (Stage::Main, Ok(())) => Stage::Flush,

@@ -17,9 +17,6 @@ use crate::seam::IoError;
 use crate::units::BLOCK_BYTES;
 use backlog::Backlog;
 
-/// Pages of one write.
-const PAGES_A_WRITE: u64 = 16;
-
 /// A number that grows with every record appended; see [`Journal::is_durable`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
@@ -49,6 +46,8 @@ pub(crate) struct Journal {
     area: (u64, u64),
     device: u32,
     era: u32,
+    /// Pages of one write at most.
+    write_pages: u64,
     /// Off: nothing is recorded, and nothing survives a crash.
     enabled: bool,
     /// Next page to be written.
@@ -74,11 +73,12 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// A journal without records, on a ring that holds none of this era.
-    pub(crate) fn new(superblock: &Superblock, enabled: bool) -> Self {
+    pub(crate) fn new(superblock: &Superblock, enabled: bool, write_pages: u64) -> Self {
         Self {
             area: superblock.geometry.marks,
             device: device_of(superblock.uuid),
             era: superblock.era,
+            write_pages,
             enabled,
             next: 1,
             tail: 1,
@@ -175,7 +175,7 @@ impl Journal {
         }
         let first = self.next;
         let position = first % self.area.1;
-        let most = room.min(PAGES_A_WRITE).min(self.area.1 - position);
+        let most = room.min(self.write_pages).min(self.area.1 - position);
         let pages = self.fill_pages(first, most);
         self.next += pages.len() as u64;
         let rebased = self.rebase.is_some_and(|rebase| rebase.next == rebase.end);
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     fn journal() -> Journal {
-        Journal::new(&Superblock::format([1; 16], Geometry::for_capacity(1020, 1)), true)
+        Journal::new(&Superblock::format([1; 16], Geometry::for_capacity(1020, 1)), true, 16)
     }
 
     fn append(journal: &mut Journal, records: u32) {

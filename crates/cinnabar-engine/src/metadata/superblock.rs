@@ -121,6 +121,8 @@ impl Geometry {
     /// fill a ninth of it, so that marks written one a page seldom need to be written anew.
     const MARKS_SHARE: u64 = 4096;
     const MARKS_MIN: u64 = 64;
+    /// Smallest ring that a device is accepted with: a rebase has a quarter of it to itself.
+    const MARKS_LEAST: u64 = 16;
 
     /// Shards of a device of `bytes` if nobody says otherwise: so many that some threads can share
     /// the work where there is much of it, and as many as it takes to index a large one.
@@ -185,9 +187,21 @@ impl Geometry {
         Self::with(segments, segment_chunks)
     }
 
+    /// The same with a journal of `pages`, 16 at least and 2^32 at most; for simulation.
+    #[must_use]
+    pub fn with_journal(self, pages: u64) -> Self {
+        let pages = pages.clamp(Self::MARKS_LEAST, 1 << 32);
+        Self::laid_out(self.segments, self.segment_chunks, pages)
+            .divided(self.shards, self.shard_span_log2)
+    }
+
     fn with(segments: u32, segment_chunks: u32) -> Self {
         let slots = u64::from(segments) * u64::from(segment_chunks * chunk::CHUNK_BLOCKS);
-        let marks = (slots / Self::MARKS_SHARE).max(Self::MARKS_MIN);
+        Self::laid_out(segments, segment_chunks, (slots / Self::MARKS_SHARE).max(Self::MARKS_MIN))
+    }
+
+    fn laid_out(segments: u32, segment_chunks: u32, marks: u64) -> Self {
+        let slots = u64::from(segments) * u64::from(segment_chunks * chunk::CHUNK_BLOCKS);
         let checkpoint = checkpoint::pages_max(slots as u32, segments);
         let first = 2 + marks;
         // The log starts on a 1 MiB boundary, so that chunks match the SSD's own units.
@@ -240,8 +254,9 @@ impl Geometry {
             && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
             && (1..=Self::SHARDS_MAX).contains(&self.shards)
             && self.shard_span_log2 <= Self::SPAN_LOG2_MAX
+            && (Self::MARKS_LEAST..=1 << 32).contains(&self.marks.1)
             && *self
-                == Self::with(self.segments, self.segment_chunks)
+                == Self::laid_out(self.segments, self.segment_chunks, self.marks.1)
                     .divided(self.shards, self.shard_span_log2)
             && self.region_bytes() <= Self::BYTES_MAX + (1 << 30)
     }

@@ -11,9 +11,6 @@ use crate::mutant::Mutant;
 use crate::seam::{Answer, Event, Failure, Op, Payload, Reply, Request, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
 
-/// Parts of one trim that are under way at a time.
-const WINDOW: usize = 32;
-
 /// A request under way.
 pub(super) struct RequestJoin<P> {
     id: RequestId,
@@ -136,7 +133,7 @@ impl<P: Payload> Router<P> {
         loop {
             let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
             let (volume, failed) = (join.volume, join.failure.is_some());
-            let full = join.outstanding as usize >= WINDOW;
+            let full = join.outstanding as usize >= self.parts;
             let Rest::Range { op, left } = &mut join.rest else { return };
             let known = self.volumes[usize::from(volume.0)].as_ref().expect("it has a request");
             if left.len == 0 || full && !failed {

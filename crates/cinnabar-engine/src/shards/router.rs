@@ -7,6 +7,7 @@ use super::commands::CommandJoin;
 use super::io_name::shard_of;
 use super::requests::RequestJoin;
 use super::{Routed, ShardMap};
+use crate::config::Config;
 use crate::limits::VOLUMES_MAX;
 use crate::mutant::Mutants;
 use crate::plan::{Plan, VolumePlan};
@@ -65,6 +66,8 @@ pub(super) enum Join<P> {
 pub struct Router<P> {
     pub(super) map: ShardMap,
     pub(super) mutants: Mutants,
+    /// Parts of one long request under way at a time.
+    pub(super) parts: usize,
     pub(super) volumes: Vec<Option<RoutedVolume>>,
     /// The other way round: by shard and its name there.
     names: Vec<Vec<Option<VolumeId>>>,
@@ -75,9 +78,10 @@ pub struct Router<P> {
 
 impl<P: Payload> Router<P> {
     /// A router without volumes.
-    pub fn new(map: ShardMap, mutants: Mutants) -> Self {
+    pub fn new(map: ShardMap, config: &Config) -> Self {
         let names = vec![Vec::new(); map.shards() as usize];
-        Self { map, mutants, volumes: Vec::new(), names, joins: Slab::new(), split: 0 }
+        let (mutants, parts) = (config.mutants, config.bounds.parts);
+        Self { map, mutants, parts, volumes: Vec::new(), names, joins: Slab::new(), split: 0 }
     }
 
     /// Which shard owns what.

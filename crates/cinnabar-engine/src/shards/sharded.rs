@@ -41,12 +41,12 @@ impl<P: Payload> Sharded<P> {
         let map = ShardMap::of(&superblocks[0].geometry);
         assert_eq!(superblocks.len(), map.shards() as usize, "a superblock for each shard");
         let engines = superblocks.into_iter().map(|superblock| Engine::new(config, superblock));
-        Self::of(Router::new(map, config.mutants), engines.collect())
+        Self::of(Router::new(map, &config), engines.collect())
     }
 
     /// An engine without a device: requests pass through.
     pub fn without_device(config: Config) -> Self {
-        let router = Router::new(ShardMap::single(), config.mutants);
+        let router = Router::new(ShardMap::single(), &config);
         Self::of(router, vec![Engine::without_device(config)])
     }
 

@@ -1,8 +1,8 @@
 //! The router alone, with shards that answer what the test says.
 
 use super::{Routed, Router, ShardMap, Whose};
+use crate::config::Config;
 use crate::metadata::superblock::Geometry;
-use crate::mutant::Mutants;
 use crate::seam::{
     Answer, Command, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId,
 };
@@ -42,7 +42,7 @@ const SIZE_BLOCKS: u64 = 1 << 20;
 impl Rig {
     fn new() -> Self {
         let geometry = Geometry::for_capacity(1020, 1).divided(3, 2);
-        let router = Router::new(ShardMap::of(&geometry), Mutants::default());
+        let router = Router::new(ShardMap::of(&geometry), &Config::default());
         Self { router, asked: Vec::new() }
     }
 

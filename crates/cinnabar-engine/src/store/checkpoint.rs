@@ -17,11 +17,6 @@ use crate::mutant::Mutant;
 use crate::seam::{IoOp, Payload, Target};
 use crate::units::{BLOCK_BYTES, Instant};
 
-/// Pages in one write.
-const PAGES_A_WRITE: u32 = 64;
-/// RAM slots promoted an event.
-const SLOTS_A_STEP: usize = 256;
-
 /// What a checkpoint waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -71,7 +66,8 @@ impl<P: Payload> Store<P> {
         now: Instant,
         outbox: &mut Outbox<P>,
     ) -> Option<usize> {
-        let slots: Vec<u32> = self.probation.slots().skip(done).take(SLOTS_A_STEP).collect();
+        let slots: Vec<u32> =
+            self.probation.slots().skip(done).take(self.bounds.stop_slots).collect();
         for &slot in &slots {
             let Some(key) = self.descriptors.key(slot) else { continue };
             if !self.promote(slot, key, Reason::CleanStop, now, outbox) {
@@ -178,7 +174,7 @@ impl<P: Payload> Store<P> {
         }
         writer.stage = match writer.stage {
             Stage::Pages(first) if first < total => {
-                let count = PAGES_A_WRITE.min(total - first);
+                let count = self.bounds.checkpoint_pages.min(total - first);
                 self.write_pages(writer, first..first + count, outbox);
                 Stage::Pages(first + count)
             }

@@ -20,12 +20,6 @@ use crate::units::Instant;
 /// Slots scanned for each block appended. Above the inverse of the share of slots that a scan
 /// frees, or free segments run out; 4 suffices while at most three of four blocks are carried.
 const SLOTS_AN_APPEND: u32 = 4;
-/// Slots scanned a batch at least, so that a slow trickle of appends gets there too.
-const SLOTS_A_BATCH: u32 = 64;
-/// Emptied segments that may wait for reads of them to end; beyond that, cleaning waits too.
-const PARKED_MAX: usize = 4;
-/// Slots scanned a batch at most.
-const SLOTS_A_BATCH_MAX: u32 = 4096;
 
 /// The segment being emptied.
 #[derive(Debug, Default)]
@@ -60,7 +54,9 @@ impl Cleaner {
 impl<P: Payload> Store<P> {
     /// Goes on emptying segments while free ones are short. True if there is more to do now.
     pub(crate) fn clean(&mut self, outbox: &mut Outbox<P>) -> bool {
-        let mut budget = (self.cleaner.owed + SLOTS_A_BATCH).min(SLOTS_A_BATCH_MAX);
+        // So many at least, so that a slow trickle of appends gets there too.
+        let (least, most) = self.bounds.clean_slots;
+        let mut budget = (self.cleaner.owed + least).min(most);
         self.cleaner.owed = 0;
         self.release_parked();
         while budget > 0 {
@@ -74,7 +70,7 @@ impl<P: Payload> Store<P> {
             if cursor < used {
                 let count = budget.min(used - cursor);
                 budget -= self.scan(segment, cursor, count, outbox).max(1);
-            } else if reads > 0 || self.cleaner.parked.len() >= PARKED_MAX {
+            } else if reads > 0 || self.cleaner.parked.len() >= self.bounds.parked_segments {
                 return false;
             } else {
                 self.cleaner.victim = None;

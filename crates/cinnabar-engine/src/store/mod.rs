@@ -12,6 +12,7 @@ mod load;
 mod replay;
 
 use crate::address_map::AddressMap;
+use crate::bounds::Bounds;
 use crate::buffers::{Buffer, Buffers};
 use crate::config::{Config, Eviction};
 use crate::counters::{CacheCounters, RamBytes};
@@ -99,6 +100,7 @@ pub(crate) struct Store<P> {
     pub(crate) dead: bool,
     /// The index is being loaded: what is in it is not the whole truth yet. The same.
     pub(crate) loading: bool,
+    pub(crate) bounds: Bounds,
     pub(crate) mutants: Mutants,
 }
 
@@ -125,20 +127,21 @@ impl<P: Payload> Store<P> {
             holdings: Vec::new(),
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
-            journal: Journal::new(superblock, config.crash_safe),
+            journal: Journal::new(superblock, config.crash_safe, config.bounds.journal_pages),
             life: superblock.next_incarnation,
             barrier: Ticket::default(),
             opened: 0,
             unflushed_log: false,
             dead: false,
             loading: false,
+            bounds: config.bounds,
             mutants: config.mutants,
         }
     }
 
     /// Everything before this is given up; the ring has been blanked.
     pub(crate) fn begin_era(&mut self, superblock: &Superblock, crash_safe: bool) {
-        self.journal = Journal::new(superblock, crash_safe);
+        self.journal = Journal::new(superblock, crash_safe, self.bounds.journal_pages);
     }
 
     /// Hash of a key.

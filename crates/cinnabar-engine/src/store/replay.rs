@@ -16,13 +16,6 @@ use crate::seam::{IoOp, Payload, Target};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Blocks entered or looked up an event.
-const BLOCKS_A_STEP: u64 = 8192;
-/// Headers being read at a time.
-const READS: usize = 128;
-/// Ranges longer than this are voided by a pass over the descriptors instead of by lookups.
-const LOOKUPS_MAX: u64 = 1 << 16;
-
 /// A chunk found behind the checkpoint.
 #[derive(Debug)]
 struct Found {
@@ -106,7 +99,7 @@ impl<P: Payload> Store<P> {
     /// Reads the next headers, as many at a time as is good.
     pub(crate) fn read_headers(&self, replay: &mut Replay, outbox: &mut Outbox<P>) {
         let slots = self.log.geometry.segment_slots();
-        while replay.reading < READS
+        while replay.reading < self.bounds.replay_reads
             && let Some(chain) = replay.chains.pop_front()
         {
             if chain.segment >= self.log.geometry.segments || chain.at + 2 > slots {
@@ -146,7 +139,7 @@ impl<P: Payload> Store<P> {
 
     /// Applies some of what is next; true when nothing is left.
     pub(crate) fn replay(&mut self, known: &mut Known, replay: &mut Replay) -> bool {
-        let mut budget = BLOCKS_A_STEP;
+        let mut budget = self.bounds.replay_blocks;
         while budget > 0 {
             let (chunk, void) = replay.next;
             let chunk = replay.chunks.get(chunk).map(|found| found.header.sequence);
@@ -245,7 +238,7 @@ impl<P: Payload> Store<P> {
         budget: u64,
     ) -> (u64, bool) {
         let count = blocks.end - blocks.start;
-        if count > LOOKUPS_MAX {
+        if count > self.bounds.void_lookups {
             return self.void_by_slots(volume, &blocks, within, budget);
         }
         let stop = count.min(*within + budget);

@@ -31,7 +31,7 @@ pub(super) struct Crew {
 impl Crew {
     /// No engines yet.
     pub(super) fn new(workers: Vec<Worker>) -> Self {
-        let router = Router::new(ShardMap::single(), Config::default().mutants);
+        let router = Router::new(ShardMap::single(), &Config::default());
         let losses = Losses::new(router.map());
         Self { router, workers, health: Vec::new(), losses, capacity_blocks: 0 }
     }
@@ -43,7 +43,7 @@ impl Crew {
 
     /// Seats engines, one for each shard, in place of those there were.
     pub(super) fn seat(&mut self, lane: &mut Lane, map: ShardMap, engines: Vec<Engine<Memory>>) {
-        self.router = Router::new(map, Config::default().mutants);
+        self.router = Router::new(map, &Config::default());
         self.health = vec![Health::Opening; engines.len()];
         self.losses = Losses::new(self.router.map());
         lane.unseat();

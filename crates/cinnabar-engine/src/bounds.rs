@@ -1,0 +1,103 @@
+//! Where the engine changes its way: sizes of steps, batches and tables.
+//!
+//! A driver of guests takes [`Bounds::default`]. The simulator draws tiny ones, so that a small
+//! world crosses each of these borders: a fault behind a constant that no run reaches is found by
+//! no run. Limits of the on-disk format and of the protocol are not here (see
+//! [`limits`](crate::limits)), for no run may change them.
+
+use crate::limits::REQUESTS_MAX;
+
+/// See the [module](self). All are at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Requests in flight in one engine, waiting ones included.
+    pub requests: usize,
+    /// Parts of one long trim, zeroing or invalidation that are under way at a time.
+    pub parts: usize,
+    /// Incarnations of volumes that the device reserves at a time.
+    pub incarnations: u32,
+    /// Metadata pages that one I/O of opening reads or blanks.
+    pub open_pages: u64,
+    /// Checkpoint pages that one read of loading asks for: 64 are some 24,000 descriptors, one or
+    /// two milliseconds of work.
+    pub load_pages: u32,
+    /// Such reads under way at a time.
+    pub load_reads: u32,
+    /// Chunk headers being read at a time while the log is replayed.
+    pub replay_reads: usize,
+    /// Blocks entered or looked up by one event of a replay, an eighth of the slots passed over.
+    pub replay_blocks: u64,
+    /// Blocks of a range that are voided by lookups; longer ones by a pass over all slots.
+    pub void_lookups: u64,
+    /// Ranges written while the index is being loaded that are told apart.
+    pub passed_ranges: usize,
+    /// Missing blocks that one backend read asks for (1 MiB): what comes of it is the work of one event.
+    pub miss_blocks: u32,
+    /// Blocks of a write that one event offers to the cache: some hundred microseconds of copying.
+    pub write_blocks: u32,
+    /// Blocks of a trim that one event takes out of the cache.
+    pub zero_blocks: u64,
+    /// Blocks of zeros written at a time where the backend can't zero by itself.
+    pub zero_fallback_blocks: u32,
+    /// Pages of one journal write.
+    pub journal_pages: u64,
+    /// Pages of one checkpoint write.
+    pub checkpoint_pages: u32,
+    /// RAM slots that one event of a clean stop moves to flash.
+    pub stop_slots: usize,
+    /// Slots that the cleaner scans in one batch, at least and at most.
+    pub clean_slots: (u32, u32),
+    /// Emptied segments that may wait for reads of them to end.
+    pub parked_segments: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            requests: REQUESTS_MAX,
+            parts: 32,
+            incarnations: 4096,
+            open_pages: 64,
+            load_pages: 64,
+            load_reads: 8,
+            replay_reads: 128,
+            replay_blocks: 8192,
+            void_lookups: 1 << 16,
+            passed_ranges: 1 << 16,
+            miss_blocks: 256,
+            write_blocks: 256,
+            zero_blocks: 4096,
+            zero_fallback_blocks: 256,
+            journal_pages: 16,
+            checkpoint_pages: 64,
+            stop_slots: 256,
+            clean_slots: (64, 4096),
+            parked_segments: 4,
+        }
+    }
+}
+
+impl Bounds {
+    /// The smallest of each: every step is of one, every table has one place.
+    pub const TINY: Self = Self {
+        requests: 8,
+        parts: 1,
+        incarnations: 1,
+        open_pages: 1,
+        load_pages: 1,
+        load_reads: 1,
+        replay_reads: 1,
+        replay_blocks: 1,
+        void_lookups: 1,
+        passed_ranges: 1,
+        miss_blocks: 1,
+        write_blocks: 1,
+        zero_blocks: 1,
+        zero_fallback_blocks: 1,
+        journal_pages: 1,
+        checkpoint_pages: 1,
+        stop_slots: 1,
+        clean_slots: (1, 1),
+        parked_segments: 1,
+    };
+}
