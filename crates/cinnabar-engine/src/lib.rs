@@ -33,5 +33,5 @@ pub mod volume;
 
 pub use bounds::Bounds;
 pub use config::{Config, Eviction};
-pub use engine::Engine;
+pub use engine::{Engine, Phase, Phases};
 pub use seam::*;

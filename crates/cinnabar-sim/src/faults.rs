@@ -164,7 +164,7 @@ pub fn search(
         for result in done {
             summary.seeds += 1;
             match result {
-                Ok(report) => summary.report = summary.report.plus(report),
+                Ok(report) => summary.report = std::mem::take(&mut summary.report).plus(report),
                 Err(failed) => summary.failures.push(*failed),
             }
             if summary.failures.len() >= options.failures_max {

@@ -17,6 +17,7 @@ pub mod kinds;
 pub mod machine;
 pub mod medium;
 pub mod oracle;
+pub mod pairs;
 pub mod script;
 pub mod shards;
 pub mod stamp;

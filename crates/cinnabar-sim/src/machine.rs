@@ -8,7 +8,7 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, Config, Engine, Event, Payload};
+use cinnabar_engine::{Action, Config, Engine, Event, Payload, Phases};
 
 /// A state machine behind the seam.
 pub trait Machine<P> {
@@ -25,6 +25,10 @@ pub trait Machine<P> {
     /// See [`Engine::health`].
     fn health(&self) -> Health {
         Health::Serving
+    }
+    /// What it is doing; see [`Engine::phases`]. `None`: it can't tell.
+    fn phases(&self) -> Option<Phases> {
+        None
     }
     /// Panics if the machine contradicts itself. Expensive.
     fn check_invariants(&self) {}
@@ -162,6 +166,10 @@ impl<P: Payload> Machine<P> for Engine<P> {
 
     fn health(&self) -> Health {
         Engine::health(self)
+    }
+
+    fn phases(&self) -> Option<Phases> {
+        Some(Engine::phases(self))
     }
 
     fn check_invariants(&self) {

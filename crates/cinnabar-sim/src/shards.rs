@@ -11,7 +11,7 @@ use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, Event, Payload};
+use cinnabar_engine::{Action, Event, Payload, Phases};
 
 impl<P: Payload> Machine<P> for Sharded<P> {
     fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
@@ -32,6 +32,10 @@ impl<P: Payload> Machine<P> for Sharded<P> {
 
     fn health(&self) -> Health {
         Sharded::health(self)
+    }
+
+    fn phases(&self) -> Option<Phases> {
+        self.engines().map(cinnabar_engine::Engine::phases).reduce(Phases::or)
     }
 
     fn check_invariants(&self) {
@@ -94,6 +98,10 @@ impl<P: Payload> Machine<P> for Shards<P> {
 
     fn health(&self) -> Health {
         either!(self, machine => Machine::health(machine))
+    }
+
+    fn phases(&self) -> Option<Phases> {
+        either!(self, machine => Machine::phases(machine))
     }
 
     fn check_invariants(&self) {

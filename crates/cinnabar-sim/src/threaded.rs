@@ -13,7 +13,7 @@ use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
     Action, Answer, Command, Config, Engine, Event, IoDone, IoError, IoId, IoOp, IoRequest,
-    Payload, Reply, RequestId, Target,
+    Payload, Phases, Reply, RequestId, Target,
 };
 
 /// Whose a volume is that an engine has named.
@@ -206,6 +206,10 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn health(&self) -> Health {
         Health::of_all(self.units.iter().map(|unit| unit.engine.health()))
+    }
+
+    fn phases(&self) -> Option<Phases> {
+        self.units.iter().map(|unit| unit.engine.phases()).reduce(Phases::or)
     }
 
     fn check_invariants(&self) {

@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::open::Found;
+use super::phases::Phase;
 use crate::health::{LoadReport, Start};
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{DESCRIPTORS_A_PAGE, VOLUMES_A_PAGE, VolumeRecord};
@@ -53,6 +54,16 @@ impl Loader {
     pub(super) fn progress(&self) -> (u64, u64) {
         let headers = self.replay.as_ref().map_or(0, |replay| replay.headers);
         (self.pages + headers, u64::from(self.ends.1) + headers)
+    }
+
+    /// What it does at the moment.
+    pub(super) fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Segments | Stage::Descriptors => Phase::LoadPages,
+            Stage::Headers => Phase::LoadHeaders,
+            Stage::Replay => Phase::LoadReplay,
+            Stage::Passed(_) => Phase::LoadPassed,
+        }
     }
 
     /// A write goes to the backend meanwhile.

@@ -14,6 +14,7 @@ mod invariants;
 mod lifecycle;
 mod load;
 mod open;
+mod phases;
 mod read;
 mod request;
 #[cfg(test)]
@@ -36,6 +37,8 @@ use crate::seam::{
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, Warmth};
+pub use phases::{Phase, Phases};
+
 use lifecycle::Lifecycle;
 use load::Loader;
 use read::Flash;

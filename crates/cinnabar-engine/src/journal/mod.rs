@@ -264,6 +264,13 @@ impl Journal {
         Ok(())
     }
 
+    /// Whether a write is under way; whether the journal is being rewritten, and if that write is
+    /// the last one of it.
+    pub(crate) fn under_way(&self) -> (bool, bool, bool) {
+        let last = self.writing.is_some_and(|writing| writing.rebased);
+        (self.writing.is_some(), self.rebase.is_some(), last)
+    }
+
     /// Whether everything appended is durable.
     pub(crate) fn is_idle(&self) -> bool {
         self.writing.is_none() && self.durable == self.appended

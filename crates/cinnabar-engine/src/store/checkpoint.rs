@@ -29,6 +29,15 @@ enum Stage {
     Done,
 }
 
+/// What a checkpoint waits for, for observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckpointPhase {
+    Chunks,
+    Pages,
+    Flush,
+    Head,
+}
+
 /// A checkpoint being written, one I/O at a time.
 pub(crate) struct CheckpointWriter {
     /// Its number; its slot is this modulo 2.
@@ -49,6 +58,16 @@ impl CheckpointWriter {
 
     pub(crate) fn is_done(&self) -> bool {
         self.stage == Stage::Done
+    }
+
+    /// What it waits for. One that is done waits for nobody, and is not kept.
+    pub(crate) fn phase(&self) -> CheckpointPhase {
+        match self.stage {
+            Stage::Chunks => CheckpointPhase::Chunks,
+            Stage::Pages(_) => CheckpointPhase::Pages,
+            Stage::Flush => CheckpointPhase::Flush,
+            Stage::Head | Stage::Done => CheckpointPhase::Head,
+        }
     }
 
     /// Whether it waits for chunks; else for an I/O of its own.

@@ -52,6 +52,15 @@ impl Cleaner {
 }
 
 impl<P: Payload> Store<P> {
+    /// Whether a segment is announced; one is being emptied; blocks of it are being read; emptied
+    /// ones wait for reads.
+    pub(crate) fn cleaning(&self) -> (bool, bool, bool, bool) {
+        let Cleaner { victim, announced, parked, .. } = &self.cleaner;
+        let reads = victim.as_ref().is_some_and(|victim| victim.reads > 0);
+        let waits = announced.is_some_and(|(_, ticket)| !self.journal.is_durable(ticket));
+        (waits, victim.is_some(), reads, !parked.is_empty())
+    }
+
     /// Goes on emptying segments while free ones are short. True if there is more to do now.
     pub(crate) fn clean(&mut self, outbox: &mut Outbox<P>) -> bool {
         // So many at least, so that a slow trickle of appends gets there too.

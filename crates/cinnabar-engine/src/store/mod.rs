@@ -28,7 +28,7 @@ use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
-pub(crate) use checkpoint::CheckpointWriter;
+pub(crate) use checkpoint::{CheckpointPhase, CheckpointWriter};
 pub(crate) use cleaner::Cleaner;
 pub(crate) use fill::Origin;
 pub(crate) use load::{Chain, Known, is_sound};

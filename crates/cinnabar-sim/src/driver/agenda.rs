@@ -11,12 +11,12 @@ use std::ops::Range;
 /// Something that will happen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
-    /// A part of an I/O happens on its medium.
-    Effect(IoId, usize, usize),
+    /// A part of an I/O happens on its medium. Its number tells it from others of the same name.
+    Effect(IoId, u64, usize, usize),
     /// An I/O completes.
-    Finish(IoId),
+    Finish(IoId, u64),
     /// An I/O has taken longer than the driver's bound.
-    Overdue(IoId),
+    Overdue(IoId, u64),
     /// A part of a dead daemon's write lands.
     Late(u64, usize, usize),
     /// The operator invalidates these sectors of a volume.
@@ -34,8 +34,8 @@ pub(super) enum Item {
 }
 
 impl Item {
-    pub(super) fn effect(id: IoId, units: &Range<usize>) -> Self {
-        Self::Effect(id, units.start, units.end)
+    pub(super) fn effect(id: IoId, number: u64, units: &Range<usize>) -> Self {
+        Self::Effect(id, number, units.start, units.end)
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct CrashNote {
 impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn crash(&mut self, stage: Stage) -> Result<(), Violation> {
         let host = self.features().power_cuts && self.dice.chance(0.5);
+        let host = self.steering.crash.take().unwrap_or(host);
+        self.meet_crash(host);
         let backends = self.features().backend_power_cuts && self.dice.chance(0.5);
         self.log.milestone(self.now, || {
             format!("CRASH while {stage:?}; host loses power: {host}, backends: {backends}")

@@ -11,7 +11,7 @@ use crate::kinds::Path;
 use crate::machine::Factory;
 use crate::oracle::{ReadTicket, WriteTicket};
 use crate::stamp::{Stamp, Stamped};
-use crate::workload::{Guest, Plea, VolumeProfile};
+use crate::workload::{Guest, Plea, VolumeProfile, Wanted};
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Event, Failure, Op, Payload, Request, RequestId};
@@ -184,6 +184,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let plea = self.volumes[volume].guest.next(&mut self.dice);
         self.submit(volume, plea, refusal);
+    }
+
+    /// The guest of a volume asks for this at once, beside its slots, if it can.
+    pub(super) fn demand_of(&mut self, volume: usize, wanted: Wanted) -> bool {
+        let known = &mut self.volumes[volume];
+        let refused = wanted.writes() && self.profile.volumes[volume].read_only;
+        if known.state != State::Attached || refused || !wanted.is_allowed(&self.profile.features) {
+            return false;
+        }
+        let plea = known.guest.asks(&mut self.steering.dice, wanted);
+        known.slots += 1;
+        self.quota -= 1;
+        self.count.requests += 1;
+        self.submit(volume, plea, None);
+        true
     }
 
     /// Reads on the driver's own account, beside the guest's slots.

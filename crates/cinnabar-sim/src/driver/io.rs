@@ -7,8 +7,9 @@ use crate::driver::log::{Place, sectors_of};
 use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
-use crate::medium::Transfer;
+use crate::medium::{Part, Transfer};
 use crate::oracle::Outcome;
+use crate::pairs::{Incident, IoKind};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::ByteSpan;
@@ -31,11 +32,19 @@ pub(super) struct Flight {
     overdue: bool,
     /// It hangs because its device died.
     hangs: bool,
+    /// Its number: names are used again.
+    number: u64,
+    pub(super) kind: IoKind,
 }
 
 impl Flight {
     pub(super) fn request(&self) -> &IoRequest<Stamped> {
         &self.transfer.request
+    }
+
+    /// May a driver call it overdue?
+    pub(super) fn may_be_overdue(&self) -> bool {
+        self.transfer.backend().is_some() && !self.overdue
     }
 }
 
@@ -58,19 +67,25 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.light_fuse(&request);
         let mut transfer = self.media.start(request, tick)?;
         self.misdirect(&mut transfer);
+        let kind = self.kind_of(&transfer.request);
         let lasts_ns = self.duration(&transfer);
+        let lasts_ns = self.steering.stretch(kind, lasts_ns);
+        let number = self.number();
         let error = self.draw_error(&transfer);
         let ahead = self.parts(transfer.units());
         for part in &ahead {
             let at = self.now.plus_ns(self.dice.below(lasts_ns));
-            self.agenda.enter(at, Item::effect(id, part));
+            self.agenda.enter(at, Item::effect(id, number, part));
         }
-        self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id));
+        self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id, number));
         if !on_cache && lasts_ns > self.profile.overdue_ns {
-            self.agenda.enter(self.now.plus_ns(self.profile.overdue_ns), Item::Overdue(id));
+            let at = self.now.plus_ns(self.profile.overdue_ns);
+            self.agenda.enter(at, Item::Overdue(id, number));
         }
         let result = error.map_or(Ok(()), Err);
-        self.flights.insert(id, Flight { transfer, result, ahead, overdue: false, hangs: false });
+        let (overdue, hangs) = (false, false);
+        let flight = Flight { transfer, result, ahead, overdue, hangs, number, kind };
+        self.flights.insert(id, flight);
         Ok(())
     }
 
@@ -78,7 +93,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// not be there yet.
     fn light_fuse(&mut self, request: &IoRequest<Stamped>) {
         let IoOp::WriteMeta { offset, .. } = request.op else { return };
-        let made = self.may_crash && self.media.cache.is_checkpoint(offset);
+        let made = self.may_crash && self.media.cache.part(offset) == Part::Checkpoint;
         if made && self.fuse.is_none() && self.dice.chance(0.2) {
             self.fuse = Some(self.dice.below(12));
         }
@@ -147,18 +162,33 @@ impl<F: Factory<Stamped>> World<'_, F> {
         vec![0..cut, cut..units]
     }
 
-    /// Does this I/O fail, and how?
-    fn draw_error(&mut self, transfer: &Transfer) -> Option<IoError> {
-        let backend = self.media.backend_of(transfer.request.target);
-        let zeroing = matches!(transfer.request.op, IoOp::Trim { .. } | IoOp::WriteZeroes { .. });
-        if zeroing && backend.is_some_and(|backend| !self.media.backends[backend].can_zero) {
-            // No fault: the machine must know another way.
-            return Some(IoError::Unsupported);
+    /// Is an I/O with this name and number under way?
+    pub(super) fn is_under_way(&self, id: IoId, number: u64) -> bool {
+        self.flights.get(&id).is_some_and(|flight| flight.number == number)
+    }
+
+    /// I/O under way that is wanted.
+    pub(super) fn flights_that(&self, wanted: impl Fn(&Flight) -> bool) -> Vec<IoId> {
+        let some = self.flights.iter().filter(|(_, flight)| wanted(flight));
+        some.map(|(id, _)| *id).collect()
+    }
+
+    /// An I/O ends before its time, perhaps with an error.
+    pub(super) fn end_early(&mut self, id: IoId, error: Option<IoError>) -> Result<(), Violation> {
+        let flight = self.flights.get_mut(&id).expect("an I/O under way");
+        if let (Some(error), Ok(())) = (error, flight.result) {
+            flight.result = Err(error);
+            let backend = flight.transfer.backend();
+            self.count_error(backend);
         }
-        if !self.faults_on {
-            return None;
+        let flight = &self.flights[&id];
+        for part in flight.ahead.clone() {
+            self.effect(id, part);
         }
-        let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
+        self.finish(id)
+    }
+
+    fn count_error(&mut self, backend: Option<usize>) {
         match backend {
             None => {
                 self.count.cache_errors += 1;
@@ -171,6 +201,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.count.faults.add(Fault::BackendError);
             }
         }
+    }
+
+    /// Does this I/O fail, and how?
+    fn draw_error(&mut self, transfer: &Transfer) -> Option<IoError> {
+        let backend = self.media.backend_of(transfer.request.target);
+        let zeroing = matches!(transfer.request.op, IoOp::Trim { .. } | IoOp::WriteZeroes { .. });
+        if zeroing && backend.is_some_and(|backend| !self.media.backends[backend].can_zero) {
+            // No fault: the machine must know another way.
+            return Some(IoError::Unsupported);
+        }
+        if !self.faults_on {
+            return None;
+        }
+        let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
+        self.count_error(backend);
         Some(error)
     }
 
@@ -190,7 +235,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// An I/O takes longer than the driver's bound: the machine is told, and it goes on.
     pub(super) fn overdue(&mut self, id: IoId) {
         let flight = self.flights.get_mut(&id).expect("it takes longer than this");
-        flight.overdue = true;
+        if std::mem::replace(&mut flight.overdue, true) {
+            return;
+        }
         let backend = flight.transfer.backend().expect("only backends have a bound");
         self.volumes[backend].errors += 1;
         self.volumes[backend].overdue += 1;
@@ -210,7 +257,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.is_dead(flight.request().target) {
             if self.media.cache.hangs() && !flight.hangs {
                 let at = self.now.plus_ns(self.dice.within(1..HANG_NS_MAX));
-                self.agenda.enter(at, Item::Finish(id));
+                self.agenda.enter(at, Item::Finish(id, flight.number));
                 flight.hangs = true;
                 self.flights.insert(id, flight);
                 return Ok(());
@@ -219,6 +266,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.cache_errors += 1;
         }
         let place = self.place_of(flight.request());
+        self.note_end(&flight);
         self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
         let backend = flight.transfer.backend();
@@ -239,6 +287,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.batch.push(Event::IoDone(done));
         Ok(())
+    }
+
+    fn note_end(&mut self, flight: &Flight) {
+        let on_cache = flight.request().target == Target::Cache;
+        let incident = match flight.result {
+            Ok(()) | Err(IoError::Unsupported) => Incident::Done(flight.kind),
+            Err(_) if on_cache => Incident::CacheFails,
+            Err(_) => Incident::BackendFails,
+        };
+        self.meeting.noted.push(incident);
     }
 
     /// Writes that were answered as failed have happened or never will, once nothing of their volume

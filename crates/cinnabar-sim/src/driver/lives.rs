@@ -5,6 +5,7 @@
 use crate::driver::audit::Before;
 use crate::driver::commands::Control;
 use crate::driver::guests::State;
+use crate::driver::meet::Meeting;
 use crate::driver::world::{Halt, World};
 use crate::kinds::{Fault, Path};
 use crate::machine::{Factory, Machine};
@@ -61,6 +62,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.loaded = None;
         self.replaced = false;
         self.profile.setup.threads = threads;
+        self.steering.begin_life(ending);
         let before = self.begin(device)?;
         self.start_threads(threads);
         self.command(Control::Open, Command::Open);
@@ -249,6 +251,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn forget_engine(&mut self) {
         self.machine = None;
         self.threads.stop();
+        self.steering.end_life();
+        self.meeting = Meeting::default();
         self.agenda.clear();
         self.controls.clear();
         self.sent.clear();

@@ -16,10 +16,12 @@ mod guests;
 mod io;
 mod lives;
 mod log;
+mod meet;
 mod replay;
 mod replies;
 mod report;
 mod sabotage;
+mod steer;
 mod threads;
 mod world;
 

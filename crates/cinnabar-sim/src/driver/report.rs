@@ -4,11 +4,12 @@
 
 use crate::driver::log::Log;
 use crate::kinds::{Fault, Path, Tally};
+use crate::pairs::Pairs;
 use crate::violation::{Kind, Violation};
 use std::fmt;
 
 /// What a successful run counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Digest of all actions of all engines.
     pub digest: u64,
@@ -74,6 +75,8 @@ pub struct Report {
     pub faults: Tally<Fault>,
     /// Recovery paths, by kind.
     pub paths: Tally<Path>,
+    /// Moments of the engine and what they met.
+    pub pairs: Pairs,
 }
 
 impl Report {
@@ -113,6 +116,7 @@ impl Report {
             crash_blocks_back: self.crash_blocks_back + other.crash_blocks_back,
             faults: self.faults.plus(other.faults),
             paths: self.paths.plus(other.paths),
+            pairs: self.pairs.plus(other.pairs),
         }
     }
 }

@@ -46,10 +46,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.write_beneath(volume);
         }
         if features.detaches && attached && self.dice.chance(0.004) {
-            self.count.detaches += 1;
-            self.count.faults.add(Fault::Detached);
-            self.detach(volume);
+            self.detach_for_a_while(volume);
         }
+    }
+
+    /// A volume goes away, and comes back later.
+    pub(super) fn detach_for_a_while(&mut self, volume: usize) {
+        self.count.detaches += 1;
+        self.count.faults.add(Fault::Detached);
+        self.detach(volume);
     }
 
     /// A medium answers nothing for a while.
@@ -81,7 +86,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     /// The operator replaces the device in the middle of a life.
-    fn abandon_device(&mut self) {
+    pub(super) fn abandon_device(&mut self) {
         if self.is_waiting_for(|control| !matches!(control, Control::AwaitLoad)) || self.replaced {
             return;
         }
@@ -128,7 +133,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Somebody else writes an attached volume, and the operator says so a little later. Not where
     /// guests are writing, nor where the engine writes blocks back that it has read: who is first
     /// there, nobody can say.
-    fn write_beneath(&mut self, volume: usize) {
+    pub(super) fn write_beneath(&mut self, volume: usize) {
         let profile = &self.profile.volumes[volume];
         let sectors = profile.sectors;
         let first = self.dice.below(sectors);
@@ -150,7 +155,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.submit_invalidate(volume, span);
     }
 
-    fn new_plan(&mut self) {
+    pub(super) fn new_plan(&mut self) {
         let mut plan = Plan::default();
         for volume in 0..self.volumes.len() {
             let State::Attached = self.volumes[volume].state else { continue };

@@ -12,7 +12,9 @@ use crate::driver::crash::CrashNote;
 use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
 use crate::driver::log::{Log, describe};
+use crate::driver::meet::Meeting;
 use crate::driver::replies::Sent;
+use crate::driver::steer::Steering;
 use crate::driver::threads::Threads;
 use crate::driver::{Options, Report};
 use crate::machine::{Factory, Machine};
@@ -100,6 +102,9 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) wake: Option<(Instant, u64)>,
     /// Who lets the shards take their turns.
     pub(super) threads: Threads,
+    /// What the engine is doing, and what this life looks for.
+    pub(super) meeting: Meeting,
+    pub(super) steering: Steering,
     pub(super) numbers: u64,
     /// Batches that machines have taken.
     steps: u64,
@@ -164,6 +169,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             batch: Vec::new(),
             wake: None,
             threads: Threads::default(),
+            meeting: Meeting::default(),
+            steering: Steering::new(mix(mix(seed))),
             numbers: 0,
             steps: 0,
             fuse: None,
@@ -194,7 +201,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             rotten_reads: self.media.cache.rotten_reads(),
             log_wraps_percent: self.count.log_wraps_percent + self.log_wraps_percent(),
             stale_in_window: self.oracle.excused(),
-            ..self.count
+            ..self.count.clone()
         }
     }
 
@@ -272,9 +279,13 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
 
     fn happen(&mut self, item: &Item) -> Result<(), Violation> {
         match *item {
-            Item::Effect(id, start, end) => self.effect(id, start..end),
-            Item::Finish(id) => self.finish(id)?,
-            Item::Overdue(id) => self.overdue(id),
+            Item::Effect(id, number, start, end) if self.is_under_way(id, number) => {
+                self.effect(id, start..end);
+            }
+            Item::Finish(id, number) if self.is_under_way(id, number) => self.finish(id)?,
+            Item::Overdue(id, number) if self.is_under_way(id, number) => self.overdue(id),
+            // It ended before its time.
+            Item::Effect(..) | Item::Finish(..) | Item::Overdue(..) => {}
             Item::Late(number, _, _) => self.landed(number),
             Item::Invalidate(volume, first, count) => self.invalidate(volume, first, count),
             Item::Wake(number) => {
@@ -306,6 +317,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             return Err(Halt::Crash);
         }
         self.count.events += self.batch.len() as u64;
+        self.note_batch();
         let mut actions = Vec::new();
         self.steps += 1;
         let check = self.steps.is_multiple_of(STEPS_A_CHECK);
@@ -326,6 +338,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         if call.is_none() {
             self.batch.clear();
         }
+        self.meet();
         self.call_threads();
         if last {
             // The daemon dies while it carries the actions out.
@@ -341,7 +354,10 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                 Action::Sample(_) => {}
             }
         }
-        if last { Err(Halt::Crash) } else { Ok(()) }
+        if last {
+            return Err(Halt::Crash);
+        }
+        Ok(self.steer()?)
     }
 
     /// Keeps the earliest wish only, as a driver may.

@@ -35,6 +35,19 @@ pub struct Losses {
     pub torn_data: u64,
 }
 
+/// What a place of a cache device is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A superblock.
+    Superblock,
+    /// The journal.
+    Journal,
+    /// A checkpoint.
+    Checkpoint,
+    /// The log.
+    Log,
+}
+
 /// How a device dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
@@ -116,10 +129,14 @@ impl CacheDevice {
         (self.data_blocks_written, self.meta_blocks_written)
     }
 
-    /// Does this byte belong to a checkpoint?
-    pub fn is_checkpoint(&self, offset: u64) -> bool {
-        let block = (offset / BLOCK_BYTES) as usize % self.region;
-        (self.checkpoints..self.log).contains(&block)
+    /// What this byte belongs to.
+    pub fn part(&self, offset: u64) -> Part {
+        match (offset / BLOCK_BYTES) as usize % self.region {
+            0 | 1 => Part::Superblock,
+            block if block < self.checkpoints => Part::Journal,
+            block if block < self.log => Part::Checkpoint,
+            _ => Part::Log,
+        }
     }
 
     /// Has it a log?

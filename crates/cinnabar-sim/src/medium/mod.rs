@@ -15,7 +15,7 @@ mod transfer;
 mod volatile;
 
 pub use backend::Backend;
-pub use cache_device::{CacheDevice, Death, Losses};
+pub use cache_device::{CacheDevice, Death, Losses, Part};
 pub use transfer::Transfer;
 
 use crate::dice::Dice;

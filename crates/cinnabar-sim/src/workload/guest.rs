@@ -75,6 +75,38 @@ pub enum Plea {
     Zeroes(ByteSpan, bool, bool),
 }
 
+/// Something to ask for, wherever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A flush.
+    Flush,
+    /// A trim.
+    Trim,
+    /// Zeroes.
+    Zeroes,
+}
+
+impl Wanted {
+    /// Does it change the volume?
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Flush)
+    }
+
+    /// May this run contain it?
+    pub fn is_allowed(self, features: &Features) -> bool {
+        match self {
+            Self::Read | Self::Write => true,
+            Self::Flush => features.flushes,
+            Self::Trim => features.trims,
+            Self::Zeroes => features.zeroes,
+        }
+    }
+}
+
 /// A request that must be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -127,13 +159,25 @@ impl Guest {
             drawn = drawn.saturating_sub(weight);
             here
         });
+        let wanted = match kind.expect("the number drawn is below the sum") {
+            0 => Wanted::Read,
+            1 => Wanted::Write,
+            2 => Wanted::Flush,
+            3 => Wanted::Trim,
+            _ => Wanted::Zeroes,
+        };
+        self.asks(dice, wanted)
+    }
+
+    /// A request of such a kind.
+    pub fn asks(&mut self, dice: &mut Dice, wanted: Wanted) -> Plea {
         let fua = dice.chance(self.profile.fua);
-        match kind.expect("the number drawn is below the sum") {
-            0 => Plea::Read(self.span(dice)),
-            1 => Plea::Write(self.span(dice), fua),
-            2 => Plea::Flush,
-            3 => Plea::Trim(self.long_span(dice), fua),
-            _ => Plea::Zeroes(self.long_span(dice), fua, dice.chance(0.5)),
+        match wanted {
+            Wanted::Read => Plea::Read(self.span(dice)),
+            Wanted::Write => Plea::Write(self.span(dice), fua),
+            Wanted::Flush => Plea::Flush,
+            Wanted::Trim => Plea::Trim(self.long_span(dice), fua),
+            Wanted::Zeroes => Plea::Zeroes(self.long_span(dice), fua, dice.chance(0.5)),
         }
     }
 

@@ -6,7 +6,7 @@
 mod guest;
 mod latency;
 
-pub use guest::{Guest, GuestProfile, Plea, Refusal};
+pub use guest::{Guest, GuestProfile, Plea, Refusal, Wanted};
 pub use latency::{Faults, Latency};
 
 use crate::dice::Dice;

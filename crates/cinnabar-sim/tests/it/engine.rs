@@ -20,9 +20,14 @@ pub(crate) fn lines() -> usize {
 
 /// The seeds to run: these, unless somebody wants others.
 pub(crate) fn seeds_or(usual: Range<u64>) -> Range<u64> {
-    let Ok(text) = std::env::var("CINNABAR_SEEDS") else { return usual };
-    let (first, end) = text.split_once("..").expect("CINNABAR_SEEDS is first..end");
-    first.parse().expect("a number")..end.parse().expect("a number")
+    range_of("CINNABAR_SEEDS").unwrap_or(usual)
+}
+
+/// The range of numbers that this variable holds, if it is set.
+pub(crate) fn range_of(variable: &str) -> Option<Range<u64>> {
+    let text = std::env::var(variable).ok()?;
+    let (first, end) = text.split_once("..").expect("the variable is first..end");
+    Some(first.parse().expect("a number")..end.parse().expect("a number"))
 }
 
 #[test]

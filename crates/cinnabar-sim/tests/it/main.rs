@@ -15,6 +15,7 @@ mod holland;
 mod many_volumes;
 mod mutants;
 mod oracle;
+mod pairs;
 mod pblcache_defects;
 mod rot;
 mod shares;

@@ -1,0 +1,225 @@
+//! Looking for trouble: each life has a few pairs of a moment and an incident that it aims at, and
+//! kinds of I/O that are slow in it.
+//!
+//! Called by the world, after each batch. Pairs are drawn from all that are possible, so that rare
+//! ones are aimed at as often as common ones; what a seed aims at depends on nothing but the seed.
+//! When the moment has come, the incident is brought about, now and then: a request is made, an I/O
+//! completes before its time or fails, the daemon dies.
+
+use crate::dice::Dice;
+use crate::driver::guests::State;
+use crate::driver::world::World;
+use crate::machine::Factory;
+use crate::pairs::{Edge, Incident, IoKind, Pair, possible};
+use crate::stamp::Stamped;
+use crate::violation::Violation;
+use crate::workload::{Ending, Wanted};
+use cinnabar_engine::{IoError, IoId};
+
+/// Pairs that a life aims at.
+const AIMS: usize = 8;
+/// How often an aim is followed in a life.
+const ACTS_MAX: u32 = 6;
+/// An I/O that is held up ends within this time, in ns.
+const HELD_NS_MAX: u64 = 500_000_000;
+
+/// What a life looks for.
+#[derive(Debug)]
+pub(super) struct Steering {
+    pub(super) dice: Dice,
+    aims: Vec<(Pair, u32)>,
+    /// Kinds of I/O that are slow, and how many times slower they are.
+    slow: Vec<(IoKind, u64)>,
+    /// This life is to end by a crash, of the host or not.
+    crashes: bool,
+    /// The crash that is wanted: of the host?
+    pub(super) crash: Option<bool>,
+}
+
+impl Steering {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            dice: Dice::new(seed),
+            aims: Vec::new(),
+            slow: Vec::new(),
+            crashes: false,
+            crash: None,
+        }
+    }
+
+    /// Draws what the next life looks for.
+    pub(super) fn begin_life(&mut self, ending: Ending) {
+        self.aims.clear();
+        self.slow.clear();
+        self.crash = None;
+        self.crashes = ending != Ending::Stop;
+        // Some lives go as they go.
+        if self.dice.chance(0.2) {
+            return;
+        }
+        for _ in 0..self.dice.below(4) {
+            self.slow.push((self.dice.pick(IoKind::ALL), self.dice.pick(&[5, 30, 300])));
+        }
+        while self.aims.len() < AIMS {
+            let pair = self.dice.pick(possible());
+            let crash = pair.1.is_crash();
+            // Two aims of a life that is to crash are its crash, the others none.
+            if crash == (self.crashes && self.aims.len() < 2) {
+                self.aims.push((pair, ACTS_MAX));
+            }
+        }
+    }
+
+    /// Nothing more of this life is wanted.
+    pub(super) fn end_life(&mut self) {
+        self.aims.clear();
+        self.slow.clear();
+        self.crash = None;
+    }
+
+    /// How long an I/O takes that would take so long, in ns.
+    pub(super) fn stretch(&mut self, kind: IoKind, lasts_ns: u64) -> u64 {
+        let slow = self.slow.iter().find(|(slow, _)| *slow == kind).map(|(_, times)| *times);
+        let Some(times) = slow.filter(|_| self.dice.chance(0.3)) else { return lasts_ns };
+        lasts_ns.max((lasts_ns * times).min(HELD_NS_MAX))
+    }
+}
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    /// If a moment has come that this life aims at, what it aims at happens, perhaps.
+    pub(super) fn steer(&mut self) -> Result<(), Violation> {
+        for at in 0..self.steering.aims.len() {
+            let (pair, left) = self.steering.aims[at];
+            if left == 0 || !self.meeting.comes(pair.0) {
+                continue;
+            }
+            let likely = if pair.0.edge == Edge::Lasts { 0.1 } else { 0.6 };
+            if self.steering.dice.chance(likely) && self.bring_about(pair.1)? {
+                self.steering.aims[at].1 -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets something happen, if it can; says whether it does.
+    fn bring_about(&mut self, incident: Incident) -> Result<bool, Violation> {
+        let wanted = match incident {
+            Incident::Kill | Incident::PowerCut => {
+                return Ok(self.crash_now(incident == Incident::PowerCut));
+            }
+            Incident::Read => Wanted::Read,
+            Incident::Write => Wanted::Write,
+            Incident::Flush => Wanted::Flush,
+            Incident::Trim => Wanted::Trim,
+            Incident::Zeroes => Wanted::Zeroes,
+            Incident::Overdue => return Ok(self.declare_overdue()),
+            Incident::Done(kind) => return self.pull(|of| of == kind, None),
+            Incident::CacheFails | Incident::BackendFails => {
+                let cache = incident == Incident::CacheFails;
+                let features = self.features();
+                let allowed = if cache { features.cache_faults } else { features.backend_faults };
+                if !allowed || !self.faults_on {
+                    return Ok(false);
+                }
+                return self.pull(|kind| kind.on_cache() == cache, Some(IoError::Io));
+            }
+            Incident::Begins(phase) | Incident::Ends(phase) => {
+                return match IoKind::of_phase(phase) {
+                    Some(kind) => self.pull(|of| of == kind, None),
+                    None => Ok(false),
+                };
+            }
+            Incident::Close | Incident::Replace | Incident::Seal | Incident::Wake => {
+                return Ok(false);
+            }
+            _ => return Ok(self.order(incident)),
+        };
+        Ok(self.demand(wanted))
+    }
+
+    /// A crash at the next batch.
+    fn crash_now(&mut self, host: bool) -> bool {
+        let wanted = self.steering.crashes && (!host || self.features().power_cuts);
+        if wanted {
+            self.fuse = Some(0);
+            self.steering.crash = Some(host);
+        }
+        wanted
+    }
+
+    /// Somebody orders something, beside the guests.
+    fn order(&mut self, incident: Incident) -> bool {
+        if self.quota == 0 {
+            return false;
+        }
+        let features = self.features();
+        let volume = self.steering.dice.below(self.volumes.len() as u64) as usize;
+        let attached = self.volumes[volume].state == State::Attached;
+        match incident {
+            Incident::Plan if features.plans => self.new_plan(),
+            Incident::Invalidate if features.invalidations && attached => {
+                self.write_beneath(volume)
+            }
+            Incident::Detach if features.detaches && attached => self.detach_for_a_while(volume),
+            Incident::Abandon if features.replacements => self.abandon_device(),
+            Incident::Attach | Incident::Forget => {
+                let away = |volume: &&usize| self.volumes[**volume].state == State::Away;
+                let all: Vec<usize> = (0..self.volumes.len()).collect();
+                let Some(&volume) = all.iter().find(away) else { return false };
+                self.come_back(volume);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A guest asks for this, now.
+    fn demand(&mut self, wanted: Wanted) -> bool {
+        if self.quota == 0 {
+            return false;
+        }
+        let volume = self.steering.dice.below(self.volumes.len() as u64) as usize;
+        self.demand_of(volume, wanted)
+    }
+
+    /// A backend's I/O takes too long, from now on.
+    fn declare_overdue(&mut self) -> bool {
+        let may = self.features().stalls && self.faults_on;
+        let late = |flight: &crate::driver::io::Flight| flight.may_be_overdue();
+        let some: Vec<IoId> = if may { self.flights_that(late) } else { Vec::new() };
+        if some.is_empty() {
+            return false;
+        }
+        let id = self.steering.dice.pick(&some);
+        self.overdue(id);
+        true
+    }
+
+    /// An I/O of such a kind ends before its time, well or not.
+    fn pull(
+        &mut self,
+        wanted: impl Fn(IoKind) -> bool,
+        error: Option<IoError>,
+    ) -> Result<bool, Violation> {
+        let some = self.flights_that(|flight| wanted(flight.kind));
+        if some.is_empty() {
+            return Ok(false);
+        }
+        let id = self.steering.dice.pick(&some);
+        self.end_early(id, error)?;
+        Ok(true)
+    }
+}
+
+impl IoKind {
+    fn on_cache(self) -> bool {
+        !matches!(
+            self,
+            Self::BackendRead
+                | Self::BackendWrite
+                | Self::BackendFlush
+                | Self::Prove
+                | Self::Distrust
+        )
+    }
+}

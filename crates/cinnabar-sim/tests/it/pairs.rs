@@ -1,0 +1,25 @@
+//! Moments and incidents that meet: what is said to be impossible is never met.
+//!
+//! `CINNABAR_PAIRS=first..end` runs those seeds and prints every possible pair that they did not meet.
+
+use cinnabar_sim::FaultOptions;
+use cinnabar_sim::faults::search;
+use cinnabar_sim::pairs::{Pair, possible};
+
+#[test]
+fn nothing_impossible_is_met() {
+    let seeds = crate::engine::range_of("CINNABAR_PAIRS");
+    let found = search(seeds.clone().unwrap_or(0..50), &FaultOptions::default(), |_| {});
+    for failed in &found.failures {
+        println!("seed {}: {}", failed.seed, failed.violation);
+    }
+    let pairs = found.report.pairs;
+    let unmet = pairs.unmet();
+    println!("{} of {} pairs were met", possible().len() - unmet.len(), possible().len());
+    let name = |(moment, incident): &Pair| format!("{moment} x {}", incident.name());
+    if seeds.is_some() {
+        unmet.iter().for_each(|pair| println!("unmet: {}", name(pair)));
+    }
+    let wrong: Vec<String> = pairs.impossible_but_met().iter().map(name).collect();
+    assert!(wrong.is_empty(), "met, but said to be impossible: {wrong:?}");
+}
