@@ -7,6 +7,7 @@ use crate::shell::show;
 use crate::stage::Done;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ const CI_SEEDS: u64 = 10_000;
 const CI_LIMIT: Duration = Duration::from_mins(10);
 /// Seeds between two reports of a soak: about four minutes' worth.
 const SOAK_SEEDS: u64 = 5_000;
+
+/// Seeds after which every pair of things that can happen together must have happened.
+const PAIRS_SEEDS: u64 = 200_000;
 
 /// Runs the seeds of `ci`: the same ones each time, so that a change is to blame for a failure.
 ///
@@ -37,11 +41,12 @@ pub(crate) fn check() -> Result<Done> {
 /// thousand how fast it is.
 ///
 /// # Errors
-/// When a seed fails.
+/// When a seed fails, or enough of them have not met all pairs that are possible.
 pub(crate) fn run_on(first: u64, limit: Option<Duration>) -> Result<Done> {
     let binary = e2e::binary::cinnabar()?;
     let start = Instant::now();
     let mut next = first;
+    let mut unmet = None;
     while limit.is_none_or(|limit| start.elapsed() < limit) {
         let found = Command::new(&binary)
             .args(["simulate", "faults", "--json", "--first", &next.to_string()])
@@ -53,13 +58,28 @@ pub(crate) fn run_on(first: u64, limit: Option<Duration>) -> Result<Done> {
         let report: Value = serde_json::from_str(&text).with_context(|| {
             format!("the simulator ended with {} and no report, seeds from {next} on", found.status)
         })?;
-        println!("{}", line(&report, next - first));
+        let left = still_unmet(unmet.take(), &report);
+        println!("{}; {} pairs not met yet", line(&report, next - first), left.len());
+        unmet = Some(left);
         if !found.status.success() {
             bail!("{}", failures(&report));
         }
         next += SOAK_SEEDS;
     }
+    let unmet = unmet.unwrap_or_default();
+    let enough = next - first >= PAIRS_SEEDS;
+    ensure!(!enough || unmet.is_empty(), "never met in {} seeds: {unmet:?}", next - first);
     Ok(Done::Passed(Vec::new()))
+}
+
+/// Pairs that neither the searches before nor this one has met.
+fn still_unmet(before: Option<BTreeSet<String>>, report: &Value) -> BTreeSet<String> {
+    let names = report["pairs_unmet"].as_array().into_iter().flatten();
+    let unmet = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    match before {
+        Some(before) => before.intersection(&unmet).cloned().collect(),
+        None => unmet,
+    }
 }
 
 /// One line a report: `before` seeds were clean before it.
@@ -89,8 +109,16 @@ fn failures(report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{failures, line};
+    use super::{failures, line, still_unmet};
     use serde_json::json;
+
+    #[test]
+    fn what_any_search_has_met_is_met() {
+        let report = |unmet: &[&str]| json!({ "pairs_unmet": unmet });
+        let left = still_unmet(None, &report(&["a", "b"]));
+        let left = still_unmet(Some(left), &report(&["b", "c"]));
+        assert_eq!(left.into_iter().collect::<Vec<_>>(), ["b"]);
+    }
 
     #[test]
     fn a_failure_says_how_to_repeat_it() {

@@ -56,12 +56,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return;
         }
         let pairs = &mut self.count.pairs;
-        let transitions = meeting.begun.iter().map(Incident::Begins);
-        let transitions = transitions.chain(meeting.ended.iter().map(Incident::Ends));
-        meeting.taken.extend(transitions);
         for moment in moments.iter() {
             for incident in &meeting.taken {
                 pairs.add(moment, *incident);
+            }
+        }
+        let begins = meeting.begun.iter().map(Incident::Begins);
+        for incident in begins.chain(meeting.ended.iter().map(Incident::Ends)) {
+            for phase in before.iter() {
+                pairs.add(Moment { phase, edge: Edge::Lasts }, incident);
             }
         }
     }

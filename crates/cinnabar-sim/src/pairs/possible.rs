@@ -1,16 +1,18 @@
 //! Pairs that can't be, with the reason.
 
-use super::{Incident, Moment};
+use super::{Edge, Incident, Moment};
 
-/// A phase's own begin and end.
+/// What is not looked at: a phase's own begin and end, and phases that begin or end as another one
+/// does.
 pub(super) fn is_trivial(moment: Moment, incident: Incident) -> bool {
-    matches!(incident, Incident::Begins(phase) | Incident::Ends(phase) if phase == moment.phase)
+    let (Incident::Begins(phase) | Incident::Ends(phase)) = incident else { return false };
+    phase == moment.phase || moment.edge != Edge::Lasts
 }
 
 /// Why a pair can't be met; `None`: it can.
 pub fn why_impossible(moment: Moment, incident: Incident) -> Option<&'static str> {
     if is_trivial(moment, incident) {
-        return Some("a phase is not apart from itself");
+        return Some("not looked at");
     }
     None
 }

@@ -6,7 +6,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};
 use crate::cli::progress::Progress;
 use cinnabar_sim::faults::{Summary, search, seed_under_way};
-use cinnabar_sim::{Counted, Failed, FaultOptions, Tally};
+use cinnabar_sim::{Counted, Failed, FaultOptions, Tally, pairs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -29,6 +29,9 @@ pub(super) struct Args {
     /// Fail if a kind of fault or a recovery path was never met [default: list them]
     #[arg(long)]
     all_kinds: bool,
+    /// Fail if two things that can happen together never did [default: count them]
+    #[arg(long)]
+    all_pairs: bool,
     /// Print a JSON object [default: tables]
     #[arg(long)]
     json: bool,
@@ -61,10 +64,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         output::text(&render(&found))?;
     }
-    verdict(&found, args.all_kinds)
+    verdict(&found, args.all_kinds, args.all_pairs)
 }
 
-fn verdict(found: &Found, all_kinds: bool) -> Result<(), Failure> {
+fn verdict(found: &Found, all_kinds: bool, all_pairs: bool) -> Result<(), Failure> {
     if let Some(failed) = found.failures.first() {
         let message = format!("{} of {} seeds failed", found.failures.len(), found.seeds);
         return Err(Failure::at_run_time(message, format!("repeat it: {}", repeat(failed.seed))));
@@ -72,6 +75,11 @@ fn verdict(found: &Found, all_kinds: bool) -> Result<(), Failure> {
     if all_kinds && !found.never_met.is_empty() {
         let message = format!("never met: {}", found.never_met.join(", "));
         return Err(Failure::at_run_time(message, "run more seeds: --seeds"));
+    }
+    if all_pairs && !found.pairs_unmet.is_empty() {
+        let (unmet, of) = (found.pairs_unmet.len(), found.pairs_possible);
+        let message = format!("{unmet} of {of} pairs were never met");
+        return Err(Failure::at_run_time(message, "run more seeds: --seeds; --json lists them"));
     }
     Ok(())
 }
@@ -115,6 +123,9 @@ struct Found {
     faults: BTreeMap<&'static str, u64>,
     recovery_paths: BTreeMap<&'static str, u64>,
     never_met: Vec<&'static str>,
+    pairs_possible: u64,
+    pairs_met: u64,
+    pairs_unmet: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,6 +140,8 @@ impl Found {
     fn new(first: u64, summary: &Summary) -> Self {
         let report = &summary.report;
         let sound = summary.seeds - summary.failures.len() as u64;
+        let pairs_possible = pairs::possible().len() as u64;
+        let unmet = report.pairs.unmet();
         // Two decimals: more are noise.
         let short = |value: f64| (value * 100.0).round() / 100.0;
         Self {
@@ -154,6 +167,12 @@ impl Found {
                 .missing()
                 .map(Counted::name)
                 .chain(report.paths.missing().map(Counted::name))
+                .collect(),
+            pairs_possible,
+            pairs_met: pairs_possible - unmet.len() as u64,
+            pairs_unmet: unmet
+                .iter()
+                .map(|(moment, incident)| format!("{moment} x {}", incident.name()))
                 .collect(),
         }
     }
@@ -192,6 +211,7 @@ fn render(found: &Found) -> String {
     if !found.never_met.is_empty() && found.seeds > 1 {
         parts.push(format!("never met: {}\n\n", found.never_met.join(", ")));
     }
+    parts.push(unmet(found));
     let mut sums = Table::new(2, &["seeds", &seeds(found)]);
     let mut line = |name: &str, value: String| sums.row(vec![name.to_owned(), value]);
     line("speed", format!("{:.1} seeds/s", found.seeds_per_second));
@@ -225,6 +245,24 @@ fn render(found: &Found) -> String {
     );
     parts.push(sums.render());
     parts.concat()
+}
+
+/// Unmet pairs that are shown; `--json` has them all.
+const UNMET_SHOWN: usize = 20;
+
+fn unmet(found: &Found) -> String {
+    let Found { pairs_possible, pairs_met, pairs_unmet, .. } = found;
+    let mut text =
+        format!("pairs of a moment and an incident: {pairs_met} of {pairs_possible} met");
+    if found.seeds > 1 && !pairs_unmet.is_empty() {
+        let shown = &pairs_unmet[..UNMET_SHOWN.min(pairs_unmet.len())];
+        text += &format!("; never met: {}", shown.join(", "));
+        let more = pairs_unmet.len() - shown.len();
+        if more > 0 {
+            text += &format!(" and {more} more");
+        }
+    }
+    text + "\n\n"
 }
 
 fn seeds(found: &Found) -> String {
