@@ -15,4 +15,4 @@ mod warnings;
 
 pub use interest::{Interest, Ready, Token, Want};
 pub use request::{Body, Buffers, Command, ExportId, Extent, ExtentKind, Incoming, Ticket};
-pub use socket::{ListenError, SocketAccess};
+pub use socket::{ListenError, SocketAccess, UnixListener};

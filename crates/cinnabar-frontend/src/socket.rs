@@ -4,19 +4,26 @@
 
 use crate::nbd::{Address, AddressError};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Gid, Mode};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, mkdirat, open, openat, renameat,
+    renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Connections that wait to be accepted.
 pub(crate) const QUEUE_LEN: i32 = 128;
 /// Owner and group may connect: give QEMU the socket's group, nobody else can open the disk.
 const MODE: u32 = 0o660;
+/// How often a place is tried that others take at the same time.
+const PLACINGS: u32 = 16;
 /// Bytes for the entry of one group, members included; a group that does not fit is not found.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
@@ -71,8 +78,13 @@ pub enum ListenError {
 }
 
 /// A listening unix socket, whose file is removed when it is dropped.
+///
+/// The folder may belong to somebody who is not trusted: a tenant's own, say. So the socket is made in
+/// a folder within it that nobody else can write to, gets its group and mode there, listens, and only
+/// then takes its name. No link is followed, and nobody sees a socket that does not listen yet, which
+/// would look like one that a dead server left behind.
 #[derive(Debug)]
-pub(crate) struct UnixListener {
+pub struct UnixListener {
     pub(crate) fd: OwnedFd,
     path: PathBuf,
     /// Device and inode of its file, to remove only what is ours.
@@ -81,7 +93,19 @@ pub(crate) struct UnixListener {
 
 impl UnixListener {
     /// Listens at `path`; one left behind by a server that is dead is replaced.
-    pub(crate) fn new(path: &Path, access: &SocketAccess) -> Result<Self, ListenError> {
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn new(path: &Path, access: &SocketAccess) -> Result<Self, ListenError> {
+        Self::new_with(path, access, || {})
+    }
+
+    /// The same; `between` runs when the socket is bound and not yet at its place, for tests.
+    fn new_with(
+        path: &Path,
+        access: &SocketAccess,
+        between: impl FnOnce(),
+    ) -> Result<Self, ListenError> {
         let address = Address::Unix(path.to_owned());
         address.check()?;
         let mode = access.mode.unwrap_or(MODE);
@@ -89,18 +113,13 @@ impl UnixListener {
             return Err(ListenError::Mode(mode));
         }
         let group = access.group.as_deref().map(group_id).transpose()?;
-        let mut made = bind_at(path);
-        if matches!(made, Err(Errno::ADDRINUSE)) {
-            make_room(path, &address)?;
-            made = bind_at(path);
-        }
-        let failed = |errno| match errno {
-            Errno::ADDRINUSE => ListenError::InUse(address.clone()),
-            other => ListenError::Io { address: address.clone(), source: other.into() },
-        };
-        let listener = made.map_err(failed)?;
+        let failed =
+            |errno: Errno| ListenError::Io { address: address.clone(), source: errno.into() };
+        let den = Den::beside(path).map_err(failed)?;
+        let fd = den.bind().map_err(failed)?;
+        between();
         if let Some(group) = group {
-            rustix::fs::chown(path, None, Some(group)).map_err(|errno| match errno {
+            den.give(group).map_err(|errno| match errno {
                 Errno::PERM => ListenError::GroupDenied {
                     path: path.to_owned(),
                     group: access.group.clone().unwrap_or_default(),
@@ -108,47 +127,166 @@ impl UnixListener {
                 other => failed(other),
             })?;
         }
-        // Nobody can connect before `listen`, so there is no moment in which the wrong ones could.
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)?;
-        listen(&listener.fd, QUEUE_LEN).map_err(failed)?;
-        Ok(listener)
+        // Nobody else can be here, so there is no moment in which the wrong ones could connect.
+        den.restrict(mode).map_err(failed)?;
+        listen(&fd, QUEUE_LEN).map_err(failed)?;
+        let inode = den.inode().map_err(failed)?;
+        den.place(&address, path)?;
+        Ok(Self { fd, path: path.to_owned(), inode: Some(inode) })
+    }
+
+    /// The socket, as the standard library has it; the file stays this one's.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    pub fn to_std(&self) -> io::Result<std::os::unix::net::UnixListener> {
+        Ok(self.fd.try_clone()?.into())
     }
 }
 
 impl Drop for UnixListener {
     fn drop(&mut self) {
+        // It listens still, so nobody takes it for dead and replaces it in this moment.
         if self.inode.is_some() && inode(&self.path).ok() == self.inode {
             let _ = rustix::fs::unlink(&self.path);
         }
     }
 }
 
-fn bind_at(path: &Path) -> rustix::io::Result<UnixListener> {
-    let fd = stream_socket(AddressFamily::UNIX)?;
-    bind(&fd, &SocketAddrUnix::new(path)?)?;
-    Ok(UnixListener { fd, path: path.to_owned(), inode: inode(path).ok() })
+/// A folder that nobody else can write to, beside the place of a socket to be. It is removed when it
+/// is dropped.
+struct Den {
+    /// The folder that it is in, and the socket is to be in.
+    parent: OwnedFd,
+    name: String,
+    fd: OwnedFd,
+    /// The name of the socket, here and there.
+    socket: OsString,
 }
 
-/// Removes the socket of a server that is gone.
-fn make_room(path: &Path, address: &Address) -> Result<(), ListenError> {
-    match rustix::fs::lstat(path) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Socket => {
-            Err(ListenError::NotASocket(path.to_owned()))
+impl Den {
+    fn beside(path: &Path) -> rustix::io::Result<Self> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let socket = path.file_name().ok_or(Errno::INVAL)?.to_owned();
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = open(parent, folder, Mode::empty())?;
+        let (name, fd) = loop {
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".cinnabar-{}-{number}", std::process::id());
+            match mkdirat(&parent, &name, Mode::RWXU) {
+                // Of an earlier process of this number, which was killed.
+                Err(Errno::EXIST) => {}
+                made => {
+                    made?;
+                    break (
+                        name.clone(),
+                        openat(&parent, &name, folder | OFlags::NOFOLLOW, Mode::empty())?,
+                    );
+                }
+            }
+        };
+        let den = Self { parent, name, fd, socket };
+        // Whoever may write to the parent may have put another folder in its place.
+        let stat = rustix::fs::fstat(&den.fd)?;
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0;
+        if ours { Ok(den) } else { Err(Errno::PERM) }
+    }
+
+    /// Makes the socket. Its address is short, however long the folder's path is.
+    fn bind(&self) -> rustix::io::Result<OwnedFd> {
+        let fd = stream_socket(AddressFamily::UNIX)?;
+        let path = Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string());
+        bind(&fd, &SocketAddrUnix::new(path.join(&self.socket))?)?;
+        Ok(fd)
+    }
+
+    fn give(&self, group: Gid) -> rustix::io::Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(&self.fd, &self.socket, None, Some(group), flags)
+    }
+
+    fn restrict(&self, mode: u32) -> rustix::io::Result<()> {
+        let mode = Mode::from_raw_mode(mode);
+        rustix::fs::chmodat(&self.fd, &self.socket, mode, AtFlags::empty())
+    }
+
+    fn inode(&self) -> rustix::io::Result<(u64, u64)> {
+        let stat = statat(&self.fd, &self.socket, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Puts the socket where it belongs, in the place of a dead one if there is one.
+    fn place(&self, address: &Address, path: &Path) -> Result<(), ListenError> {
+        let failed =
+            |errno: Errno| ListenError::Io { address: address.clone(), source: errno.into() };
+        for _ in 0..PLACINGS {
+            match self.rename(RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+            let Some(dead) = self.dead(address, path)? else { continue };
+            match self.rename(RenameFlags::EXCHANGE) {
+                Ok(()) if self.inode().ok() == Some(dead) => {
+                    tracing::info!(%address, "replaced the socket of a server that is gone");
+                    return Ok(());
+                }
+                // Another server was quicker: what is here now is alive, and goes back.
+                Ok(()) => self.rename(RenameFlags::EXCHANGE).map_err(failed)?,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
         }
-        Ok(_) if !is_dead(path) => Err(ListenError::InUse(address.clone())),
-        Ok(_) => {
-            tracing::info!(%address, "replacing the socket of a server that is gone");
-            let _ = rustix::fs::unlink(path);
-            Ok(())
+        Err(ListenError::InUse(address.clone()))
+    }
+
+    fn rename(&self, flags: RenameFlags) -> rustix::io::Result<()> {
+        match renameat_with(&self.fd, &self.socket, &self.parent, &self.socket, flags) {
+            // A file system that knows no flags: a moment is left in which a sibling may lose.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                let taken = statat(&self.parent, &self.socket, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+                if flags == RenameFlags::NOREPLACE && taken {
+                    return Err(Errno::EXIST);
+                }
+                renameat(&self.fd, &self.socket, &self.parent, &self.socket)
+            }
+            result => result,
         }
-        Err(_) => Ok(()),
+    }
+
+    /// Device and inode of the socket in the way, if it is one that nobody listens at. `None`: there
+    /// is nothing any more.
+    fn dead(&self, address: &Address, path: &Path) -> Result<Option<(u64, u64)>, ListenError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(known) = openat(&self.parent, &self.socket, flags, Mode::empty()) else {
+            return Ok(None);
+        };
+        let Ok(stat) = rustix::fs::fstat(&known) else { return Ok(None) };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            return Err(ListenError::NotASocket(path.to_owned()));
+        }
+        // This very one is asked, whatever its name leads to by now.
+        let link = format!("/proc/self/fd/{}", known.as_raw_fd());
+        let try_connect =
+            || connect(stream_socket(AddressFamily::UNIX)?, &SocketAddrUnix::new(link.as_str())?);
+        // Not allowed, or its queue is full: somebody is there.
+        match try_connect() {
+            Err(Errno::CONNREFUSED) => Ok(Some((stat.st_dev, stat.st_ino))),
+            _ => Err(ListenError::InUse(address.clone())),
+        }
     }
 }
 
-/// Whether nobody listens at this socket.
-fn is_dead(path: &Path) -> bool {
-    let try_connect = || connect(stream_socket(AddressFamily::UNIX)?, &SocketAddrUnix::new(path)?);
-    try_connect() == Err(Errno::CONNREFUSED)
+impl Drop for Den {
+    fn drop(&mut self) {
+        // What was replaced, or could not be placed.
+        let _ = unlinkat(&self.fd, &self.socket, AtFlags::empty());
+        let _ = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+    }
 }
 
 /// A socket that neither blocks nor is inherited.
@@ -157,7 +295,7 @@ pub(crate) fn stream_socket(family: AddressFamily) -> rustix::io::Result<OwnedFd
 }
 
 fn inode(path: &Path) -> rustix::io::Result<(u64, u64)> {
-    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    let stat = statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok((stat.st_dev, stat.st_ino))
 }
 
@@ -226,6 +364,97 @@ mod tests {
         let error = UnixListener::new(&path, &SocketAccess { mode: Some(0o1777), group: None });
         assert!(matches!(error, Err(ListenError::Mode(0o1777))));
         assert!(!path.exists());
+    }
+
+    fn listen_here(path: &Path) -> Result<UnixListener, ListenError> {
+        UnixListener::new(path, &SocketAccess::default())
+    }
+
+    #[test]
+    fn no_link_is_followed_whenever_it_comes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, victim) = (folder.path().join("a.sock"), folder.path().join("victim"));
+        std::fs::write(&victim, "precious").expect("a file");
+        std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        let link = || {
+            let _ = std::fs::remove_file(&path);
+            std::os::unix::fs::symlink(&victim, &path).expect("a link");
+        };
+        let access = SocketAccess { mode: Some(0o666), group: Some("4711".into()) };
+        let before = victim.metadata().map(|meta| (meta.mode(), meta.gid())).expect("it is there");
+        // In the middle, and from the beginning.
+        for _ in 0..2 {
+            let made = UnixListener::new_with(&path, &access, link);
+            assert!(!matches!(made, Ok(_) | Err(ListenError::InUse(_))), "{made:?}");
+            let after =
+                victim.metadata().map(|meta| (meta.mode(), meta.gid())).expect("it is there");
+            assert_eq!(before, after);
+        }
+        let left = std::fs::read_dir(folder.path()).expect("readable").count();
+        assert_eq!(left, 2, "the link and the file, and nothing of ours");
+    }
+
+    #[test]
+    fn a_sibling_that_comes_in_the_middle_keeps_its_socket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.sock");
+        let mut sibling = None;
+        let access = SocketAccess::default();
+        let between = || sibling = Some(listen_here(&path).expect("nobody is there yet"));
+        let made = UnixListener::new_with(&path, &access, between);
+        assert!(matches!(made, Err(ListenError::InUse(_))), "{made:?}");
+        std::os::unix::net::UnixStream::connect(&path).expect("it is the sibling's");
+        drop(sibling);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn of_many_that_replace_a_dead_one_at_once_one_does() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("a.sock");
+            // The standard library leaves the file behind, as a killed server does.
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let path = path.clone();
+                    std::thread::spawn(move || listen_here(&path).ok())
+                })
+                .collect();
+            let made: Vec<_> =
+                threads.into_iter().filter_map(|one| one.join().expect("no panic")).collect();
+            assert_eq!(made.len(), 1);
+            assert_eq!(inode(&path).ok(), made[0].inode);
+            assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_server_too_busy_to_accept_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.sock");
+        let busy = stream_socket(AddressFamily::UNIX).expect("a socket");
+        bind(&busy, &SocketAddrUnix::new(&path).expect("short")).expect("free");
+        listen(&busy, 0).expect("it is bound");
+        let clients: Vec<_> = std::iter::from_fn(|| {
+            let client = stream_socket(AddressFamily::UNIX).expect("a socket");
+            let address = SocketAddrUnix::new(&path).expect("short");
+            connect(&client, &address).ok().map(|()| client)
+        })
+        .take(1000)
+        .collect();
+        assert!(clients.len() < 1000, "its queue is full");
+        assert!(matches!(listen_here(&path), Err(ListenError::InUse(_))));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_path_as_long_as_an_address_may_be_is_fine() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let left = crate::nbd::UNIX_PATH_BYTES_MAX - folder.path().as_os_str().len() - 1;
+        let path = folder.path().join("x".repeat(left.min(80)));
+        let _listener = listen_here(&path).expect("it fits");
+        std::os::unix::net::UnixStream::connect(&path).expect("it listens");
     }
 
     #[test]

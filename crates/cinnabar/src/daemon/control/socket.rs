@@ -2,26 +2,20 @@
 //!
 //! Called by `serve` before anything else is opened.
 
-use rustix::fs::{Mode, chmod, fchmod};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
-};
+use cinnabar_frontend::{ListenError, SocketAccess, UnixListener};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 
-/// Connections that wait to be accepted.
-const QUEUE_LEN: i32 = 128;
+/// Only the daemon's own user.
+const MODE: u32 = 0o600;
 
 /// A listening control socket, mode 0600; its file is removed when dropped, if it is still ours.
 #[derive(Debug)]
 pub struct ControlSocket {
-    listener: Option<UnixListener>,
-    path: PathBuf,
-    /// Device and inode of the file.
-    inode: Option<(u64, u64)>,
+    listener: Option<net::UnixListener>,
+    /// Removes the file.
+    _file: UnixListener,
 }
 
 /// Why there is no control socket.
@@ -60,58 +54,22 @@ impl ControlSocket {
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let access = SocketAccess { mode: Some(MODE), group: None };
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
-        match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-            Ok(meta) if !meta.file_type().is_socket() => {
-                return Err(SocketError::Foreign(path.to_owned()));
-            }
-            Ok(_) => match UnixStream::connect(path) {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path).map_err(failed)?;
-                }
-                // Not allowed, or its queue is full: somebody is there.
-                Ok(_) | Err(_) => return Err(SocketError::InUse(path.to_owned())),
-            },
-        }
-        let listener = listen_at(path).map_err(|errno| match errno {
-            Errno::ADDRINUSE => SocketError::InUse(path.to_owned()),
-            errno => failed(errno.into()),
+        let file = UnixListener::new(path, &access).map_err(|error| match error {
+            ListenError::InUse(_) => SocketError::InUse(path.to_owned()),
+            ListenError::NotASocket(path) => SocketError::Foreign(path),
+            ListenError::Io { source, .. } => failed(source),
+            other => failed(io::Error::new(io::ErrorKind::InvalidInput, other)),
         })?;
-        Ok(Self { listener: Some(listener), path: path.to_owned(), inode: inode_of(path) })
+        let listener = Some(file.to_std().map_err(failed)?);
+        Ok(Self { listener, _file: file })
     }
 
     /// The listener, once.
-    pub fn take_listener(&mut self) -> Option<UnixListener> {
+    pub fn take_listener(&mut self) -> Option<net::UnixListener> {
         self.listener.take()
     }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        if self.inode.is_some() && inode_of(&self.path) == self.inode {
-            // Nothing to be done if it is gone in this moment.
-            let _gone = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// The file gets the mode of the socket's own inode, so that there is no moment in which others may
-/// connect, and the process's umask, which belongs to all threads, stays as it is.
-fn listen_at(path: &Path) -> rustix::io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // An odd umask can only have taken rights away.
-    chmod(path, Mode::RUSR | Mode::WUSR)?;
-    listen(&socket, QUEUE_LEN)?;
-    Ok(socket.into())
-}
-
-fn inode_of(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 #[cfg(test)]
@@ -124,7 +82,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("c.sock");
         // std leaves the file behind, as a killed daemon does.
-        drop(UnixListener::bind(&path).expect("a socket"));
+        drop(net::UnixListener::bind(&path).expect("a socket"));
         let socket = ControlSocket::bind(&path).expect("nobody listens");
         let mode = std::fs::metadata(&path).expect("it exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -132,6 +90,18 @@ mod tests {
         assert!(path.exists(), "the living one keeps its file");
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_daemon_too_busy_to_accept_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("c.sock");
+        let busy = net::UnixListener::bind(&path).expect("a socket");
+        rustix::net::listen(&busy, 0).expect("a shorter queue");
+        // Its queue is full with one that waits.
+        let waits = net::UnixStream::connect(&path).expect("it listens");
+        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::InUse(_))));
+        drop((waits, busy));
     }
 
     #[test]
