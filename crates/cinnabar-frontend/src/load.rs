@@ -1,12 +1,27 @@
 //! What connections hold, and how much more they may.
 //!
 //! Called by both servers.
+//!
+//! A connection may have half of what is free at most, so that n greedy ones leave 1/(n + 2) of the
+//! server to the next. That alone would let many busy connections keep one large request waiting for
+//! as long as they like: small ones always find room first. So waiting counts: a connection that holds
+//! nothing and has waited longest may have what is free but an eighth of the whole, and as long as it
+//! waits, those that hold buffers already get no more.
 
 /// Requests and bytes of buffers, held or let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
+}
+
+impl std::ops::Add for Load {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
 }
 
 impl std::ops::AddAssign for Load {
@@ -30,21 +45,126 @@ pub(crate) struct Bounds {
     pub(crate) total: Load,
 }
 
+/// What is missing for one more request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// Its connection, or its export with what connections of the past left behind, holds too much.
+    Own,
+    /// It holds nothing, but all connections together hold too much.
+    Total,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Nobody waits.
+    Free,
+    /// It has waited longest.
+    Eldest,
+    /// Another one has.
+    Behind,
+}
+
+impl Rank {
+    /// Of `one`, if this one has waited longest.
+    pub(crate) fn of<T: PartialEq>(one: &T, eldest: Option<&T>) -> Self {
+        match eldest {
+            None => Self::Free,
+            Some(eldest) if eldest == one => Self::Eldest,
+            Some(_) => Self::Behind,
+        }
+    }
+}
+
 impl Bounds {
-    /// Adds one request with `bytes` bytes of buffer to both loads, if there is room.
-    pub(crate) fn reserve(&self, own: &mut Load, total: &mut Load, bytes: u64) -> bool {
-        // A connection may have half of what is free at most. So n greedy ones leave 1/(n + 2) of
-        // the server to the next.
+    /// Adds one request with `bytes` bytes of buffer to both loads, if there is room. `past` is what
+    /// earlier connections of the same export left behind.
+    pub(crate) fn reserve(
+        &self,
+        own: &mut Load,
+        past: Load,
+        total: &mut Load,
+        bytes: u64,
+        rank: Rank,
+    ) -> Result<(), Short> {
+        self.fits(*own, past, *total, bytes, rank)?;
+        let more = Load { requests: 1, bytes };
+        *own += more;
+        *total += more;
+        Ok(())
+    }
+
+    /// Whether there is room.
+    pub(crate) fn fits(
+        &self,
+        own: Load,
+        past: Load,
+        total: Load,
+        bytes: u64,
+        rank: Rank,
+    ) -> Result<(), Short> {
+        let held = own + past;
+        let has_buffer = bytes > 0;
+        if held.requests >= self.connection.requests
+            || (has_buffer && held.bytes + bytes > self.connection.bytes)
+        {
+            return Err(Short::Own);
+        }
         let requests_free = self.total.requests.saturating_sub(total.requests);
         let bytes_free = self.total.bytes.saturating_sub(total.bytes);
-        let requests_max = self.connection.requests.min(requests_free / 2);
-        let bytes_max = self.connection.bytes.min(bytes_free / 2);
-        let fits = own.requests < requests_max && (bytes == 0 || own.bytes + bytes <= bytes_max);
-        if fits {
-            let more = Load { requests: 1, bytes };
-            *own += more;
-            *total += more;
+        let holds_some = if has_buffer { held.bytes > 0 } else { held.requests > 0 };
+        let fits = match rank {
+            Rank::Eldest if !holds_some => {
+                let kept = Load { requests: self.total.requests / 8, bytes: self.total.bytes / 8 };
+                requests_free > kept.requests && bytes.saturating_add(kept.bytes) <= bytes_free
+            }
+            Rank::Behind if has_buffer && holds_some => false,
+            _ => {
+                held.requests < requests_free / 2
+                    && (!has_buffer || held.bytes + bytes <= bytes_free / 2)
+            }
+        };
+        match fits {
+            true => Ok(()),
+            false if holds_some => Err(Short::Own),
+            false => Err(Short::Total),
         }
-        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        connection: Load { requests: 8, bytes: 100 },
+        total: Load { requests: 100, bytes: 400 },
+    };
+
+    fn load(requests: u64, bytes: u64) -> Load {
+        Load { requests, bytes }
+    }
+
+    #[test]
+    fn what_was_left_behind_counts() {
+        let none = Load::default();
+        let fits = |own, past| BOUNDS.fits(own, past, none, 50, Rank::Free);
+        assert_eq!(fits(load(1, 50), none), Ok(()));
+        assert_eq!(fits(none, load(1, 60)), Err(Short::Own));
+        assert_eq!(fits(load(4, 0), load(4, 0)), Err(Short::Own));
+    }
+
+    #[test]
+    fn the_eldest_gets_more_than_half_and_those_that_have_some_wait() {
+        let (none, total) = (Load::default(), load(9, 270));
+        let fits = |own, bytes, rank| BOUNDS.fits(own, none, total, bytes, rank);
+        assert_eq!(fits(none, 80, Rank::Free), Err(Short::Total));
+        assert_eq!(fits(none, 80, Rank::Eldest), Ok(()));
+        assert_eq!(fits(none, 81, Rank::Eldest), Err(Short::Total), "a late comer finds room");
+        assert_eq!(fits(load(1, 1), 1, Rank::Free), Ok(()));
+        assert_eq!(fits(load(1, 1), 1, Rank::Behind), Err(Short::Own));
+        assert_eq!(fits(load(1, 10), 60, Rank::Eldest), Err(Short::Own), "it has some already");
+        assert_eq!(fits(load(1, 1), 0, Rank::Behind), Ok(()), "it needs no buffer");
+        assert_eq!(fits(load(1, 0), 1, Rank::Behind), Ok(()), "nobody starves meanwhile");
     }
 }

@@ -9,7 +9,7 @@ pub(super) use receive::{Outcome, Turn};
 use super::export::{Export, ExportId};
 use super::handshake::{self, Handshake};
 use super::limits::Limits;
-use super::load::Load;
+use super::load::{Load, Short};
 use super::output::{Entry, Output};
 use super::peer::Peer;
 use super::reason::DisconnectReason;
@@ -52,6 +52,8 @@ pub(super) struct Connection<M> {
     pub(super) blocked: bool,
     /// Reading stopped for want of room.
     pub(super) paused: bool,
+    /// What its next request lacks.
+    pub(super) short: Option<Short>,
     /// Already in the server's list of connections to be flushed.
     pub(super) in_dirty: bool,
     /// Already in its list of paused connections.
@@ -95,6 +97,7 @@ impl<M: RawMemory> Connection<M> {
             hung_up: false,
             blocked: false,
             paused: false,
+            short: None,
             in_dirty: false,
             in_paused: false,
             in_backlog: false,

@@ -11,7 +11,7 @@ use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
 use super::limits::Limits;
 use super::listener::Listener;
-use super::load::Load;
+use super::load::{Load, Rank, Short};
 use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
 use super::shared::Shared;
@@ -37,6 +37,8 @@ pub struct Server<M> {
     backlog: VecDeque<u64>,
     /// Connections without room for their next request.
     paused: Vec<u64>,
+    /// The one among them that has waited longest for what all share.
+    eldest: Option<u64>,
     /// When `tick` has to look at all connections.
     next_tick: Option<Instant>,
     draining: bool,
@@ -53,6 +55,7 @@ impl<M: RawMemory> Server<M> {
             dirty: Vec::new(),
             backlog: VecDeque::new(),
             paused: Vec::new(),
+            eldest: None,
             next_tick: None,
             draining: false,
         }
@@ -196,13 +199,21 @@ impl<M: RawMemory> Server<M> {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let was_paused = connection.paused;
             let listener = self.listeners.get(connection.listener);
+            let rank = Rank::of(&key, self.eldest.as_ref());
+            connection.short = None;
             let mut turn = Turn {
                 shared: &mut self.shared,
+                rank,
                 served: listener.map_or(&nothing, |listener| &listener.exports),
                 buffers: &mut *buffers,
                 incoming: &mut *incoming,
             };
-            match connection.pump(key, &mut turn) {
+            let outcome = connection.pump(key, &mut turn);
+            if rank == Rank::Eldest && (turn.rank != rank || outcome != Outcome::Paused) {
+                self.eldest = None;
+                self.shared.released = true;
+            }
+            match outcome {
                 Outcome::Idle => break,
                 Outcome::Backlog => {
                     if !std::mem::replace(&mut connection.in_backlog, true) {
@@ -212,6 +223,9 @@ impl<M: RawMemory> Server<M> {
                 }
                 Outcome::Paused => {
                     self.shared.stats.pauses += u64::from(!was_paused);
+                    if connection.short == Some(Short::Total) {
+                        self.eldest.get_or_insert(key);
+                    }
                     if !std::mem::replace(&mut connection.in_paused, true) {
                         self.paused.push(key);
                     }
@@ -243,7 +257,7 @@ impl<M: RawMemory> Server<M> {
             if let Ok(Body::Data(buffer)) = result {
                 buffers.give(buffer);
             }
-            self.shared.release(slot.pending.load());
+            self.shared.forget(slot.export, slot.pending.load());
             return;
         };
         if let Some(buffer) = connection.reply(&slot.pending, result) {

@@ -2,6 +2,7 @@
 //!
 //! Called by the server and its connections.
 
+use super::export::ExportId;
 use super::exports::Exports;
 use super::limits::{Limits, RECEIVE_BYTES};
 use super::load::Load;
@@ -10,12 +11,15 @@ use super::table::Table;
 use super::transmission::Pending;
 use super::warnings::Warnings;
 use cinnabar_engine::units::Instant;
+use std::collections::BTreeMap;
 
 /// A request that the engine has to answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// Key of its connection, which may be gone.
     pub(super) connection: u64,
+    /// What is left of a connection that is gone is counted there.
+    pub(super) export: ExportId,
     pub(super) pending: Pending,
 }
 
@@ -26,6 +30,8 @@ pub(super) struct Shared {
     pub(super) slots: Table<Slot>,
     /// What all connections hold, and requests whose connection is gone.
     pub(super) load: Load,
+    /// The part of it whose connection is gone, by export: coming back gains nothing.
+    pub(super) past: BTreeMap<ExportId, Load>,
     /// Something was let go since paused connections were last tried.
     pub(super) released: bool,
     pub(super) stats: Stats,
@@ -43,12 +49,31 @@ impl Shared {
             exports: Exports::default(),
             slots: Table::new(),
             load: Load::default(),
+            past: BTreeMap::new(),
             released: false,
             stats: Stats::default(),
             receive_area: vec![0; RECEIVE_BYTES],
             now: Instant(0),
             warnings: Warnings::new("NBD"),
         }
+    }
+
+    /// Requests of a connection that is gone: those still in the engine's hands.
+    pub(super) fn leave_behind(&mut self, export: ExportId, load: Load) {
+        if load.requests > 0 {
+            *self.past.entry(export).or_default() += load;
+        }
+    }
+
+    /// One of them is answered.
+    pub(super) fn forget(&mut self, export: ExportId, load: Load) {
+        if let Some(past) = self.past.get_mut(&export) {
+            *past -= load;
+            if past.requests == 0 {
+                self.past.remove(&export);
+            }
+        }
+        self.release(load);
     }
 
     pub(super) fn release(&mut self, load: Load) {

@@ -14,7 +14,7 @@ pub(super) struct Chain {
     pub(super) readable: Pieces,
     pub(super) writable: Pieces,
     /// Descriptors so far.
-    count: u32,
+    pub(super) count: u32,
 }
 
 impl Chain {

@@ -15,7 +15,7 @@ use rustix::net::{
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Room for more descriptors than any message has, so that too many are noticed.
 const FDS_ROOM: usize = FDS_MAX + 1;
@@ -58,6 +58,8 @@ pub(super) struct Channel {
     since: Option<Instant>,
     output: VecDeque<Answer>,
     output_bytes: usize,
+    /// A descriptor was sent, and nobody has looked since whether it was received.
+    fd_sent: bool,
     /// The socket takes no more since then.
     pub(super) blocked_since: Option<Instant>,
 }
@@ -72,6 +74,7 @@ impl Channel {
             since: None,
             output: VecDeque::new(),
             output_bytes: 0,
+            fd_sent: false,
             blocked_since: None,
         }
     }
@@ -120,6 +123,13 @@ impl Channel {
         self.output_bytes > OUTPUT_BYTES_MAX
     }
 
+    /// Whether a descriptor is on its way that was not received yet, as far as anybody can tell:
+    /// something is.
+    pub(super) fn has_unread_fd(&mut self) -> bool {
+        self.fd_sent = self.fd_sent && unread_bytes(&self.fd) > 0;
+        self.fd_sent || self.output.iter().any(|answer| answer.fd.is_some())
+    }
+
     /// Whether there is something to send.
     pub(super) fn has_output(&self) -> bool {
         !self.output.is_empty()
@@ -136,7 +146,7 @@ impl Channel {
             match retry_on_intr(|| send_from(&self.fd, answer)) {
                 Ok(sent) => {
                     self.blocked_since = None;
-                    answer.fd = None;
+                    self.fd_sent |= answer.fd.take().is_some();
                     answer.sent += sent;
                     self.output_bytes -= sent;
                     if answer.sent == answer.bytes.len() {
@@ -153,6 +163,14 @@ impl Channel {
         }
         Ok(())
     }
+}
+
+/// What the peer has not taken from the socket.
+fn unread_bytes(socket: &OwnedFd) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: writes one number; the descriptor is open.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if asked == 0 { bytes } else { 0 }
 }
 
 enum Receiving {

@@ -8,6 +8,7 @@ mod requests;
 pub(super) use messages::After;
 pub(super) use requests::{Taken, Turn};
 
+use super::budget::Account;
 use super::channel::Channel;
 use super::device::feature;
 use super::export::Export;
@@ -47,9 +48,13 @@ pub(super) struct Connection {
     pub(super) watch: u64,
     pub(super) peer: Peer,
     pub(super) export: ExportId,
+    /// The life of the export.
+    pub(super) life: u64,
     pub(super) queues: Vec<Queue>,
     /// What its requests hold.
     pub(super) load: Load,
+    /// The queue that has waited longest for a buffer; the others wait behind it.
+    pub(super) waiter: Option<u16>,
     /// Changes under way that are not durable when they are answered.
     pub(super) volatile: u32,
     /// The volume is to be flushed when there are no such changes under way any more.
@@ -71,22 +76,33 @@ pub(super) struct Connection {
     features: u64,
     protocol_features: u64,
     memory: Arc<GuestMemory>,
+    /// What its mappings are charged to.
+    account: Arc<Account>,
     inflight: Option<Inflight>,
     /// The driver's choice; write-back until it says otherwise.
     writeback: bool,
 }
 
 impl Connection {
-    pub(super) fn new(fd: OwnedFd, watch: u64, export: &Export, held: bool) -> Self {
+    pub(super) fn new(
+        fd: OwnedFd,
+        export: &Export,
+        life: u64,
+        account: &Arc<Account>,
+        held: bool,
+    ) -> Self {
+        account.enter();
         let peer = Peer::of_unix(fd.as_fd());
         let queues = std::iter::repeat_with(Queue::default);
         Self {
             channel: Channel::new(fd),
-            watch,
+            watch: 0,
             peer,
             export: export.id,
+            life,
             queues: queues.take(usize::from(export.queues_max)).collect(),
             load: Load::default(),
+            waiter: None,
             volatile: 0,
             flush_due: false,
             waiting: None,
@@ -98,9 +114,15 @@ impl Connection {
             features: 0,
             protocol_features: 0,
             memory: Arc::default(),
+            account: Arc::clone(account),
             inflight: None,
             writeback: true,
         }
+    }
+
+    /// It is over: what it has mapped counts among what connections of the past left behind.
+    pub(super) fn leave(&self) {
+        self.account.leave();
     }
 
     /// Whether its messages are to be read.
@@ -158,6 +180,13 @@ impl Connection {
                 // What an earlier server took is finished before a stop, enabled or not.
                 self.is_enabled(at) || running.stopping
             })
+    }
+
+    /// The queues that run and that nobody looks at for the moment.
+    pub(super) fn unwatched(&self) -> SmallVec<[u16; 4]> {
+        let idle = |queue: &Queue| queue.running.is_some() && !queue.in_paused && !queue.in_backlog;
+        let queues = self.queues.iter().enumerate().filter(|(_, queue)| idle(queue));
+        queues.map(|(index, _)| index as u16).collect()
     }
 
     /// The queues with something to be taken that are not known to have it.

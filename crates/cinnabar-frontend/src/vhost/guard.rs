@@ -10,24 +10,60 @@
 //! The handler is installed with the first mapping. A SIGBUS elsewhere goes to the handler that was
 //! there before. The kernel's own accesses, direct I/O for instance, fail with EFAULT instead.
 
+use super::limits::PLACES_MAX;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Mappings guarded at a time: 1024 connections with three or four regions each.
-const PLACES: usize = 4096;
+/// Mappings guarded at a time; `budget` keeps front-ends below it.
+const PLACES: usize = PLACES_MAX;
 
 /// A guarded range of addresses; length 0: none.
+///
+/// The handler of one thread may look while another one puts the next mapping into a place that was
+/// given back: half of either would be a range that belongs to neither. So the version is odd while a
+/// place changes, and another one afterwards. A thread's own mapping does not change under it.
 struct Place {
+    version: AtomicUsize,
     start: AtomicUsize,
     len: AtomicUsize,
     broken: AtomicBool,
 }
 
 static TABLE: [Place; PLACES] = [const {
-    Place { start: AtomicUsize::new(0), len: AtomicUsize::new(0), broken: AtomicBool::new(false) }
+    Place {
+        version: AtomicUsize::new(0),
+        start: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        broken: AtomicBool::new(false),
+    }
 }; PLACES];
+
+impl Place {
+    const FREE: (usize, usize) = (0, 0);
+
+    /// Start and length of a mapping. One thread at a time.
+    fn set(&self, (start, len): (usize, usize)) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// The same, of one and the same mapping; `None` while that changes. `between` is for tests.
+    fn range(&self, between: impl FnOnce()) -> Option<(usize, usize)> {
+        let version = self.version.load(Ordering::Acquire);
+        let len = self.len.load(Ordering::Relaxed);
+        between();
+        let start = self.start.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let same = self.version.load(Ordering::Relaxed) == version && version.is_multiple_of(2);
+        same.then_some((start, len))
+    }
+}
 
 /// Which places are free, as far as they were ever used.
 static FREE: Mutex<Free> = Mutex::new(Free { returned: Vec::new(), fresh: 0 });
@@ -66,8 +102,7 @@ impl Guard {
         };
         USED.store(free.fresh, Ordering::Release);
         TABLE[place].broken.store(false, Ordering::Relaxed);
-        TABLE[place].start.store(start.addr(), Ordering::Relaxed);
-        TABLE[place].len.store(len, Ordering::Release);
+        TABLE[place].set((start.addr(), len));
         Some(Self { place })
     }
 
@@ -79,7 +114,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        TABLE[self.place].len.store(0, Ordering::Release);
+        TABLE[self.place].set(Place::FREE);
         FREE.lock().unwrap_or_else(PoisonError::into_inner).returned.push(self.place);
     }
 }
@@ -105,8 +140,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     let address = unsafe { (*info).si_addr() }.addr();
     let used = USED.load(Ordering::Acquire).min(PLACES);
     for place in &TABLE[..used] {
-        let len = place.len.load(Ordering::Acquire);
-        let start = place.start.load(Ordering::Relaxed);
+        let Some((start, len)) = place.range(|| {}) else { continue };
         if address.wrapping_sub(start) < len && replace(start, len) {
             place.broken.store(true, Ordering::Relaxed);
             return;
@@ -164,9 +198,31 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mapping::Mapping;
+    use super::*;
+    use crate::vhost::budget::Account;
+    use crate::vhost::mapping::Mapping;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use std::os::fd::AsFd;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_place_that_is_reused_in_the_middle_of_a_look_is_no_place() {
+        let place = Place {
+            version: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+        };
+        // A large mapping, and a small one in its place: large from the small one's start on, the
+        // range would have what others have behind it.
+        place.set((1 << 40, 1 << 30));
+        assert_eq!(place.range(|| {}), Some((1 << 40, 1 << 30)));
+        assert_eq!(place.range(|| place.set((2 << 40, 1 << 12))), None);
+        assert_eq!(place.range(|| place.set(Place::FREE)), None);
+        let twice = || [(1 << 40, 1 << 30), Place::FREE].into_iter().for_each(|to| place.set(to));
+        assert_eq!(place.range(twice), None, "it is as it was, but was another meanwhile");
+        assert_eq!(place.range(|| {}), Some(Place::FREE));
+    }
 
     #[test]
     fn a_truncated_file_reads_as_zeros_and_is_noticed() {
@@ -174,8 +230,9 @@ mod tests {
         ftruncate(&file, 1 << 20).expect("room");
         let other = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
         ftruncate(&other, 1 << 20).expect("room");
-        let broken = Mapping::new(file.as_fd(), 0, 1 << 20).expect("mapped");
-        let sound = Mapping::new(other.as_fd(), 0, 1 << 20).expect("mapped");
+        let account = Arc::new(Account::default());
+        let broken = Mapping::new(&account, file.as_fd(), 0, 1 << 20).expect("mapped");
+        let sound = Mapping::new(&account, other.as_fd(), 0, 1 << 20).expect("mapped");
         for mapping in [&broken, &sound] {
             // SAFETY: within the mapping; nobody else uses it.
             unsafe { mapping.first().add(8192).write_volatile(7) };

@@ -19,12 +19,13 @@
 //!
 //! The front-end can write to all of it: nothing is believed that could hurt anybody else.
 
+use super::budget::Account;
 use super::limits::{QUEUE_SIZE_MAX, QUEUES_MAX};
 use super::mapping::{Mapping, MappingError};
 use super::proto::InflightSpec;
 use super::reason::DisconnectReason;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
@@ -60,11 +61,12 @@ pub(super) struct Inflight {
 }
 
 impl Inflight {
-    /// New memory for so many queues, and what to tell the front-end of it.
+    /// New memory for so many queues, and what to tell the front-end of it. It is not touched, so that
+    /// it costs nothing before it comes back with [`Self::open`].
     pub(super) fn create(
         queues: u16,
         queue_size: u16,
-    ) -> Result<(Self, InflightSpec, OwnedFd), DisconnectReason> {
+    ) -> Result<(InflightSpec, OwnedFd), DisconnectReason> {
         check(queues, queue_size)?;
         let len = usize::from(queues) * queue_bytes(queue_size);
         let len = (len.next_multiple_of(OWN_BYTES) + OWN_BYTES) as u64;
@@ -76,24 +78,28 @@ impl Inflight {
             rustix::io::Result::Ok(file)
         };
         let file = make().map_err(|_| DisconnectReason::CannotMap)?;
-        let spec = InflightSpec { len, offset: 0, queues, queue_size };
-        Ok((Self::open(&spec, file.as_fd())?, spec, file))
+        Ok((InflightSpec { len, offset: 0, queues, queue_size }, file))
     }
 
     /// Memory that a front-end kept.
-    pub(super) fn open(spec: &InflightSpec, fd: BorrowedFd<'_>) -> Result<Self, DisconnectReason> {
+    pub(super) fn open(
+        account: &Arc<Account>,
+        spec: &InflightSpec,
+        fd: BorrowedFd<'_>,
+    ) -> Result<Self, DisconnectReason> {
         let (queues, queue_size) = (spec.queues, spec.queue_size);
         check(queues, queue_size)?;
         let needed = usize::from(queues) * queue_bytes(queue_size);
         if spec.len < needed as u64 || !spec.offset.is_multiple_of(8) {
             return Err(DisconnectReason::Inflight);
         }
-        let mapping = Mapping::new(fd, spec.offset, spec.len).map_err(|error| match error {
-            MappingError::NotShared => DisconnectReason::NotShared,
-            MappingError::TooShort => DisconnectReason::TooShort,
-            MappingError::Length => DisconnectReason::Inflight,
-            MappingError::Refused | MappingError::TooMany => DisconnectReason::CannotMap,
-        })?;
+        let mapping =
+            Mapping::new(account, fd, spec.offset, spec.len).map_err(|error| match error {
+                MappingError::NotShared => DisconnectReason::NotShared,
+                MappingError::TooShort => DisconnectReason::TooShort,
+                MappingError::Length => DisconnectReason::Inflight,
+                MappingError::Refused | MappingError::TooMuch => DisconnectReason::CannotMap,
+            })?;
         Ok(Self { mapping: Arc::new(mapping), queues, queue_size })
     }
 
@@ -268,9 +274,16 @@ impl QueueNotes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
+
+    fn made(queues: u16, queue_size: u16) -> (Inflight, InflightSpec, OwnedFd) {
+        let (spec, file) = Inflight::create(queues, queue_size).expect("memory");
+        let inflight = Inflight::open(&Arc::default(), &spec, file.as_fd()).expect("mapped");
+        (inflight, spec, file)
+    }
 
     fn notes() -> QueueNotes {
-        let (inflight, _, _) = Inflight::create(2, 8).expect("memory");
+        let (inflight, _, _) = made(2, 8);
         let notes = inflight.queue(1).expect("it has two");
         assert_eq!(notes.recover(8, 0), Ok(None), "nobody was here before");
         notes
@@ -331,13 +344,13 @@ mod tests {
 
     #[test]
     fn the_drivers_choice_outlives_the_server() {
-        let (inflight, spec, file) = Inflight::create(16, 1024).expect("memory");
+        let (inflight, spec, file) = made(16, 1024);
         assert_eq!(inflight.writeback(), None);
         inflight.set_writeback(false);
-        let again = Inflight::open(&spec, file.as_fd()).expect("the same");
+        let again = Inflight::open(&Arc::default(), &spec, file.as_fd()).expect("the same");
         assert_eq!(again.writeback(), Some(false));
         let short = InflightSpec { len: 4096, ..spec };
-        let refused = Inflight::open(&short, file.as_fd()).err();
+        let refused = Inflight::open(&Arc::default(), &short, file.as_fd()).err();
         assert_eq!(refused, Some(DisconnectReason::Inflight));
     }
 }

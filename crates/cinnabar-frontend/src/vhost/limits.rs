@@ -90,8 +90,16 @@ pub(super) const REGIONS_MAX: usize = 32;
 /// Guest memory of one connection, in bytes (16 TiB): more than any guest has, and little enough of
 /// the addresses a process has.
 pub(super) const MEMORY_BYTES_MAX: u64 = 16 << 40;
+/// Mappings of guest memory in this process: 1024 connections with four regions each four times over.
+pub(super) const PLACES_MAX: usize = 16_384;
 /// Requests taken from one queue before others have their turn.
 pub(super) const REQUESTS_PER_TURN: u32 = 128;
+/// Descriptors of the chains followed for one queue before others have their turn; the last chain may
+/// go beyond.
+pub(super) const DESCRIPTORS_PER_TURN: u32 = 4096;
+/// Bytes copied out of the guest for one queue before others have their turn (some 2 ms); the last
+/// request may go beyond.
+pub(super) const BYTES_PER_TURN: u64 = 4 << 20;
 /// Messages taken from one connection before others have their turn.
 pub(super) const MESSAGES_PER_TURN: u32 = 64;
 /// Bytes of answers that a front-end may leave unread before it is not listened to any more.

@@ -2,14 +2,15 @@
 //!
 //! Called by the memory table and the in-flight region.
 
+use super::budget::{Account, Charge};
 use super::guard::Guard;
 use rustix::fs::{fcntl_get_seals, fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 const PAGE_BYTES: u64 = 4096;
 /// A mapping of this size or more is unmapped by a thread for that: at some 20 ns a page of 4 KiB
@@ -31,9 +32,9 @@ pub(super) enum MappingError {
     /// The kernel says no.
     #[error("it can't be mapped")]
     Refused,
-    /// Too many mappings in this process.
-    #[error("too many regions")]
-    TooMany,
+    /// It is more than the export may have, or this process.
+    #[error("too much memory is mapped, or too many regions are")]
+    TooMuch,
 }
 
 /// A range of a shared memory file.
@@ -46,6 +47,8 @@ pub(super) struct Mapping {
     skip: usize,
     len: usize,
     guard: Option<Guard>,
+    /// Given back when it is unmapped.
+    charge: Option<Charge>,
 }
 
 // SAFETY: an address range that stays mapped until it is dropped, wherever that happens. It is
@@ -55,12 +58,17 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of the file from `offset` on.
+    /// Maps `len` bytes of the file from `offset` on, for `account`.
     ///
     /// Nothing here can be held up by whoever made the descriptor: the first call asks the kernel
     /// what kind of file it is without asking the file's own file system (a FUSE one may never
     /// answer), and only memory goes further.
-    pub(super) fn new(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Self, MappingError> {
+    pub(super) fn new(
+        account: &Arc<Account>,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+    ) -> Result<Self, MappingError> {
         fcntl_get_seals(fd).map_err(|_| MappingError::NotShared)?;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(MappingError::Length)?;
         let size = fstat(fd).map_err(|_| MappingError::Refused)?.st_size;
@@ -76,6 +84,7 @@ impl Mapping {
         let bytes = (end - (offset - skip)).checked_next_multiple_of(page);
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
         let mapped_bytes = bytes.ok_or(MappingError::Length)?;
+        let charge = account.charge(mapped_bytes as u64).ok_or(MappingError::TooMuch)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing.
         let start = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -92,9 +101,10 @@ impl Mapping {
         let _ = unsafe { madvise(start.as_ptr().cast(), mapped_bytes, Advice::LinuxDontDump) };
         let skip = usize::try_from(skip).expect("less than a page");
         let len = usize::try_from(len).expect("less than what was mapped");
-        let mut mapping = Self { start, mapped_bytes, skip, len, guard: None };
+        let charge = Some(charge);
+        let mut mapping = Self { start, mapped_bytes, skip, len, guard: None, charge };
         mapping.guard = Guard::new(start.as_ptr(), mapped_bytes);
-        if mapping.guard.is_none() { Err(MappingError::TooMany) } else { Ok(mapping) }
+        if mapping.guard.is_none() { Err(MappingError::TooMuch) } else { Ok(mapping) }
     }
 
     /// The first byte that was asked for.
@@ -120,29 +130,43 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // No fault can come any more; and the address can't be anybody else's before it is unmapped.
         self.guard = None;
-        let (start, bytes) = (self.start.as_ptr().expose_provenance(), self.mapped_bytes);
-        if bytes < LARGE_BYTES || !unmap_later(start, bytes) {
-            unmap(start, bytes);
+        let start = self.start.as_ptr().expose_provenance();
+        let past = Past { start, bytes: self.mapped_bytes, _charge: self.charge.take() };
+        if self.mapped_bytes >= LARGE_BYTES {
+            unmap_later(past);
         }
     }
 }
 
-/// To be called once with what [`Mapping::new`] mapped, when nobody uses it any more.
-fn unmap(start: usize, bytes: usize) {
-    // SAFETY: the promise above; only `drop` calls this, directly or through the thread.
-    let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
+/// What [`Mapping::new`] mapped and nobody uses any more. It is unmapped when this is dropped, and
+/// paid for until then.
+struct Past {
+    start: usize,
+    bytes: usize,
+    _charge: Option<Charge>,
 }
 
-/// Leaves it to a thread, which starts with the first and stays. False if there is none.
-fn unmap_later(start: usize, bytes: usize) -> bool {
-    static THREAD: OnceLock<Option<Sender<(usize, usize)>>> = OnceLock::new();
+impl Drop for Past {
+    fn drop(&mut self) {
+        let start = std::ptr::with_exposed_provenance_mut(self.start);
+        // SAFETY: the mapping's owner is gone, and made this once.
+        let _ = unsafe { munmap(start, self.bytes) };
+    }
+}
+
+/// Leaves it to a thread, which starts with the first and stays; if there is none, it is done here.
+fn unmap_later(past: Past) {
+    static THREAD: OnceLock<Option<Sender<Past>>> = OnceLock::new();
     let thread = THREAD.get_or_init(|| {
-        let (sender, mappings) = channel::<(usize, usize)>();
+        let (sender, mappings) = channel::<Past>();
         let thread = std::thread::Builder::new().name("cinnabar-unmap".into());
-        let work = move || mappings.into_iter().for_each(|(start, bytes)| unmap(start, bytes));
+        let work = move || mappings.into_iter().for_each(drop);
         thread.spawn(work).ok().map(|_| sender)
     });
-    thread.as_ref().is_some_and(|thread| thread.send((start, bytes)).is_ok())
+    if let Some(thread) = thread {
+        // What can't be sent comes back with the error and is dropped with it.
+        let _ = thread.send(past);
+    }
 }
 
 #[cfg(test)]
@@ -151,18 +175,22 @@ mod tests {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use std::os::fd::AsFd;
 
+    fn own() -> Arc<Account> {
+        Arc::default()
+    }
+
     #[test]
     fn only_memory_that_is_there_is_mapped() {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
         ftruncate(&file, 16 << 10).expect("room");
         let map =
-            |offset, len| Mapping::new(file.as_fd(), offset, len).map(|mapping| mapping.len());
+            |offset, len| Mapping::new(&own(), file.as_fd(), offset, len).map(|one| one.len());
         assert_eq!(map(0, 16 << 10), Ok(16 << 10));
         assert_eq!(map(5000, 100), Ok(100));
         assert_eq!(map(0, (16 << 10) + 1), Err(MappingError::TooShort));
         assert_eq!(map(4096, u64::MAX - 4095), Err(MappingError::Length));
         assert_eq!(map(1 << 20, 0), Err(MappingError::Length));
-        let mapping = Mapping::new(file.as_fd(), 5000, 100).expect("mapped");
+        let mapping = Mapping::new(&own(), file.as_fd(), 5000, 100).expect("mapped");
         // SAFETY: within the mapping.
         unsafe { mapping.first().write(9) };
         let mut byte = [0];
@@ -174,7 +202,7 @@ mod tests {
     fn large_memory_is_unmapped_too_though_later() {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
         ftruncate(&file, LARGE_BYTES as u64).expect("room");
-        let mapping = Mapping::new(file.as_fd(), 0, LARGE_BYTES as u64).expect("mapped");
+        let mapping = Mapping::new(&own(), file.as_fd(), 0, LARGE_BYTES as u64).expect("mapped");
         let place = format!("{:x}-", mapping.first().addr());
         let is_mapped = || {
             let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
@@ -196,7 +224,7 @@ mod tests {
         let disk = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
         ftruncate(&disk, 8192).expect("room");
         for fd in [pipe.as_fd(), socket.as_fd(), disk.as_fd()] {
-            assert_eq!(Mapping::new(fd, 0, 4096).err(), Some(MappingError::NotShared));
+            assert_eq!(Mapping::new(&own(), fd, 0, 4096).err(), Some(MappingError::NotShared));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Called by rings, chains and requests. Everything here may be changed by the guest at any time:
 //! values are read once, and nobody makes a Rust reference to any of it.
 
+use super::budget::Account;
 use super::mapping::{Mapping, MappingError};
 use super::proto::RegionSpec;
 use smallvec::SmallVec;
@@ -31,11 +32,15 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Maps it.
-    pub(super) fn new(spec: RegionSpec, fd: BorrowedFd<'_>) -> Result<Self, MappingError> {
+    /// Maps it for `account`.
+    pub(super) fn new(
+        account: &Arc<Account>,
+        spec: RegionSpec,
+        fd: BorrowedFd<'_>,
+    ) -> Result<Self, MappingError> {
         let ends = spec.guest.checked_add(spec.len).and(spec.user.checked_add(spec.len));
         ends.ok_or(MappingError::Length)?;
-        Ok(Self { spec, mapping: Mapping::new(fd, spec.offset, spec.len)? })
+        Ok(Self { spec, mapping: Mapping::new(account, fd, spec.offset, spec.len)? })
     }
 
     /// Whether both have a guest address in common.
@@ -200,7 +205,7 @@ mod tests {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
         ftruncate(&file, len).expect("room");
         let spec = RegionSpec { guest, user, len, offset: 0 };
-        Region::new(spec, file.as_fd()).expect("mapped")
+        Region::new(&Arc::default(), spec, file.as_fd()).expect("mapped")
     }
 
     fn table() -> GuestMemory {

@@ -33,17 +33,18 @@
 //! # What a guest can do to others
 //! Nothing but cost time. What it may hold is bounded ([`Limits`]); beyond the bound its ring is not
 //! read. A violation of either protocol closes the connection, with a [`DisconnectReason`] logged once
-//! and counted. No descriptor of the front-end's can hold up the data thread: sockets and eventfds are
-//! non-blocking, memory is nothing but memory. One thing is left: a front-end (not its guest) that
-//! makes its eventfd blocking again and fills its counter could hold up a call. QEMU can't be brought
-//! to do that by its guest, short of taking it over.
+//! and counted. No descriptor of the front-end's can hold up the data thread, whatever flags it sets:
+//! sockets are read and written with `MSG_DONTWAIT`, eventfds in ways that never block (`bell`), memory
+//! is nothing but memory. What its memory takes of the process is bounded, too (`budget`), and is
+//! charged to the export, so that coming back gains nothing.
 
+mod bell;
 mod block;
+mod budget;
 mod chain;
 mod channel;
 mod connection;
 mod device;
-mod eventfd;
 mod export;
 mod guard;
 mod inflight;

@@ -2,14 +2,15 @@
 //!
 //! Called by the connection.
 
-use super::eventfd;
 use super::inflight::{Inflight, QueueNotes};
 use super::memory::GuestMemory;
 use super::proto::RingAddresses;
 use super::reason::DisconnectReason;
 use super::ring::Ring;
+use crate::load::Short;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A queue, set up or not.
 #[derive(Debug, Default)]
@@ -20,13 +21,17 @@ pub(super) struct Queue {
     pub(super) base: u16,
     /// The kick and its name among the watches.
     pub(super) kick: Option<(OwnedFd, u64)>,
-    pub(super) call: Option<OwnedFd>,
+    pub(super) call: Option<Arc<OwnedFd>>,
+    /// The driver is to be called at the end of this turn.
+    pub(super) call_due: bool,
     pub(super) enabled: bool,
     pub(super) running: Option<Running>,
     /// Already in the server's list of queues with more to take.
     pub(super) in_backlog: bool,
     /// Already in its list of queues without room.
     pub(super) in_paused: bool,
+    /// What its next request lacks, and its bytes, so that it is not walked again before they fit.
+    pub(super) short: Option<(Short, u64)>,
 }
 
 /// What happens in a queue between its start and its stop.
@@ -92,7 +97,7 @@ impl Queue {
             stopping: false,
         });
         // A server that died may have given requests back without a call.
-        self.call();
+        self.call_due = true;
         Ok(())
     }
 
@@ -103,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Gives back what is done. True if the driver was called.
+    /// Gives back what is done. True if the driver is to be called for it.
     pub(super) fn publish(&mut self) -> Result<bool, DisconnectReason> {
         let Some(running) = &mut self.running else { return Ok(false) };
         if running.done.is_empty() {
@@ -131,16 +136,13 @@ impl Queue {
             *in_flight -= 1;
         }
         let wanted = ring.needs_call();
-        if wanted {
-            self.call();
-        }
+        self.call_due |= wanted;
         Ok(wanted)
     }
 
-    fn call(&self) {
-        if let Some(call) = &self.call {
-            eventfd::ring(call);
-        }
+    /// Who is to be called now, once.
+    pub(super) fn take_call(&mut self) -> Option<&Arc<OwnedFd>> {
+        if std::mem::take(&mut self.call_due) { self.call.as_ref() } else { None }
     }
 }
 

@@ -77,6 +77,8 @@ reasons! {
     CannotMap "cannot_map" "guest memory that can't be mapped";
     /// The file under guest memory was truncated, or the memory failed.
     MemoryGone "memory_gone" "guest memory vanished: its file was truncated, or the memory failed";
+    /// More memory for notes was asked for before the last was taken.
+    Unread "unread" "memory for in-flight notes is asked for again and not received";
     /// The notes of requests under way make no sense.
     Inflight "inflight" "the notes of requests under way make no sense";
     /// More entries are available than a ring has.

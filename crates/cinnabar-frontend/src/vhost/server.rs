@@ -4,11 +4,12 @@
 
 mod accept;
 mod lifecycle;
+mod past;
 mod replies;
 
+use super::bell::{self, Bells};
 use super::channel::Received;
 use super::connection::{After, Connection, Taken, Turn};
-use super::eventfd;
 use super::export::Export;
 use super::lease::{Returned, Waker};
 use super::limits::{Limits, MESSAGES_PER_TURN};
@@ -17,13 +18,14 @@ use super::slot::Slot;
 use super::stats::Stats;
 use super::watches::{Source, Watches};
 use crate::interest::{Interest, Ready, Token};
-use crate::load::{Bounds, Load};
+use crate::load::{Bounds, Load, Rank, Short};
 use crate::request::{Buffers, ExportId, Incoming};
 use crate::socket::UnixListener;
 use crate::table::Table;
 use crate::warnings::Warnings;
 use cinnabar_engine::RawMemory;
 use cinnabar_engine::units::Instant;
+use past::Life;
 use replies::Parked;
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -53,6 +55,10 @@ pub struct Server<M> {
     backlog: VecDeque<Backlog>,
     /// Queues without room for their next request.
     paused: Vec<(u64, u16)>,
+    /// The one among them that has waited longest for what all share.
+    eldest: Option<(u64, u16)>,
+    /// Drivers to be called at the end of this turn.
+    bells: Bells,
     /// Queues found by polling, kept for its memory.
     found: Vec<(u64, u16)>,
     /// When `tick` has to look at all connections.
@@ -60,8 +66,8 @@ pub struct Server<M> {
     /// Guests are told not to kick.
     polling: bool,
     draining: bool,
-    /// Makes one life of an export different from the next.
-    lives: u64,
+    /// What exports and their connections have left behind.
+    lives: Table<Life>,
     payload: PhantomData<fn() -> M>,
 }
 
@@ -74,15 +80,20 @@ const _: () = {
 /// An export and its connections.
 struct Served {
     export: Export,
-    life: u64,
+    /// Its own life, and those before it that have left something behind.
+    lives: Vec<u64>,
     /// `None`: closed for good.
     listener: Option<UnixListener>,
     watch: u64,
     /// Not accepting for a moment: the process is out of descriptors.
     resting: bool,
     connections: Vec<u64>,
-    /// Reads into guest memory under way for connections that are gone.
-    leases: usize,
+}
+
+impl Served {
+    fn life(&self) -> u64 {
+        *self.lives.first().expect("its own")
+    }
 }
 
 /// What a turn has left.
@@ -120,11 +131,13 @@ impl<M: RawMemory> Server<M> {
             dirty: Vec::new(),
             backlog: VecDeque::new(),
             paused: Vec::new(),
+            eldest: None,
+            bells: Bells::default(),
             found: Vec::new(),
             next_tick: None,
             polling: false,
             draining: false,
-            lives: 0,
+            lives: Table::new(),
             payload: PhantomData,
         }
     }
@@ -169,7 +182,7 @@ impl<M: RawMemory> Server<M> {
             Some(Source::Kick(key, queue)) => {
                 let Some(connection) = self.connections.get(key) else { return };
                 if let Some((kick, _)) = &connection.queues[usize::from(queue)].kick {
-                    eventfd::silence(kick);
+                    bell::silence(kick);
                 }
                 self.stats.kicks += 1;
                 self.serve(key, queue, buffers, incoming);
@@ -330,6 +343,7 @@ impl<M: RawMemory> Server<M> {
                     for index in started {
                         self.begin(key, index, buffers, incoming);
                     }
+                    self.look_again(key);
                 }
                 Err(reason) => {
                     self.disconnect(key, reason);
@@ -342,6 +356,15 @@ impl<M: RawMemory> Server<M> {
             self.messages_later(key);
         }
         self.settle(key);
+    }
+
+    /// A message may have changed whether or where a queue is served: kicks that came before went
+    /// nowhere, so all queues are looked at once more.
+    fn look_again(&mut self, key: u64) {
+        let Some(connection) = self.connections.get(key) else { return };
+        for index in connection.unwatched() {
+            self.queue_later(key, index);
+        }
     }
 
     /// A queue has started.
@@ -369,12 +392,18 @@ impl<M: RawMemory> Server<M> {
         buffers: &mut impl Buffers<M>,
         incoming: &mut Vec<Incoming<M>>,
     ) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get(key) else { return };
         let Some(served) = self.exports.get(&connection.export) else { return };
+        let past = self.past_load(served);
+        let rank = Rank::of(&(key, index), self.eldest.as_ref());
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let waiter = connection.waiter;
         let mut turn = Turn {
             export: &served.export,
             bounds: &self.bounds,
             total: &mut self.load,
+            past,
+            rank,
             slots: &mut self.slots,
             stats: &mut self.stats,
             returned: &self.returned,
@@ -383,13 +412,21 @@ impl<M: RawMemory> Server<M> {
             incoming: &mut *incoming,
         };
         let taken = connection.take_requests(key, index, &mut turn);
+        // Those that waited behind it may go on, if it does not wait for something else now.
+        self.released |= waiter.is_some() && connection.waiter != waiter;
+        if rank == Rank::Eldest && turn.rank != Rank::Eldest {
+            self.eldest = None;
+        }
         if !std::mem::replace(&mut connection.in_dirty, true) {
             self.dirty.push(key);
         }
         match taken {
-            Ok(Taken::All) => {}
+            Ok(Taken::All) => self.stop_waiting(key, Some(index)),
             Ok(Taken::Some) => self.queue_later(key, index),
-            Ok(Taken::NoRoom) => {
+            Ok(Taken::NoRoom(short)) => {
+                if short == Short::Total {
+                    self.eldest.get_or_insert((key, index));
+                }
                 let queue = &mut connection.queues[usize::from(index)];
                 if !std::mem::replace(&mut queue.in_paused, true) {
                     self.stats.pauses += 1;
@@ -400,6 +437,15 @@ impl<M: RawMemory> Server<M> {
                 let reason = connection.blame(reason);
                 self.disconnect(key, reason);
             }
+        }
+    }
+
+    /// A queue, or all of a connection, wants nothing more: if it waited longest, the next one does.
+    fn stop_waiting(&mut self, key: u64, index: Option<u16>) {
+        let is_it = |eldest: &(u64, u16)| eldest.0 == key && index.is_none_or(|at| at == eldest.1);
+        if self.eldest.as_ref().is_some_and(is_it) {
+            self.eldest = None;
+            self.released = true;
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) enum Fate {
 pub(super) struct Slot {
     /// Key of its connection, which may be gone.
     pub(super) connection: u64,
+    /// The life of its export: what is left of a connection that is gone is counted there.
+    pub(super) life: u64,
     pub(super) queue: u16,
     /// Where its chain begins.
     pub(super) head: u16,

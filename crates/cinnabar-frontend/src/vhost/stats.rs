@@ -17,6 +17,8 @@ pub struct Stats {
     pub accepted: u64,
     /// Requests taken from rings, refused ones included.
     pub requests: u64,
+    /// Descriptor chains followed; more than requests where a chain had to wait for room.
+    pub chains: u64,
     /// Requests answered by the server itself with an error: misaligned, out of range and the like.
     pub refused_requests: u64,
     /// Requests that an earlier server, or an earlier connection, had taken and not completed.
@@ -44,6 +46,7 @@ impl Default for Stats {
             held_bytes: 0,
             accepted: 0,
             requests: 0,
+            chains: 0,
             refused_requests: 0,
             replayed_requests: 0,
             direct_reads: 0,

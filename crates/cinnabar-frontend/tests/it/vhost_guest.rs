@@ -53,6 +53,18 @@ impl Memory {
         Self { file, first: first.expect("mapped").cast() }
     }
 
+    /// The beginning of a larger file.
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn over(file: &OwnedFd) -> Self {
+        let file = file.try_clone().expect("a handle");
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let first = unsafe {
+            mmap(std::ptr::null_mut(), MEMORY as usize, access, MapFlags::SHARED, &file, 0)
+        };
+        Self { file, first: first.expect("mapped").cast() }
+    }
+
     /// Where a guest address lies in the file.
     fn at(address: u64, len: u64) -> usize {
         let at = if address >= SECOND { address - SECOND + HALF } else { address };

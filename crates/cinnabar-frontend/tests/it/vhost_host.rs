@@ -113,9 +113,15 @@ impl Host {
 
     /// One turn, waiting at most `wait_ms`. True if anything happened.
     pub(crate) fn turn(&mut self, wait_ms: i64) -> bool {
+        self.turn_with(wait_ms, || {})
+    }
+
+    /// The same; `between` runs when the loop knows what is ready and has looked at none of it.
+    pub(crate) fn turn_with(&mut self, wait_ms: i64, between: impl FnOnce()) -> bool {
         self.watch();
         let backlog = self.server.has_backlog();
         let ready = self.wait(if backlog { 0 } else { wait_ms });
+        between();
         for (token, ready) in &ready {
             self.server.on_ready(*token, *ready, self.now, &mut self.pool, &mut self.incoming);
         }

@@ -55,6 +55,31 @@ impl Pair {
         Self { host, memory: Memory::new(), link, rings, features, made: 0 }
     }
 
+    /// A guest with memory and a connection of its own, at a host that has others; one queue.
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn around(host: Host, memory: Memory, link: Link) -> Self {
+        let features = FEATURES | EVENT_INDEX;
+        Self { host, memory, link, rings: vec![Rings::new(0)], features, made: 0 }
+    }
+
+    /// Starts the device over this memory table, whatever the answers are.
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn start_with(&mut self, table: &[u8], fds: &[BorrowedFd<'_>]) {
+        let Self { host, memory, link, rings, features, .. } = self;
+        set_up(link, memory, rings, *features, |_| 0, &mut |link, kind, payload, own| {
+            let (payload, fds) = if kind == 5 { (table, fds) } else { (payload, own) };
+            link.send(&message(kind, 0, payload), fds);
+            host.settle();
+        });
+    }
+
+    /// Its parts, to be put together again with [`Self::around`].
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn apart(self) -> (Host, Memory, Link, Vec<Rings>) {
+        let Self { host, memory, link, rings, .. } = self;
+        (host, memory, link, rings)
+    }
+
     /// The messages of a front-end that starts its device.
     pub(crate) fn set_up(&mut self, base: impl Fn(u32) -> u32) {
         self.ack(16, &numbers(&[PROTOCOL]), &[]);

@@ -36,9 +36,14 @@ impl Noted {
     /// The server is gone from one moment to the next, and another one starts. What was in its hands
     /// is lost. The front-end does not know where the rings stand.
     fn kill(&mut self) {
+        self.kill_for(Limits::default(), false);
+    }
+
+    /// Likewise; the next one has other limits, and may hold its answers back.
+    fn kill_for(&mut self, limits: Limits, hold: bool) {
         let disk = std::mem::take(&mut self.pair.host.disk);
-        self.pair.host = Host::serving(Limits::default(), export());
-        self.pair.host.disk = disk;
+        self.pair.host = Host::serving(limits, export());
+        (self.pair.host.disk, self.pair.host.hold) = (disk, hold);
         self.pair.reconnect();
         self.start(|_| 12345);
     }
@@ -225,6 +230,29 @@ fn a_failed_read_of_a_connection_that_is_gone_holds_up_its_successor_too() {
     noted.pair.host.settle();
     assert_eq!(noted.heads(), [0]);
     assert!(noted.pair.host.is_clear());
+}
+
+#[test]
+fn a_stop_finishes_what_is_left_to_be_replayed_of_a_disabled_queue() {
+    let mut noted = Noted::new(1);
+    noted.pair.host.hold = true;
+    for sector in 0..2 {
+        noted.pair.offer(kind::WRITE, sector, &[(DATA, 512, false)]);
+    }
+    noted.pair.kick();
+    noted.kill_for(Limits { connection_requests_max: 1, ..Limits::default() }, true);
+    assert_eq!(noted.pair.host.held.len(), 1, "the other one has no room yet");
+    noted.pair.tell(18, &self::pair(0, 0), &[]);
+    noted.pair.host.answer_held(false);
+    noted.pair.host.settle();
+    assert_eq!(noted.heads().len(), 1, "it is disabled: nothing more is taken");
+    noted.pair.tell(11, &self::pair(0, 0), &[]);
+    assert_eq!(noted.pair.host.held.len(), 1, "but it was taken by the server before");
+    noted.pair.host.answer_held(false);
+    noted.pair.host.settle();
+    let base = noted.pair.link.receive().map(|answer| (answer.0, answer.1));
+    assert_eq!(base, Some((11, self::pair(0, 2))));
+    assert_eq!(noted.heads().len(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Called by the server when a connection is readable, or has room again.
 
 use super::{Connection, Phase};
-use crate::load::Load;
+use crate::load::{Load, Rank, Short};
 use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
 use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
@@ -47,6 +47,8 @@ pub(in crate::nbd) enum Outcome {
 /// What `pump` works with.
 pub(in crate::nbd) struct Turn<'a, M, B> {
     pub(in crate::nbd) shared: &'a mut Shared,
+    /// Whose turn it is, if others wait for room.
+    pub(in crate::nbd) rank: Rank,
     pub(in crate::nbd) served: &'a BTreeSet<ExportId>,
     pub(in crate::nbd) buffers: &'a mut B,
     pub(in crate::nbd) incoming: &'a mut Vec<Incoming<M>>,
@@ -55,13 +57,30 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
 /// Room for one more request, within the connection's and the server's bounds.
 struct Grant<'a> {
     own: &'a mut Load,
+    past: Load,
     total: &'a mut Load,
     limits: &'a Limits,
+    rank: &'a mut Rank,
+    /// What was missing.
+    short: Option<Short>,
 }
 
 impl Room for Grant<'_> {
     fn reserve(&mut self, bytes: u64) -> bool {
-        self.limits.bounds().reserve(self.own, self.total, bytes)
+        let Self { own, past, total, limits, rank, short } = self;
+        match limits.bounds().reserve(own, *past, total, bytes, **rank) {
+            Ok(()) => {
+                // Having waited longest counts once.
+                if **rank == Rank::Eldest {
+                    **rank = Rank::Free;
+                }
+                true
+            }
+            Err(missing) => {
+                *short = Some(missing);
+                false
+            }
+        }
     }
 }
 
@@ -255,20 +274,31 @@ impl<M: RawMemory> Connection<M> {
             return (0, None);
         };
         let shared = &mut *turn.shared;
+        let past = shared.past.get(&export).copied().unwrap_or_default();
         let mut taken = 0;
         let outcome = loop {
-            let mut room =
-                Grant { own: &mut self.load, total: &mut shared.load, limits: &shared.limits };
+            let mut room = Grant {
+                own: &mut self.load,
+                past,
+                total: &mut shared.load,
+                limits: &shared.limits,
+                rank: &mut turn.rank,
+                short: None,
+            };
             let (len, step) = stream.step(&input[taken..], &mut room, turn.buffers);
             taken += len;
             match step {
                 transmission::Step::NeedMore => break None,
-                transmission::Step::Wait => break Some(Outcome::Paused),
+                transmission::Step::Wait => {
+                    self.short = room.short;
+                    break Some(Outcome::Paused);
+                }
                 transmission::Step::Request(pending, command) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
                     self.in_engine += pending.load();
-                    let ticket = Ticket(shared.slots.insert(Slot { connection: key, pending }));
+                    let ticket =
+                        Ticket(shared.slots.insert(Slot { connection: key, export, pending }));
                     turn.incoming.push(Incoming { ticket, export, command });
                 }
                 transmission::Step::Refuse(pending, error) => {

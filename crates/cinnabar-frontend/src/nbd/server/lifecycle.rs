@@ -155,6 +155,12 @@ impl<M: RawMemory> Server<M> {
         let mut held = connection.load;
         held -= connection.in_engine;
         self.shared.release(held);
+        if let Some(export) = connection.export {
+            self.shared.leave_behind(export, connection.in_engine);
+        }
+        if self.eldest == Some(key) {
+            self.eldest = None;
+        }
         self.shared.stats.connections -= 1;
         self.shared.stats.count_disconnect(reason);
         let export = connection.export.and_then(|id| self.shared.exports.get_mut(id));

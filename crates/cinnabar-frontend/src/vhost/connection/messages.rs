@@ -3,9 +3,10 @@
 //! Called by the server with each whole message.
 
 use super::{Connection, Waiting};
+use crate::vhost::bell;
+use crate::vhost::budget::Account;
 use crate::vhost::channel::Message;
 use crate::vhost::device::{self, SPACE_BYTES_MAX, WRITEBACK_AT, feature};
-use crate::vhost::eventfd;
 use crate::vhost::export::Export;
 use crate::vhost::inflight::Inflight;
 use crate::vhost::limits::{MEMORY_BYTES_MAX, QUEUE_SIZE_MAX, REGIONS_MAX};
@@ -212,14 +213,14 @@ impl Connection {
             }
             request::ADD_MEM_REG => {
                 let spec = RegionSpec::decode_one(payload).ok_or(DisconnectReason::Payload)?;
-                let memory = with_region(&self.memory, spec, &fd)?;
+                let memory = with_region(&self.account, &self.memory, spec, &fd)?;
                 self.set_memory(memory)
             }
             // QEMU sends one, which means nothing.
             request::REM_MEM_REG => self.remove_region(payload),
             request::SET_INFLIGHT_FD => {
                 let spec = InflightSpec::decode(payload).ok_or(DisconnectReason::Payload)?;
-                let inflight = Inflight::open(&spec, fd.as_fd())?;
+                let inflight = Inflight::open(&self.account, &spec, fd.as_fd())?;
                 self.set_inflight(inflight);
                 Ok(Answer::Ack)
             }
@@ -261,8 +262,10 @@ impl Connection {
 
     fn make_inflight(&mut self, payload: &[u8]) -> Result<Answer> {
         let asked = InflightSpec::decode(payload).ok_or(DisconnectReason::Payload)?;
-        let (inflight, spec, fd) = Inflight::create(asked.queues, asked.queue_size)?;
-        inflight.set_writeback(self.writeback);
+        if self.channel.has_unread_fd() {
+            return Err(DisconnectReason::Unread);
+        }
+        let (spec, fd) = Inflight::create(asked.queues, asked.queue_size)?;
         Ok(Answer::WithFd(spec.encode(payload.len()), fd))
     }
 
@@ -310,7 +313,7 @@ impl Connection {
         if fd.is_some() == absent {
             return Err(DisconnectReason::Descriptors);
         }
-        let fd = fd.map(eventfd::adopt).transpose()?;
+        let fd = fd.map(bell::adopt).transpose()?;
         let queue = &mut self.queues[index];
         match kind {
             request::SET_VRING_KICK => {
@@ -323,13 +326,11 @@ impl Connection {
             }
             request::SET_VRING_CALL => {
                 // A call that went to its predecessor may have been missed.
-                if let Some(fd) = &fd {
-                    eventfd::ring(fd);
-                }
+                queue.call_due = true;
                 if let Some(running) = &mut queue.running {
                     running.ring.forget_calls();
                 }
-                queue.call = fd;
+                queue.call = fd.map(Arc::new);
             }
             // Nothing is ever told through it: a ring in error ends the connection.
             _ => {}
@@ -344,7 +345,7 @@ impl Connection {
         }
         let mut regions = specs.into_iter().zip(fds);
         let memory = regions.try_fold(GuestMemory::default(), |memory, (spec, fd)| {
-            with_region(&memory, spec, fd)
+            with_region(&self.account, &memory, spec, fd)
         })?;
         self.set_memory(memory)
     }
@@ -391,15 +392,20 @@ fn subset(payload: &[u8], offered: u64) -> Result<u64> {
     if bits & !offered == 0 { Ok(bits) } else { Err(DisconnectReason::Features) }
 }
 
-fn with_region(memory: &GuestMemory, spec: RegionSpec, fd: &OwnedFd) -> Result<GuestMemory> {
+fn with_region(
+    account: &Arc<Account>,
+    memory: &GuestMemory,
+    spec: RegionSpec,
+    fd: &OwnedFd,
+) -> Result<GuestMemory> {
     if memory.len() >= REGIONS_MAX || memory.bytes().saturating_add(spec.len) > MEMORY_BYTES_MAX {
         return Err(DisconnectReason::Region);
     }
-    let region = Region::new(spec, fd.as_fd()).map_err(|error| match error {
+    let region = Region::new(account, spec, fd.as_fd()).map_err(|error| match error {
         MappingError::NotShared => DisconnectReason::NotShared,
         MappingError::TooShort => DisconnectReason::TooShort,
         MappingError::Length => DisconnectReason::Region,
-        MappingError::Refused | MappingError::TooMany => DisconnectReason::CannotMap,
+        MappingError::Refused | MappingError::TooMuch => DisconnectReason::CannotMap,
     })?;
     memory.with(region).ok_or(DisconnectReason::Region)
 }

@@ -3,7 +3,7 @@
 //! Called by the server when a queue was kicked, is polled, or has room again.
 
 use super::Connection;
-use crate::load::{Bounds, Load};
+use crate::load::{Bounds, Load, Rank, Short};
 use crate::request::{Buffers, Command, Incoming, Ticket};
 use crate::table::Table;
 use crate::vhost::block::{self, BlockRequest, Status, Wish};
@@ -11,7 +11,7 @@ use crate::vhost::chain::Chain;
 use crate::vhost::device::{self, feature};
 use crate::vhost::export::Export;
 use crate::vhost::lease::{Lease, Returned};
-use crate::vhost::limits::REQUESTS_PER_TURN;
+use crate::vhost::limits::{BYTES_PER_TURN, DESCRIPTORS_PER_TURN, REQUESTS_PER_TURN};
 use crate::vhost::memory::{self, Piece};
 use crate::vhost::queue::Next;
 use crate::vhost::reason::DisconnectReason;
@@ -30,7 +30,7 @@ pub(in crate::vhost) enum Taken {
     /// The turn's budget is used up.
     Some,
     /// There is no room for the next one.
-    NoRoom,
+    NoRoom(Short),
 }
 
 /// What requests are taken with.
@@ -38,6 +38,10 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
     pub(in crate::vhost) export: &'a Export,
     pub(in crate::vhost) bounds: &'a Bounds,
     pub(in crate::vhost) total: &'a mut Load,
+    /// What earlier connections of this export left behind.
+    pub(in crate::vhost) past: Load,
+    /// Whose turn it is, if others wait for room.
+    pub(in crate::vhost) rank: Rank,
     pub(in crate::vhost) slots: &'a mut Table<Slot>,
     pub(in crate::vhost) stats: &'a mut Stats,
     pub(in crate::vhost) returned: &'a Arc<Returned>,
@@ -63,7 +67,16 @@ impl Connection {
         index: u16,
         turn: &mut Turn<'_, M, B>,
     ) -> Result<Taken, DisconnectReason> {
-        let mut taken = 0;
+        if let Some((_, bytes)) = self.queues[usize::from(index)].short.take()
+            && self.is_served(index)
+            && let Err((short, bytes)) = self.fits(index, bytes, turn)
+        {
+            // Nothing is read again before there is room for what it was.
+            return Ok(self.wait_for(index, short, bytes));
+        }
+        self.waiter.take_if(|waiter| *waiter == index);
+        let (mut taken, mut descriptors) = (0, 0);
+        let bytes_max = turn.stats.received_bytes + BYTES_PER_TURN;
         while self.is_served(index) {
             let Some(running) = &self.queues[usize::from(index)].running else { break };
             let Some(next) = running.next()? else {
@@ -73,22 +86,32 @@ impl Connection {
                 // One came in the moment before the driver could see that it has to kick.
                 continue;
             };
-            if taken == REQUESTS_PER_TURN {
+            if taken >= REQUESTS_PER_TURN
+                || descriptors >= DESCRIPTORS_PER_TURN
+                || turn.stats.received_bytes >= bytes_max
+            {
                 return Ok(Taken::Some);
             }
+            turn.stats.chains += 1;
             let indirect = self.features & feature::INDIRECT != 0;
             let chain = Chain::follow(&running.ring, &self.memory, next.head, indirect)?;
+            descriptors += chain.count;
             let request = block::parse(turn.export, chain.readable, chain.writable)?;
-            if !self.take_one(key, index, next, request, turn)? {
-                return Ok(Taken::NoRoom);
+            if let Err((short, bytes)) = self.take_one(key, index, next, request, turn)? {
+                return Ok(self.wait_for(index, short, bytes));
             }
             taken += 1;
+            // Having waited longest counts once.
+            if turn.rank == Rank::Eldest {
+                turn.rank = Rank::Free;
+            }
         }
         // What was read of a ring may be zeros of our own.
         if self.memory.is_broken() { Err(DisconnectReason::MemoryGone) } else { Ok(Taken::All) }
     }
 
-    /// Takes one request. False if there is no room for it: nothing has changed then.
+    /// Takes one request. If there is no room for it nothing has changed, and what is missing and
+    /// the bytes of its buffer come back.
     fn take_one<M: RawMemory, B: Buffers<M>>(
         &mut self,
         key: u64,
@@ -96,10 +119,12 @@ impl Connection {
         next: Next,
         request: BlockRequest,
         turn: &mut Turn<'_, M, B>,
-    ) -> Result<bool, DisconnectReason> {
+    ) -> Result<Result<(), (Short, u64)>, DisconnectReason> {
         let BlockRequest { wish, data, status, writable_bytes: len } = request;
+        let life = self.life;
         let slot = |fate, bytes, volatile, memory| Slot {
             connection: key,
+            life,
             queue: index,
             head: next.head,
             len,
@@ -121,9 +146,9 @@ impl Connection {
         };
         let submission = match answer {
             Some(_) => None,
-            None => match self.submission(wish, &data, turn) {
-                Some(submission) => Some(submission),
-                None => return Ok(false),
+            None => match self.submission(index, wish, &data, turn) {
+                Ok(submission) => Some(submission),
+                Err(short) => return Ok(Err(short)),
             },
         };
         if self.memory.is_broken() {
@@ -152,22 +177,60 @@ impl Connection {
                 command: Command::Engine(op),
             });
         }
-        Ok(true)
+        Ok(Ok(()))
     }
 
-    /// What the engine is to do, with a buffer and room for it; `None`: there is no room.
+    /// A queue's next request, of so many bytes, has to wait.
+    fn wait_for(&mut self, index: u16, short: Short, bytes: u64) -> Taken {
+        self.queues[usize::from(index)].short = Some((short, bytes));
+        if bytes > 0 {
+            self.waiter.get_or_insert(index);
+        }
+        Taken::NoRoom(short)
+    }
+
+    /// Whether there is room for one more request, or what is missing.
+    fn fits<M, B>(
+        &self,
+        index: u16,
+        bytes: u64,
+        turn: &Turn<'_, M, B>,
+    ) -> Result<(), (Short, u64)> {
+        if bytes > 0 && self.waiter.is_some_and(|waiter| waiter != index) {
+            return Err((Short::Own, bytes));
+        }
+        let fits = turn.bounds.fits(self.load, turn.past, *turn.total, bytes, turn.rank);
+        fits.map_err(|short| (short, bytes))
+    }
+
+    /// Makes room for one more request, or says what is missing.
+    fn reserve<M, B>(
+        &mut self,
+        index: u16,
+        bytes: u64,
+        turn: &mut Turn<'_, M, B>,
+    ) -> Result<(), (Short, u64)> {
+        self.fits(index, bytes, turn)?;
+        let more = Load { requests: 1, bytes };
+        self.load += more;
+        *turn.total += more;
+        Ok(())
+    }
+
+    /// What the engine is to do, with a buffer and room for it.
     fn submission<M: RawMemory, B: Buffers<M>>(
         &mut self,
+        index: u16,
         wish: Wish,
         data: &[Piece],
         turn: &mut Turn<'_, M, B>,
-    ) -> Option<Submission<M>> {
+    ) -> Result<Submission<M>, (Short, u64)> {
         let fua = !device::is_writeback(self.features, self.writeback);
         let op = match wish {
-            Wish::Read(span) => return self.read(span, data, turn),
+            Wish::Read(span) => return self.read(index, span, data, turn),
             Wish::Write(span) => {
                 let bytes = span.blocks() * BLOCK_BYTES;
-                turn.bounds.reserve(&mut self.load, turn.total, bytes).then_some(())?;
+                self.reserve(index, bytes, turn)?;
                 let buffer = take(turn.buffers, span);
                 // What a guest can change is never handed on: it is copied once, here.
                 // SAFETY: the buffer has whole blocks around the span, and no other user yet;
@@ -178,27 +241,28 @@ impl Connection {
                 };
                 turn.stats.received_bytes += copied as u64;
                 let op = Op::Write { span, data: buffer, fua };
-                return Some(Submission { op, fate: Fate::Nothing, bytes });
+                return Ok(Submission { op, fate: Fate::Nothing, bytes });
             }
             Wish::Discard(span) => Op::Trim { span, fua },
             Wish::Zero { span, may_punch } => Op::WriteZeroes { span, fua, may_punch },
             Wish::Flush | Wish::Serial | Wish::Answer(_) => Op::Flush,
         };
-        turn.bounds.reserve(&mut self.load, turn.total, 0).then_some(())?;
-        Some(Submission { op, fate: Fate::Nothing, bytes: 0 })
+        self.reserve(index, 0, turn)?;
+        Ok(Submission { op, fate: Fate::Nothing, bytes: 0 })
     }
 
     /// A read, into the guest's memory if it is whole blocks everywhere.
     fn read<M: RawMemory, B: Buffers<M>>(
         &mut self,
+        index: u16,
         span: ByteSpan,
         data: &[Piece],
         turn: &mut Turn<'_, M, B>,
-    ) -> Option<Submission<M>> {
+    ) -> Result<Submission<M>, (Short, u64)> {
         let whole = |value: u64| value.is_multiple_of(BLOCK_BYTES);
         let aligned = |piece: &Piece| whole(piece.first.addr() as u64) && whole(piece.len as u64);
         if whole(span.offset) && whole(span.len) && data.iter().all(aligned) {
-            turn.bounds.reserve(&mut self.load, turn.total, 0).then_some(())?;
+            self.reserve(index, 0, turn)?;
             let lease = Lease::new(Arc::clone(&self.memory), Arc::clone(turn.returned));
             let lease = Arc::new(lease);
             let keep: Arc<dyn Any + Send + Sync> = Arc::clone(&lease) as _;
@@ -207,16 +271,16 @@ impl Connection {
             if let Some(buffer) = turn.buffers.guest(keep, &pieces) {
                 turn.stats.direct_reads += 1;
                 let op = Op::Read { span, data: buffer };
-                return Some(Submission { op, fate: Fate::Direct(lease), bytes: 0 });
+                return Ok(Submission { op, fate: Fate::Direct(lease), bytes: 0 });
             }
             let one = Load { requests: 1, bytes: 0 };
             self.load -= one;
             *turn.total -= one;
         }
         let bytes = span.blocks() * BLOCK_BYTES;
-        turn.bounds.reserve(&mut self.load, turn.total, bytes).then_some(())?;
+        self.reserve(index, bytes, turn)?;
         let op = Op::Read { span, data: take(turn.buffers, span) };
-        Some(Submission { op, fate: Fate::Copy { to: data.into(), span }, bytes })
+        Ok(Submission { op, fate: Fate::Copy { to: data.into(), span }, bytes })
     }
 
     /// Gives back what a submission took.

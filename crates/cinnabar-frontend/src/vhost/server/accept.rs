@@ -15,8 +15,8 @@ use cinnabar_engine::RawMemory;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 
 impl<M: RawMemory> Server<M> {
     /// Serves an export at a socket of its own.
@@ -30,25 +30,25 @@ impl<M: RawMemory> Server<M> {
         }
         let full = self.exports.len() >= self.limits.exports_max;
         let id = export.id;
-        let Entry::Vacant(place) = self.exports.entry(id) else {
+        if self.exports.contains_key(&id) {
             return Err(AddError::DuplicateId(id.0));
-        };
+        }
         if full {
             return Err(AddError::TooMany(self.limits.exports_max));
         }
-        let SocketSpec { path, mode, group } = socket;
-        let listener = UnixListener::new(&path, &SocketAccess { mode, group })?;
+        let access = SocketAccess { mode: socket.mode, group: socket.group.clone() };
+        let listener = UnixListener::new(&socket.path, &access)?;
         let watch = self.watches.add(listener.fd.as_raw_fd(), Source::Listener(id));
-        self.lives += 1;
-        place.insert(Served {
+        let lives = self.begin_life(&export, &socket);
+        let served = Served {
             export,
-            life: self.lives,
+            lives,
             listener: Some(listener),
             watch,
             resting: false,
             connections: Vec::new(),
-            leases: 0,
-        });
+        };
+        self.exports.insert(id, served);
         Ok(())
     }
 
@@ -60,7 +60,9 @@ impl<M: RawMemory> Server<M> {
             self.disconnect(key, DisconnectReason::ExportRemoved);
         }
         self.close_listener(export);
-        self.exports.remove(&export);
+        if let Some(served) = self.exports.remove(&export) {
+            self.end_life(served.life());
+        }
         true
     }
 
@@ -119,10 +121,13 @@ impl<M: RawMemory> Server<M> {
             }
             return;
         }
+        let Some(served) = self.exports.get(&id) else { return };
+        let (fd, held, life) = (socket.as_raw_fd(), self.has_leases(served), served.life());
+        let account = self.lives.get(life).map(|life| Arc::clone(&life.account));
+        let account = account.unwrap_or_default();
+        let connection = Connection::new(socket, &served.export, life, &account, held);
+        let key = self.connections.insert(connection);
         let Some(served) = self.exports.get_mut(&id) else { return };
-        let fd = socket.as_raw_fd();
-        let key =
-            self.connections.insert(Connection::new(socket, 0, &served.export, served.leases > 0));
         served.connections.push(key);
         let watch = self.watches.add(fd, Source::Socket(key));
         self.stats.connections += 1;

@@ -32,7 +32,10 @@ impl<M: RawMemory> Server<M> {
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.stats.connections -= 1;
         self.stats.count_disconnect(reason);
-        self.orphan_reads(key, connection.export);
+        connection.leave();
+        self.stop_waiting(key, None);
+        self.change_past(connection.life, |life| life.load += connection.load);
+        self.orphan_reads(key, connection.life);
         for queue in &mut connection.queues {
             if let Some((fd, watch)) = queue.kick.take() {
                 self.watches.remove(watch, fd);
@@ -56,8 +59,7 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// Reads into guest memory of a connection that ends: whoever comes next has to wait for them.
-    fn orphan_reads(&mut self, key: u64, export: crate::request::ExportId) {
-        let life = self.exports.get(&export).map_or(0, |served| served.life);
+    fn orphan_reads(&mut self, key: u64, life: u64) {
         let mut leases = 0;
         let keys: Vec<u64> = self
             .slots
@@ -69,7 +71,7 @@ impl<M: RawMemory> Server<M> {
             let Some(slot) = self.slots.get_mut(ticket) else { continue };
             if let Fate::Direct(lease) = std::mem::replace(&mut slot.fate, Fate::Nothing) {
                 leases += 1;
-                let place = self.parked.insert(Parked::Orphan { export, life });
+                let place = self.parked.insert(Parked::Orphan { life });
                 lease.await_return(place);
             }
         }
@@ -81,16 +83,14 @@ impl<M: RawMemory> Server<M> {
             .collect();
         for place in mine {
             let Some(parked) = self.parked.get_mut(place) else { continue };
-            if let Parked::Failed(slot) = std::mem::replace(parked, Parked::Orphan { export, life })
-            {
+            if let Parked::Failed(slot) = std::mem::replace(parked, Parked::Orphan { life }) {
                 leases += 1;
                 self.load -= slot.load();
+                self.change_past(life, |past| past.load -= slot.load());
                 self.released = true;
             }
         }
-        if let Some(served) = self.exports.get_mut(&export) {
-            served.leases += leases;
-        }
+        self.change_past(life, |past| past.leases += leases);
     }
 
     pub(super) fn arm_tick(&mut self) {

@@ -2,8 +2,8 @@
 //!
 //! Called by the daemon's data thread with each answer, and once at the end of a turn.
 
-use super::{Backlog, Server};
-use crate::request::{Body, Buffers, Command, ExportId, Incoming, Ticket};
+use super::{Backlog, Served, Server};
+use crate::request::{Body, Buffers, Command, Incoming, Ticket};
 use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
 use crate::vhost::reason::DisconnectReason;
@@ -19,8 +19,7 @@ pub(super) enum Parked {
     Failed(Slot),
     /// A read of a connection that is gone.
     Orphan {
-        export: ExportId,
-        /// Of the export; another one has nothing to wait for.
+        /// Of its export: whoever serves the same guest next has to wait.
         life: u64,
     },
 }
@@ -36,6 +35,7 @@ impl<M: RawMemory> Server<M> {
         }
         let ticket = self.slots.insert(Slot {
             connection: key,
+            life: connection.life,
             queue: 0,
             head: 0,
             len: 0,
@@ -85,6 +85,7 @@ impl<M: RawMemory> Server<M> {
         }
         if !alive {
             self.load -= slot.load();
+            self.change_past(slot.life, |life| life.load -= slot.load());
             self.released = true;
             return;
         }
@@ -132,20 +133,18 @@ impl<M: RawMemory> Server<M> {
         for place in self.returned.take() {
             match self.parked.remove(place) {
                 Some(Parked::Failed(slot)) => self.complete(&slot, Status::IoError),
-                Some(Parked::Orphan { export, life }) => self.orphan_ended(export, life),
+                Some(Parked::Orphan { life }) => self.orphan_ended(life),
                 None => {}
             }
         }
     }
 
-    fn orphan_ended(&mut self, export: ExportId, life: u64) {
-        let served = self.exports.get_mut(&export).filter(|served| served.life == life);
-        let Some(served) = served else { return };
-        served.leases -= 1;
-        if served.leases > 0 {
-            return;
-        }
-        for key in served.connections.clone() {
+    fn orphan_ended(&mut self, life: u64) {
+        self.change_past(life, |past| past.leases -= 1);
+        let freed = |served: &&Served| served.lives.contains(&life) && !self.has_leases(served);
+        let freed = self.exports.values().filter(freed);
+        let keys: Vec<u64> = freed.flat_map(|served| served.connections.iter().copied()).collect();
+        for key in keys {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if !std::mem::take(&mut connection.held) {
                 continue;
@@ -185,6 +184,7 @@ impl<M: RawMemory> Server<M> {
                 self.disconnect(key, reason);
             }
         }
+        self.bells.ring();
         // Nothing was added meanwhile: keep the list's memory.
         if self.dirty.is_empty() {
             self.dirty = dirty;
@@ -196,6 +196,9 @@ impl<M: RawMemory> Server<M> {
         connection.in_dirty = false;
         for queue in &mut connection.queues {
             self.stats.calls += u64::from(queue.publish()?);
+            if let Some(call) = queue.take_call() {
+                self.bells.add(call);
+            }
         }
         let waited = connection.waiting.is_some();
         connection.finish_stop();
