@@ -5,7 +5,7 @@
 //! no run. Limits of the on-disk format and of the protocol are not here (see
 //! [`limits`](crate::limits)), for no run may change them.
 
-use crate::limits::REQUESTS_MAX;
+use crate::limits::{REQUESTS_MAX, VOLUMES_MAX};
 
 /// See the [module](self). All are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Bounds {
     pub parts: usize,
     /// Incarnations of volumes that the device reserves at a time.
     pub incarnations: u32,
+    /// Volumes known at a time, detached ones with cached blocks included.
+    pub volumes: usize,
     /// Metadata pages that one I/O of opening reads or blanks.
     pub open_pages: u64,
     /// Checkpoint pages that one read of loading asks for: 64 are some 24,000 descriptors, one or
@@ -56,7 +58,8 @@ impl Default for Bounds {
         Self {
             requests: REQUESTS_MAX,
             parts: 32,
-            incarnations: 4096,
+            incarnations: 256,
+            volumes: VOLUMES_MAX as usize,
             open_pages: 64,
             load_pages: 64,
             load_reads: 8,
@@ -83,6 +86,7 @@ impl Bounds {
         requests: 8,
         parts: 1,
         incarnations: 1,
+        volumes: 4,
         open_pages: 1,
         load_pages: 1,
         load_reads: 1,

@@ -51,6 +51,11 @@ pub enum Mutant {
     FlushOfOneShard,
     /// A write across shards is answered when its first part is done.
     SplitAnsweredEarly,
+    /// A run of writes that goes on while its blocks are being taken out of the index is extended,
+    /// also to where that has looked already.
+    PassedRunGrows,
+    /// A life has so many incarnations and no more.
+    IncarnationsRunOut,
 }
 
 /// The mutants switched on: none, in production.

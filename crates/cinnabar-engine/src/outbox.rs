@@ -3,6 +3,7 @@
 //! Called by every part of the engine that starts an I/O or answers a request.
 
 use crate::buffers::Buffer;
+use crate::engine::Copies;
 use crate::seam::{Action, Answer, Failure, IoId, IoOp, IoRequest, Reply, RequestId, Target};
 use crate::store::Chain;
 use crate::units::{BLOCK_BYTES, Instant};
@@ -35,6 +36,8 @@ pub(crate) enum Pending {
     Journal,
     /// A step of opening or closing.
     Control,
+    /// The superblock with more incarnations reserved.
+    Reserve { copies: Copies },
     /// The cache device's regular flush.
     CacheFlush,
     /// A volume's backend is asked for its proof.

@@ -4,7 +4,7 @@
 //! checkpoints; an attach is answered when that is durable.
 
 use super::Engine;
-use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
+use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
@@ -44,13 +44,30 @@ impl<P: Payload> Engine<P> {
     }
 
     pub(super) fn attach(&mut self, id: RequestId, spec: VolumeSpec) {
-        match self.try_attach(spec) {
-            Ok((volume, warmth)) => {
-                let ticket = self.newest_ticket();
-                self.at_journal.push_back((ticket, id, Some((volume, warmth))));
-                self.answer_recorded();
+        self.attaching.push_back((id, spec));
+        self.continue_attaches();
+    }
+
+    /// Attaches the volumes that there is an index and an incarnation for, in order.
+    pub(super) fn continue_attaches(&mut self) {
+        while let Some((_, spec)) = self.attaching.front() {
+            let sound = self.is_attachable(spec);
+            if sound && !self.is_remembered(spec) && !self.has_identity() {
+                return;
             }
-            Err(failure) => self.outbox.reply(id, Err(failure)),
+            let (id, spec) = self.attaching.pop_front().expect("just seen");
+            if !sound {
+                self.outbox.reply(id, Err(Failure::Invalid));
+                continue;
+            }
+            match self.try_attach(spec) {
+                Ok((volume, warmth)) => {
+                    let ticket = self.newest_ticket();
+                    self.at_journal.push_back((ticket, id, Some((volume, warmth))));
+                    self.answer_recorded();
+                }
+                Err(failure) => self.outbox.reply(id, Err(failure)),
+            }
         }
     }
 
@@ -78,18 +95,29 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    fn try_attach(&mut self, spec: VolumeSpec) -> Result<(u16, Warmth), Failure> {
+    /// Whether such a volume can be served, now.
+    fn is_attachable(&self, spec: &VolumeSpec) -> bool {
         let align = u64::from(spec.align_bytes);
-        let sound = !spec.name.is_empty()
+        !spec.name.is_empty()
             && spec.name.len() <= NAME_BYTES_MAX
             && spec.size_bytes > 0
             && spec.size_bytes.div_ceil(BLOCK_BYTES) <= VOLUME_BLOCKS_MAX
             && (align == 512 || align == BLOCK_BYTES)
-            && spec.size_bytes.is_multiple_of(align);
-        let reopening = self.reopening;
-        if !sound || !(reopening || self.lifecycle.takes_volumes()) {
-            return Err(Failure::Invalid);
-        }
+            && spec.size_bytes.is_multiple_of(align)
+            && (self.reopening || self.lifecycle.takes_volumes())
+    }
+
+    /// Whether the volume goes on with what the device holds of it, or can't be attached at all: it
+    /// needs no index and no incarnation.
+    fn is_remembered(&self, spec: &VolumeSpec) -> bool {
+        let known = self.volumes.iter().flatten().find(|volume| volume.spec.name == spec.name);
+        let anyway = self.config.mutants.is(Mutant::EpochIgnored);
+        known.is_some_and(|volume| {
+            volume.state != VolumeState::Sealed || believe(&volume.spec, spec, anyway).is_ok()
+        })
+    }
+
+    fn try_attach(&mut self, spec: VolumeSpec) -> Result<(u16, Warmth), Failure> {
         let named = |v: &Option<Volume>| v.as_ref().is_some_and(|v| v.spec.name == spec.name);
         let mut warmth = Warmth::New;
         if let Some(index) = self.volumes.iter().position(named) {
@@ -117,8 +145,8 @@ impl<P: Payload> Engine<P> {
                 }
             }
         }
-        let index = self.new_index().ok_or(Failure::Limit)?;
-        let incarnation = self.new_incarnation().ok_or(Failure::Limit)?;
+        let index = self.take_index().ok_or(Failure::Limit)?;
+        let incarnation = self.take_incarnation().ok_or(Failure::Limit)?;
         let writes = u64::from(!spec.read_only);
         let volume = Volume::new(spec, incarnation, VolumeState::Attached);
         self.volumes[usize::from(index)] = Some(volume);
@@ -161,37 +189,6 @@ impl<P: Payload> Engine<P> {
             name: volume.spec.name.clone(),
             epoch: volume.spec.epoch.clone(),
         }
-    }
-
-    /// The lowest index that no volume has, no cached block mentions, and no checkpoint being made.
-    fn new_index(&mut self) -> Option<u16> {
-        let free = |index: &usize| {
-            let used = self.volumes.get(*index).is_some_and(Option::is_some);
-            let cached = self.store.holdings.get(*index).is_some_and(|h| h.cached_blocks > 0);
-            let named = |writer: &_| crate::store::CheckpointWriter::names(writer, *index as u16);
-            // While the index is being loaded nobody knows which blocks it mentions.
-            let loading = self.loader.is_some() && *index < self.store.holdings.len();
-            !used && !cached && !loading && !self.checkpoint.as_ref().is_some_and(named)
-        };
-        let index = (0..usize::from(VOLUMES_MAX)).find(free)?;
-        if self.volumes.len() <= index {
-            self.volumes.resize_with(index + 1, || None);
-        }
-        if self.store.holdings.len() <= index {
-            self.store.holdings.resize(index + 1, Holding::default());
-        }
-        Some(index as u16)
-    }
-
-    pub(super) fn new_incarnation(&mut self) -> Option<u32> {
-        if self.store.dead {
-            // It is recorded nowhere. Who is still there when a device comes begins anew on it.
-            return Some(0);
-        }
-        let used = self.incarnations_used;
-        self.incarnations_used += 1;
-        let reserved = self.config.bounds.incarnations;
-        (used < reserved).then(|| self.superblock.next_incarnation.wrapping_sub(reserved) + used)
     }
 
     pub(super) fn join_group(&mut self, index: u16) {

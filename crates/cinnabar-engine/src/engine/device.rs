@@ -5,6 +5,7 @@
 //! device that its copies are not to be believed.
 
 use super::Engine;
+use super::identity::Identities;
 use super::lifecycle::Lifecycle;
 use super::open::Opening;
 use super::request::Kind;
@@ -57,6 +58,8 @@ impl<P: Payload> Engine<P> {
                 volume.bereft = true;
             }
         }
+        self.identities = Identities::default();
+        self.continue_attaches();
         self.answer_recorded();
         self.reroute_gate();
     }
@@ -91,6 +94,7 @@ impl<P: Payload> Engine<P> {
             | Pending::Header { .. }
             | Pending::Journal
             | Pending::Control
+            | Pending::Reserve { .. }
             | Pending::CacheFlush => true,
             Pending::BackendRead { .. }
             | Pending::Edge { slot: None, .. }
@@ -157,7 +161,6 @@ impl<P: Payload> Engine<P> {
         let (id, superblock) = self.replacing.take().expect("just seen");
         self.reopening = true;
         self.superblock = *superblock;
-        self.incarnations_used = 0;
         self.checkpoint_sequence = 0;
         self.store = Store::new(&self.config, &self.superblock);
         self.store.dead = true;
@@ -175,7 +178,8 @@ impl<P: Payload> Engine<P> {
             if !self.volumes[index].as_ref().is_some_and(there) {
                 continue;
             }
-            let incarnation = self.new_incarnation().expect("fewer volumes than incarnations");
+            let incarnation =
+                self.take_incarnation().expect("as many are reserved as there can be volumes");
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
             volume.distrusted = false;

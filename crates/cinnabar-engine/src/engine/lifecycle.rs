@@ -33,7 +33,7 @@ pub(super) enum Lifecycle {
 /// Copies of the superblock still to be written, the one under way included: rot in the newer one
 /// must not bring back what the older says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copies {
+pub(crate) enum Copies {
     Both,
     Last,
 }
@@ -157,6 +157,7 @@ impl<P: Payload> Engine<P> {
             return;
         }
         self.checkpoint_ends(&writer);
+        self.continue_attaches();
         self.advance_lifecycle();
     }
 
@@ -186,6 +187,7 @@ impl<P: Payload> Engine<P> {
         if self.checkpoint_failures >= FAILURES_MAX {
             self.lose_device(PassThroughReason::Failed(error));
         }
+        self.continue_attaches();
     }
 
     fn volume_records(&mut self) -> Vec<VolumeRecord> {
@@ -204,6 +206,7 @@ impl<P: Payload> Engine<P> {
             }
             Lifecycle::Serving if quiet => {
                 self.lifecycle = Lifecycle::Closing(id, Closing::Quiet);
+                self.continue_attaches();
                 self.advance_lifecycle();
             }
             _ => self.outbox.reply(id, Err(Failure::Invalid)),
@@ -214,7 +217,11 @@ impl<P: Payload> Engine<P> {
     pub(super) fn advance_lifecycle(&mut self) {
         let Lifecycle::Closing(_, step) = &mut self.lifecycle else { return };
         if let Closing::Quiet = step {
-            if self.loader.is_some() || self.checkpoint.is_some() || self.log_flush.1 {
+            if self.loader.is_some()
+                || self.checkpoint.is_some()
+                || self.log_flush.1
+                || self.identities.is_reserving()
+            {
                 return;
             }
             *step = Closing::Probation(0);

@@ -6,7 +6,9 @@
 
 use super::Engine;
 use super::open::Found;
+use super::passed::Passed;
 use super::phases::Phase;
+use crate::descriptors::Key;
 use crate::health::{LoadReport, Start};
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{DESCRIPTORS_A_PAGE, VOLUMES_A_PAGE, VolumeRecord};
@@ -14,7 +16,7 @@ use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, IoError, IoOp, Payload, Target};
-use crate::store::{Chain, Known, Replay};
+use crate::store::{Chain, Index, Known, Replay};
 use crate::units::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +28,8 @@ enum Stage {
     Descriptors,
     Headers,
     Replay,
-    /// What passed through meanwhile, from this entry on.
-    Passed(usize),
+    /// The index is in place; what was written before it was is being taken out of it.
+    Passed,
 }
 
 /// The index being loaded.
@@ -41,9 +43,13 @@ pub(super) struct Loader {
     ends: (u32, u32),
     reading: u32,
     pages: u64,
-    /// Blocks written meanwhile: volume, first, end.
-    passed: Vec<(u16, u64, u64)>,
-    within: u64,
+    /// Blocks written before the index is in place.
+    passed: Passed,
+    /// Those of them that are looked up one by one, and how far that has got: ranges, blocks.
+    short: Vec<(u16, u64, u64)>,
+    looked_up: (usize, u64),
+    /// How far the pass over all slots has got, which finds the others.
+    slot: u32,
     start: Start,
     /// Buffers to be read into again.
     spare: Vec<Vec<MetaPage>>,
@@ -62,16 +68,20 @@ impl Loader {
             Stage::Segments | Stage::Descriptors => Phase::LoadPages,
             Stage::Headers => Phase::LoadHeaders,
             Stage::Replay => Phase::LoadReplay,
-            Stage::Passed(_) => Phase::LoadPassed,
+            Stage::Passed => Phase::LoadPassed,
         }
     }
 
-    /// A write goes to the backend meanwhile.
-    pub(super) fn pass(&mut self, volume: u16, first: u64, end: u64) {
-        match self.passed.last_mut() {
-            Some((last, _, until)) if *last == volume && *until == first => *until = end,
-            _ => self.passed.push((volume, first, end)),
+    /// Blocks go to the backend, or are taken out, meanwhile. Says whether that is noted: once the
+    /// index is in place it is not, and the caller takes out what it finds there. Otherwise a run
+    /// that grows while it is being taken out could grow into what has been looked at already, which
+    /// is what it does if `grows`, a deliberate bug.
+    pub(super) fn pass(&mut self, volume: u16, first: u64, end: u64, grows: bool) -> bool {
+        let notes = self.stage != Stage::Passed || grows;
+        if notes {
+            self.passed.add(volume, first, end);
         }
+        notes
     }
 }
 
@@ -129,8 +139,10 @@ impl<P: Payload> Engine<P> {
             ends: (total - descriptor_pages, total),
             reading: 0,
             pages: 0,
-            passed: Vec::new(),
-            within: 0,
+            passed: Passed::new(self.config.bounds.passed_ranges),
+            short: Vec::new(),
+            looked_up: (0, 0),
+            slot: 0,
             start,
             spare: Vec::new(),
         }
@@ -173,12 +185,11 @@ impl<P: Payload> Engine<P> {
                 self.wake_at(self.now);
                 return false;
             }
-            loader.stage = Stage::Passed(0);
+            loader.stage = Stage::Passed;
+            loader.short = loader.passed.take_short(self.config.bounds.void_lookups);
+            self.store.index = Index::InPlace;
         }
-        if let Stage::Passed(next) = loader.stage {
-            return self.void_passed(loader, next);
-        }
-        false
+        loader.stage == Stage::Passed && self.void_passed(loader)
     }
 
     /// Starts reads up to page `end`; true once all up to there are in.
@@ -232,32 +243,44 @@ impl<P: Payload> Engine<P> {
         self.continue_load();
     }
 
-    /// Takes out what was written while the index was not there to tell.
-    fn void_passed(&mut self, loader: &mut Loader, mut next: usize) -> bool {
-        let mut budget = 8192;
-        while let Some(&(volume, first, end)) = loader.passed.get(next) {
-            let range = first..end;
-            let (cost, done) = self.store.void_some(volume, range, &mut loader.within, budget);
-            budget = budget.saturating_sub(cost.max(1));
-            if done {
-                (next, loader.within) = (next + 1, 0);
-            }
-            if budget == 0 {
-                loader.stage = Stage::Passed(next);
-                self.wake_at(self.now);
-                return false;
-            }
+    /// Takes out some of what was written while the index was not there to tell: short ranges by
+    /// lookups, the long ones together by one pass over all slots. True when nothing is left.
+    fn void_passed(&mut self, loader: &mut Loader) -> bool {
+        let mut budget = self.config.bounds.replay_blocks;
+        while budget > 0 {
+            let (range, within) = &mut loader.looked_up;
+            let Some(&(volume, first, end)) = loader.short.get(*range) else { break };
+            let stop = end.min(first + *within + budget);
+            self.store.void_blocks(volume, first + *within..stop);
+            budget -= stop - first - *within;
+            (*range, *within) = if stop == end { (*range + 1, 0) } else { (*range, stop - first) };
         }
-        true
+        let short = loader.looked_up.0 < loader.short.len();
+        let slots = self.store.log.geometry.slots();
+        if !short && !loader.passed.is_empty() {
+            let stop = slots.min(loader.slot + u32::try_from(budget * 8).unwrap_or(u32::MAX));
+            let passed = &loader.passed;
+            let written = |key: Key| passed.contains(key.volume, key.block);
+            self.store.void_slots(loader.slot..stop, written);
+            loader.slot = stop;
+        }
+        let done = !short && (loader.passed.is_empty() || loader.slot == slots);
+        if !done {
+            self.wake_at(self.now);
+        }
+        done
     }
 
     fn finish_load(&mut self, loader: Loader) {
         let replay = loader.replay.expect("it was replayed");
         self.store.finish_load();
-        self.store.loading = false;
-        // Whatever could not be read now may be readable next time. Until a checkpoint says what
-        // is known now, every write has to be marked.
-        self.doubtful = loader.start == Start::Crashed || loader.known.damaged_pages > 0;
+        self.store.index = Index::InUse;
+        // Whatever could not be read now may be readable next time, and copies that were taken out
+        // although nobody wrote their blocks are void nowhere else. Until a checkpoint says what is
+        // known now, every write has to be marked.
+        self.doubtful = loader.start == Start::Crashed
+            || loader.known.damaged_pages > 0
+            || loader.passed.is_coarse();
         self.report = LoadReport {
             start: loader.start,
             blocks: self.store.counters().cached_blocks,
@@ -275,6 +298,7 @@ impl<P: Payload> Engine<P> {
         for id in std::mem::take(&mut self.awaiting_load) {
             self.outbox.reply(id, Ok(Answer::Loaded(self.report)));
         }
+        self.continue_attaches();
         self.advance_lifecycle();
     }
 }

@@ -10,16 +10,20 @@ mod gate;
 #[cfg(test)]
 mod guest_memory;
 mod heartbeat;
+mod identity;
 mod invariants;
 mod lifecycle;
 mod load;
 mod open;
+mod passed;
 mod phases;
 mod read;
 mod request;
 #[cfg(test)]
 mod rig;
 mod write;
+#[cfg(test)]
+mod written_while_loading;
 mod zero;
 
 use crate::config::Config;
@@ -36,11 +40,12 @@ use crate::seam::{
 };
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
-use crate::volume::{Volume, Warmth};
-pub use phases::{Phase, Phases};
-
+use crate::volume::{Volume, VolumeSpec, Warmth};
+use identity::Identities;
+pub(crate) use lifecycle::Copies;
 use lifecycle::Lifecycle;
 use load::Loader;
+pub use phases::{Phase, Phases};
 use read::Flash;
 use request::Active;
 use slab::Slab;
@@ -66,8 +71,9 @@ pub struct Engine<P> {
     /// Requests that go on at the next wake.
     paused: VecDeque<usize>,
     lifecycle: Lifecycle,
-    /// Incarnations given out in this life.
-    incarnations_used: u32,
+    identities: Identities,
+    /// Volumes that wait for an index or an incarnation.
+    attaching: VecDeque<(RequestId, VolumeSpec)>,
     now: Instant,
     /// The earliest wake asked for and not yet come.
     wake: Option<Instant>,
@@ -112,7 +118,8 @@ impl<P: Payload> Engine<P> {
             ready: VecDeque::new(),
             paused: VecDeque::new(),
             lifecycle: Lifecycle::Fresh,
-            incarnations_used: 0,
+            identities: Identities::default(),
+            attaching: VecDeque::new(),
             now: Instant::default(),
             wake: None,
             loader: None,
@@ -189,6 +196,7 @@ impl<P: Payload> Engine<P> {
                 self.wake = None;
                 self.ready.append(&mut self.paused);
                 self.continue_load();
+                self.continue_sweep();
                 self.advance_lifecycle();
             }
             Event::Overdue(id) => self.overdue(id),
@@ -259,6 +267,7 @@ impl<P: Payload> Engine<P> {
                 self.advance_lifecycle();
             }
             Pending::Control => self.control_done(result, &pages),
+            Pending::Reserve { copies } => self.reserve_done(copies, result),
             Pending::CacheFlush => {
                 self.cache_flushed(result);
                 self.advance_lifecycle();

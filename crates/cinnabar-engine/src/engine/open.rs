@@ -17,7 +17,7 @@ use crate::metadata::superblock::DeviceState;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
-use crate::store::{CheckpointWriter, is_sound};
+use crate::store::{CheckpointWriter, Index, is_sound};
 use crate::units::BLOCK_BYTES;
 
 /// How far opening has got; one I/O is under way.
@@ -270,19 +270,21 @@ impl<P: Payload> Engine<P> {
     }
 
     fn mark_in_use(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
-        self.superblock.state =
-            if self.config.crash_safe { DeviceState::InUse } else { DeviceState::Cold };
-        self.superblock.next_incarnation += self.config.bounds.incarnations;
+        self.reserve_for_life();
         self.write_superblock();
         self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Both, loader, start));
     }
 
     pub(super) fn write_superblock(&mut self) {
+        self.write_superblock_for(Pending::Control);
+    }
+
+    pub(super) fn write_superblock_for(&mut self, pending: Pending) {
         self.superblock.sequence += 1;
         let (offset, page) = self.superblock.encode();
         let data = smallvec::SmallVec::new();
         let op = IoOp::WriteMeta { offset, pages: vec![page], data, fua: true };
-        self.outbox.io(Target::Cache, op, Pending::Control);
+        self.outbox.io(Target::Cache, op, pending);
     }
 
     pub(super) fn begin_serving(
@@ -303,7 +305,7 @@ impl<P: Payload> Engine<P> {
         self.resume_volumes();
         if let Some(loader) = loader {
             self.loader = Some(loader);
-            self.store.loading = true;
+            self.store.index = Index::Partial;
             self.continue_load();
         }
         self.outbox.reply(id, Ok(Answer::Done));

@@ -89,6 +89,10 @@ phases! {
     Detached = "detached",
     /// Volumes that were attached, sealed or forgotten wait for their records.
     Recording = "recording",
+    /// More incarnations are being reserved.
+    Reserving = "reserving",
+    /// Blocks of volumes that are gone are being swept out, for their indices are needed.
+    Sweeping = "sweeping",
     /// There is no cache device, or it was given up.
     NoDevice = "no_device",
     /// A device that was given up is waited for.
@@ -166,6 +170,8 @@ impl<P: Payload> Engine<P> {
         on.set(Phase::Doubtful, self.doubtful);
         on.set(Phase::LogFlush, self.log_flush.1);
         on.set(Phase::Recording, !self.at_journal.is_empty());
+        on.set(Phase::Reserving, self.identities.is_reserving());
+        on.set(Phase::Sweeping, self.identities.is_sweeping());
         on.set(Phase::Draining, !self.abandoning.is_empty());
         on.set(Phase::Replacing, self.replacing.is_some());
         on.set(Phase::Reopening, self.reopening);

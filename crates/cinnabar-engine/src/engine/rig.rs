@@ -7,9 +7,10 @@ use crate::config::Config;
 use crate::metadata::MetaPage;
 use crate::metadata::superblock::{Geometry, Superblock};
 use crate::seam::{
-    Action, Answer, Command, Event, Failure, IoDone, IoOp, IoRequest, Payload, RequestId, Target,
+    Action, Answer, Command, Event, Failure, IoDone, IoOp, IoRequest, Op, Payload, Request,
+    RequestId, Target,
 };
-use crate::units::{BLOCK_BYTES, Instant};
+use crate::units::{BLOCK_BYTES, Instant, VolumeId};
 use crate::volume::VolumeSpec;
 use std::collections::BTreeMap;
 
@@ -35,6 +36,11 @@ pub(super) struct Rig {
     answers: BTreeMap<RequestId, Result<Answer<Nothing>, Failure>>,
     /// I/O on the device ends when this is false.
     pub(super) holds: bool,
+    /// Reads of metadata end when this is false.
+    pub(super) holds_reads: bool,
+    /// Wakes come when this is false.
+    pub(super) holds_wakes: bool,
+    woken: bool,
     held: Vec<IoRequest<Nothing>>,
     next: u64,
 }
@@ -42,12 +48,19 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new(engine: Engine<Nothing>) -> Self {
         let (pages, answers) = (BTreeMap::new(), BTreeMap::new());
-        Self { engine, pages, answers, holds: false, held: Vec::new(), next: 0 }
+        let (holds, holds_reads, holds_wakes, woken) = (false, false, false, false);
+        let held = Vec::new();
+        Self { engine, pages, answers, holds, holds_reads, holds_wakes, woken, held, next: 0 }
     }
 
     /// An open cache of so many blocks.
     pub(super) fn open(blocks: u32) -> Self {
-        let mut rig = Self::new(Engine::new(Config::default(), superblock(blocks)));
+        Self::open_with(Config::default(), blocks)
+    }
+
+    /// The same with other settings.
+    pub(super) fn open_with(config: Config, blocks: u32) -> Self {
+        let mut rig = Self::new(Engine::new(config, superblock(blocks)));
         let open = rig.ask(vec![Command::Open])[0];
         rig.answer(open).expect("a new device opens");
         rig
@@ -64,6 +77,48 @@ impl Rig {
         (first..self.next).map(RequestId).collect()
     }
 
+    /// Stops cleanly; the next life on the same device, not opened yet.
+    pub(super) fn next_life(mut self, config: Config) -> Self {
+        let close = self.ask(vec![Command::Close])[0];
+        self.answer(close).expect("a clean stop");
+        let copies = [0, 1].map(|copy| self.pages[&copy].clone());
+        let superblock = Superblock::decode(&copies).expect("a sound superblock");
+        let next = Self::new(Engine::new(config, superblock));
+        Self { pages: self.pages, ..next }
+    }
+
+    /// Opens the device and keeps its index from being read. Reads of opening itself end: the first
+    /// that is left when the command has been answered is one of loading.
+    pub(super) fn open_and_hold_the_index(&mut self) {
+        self.holds_reads = true;
+        let open = self.ask(vec![Command::Open])[0];
+        while !self.answers.contains_key(&open) {
+            let held = std::mem::take(&mut self.held);
+            assert!(!held.is_empty(), "opening waits for a read");
+            let done = held.into_iter().map(|io| Event::IoDone(self.carry_out(io)));
+            let mut events = done.collect();
+            self.run(&mut events);
+        }
+        self.answer(open).expect("it opens");
+    }
+
+    /// A guest's request.
+    pub(super) fn submit(&mut self, volume: VolumeId, op: Op<Nothing>) -> RequestId {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.run(&mut vec![Event::Submit(Request { id, volume, op })]);
+        id
+    }
+
+    /// The wake that was held; says whether there was one.
+    pub(super) fn wake(&mut self) -> bool {
+        let woken = std::mem::take(&mut self.woken);
+        if woken {
+            self.run(&mut vec![Event::Wake]);
+        }
+        woken
+    }
+
     /// What a command was answered.
     pub(super) fn answer(&mut self, id: RequestId) -> Result<Answer<Nothing>, Failure> {
         self.answers.remove(&id).expect("it is answered")
@@ -71,7 +126,7 @@ impl Rig {
 
     /// Ends what was held.
     pub(super) fn release(&mut self) {
-        self.holds = false;
+        (self.holds, self.holds_reads) = (false, false);
         let held = std::mem::take(&mut self.held);
         let mut events = held.into_iter().map(|io| Event::IoDone(self.carry_out(io))).collect();
         self.run(&mut events);
@@ -86,10 +141,16 @@ impl Rig {
                     Action::Io(io) if self.holds && io.target == Target::Cache => {
                         self.held.push(io);
                     }
+                    Action::Io(io @ IoRequest { op: IoOp::ReadMeta { .. }, .. })
+                        if self.holds_reads =>
+                    {
+                        self.held.push(io);
+                    }
                     Action::Io(io) => events.push(Event::IoDone(self.carry_out(io))),
                     Action::Reply(reply) => {
                         self.answers.insert(reply.id, reply.result);
                     }
+                    Action::WakeAt(Instant(0)) if self.holds_wakes => self.woken = true,
                     Action::WakeAt(Instant(0)) => events.push(Event::Wake),
                     Action::WakeAt(_) | Action::Sample(_) => {}
                 }

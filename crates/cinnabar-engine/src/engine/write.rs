@@ -250,11 +250,13 @@ impl<P: Payload> Engine<P> {
     fn take_out(&mut self, request: usize) -> Option<(u64, u64)> {
         let volume = self.requests[request].volume;
         let marks_all = self.marks_all();
+        let grows = self.config.mutants.is(Mutant::PassedRunGrows);
         if let Some(loader) = &mut self.loader {
             let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
             let (first, end) = (state.span.first_block(), state.span.end_block());
-            loader.pass(volume, first, end);
-            return marks_all.then_some((first, end));
+            if loader.pass(volume, first, end, grows) {
+                return marks_all.then_some((first, end));
+            }
         }
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
         let all = marks_all.then_some((state.span.first_block(), state.span.end_block()));

@@ -156,9 +156,14 @@ impl<P: Payload> Engine<P> {
         let volume = self.requests[request].volume;
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         let end = state.span.end_block();
+        let all = (state.span.first_block(), end);
+        let grows = self.config.mutants.is(Mutant::PassedRunGrows);
         // While the index is being loaded what it holds is not the whole truth.
-        let empty =
-            self.loader.is_some() || self.store.holdings[usize::from(volume)].cached_blocks == 0;
+        let noted = match &mut self.loader {
+            Some(loader) if next == all.0 => loader.pass(volume, all.0, all.1, grows),
+            _ => false,
+        };
+        let empty = noted || self.store.holdings[usize::from(volume)].cached_blocks == 0;
         let stop = if empty { end } else { end.min(next + self.config.bounds.zero_blocks) };
         let mut removed = 0;
         if !empty {
@@ -171,7 +176,7 @@ impl<P: Payload> Engine<P> {
                 }
             }
         }
-        let (span, invalidate, mut marked) = (state.span, state.invalidate, state.marked);
+        let (invalidate, mut marked) = (state.invalidate, state.marked);
         state.stage = if stop < end { Stage::TakeOut(stop) } else { Stage::Gate };
         if invalidate {
             self.volume(volume).counters.invalidated_blocks += removed;
@@ -179,12 +184,8 @@ impl<P: Payload> Engine<P> {
         if stop < end {
             return self.paused.push_back(request);
         }
-        let all = (span.first_block(), end);
         if self.marks_all() {
             marked = Some(all);
-        }
-        if let Some(loader) = &mut self.loader {
-            loader.pass(volume, all.0, all.1);
         }
         if self.config.mutants.is(Mutant::TrimNotMarked) {
             marked = None;

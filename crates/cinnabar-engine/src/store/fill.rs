@@ -6,7 +6,7 @@
 //! ghost goes to flash at once; while there is free flash everything is admitted.
 
 use super::load::Loaded;
-use super::{Flags, Key, Outbox, Store};
+use super::{Flags, Index, Key, Outbox, Store};
 use crate::buffers::Buffer;
 use crate::config::Eviction;
 use crate::metadata::journal::Record;
@@ -105,7 +105,7 @@ impl<P: Payload> Store<P> {
         now: Instant,
         outbox: &mut Outbox<P>,
     ) -> bool {
-        if self.dead || self.loading {
+        if self.dead || self.index != Index::InUse {
             return false;
         }
         if let Some(slot) = self.find(key) {

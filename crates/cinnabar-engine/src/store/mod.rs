@@ -72,6 +72,18 @@ pub(crate) enum Removed {
     FromFlash,
 }
 
+/// How far the index can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// It is being loaded: nothing is found in it, and nothing comes in.
+    Partial,
+    /// All of it is loaded, but blocks that were written meanwhile are still in it. Nothing is found
+    /// and nothing comes in; writes take out what they void.
+    InPlace,
+    /// It tells the truth.
+    InUse,
+}
+
 /// All that is cached by one shard.
 pub(crate) struct Store<P> {
     seed: u64,
@@ -98,8 +110,8 @@ pub(crate) struct Store<P> {
     pub(crate) unflushed_log: bool,
     /// The device is not used any more: nothing is found, nothing comes in.
     pub(crate) dead: bool,
-    /// The index is being loaded: what is in it is not the whole truth yet. The same.
-    pub(crate) loading: bool,
+    /// Whether the index tells what is cached.
+    pub(crate) index: Index,
     pub(crate) bounds: Bounds,
     pub(crate) mutants: Mutants,
 }
@@ -133,7 +145,7 @@ impl<P: Payload> Store<P> {
             opened: 0,
             unflushed_log: false,
             dead: false,
-            loading: false,
+            index: Index::InUse,
             bounds: config.bounds,
             mutants: config.mutants,
         }
@@ -177,7 +189,7 @@ impl<P: Payload> Store<P> {
     /// The slot of a block.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
-        if self.dead || self.loading {
+        if self.dead || self.index != Index::InUse {
             return None;
         }
         self.find_loaded(key)
@@ -239,13 +251,37 @@ impl<P: Payload> Store<P> {
     /// Forgets a block that is about to be overwritten or trimmed; says whether it was cached. A
     /// copy on flash must be marked before the backend hears of the write.
     pub(crate) fn remove(&mut self, key: Key) -> Removed {
-        let Some(slot) = self.find(key) else { return Removed::Absent };
+        if self.dead || self.index == Index::Partial {
+            return Removed::Absent;
+        }
+        let Some(slot) = self.find_loaded(key) else { return Removed::Absent };
         if self.descriptors.flags(slot).written() {
             self.holdings[usize::from(key.volume)].reuse.useless();
         }
         let on_flash = self.is_on_flash(slot);
         self.forget(slot, key);
         if on_flash { Removed::FromFlash } else { Removed::FromRam }
+    }
+
+    /// Slots of flash and of RAM.
+    pub(crate) fn slots(&self) -> u32 {
+        self.log.geometry.slots() + self.probation.len()
+    }
+
+    /// Whether blocks of incarnations that are gone are still cached.
+    pub(crate) fn holds_dead(&self) -> bool {
+        self.holdings.iter().any(|holding| !holding.alive && holding.cached_blocks > 0)
+    }
+
+    /// Takes out what these slots hold of incarnations that are gone.
+    pub(crate) fn sweep_dead(&mut self, slots: std::ops::Range<u32>) {
+        for slot in slots {
+            if let Some(key) = self.descriptors.key(slot)
+                && !self.holdings[usize::from(key.volume)].alive
+            {
+                self.forget(slot, key);
+            }
+        }
     }
 
     /// Whether the device holds, or may come to hold, a copy in this slot.

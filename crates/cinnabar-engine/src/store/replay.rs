@@ -230,7 +230,7 @@ impl<P: Payload> Store<P> {
 
     /// Voids a range from block `within` of it on, within the budget; gives the cost and whether
     /// it is done.
-    pub(crate) fn void_some(
+    fn void_some(
         &mut self,
         volume: u16,
         blocks: std::ops::Range<u64>,
@@ -239,40 +239,40 @@ impl<P: Payload> Store<P> {
     ) -> (u64, bool) {
         let count = blocks.end - blocks.start;
         if count > self.bounds.void_lookups {
-            return self.void_by_slots(volume, &blocks, within, budget);
+            let slots = self.log.geometry.slots();
+            let from = *within as u32;
+            let stop = u64::from(slots).min(*within + budget * 8) as u32;
+            self.void_slots(from..stop, |key| key.volume == volume && blocks.contains(&key.block));
+            *within = u64::from(stop);
+            return (u64::from(stop - from) / 8, stop == slots);
         }
         let stop = count.min(*within + budget);
-        for block in blocks.start + *within..blocks.start + stop {
-            let key = Key { volume, block };
-            if let Some(slot) = self.find_loaded(key) {
-                self.forget(slot, key);
-            }
-        }
+        self.void_blocks(volume, blocks.start + *within..blocks.start + stop);
         let cost = stop - *within;
         *within = stop;
         (cost, stop == count)
     }
 
-    fn void_by_slots(
-        &mut self,
-        volume: u16,
-        blocks: &std::ops::Range<u64>,
-        within: &mut u64,
-        budget: u64,
-    ) -> (u64, bool) {
-        let slots = u64::from(self.log.geometry.slots());
-        let stop = slots.min(*within + budget * 8);
-        for slot in *within as u32..stop as u32 {
+    /// Takes these blocks out of an index that is not in use yet.
+    pub(crate) fn void_blocks(&mut self, volume: u16, blocks: std::ops::Range<u64>) {
+        for block in blocks {
+            let key = Key { volume, block };
+            if let Some(slot) = self.find_loaded(key) {
+                self.forget(slot, key);
+            }
+        }
+    }
+
+    /// Takes out what lies in these slots and is `void`. The index is not in use yet: there is
+    /// nothing in RAM.
+    pub(crate) fn void_slots(&mut self, slots: std::ops::Range<u32>, void: impl Fn(Key) -> bool) {
+        for slot in slots {
             if let Some(key) = self.descriptors.key(slot)
-                && key.volume == volume
-                && blocks.contains(&key.block)
+                && void(key)
             {
                 self.forget(slot, key);
             }
         }
-        let cost = (stop - *within) / 8;
-        *within = stop;
-        (cost, stop == slots)
     }
 }
 
