@@ -5,7 +5,7 @@
 
 use crate::shell::show;
 use crate::stage::Done;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// Seeds that must be clean before a change is taken.
 const CI_SEEDS: u64 = 10_000;
-/// Time they may take, on two cores.
-const CI_LIMIT: Duration = Duration::from_mins(10);
 /// Seeds between two reports of a soak: about four minutes' worth.
 const SOAK_SEEDS: u64 = 5_000;
 
@@ -24,7 +22,8 @@ const PAIRS_SEEDS: u64 = 200_000;
 /// Runs the seeds of `ci`: the same ones each time, so that a change is to blame for a failure.
 ///
 /// # Errors
-/// When a seed fails, a kind of fault never happened, or it took too long.
+/// When a seed fails, or a kind of fault never happened. How long it takes depends on the machine and
+/// is printed.
 pub(crate) fn check() -> Result<Done> {
     // Built before the clock starts.
     let binary = e2e::binary::cinnabar()?;
@@ -33,7 +32,6 @@ pub(crate) fn check() -> Result<Done> {
     show(Command::new(binary).args(["simulate", "faults", "--all-kinds", "--seeds", &seeds]))?;
     let seconds = start.elapsed().as_secs_f64();
     println!("{CI_SEEDS} seeds in {seconds:.0} s: {:.1} seeds/s", CI_SEEDS as f64 / seconds);
-    ensure!(start.elapsed() <= CI_LIMIT, "took longer than {CI_LIMIT:?}");
     Ok(Done::Passed(Vec::new()))
 }
 

@@ -14,6 +14,7 @@ mod soak;
 mod stage;
 mod table;
 mod tidy;
+mod traces;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 //!
 //! Called by the chores `ci` and `soak`.
 
+use crate::traces;
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -72,11 +73,11 @@ fn verdict(done: &Result<Done>) -> String {
     }
 }
 
-/// One line a stage, one a skipped part, the total. A skipped part counts as skipped, beside the
-/// stage it belongs to.
+/// One line a stage, one a skipped part, one for all parts that need traces from elsewhere, the total.
+/// A skipped part counts as skipped, beside the stage it belongs to.
 fn summary(chore: &str, rows: &[Row]) -> String {
     let mut text = String::from("\n");
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let (mut passed, mut failed, mut skipped, mut traces) = (0, 0, 0, 0);
     for row in rows {
         let seconds = row.time.as_secs_f64();
         let _ = writeln!(text, "{:<10} {seconds:>7.1} s  {}", row.name, verdict(&row.done));
@@ -84,7 +85,10 @@ fn summary(chore: &str, rows: &[Row]) -> String {
             Ok(Done::Passed(parts)) => {
                 passed += 1;
                 skipped += parts.len();
-                for part in parts {
+                let (without_traces, others): (Vec<_>, Vec<_>) =
+                    parts.iter().partition(|part| part.contains(traces::VARIABLE));
+                traces += without_traces.len();
+                for part in others {
                     let _ = writeln!(text, "{:<10} skipped: {part}", "");
                 }
             }
@@ -94,6 +98,14 @@ fn summary(chore: &str, rows: &[Row]) -> String {
     }
     let total: Duration = rows.iter().map(|row| row.time).sum();
     let _ = writeln!(text, "{:<10} {:>7.1} s", "total", total.as_secs_f64());
+    if traces > 0 {
+        let _ = writeln!(
+            text,
+            "left out: {traces} parts of tests, for traces that are not in the tree; \
+             set {}=FOLDER to have them",
+            traces::VARIABLE
+        );
+    }
     let _ = writeln!(text, "{chore}: {passed} passed, {failed} failed, {skipped} skipped");
     text
 }
@@ -114,5 +126,19 @@ mod tests {
         ];
         let text = summary("ci", &rows);
         assert_eq!(text.lines().last(), Some("ci: 1 passed, 1 failed, 3 skipped"));
+        assert!(!text.contains("left out"), "{text}");
+    }
+
+    #[test]
+    fn missing_traces_are_one_line() {
+        let part = |name| format!("no trace {name} (CINNABAR_TRACES names the folder)");
+        let parts = vec![part("a"), "e2e needs fio".to_owned(), part("b")];
+        let row = Row { name: "test", time: Duration::ZERO, done: Ok(Done::Passed(parts)) };
+        let text = summary("ci", &[row]);
+        let of_traces: Vec<_> = text.lines().filter(|line| line.contains("CINNABAR")).collect();
+        assert_eq!(of_traces.len(), 1, "{text}");
+        assert!(of_traces[0].starts_with("left out: 2 parts"), "{text}");
+        assert!(text.contains("skipped: e2e needs fio"), "{text}");
+        assert!(text.ends_with("ci: 1 passed, 0 failed, 3 skipped\n"), "{text}");
     }
 }

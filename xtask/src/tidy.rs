@@ -22,9 +22,14 @@ const BANNED_CODE: &[&str] = &[
     concat!("db", "g!("),
     concat!("#[ign", "ore]"),
 ];
-/// What must not stand anywhere: notes to self, paths of somebody's machine.
-const BANNED_TEXT: &[&str] =
-    &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("TB", "D"), concat!("/ho", "me/")];
+/// What must not stand anywhere: notes to self, paths of one machine, paths out of the tree.
+const BANNED_TEXT: &[&str] = &[
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("TB", "D"),
+    concat!("/ho", "me/"),
+    concat!("../sha", "red"),
+];
 
 /// Checks the whole tree.
 ///
@@ -42,6 +47,7 @@ pub(crate) fn check() -> Result<()> {
             Some("md") => [links(file, &text), words(&text)].concat(),
             _ => words(&text),
         };
+        let found = [found, leaves(Path::new(&name), &text)].concat();
         wrong.extend(found.into_iter().map(|what| format!("{name}: {what}")));
     }
     wrong.extend(architecture()?);
@@ -140,6 +146,17 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Paths that lead out of the tree, from the folder of the file `name`.
+fn leaves(name: &Path, text: &str) -> Vec<String> {
+    let depth = name.components().count() - 1;
+    let out = "../".repeat(depth + 1);
+    let lines = text.lines().enumerate();
+    lines
+        .filter(|(_, line)| line.contains(&out))
+        .map(|(number, _)| format!("line {}: a path out of the tree", number + 1))
+        .collect()
+}
+
 /// Relative links of a document that lead nowhere.
 fn links(file: &Path, text: &str) -> Vec<String> {
     let folder = file.parent().unwrap_or(root());
@@ -176,7 +193,8 @@ fn architecture() -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FUNCTION_LINES_MAX, links, root, source, words};
+    use super::{FUNCTION_LINES_MAX, leaves, links, root, source, words};
+    use std::path::Path;
 
     #[test]
     fn finds_what_is_banned() {
@@ -194,6 +212,14 @@ mod tests {
             |lines: usize| format!("//! Doc.\nfn a() {{\n{}}}\n", "    b();\n".repeat(lines));
         assert!(source(&function(FUNCTION_LINES_MAX - 1)).is_empty());
         assert_eq!(source(&function(FUNCTION_LINES_MAX)).len(), 1);
+    }
+
+    #[test]
+    fn finds_paths_out_of_the_tree() {
+        let out = concat!("[a](..", "/../b)");
+        assert_eq!(leaves(Path::new("docs/a.md"), out).len(), 1);
+        assert!(leaves(Path::new("docs/guide/a.md"), out).is_empty());
+        assert_eq!(words(concat!("join(\"../sha", "red/traces\")")).len(), 1);
     }
 
     #[test]

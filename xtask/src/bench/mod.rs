@@ -3,6 +3,7 @@
 //! Called by people: `cargo xtask bench NAME`.
 
 mod frontends;
+mod hits;
 mod marks;
 mod restart;
 mod simulate;
@@ -35,7 +36,7 @@ pub(crate) enum Bench {
     /// Policies and curves without a cache: references a second, beside libCacheSim
     Simulate(simulate::Args),
     /// Hit ratios and flash writes on recorded traces
-    Hits(Passed),
+    Hits(hits::Args),
 }
 
 /// Arguments for the program that measures.
@@ -57,7 +58,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Simulate(args) => simulate::run(args),
         Bench::Validate(args) => validate::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
-        Bench::Hits(passed) => example("hit_table", &passed.args),
+        Bench::Hits(args) => hits::run(args),
     }
 }
 

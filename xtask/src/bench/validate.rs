@@ -8,6 +8,7 @@
 
 use crate::bench::heading;
 use crate::table::Table;
+use crate::traces;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::Site;
 use serde_json::Value;
@@ -57,6 +58,9 @@ struct Found {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let traces = if args.traces.is_empty() { usual_traces()? } else { args.traces.clone() };
+    for trace in &traces {
+        ensure!(trace.exists(), "no trace {}\nhint: --trace FILE names one", trace.display());
+    }
     let site = Site::new()?;
     let bench = Bench { site: &site, realtime: args.realtime, cache_mib: args.cache_mib };
     let (read_us, write_us) = bench.probe()?;
@@ -120,19 +124,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn usual_traces() -> Result<Vec<PathBuf>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folder = std::env::var_os("CINNABAR_TRACES")
-        .map_or_else(|| root.join("../shared/traces"), |folder| root.join(folder));
-    let all = [
-        folder.join("cp_vscsi.canon.csv.zst"),
-        root.join("crates/cinnabar-trace/data/self_loop4_first100k.canon.csv.zst"),
-    ];
-    let (there, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.exists());
-    for path in &missing {
-        eprintln!("skipped: traces not present ({})", path.display());
-    }
-    ensure!(!there.is_empty(), "no traces; name some: --trace FILE");
-    Ok(there)
+    let found = traces::find_some(&["cp_vscsi", "self_loop4_first100k"], None)?;
+    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Where it runs, and how.

@@ -2,9 +2,9 @@
 
 mod document;
 
+use super::files;
 use super::rig::{Ended, Site, finish_within};
 use serde_json::Value;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Some of it takes seconds of computing, and the machine may have other work.
@@ -28,23 +28,14 @@ fn analyze(site: &Site, flags: &[&str]) -> Value {
     serde_json::from_str(&ask(site, &[flags, &["--json"]].concat())).expect("it is JSON")
 }
 
-/// A file of the shared traces; says so if it is not there.
+/// A recorded trace; says so if it is not there.
 fn shared(name: &str) -> Option<String> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = std::env::var_os("CINNABAR_TRACES")
-        .map_or_else(|| root.join("../shared/traces"), |folder| root.join(folder));
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path.to_string_lossy().into_owned());
-    }
-    println!("skipped: traces not present ({})", path.display());
-    None
+    files::find(name).map(|path| path.to_string_lossy().into_owned())
 }
 
-/// The part of a trace that lives in the tree.
+/// The part of a trace that small tests use.
 fn fixture() -> String {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../cinnabar-trace/data");
-    root.join("self_loop4_first100k.canon.csv.zst").to_string_lossy().into_owned()
+    files::fixture().to_string_lossy().into_owned()
 }
 
 fn classes(value: &Value) -> [u64; 4] {

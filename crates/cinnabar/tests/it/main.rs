@@ -9,6 +9,8 @@ mod bad_requests;
 mod block_device;
 mod commands;
 mod compare;
+#[path = "../../../cinnabar-trace/tests/it/files.rs"]
+mod files;
 mod garbage;
 mod hostile_images;
 mod http;

@@ -1,10 +1,10 @@
 //! `cinnabar simulate hits`: golden counts of real traces, the same for any number of threads, and
 //! what is refused.
 
+use super::files;
 use super::rig::Site;
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 
 const POLICIES: [&str; 7] = ["lru", "fifo", "clock", "sieve", "s3-fifo", "arc", "belady"];
 /// Misses of these by independent simulators, by size in blocks.
@@ -25,25 +25,13 @@ const ARC_OLTP: [Row; 2] = [
     (65_536, [220_567, 236_959, 221_703, 225_830, 220_183, 219_774, 186_880]),
 ];
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The part of a recording that is in the tree.
+/// The part of a recording that small tests use.
 fn in_tree() -> String {
-    let path = root().join("crates/cinnabar-trace/data/self_loop4_first100k.canon.csv.zst");
-    path.to_str().expect("a name").to_owned()
+    files::fixture().to_str().expect("a name").to_owned()
 }
 
 fn shared(name: &str) -> Option<String> {
-    let folder = std::env::var_os("CINNABAR_TRACES")
-        .map_or_else(|| root().join("../shared/traces"), |folder| root().join(folder));
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path.to_str().expect("a name").to_owned());
-    }
-    println!("skipped: traces not present ({})", path.display());
-    None
+    files::find(name).map(|path| path.to_str().expect("a name").to_owned())
 }
 
 fn lines(text: &str) -> Vec<Value> {

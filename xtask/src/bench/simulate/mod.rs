@@ -11,6 +11,7 @@ mod policies;
 
 use crate::bench::heading;
 use crate::shell::{cargo, root, show};
+use crate::traces;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,8 +22,7 @@ pub(crate) struct Args {
     /// Rounds; the best of each cell counts
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Folder of traces [default: what `CINNABAR_TRACES` says, else ../shared/traces; without one, the
-    /// trace in the tree]
+    /// Folder of traces [default: those in the tree, and those in the folder that `CINNABAR_TRACES` names]
     #[arg(long, value_name = "FOLDER", hide_default_value = true)]
     traces: Option<PathBuf>,
     /// Only these parts
@@ -105,30 +105,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 impl Bench {
     fn prepare(args: &Args) -> Result<Self> {
+        let found = traces::find_some(&["cp_vscsi", "self_loop4"], args.traces.as_deref())?;
         let build = ["build", "--release", "--locked", "--package", "cinnabar-sim"];
         show(cargo(&build).args(["--example", "simulate_bench"]))?;
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root().join("target"), |folder| root().join(folder));
         let folder = target.join("bench-simulate");
         std::fs::create_dir_all(&folder)?;
-        let traces = args.traces.clone().unwrap_or_else(|| {
-            std::env::var_os("CINNABAR_TRACES")
-                .map_or_else(|| root().join("../shared/traces"), |folder| root().join(folder))
-        });
-        let mut files = Vec::new();
-        for name in ["cp_vscsi", "self_loop4"] {
-            let path = traces.join(format!("{name}.canon.csv.zst"));
-            if path.exists() {
-                files.push((name.to_owned(), path));
-            }
-        }
-        if files.is_empty() {
-            let name = "self_loop4_first100k";
-            let path = root().join(format!("crates/cinnabar-trace/data/{name}.canon.csv.zst"));
-            files.push((name.to_owned(), path));
-        }
         let program = target.join("release/examples/simulate_bench");
-        Ok(Self { program, folder, traces: files, rounds: args.rounds.max(1) })
+        Ok(Self { program, folder, traces: found, rounds: args.rounds.max(1) })
     }
 
     fn command(&self, words: &[&str]) -> Command {
