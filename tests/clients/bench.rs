@@ -111,7 +111,8 @@ fn own_exports() -> Result<()> {
     let hits = status.count("asu1", "read_hits")? + status.count("asu2", "read_hits")?;
     ensure!(hits > 0, "the daemon's cache is below: {}", status.0);
     // The daemon has the file, and keeps it.
-    let taken = bench(&site, ["asu1", "asu2", "asu3"], &["--runlen", "1"])?.output()?;
+    let taken =
+        bench(&site, ["asu1", "asu2", "asu3"], &["--runlen", "1", "--overwrite"])?.output()?;
     let said = String::from_utf8_lossy(&taken.stderr);
     ensure!(taken.status.code() == Some(2) && said.contains("in use"), "{said}");
     daemon.stop()

@@ -85,6 +85,11 @@ fn what_people_see() {
     site.write("t.csv", "0,0,R,0,4096\n10,0,W,4096,4096\n20,0,F,0,0\n");
     let before = fs::read(site.disk("disk", MIB)).expect("a disk");
     let ended = site.run(&["bench", "replay", "t.csv", "--target", "disk"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("is a file that holds data"), "{ended:?}");
+    assert!(ended.stderr.contains("--overwrite"), "{ended:?}");
+    assert_eq!(fs::read(site.path("disk")).expect("the disk"), before, "it was written");
+    let ended = site.run(&["bench", "replay", "t.csv", "--target", "disk", "--overwrite"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stderr.contains("note: what is on disk is overwritten"), "{ended:?}");
     assert!(ended.stderr.contains("1 flushes, discards and empty requests are left out"));
@@ -108,7 +113,14 @@ fn a_cache_stays_warm_from_run_to_run_unless_it_is_to_be_empty() {
     let lines = (0..100).map(|n| format!("{n},0,R,{},4096\n", n * 4096));
     site.write("t.csv", &lines.collect::<String>());
     site.disk("disk", MIB);
-    let flags = ["t.csv", "--target=disk", "--closed", "--cache=c.img", "--cache-size=64MiB"];
+    let flags = [
+        "t.csv",
+        "--target=disk",
+        "--closed",
+        "--cache=c.img",
+        "--cache-size=64MiB",
+        "--overwrite",
+    ];
     let hits = |more: &[&str]| {
         let outcome = replay(&site, &[&flags[..], more].concat());
         number(&outcome["runs"][0]["hit_ratio"])
@@ -152,7 +164,7 @@ fn what_can_not_be_replayed_is_one_clear_line() {
         (&["good.csv", "--target=sim:nonsense:file:disk"], "nonsense"),
         (&["good.csv", "--target=disk", "--warm=1"], "0 periods before its last one"),
         (&["good.csv", "--target=disk", "--warm=0"], "warming needs a cache"),
-        (&["good.csv", "--target=disk", "--cache=c.img"], "there is no such cache"),
+        (&["good.csv", "--target=disk", "--overwrite", "--cache=c.img"], "there is no such cache"),
         (&["good.csv", "--target=disk", "--data=none/rows"], "its folder does not exist"),
         (&["good.csv", "--target=disk", "--html=./disk"], "that is storage under test"),
         (&["good.csv", "--target=sim:ssd:file:disk", "--data=disk"], "that is storage under test"),
@@ -179,7 +191,7 @@ fn a_back_end_that_fails_is_told_behind_the_table() {
     site.write("t.csv", "0,0,R,0,4096\n1,0,W,0,4096\n");
     site.disk("disk", MIB);
     let target = "--target=sim:ssd,read_errors=1:file:disk";
-    let ended = site.run(&["bench", "replay", "t.csv", target]);
+    let ended = site.run(&["bench", "replay", "t.csv", target, "--overwrite"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("1 requests failed, the first one with:"), "{ended:?}");
     assert!(ended.stdout.contains("SERVER READS"), "{ended:?}");

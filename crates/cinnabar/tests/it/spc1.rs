@@ -12,7 +12,7 @@ use std::process::Stdio;
 /// here.
 const ASUS: [&str; 6] = ["--asu1", "a1", "--asu2", "a2", "--asu3", "a3"];
 /// A thousand I/Os in a second.
-const LOAD: [&str; 4] = ["--bsu", "20", "--runlen", "1"];
+const LOAD: [&str; 5] = ["--bsu", "20", "--runlen", "1", "--overwrite"];
 const CACHE: [&str; 4] = ["--cache", "c.img", "--cache-size", "20MiB"];
 
 /// A folder with three ASUs.
@@ -262,7 +262,8 @@ fn storage_that_fails_is_told_and_nothing_is_reported() {
 fn a_run_that_is_interrupted_ends_at_once_and_costs_no_cache() {
     let site = site();
     let flags = ["--bsu", "20", "--runlen", "1h", "--dataperiod", "100ms", "--data", "rows.json"];
-    let mut command = site.command(&[&["bench", "spc1"], &ASUS[..], &CACHE, &flags].concat());
+    let mut command =
+        site.command(&[&["bench", "spc1", "--overwrite"], &ASUS[..], &CACHE, &flags].concat());
     let mut running = site.start(command.stdin(Stdio::null()));
     let rows = || fs::read_to_string(site.path("rows.json")).unwrap_or_default().lines().count();
     running.wait_until("some rows", || rows() >= 3);

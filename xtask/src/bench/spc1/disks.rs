@@ -43,6 +43,8 @@ pub(super) fn run(quick: bool) -> Result<String> {
         let (cache, size) = (cache.display().to_string(), bytes.to_string());
         let mut args =
             vec!["bench", "spc1", "--find-max", "--runlen", seconds, "--seed", "1", "--json"];
+        // From the second run on they hold what the first one wrote.
+        args.push("--overwrite");
         args.extend(["--asu1", &places[0], "--asu2", &places[1], "--asu3", &places[2]]);
         if share > 0 {
             args.extend(["--cache-only", "--cache", &cache, "--cache-size", &size]);

@@ -133,9 +133,6 @@ impl Replay {
         })?;
         check_warming(&plan, &survey)?;
         let units = units(&plan, &survey)?;
-        if survey.writes > 0 {
-            target::guard(&units, plan.overwrite)?;
-        }
         let sizes = target::survey(&units)?;
         for ((volume, target), size) in survey.volumes.iter().zip(&plan.targets).zip(&sizes) {
             let (number, size, target) = (volume.number, *size, target.clone());
@@ -147,6 +144,9 @@ impl Replay {
                 let needed = volume.end_bytes;
                 return Err(ReplayError::Small { volume: number, needed, target, size });
             }
+        }
+        if survey.writes > 0 {
+            target::guard(&units, plan.overwrite)?;
         }
         let idle_max_us = plan.idle_max.map_or(u64::MAX, |idle| idle.as_micros() as u64);
         let rules = Rules {

@@ -62,7 +62,7 @@ impl Site {
             targets: vec![self.disk("disk")],
             wrap: false,
             read_only: false,
-            overwrite: false,
+            overwrite: true,
             pace: Pace::Closed { depth: 4 },
             idle_max: None,
             warm: Vec::new(),

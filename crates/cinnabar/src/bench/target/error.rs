@@ -33,15 +33,15 @@ pub enum TargetError {
         /// The unit's place.
         place: String,
     },
-    /// Somebody's data.
-    #[error("{unit}: {place:?} is a block device that holds data (at byte {offset})")]
+    /// It may be data of value.
+    #[error("{unit}: {place:?} is {held}")]
     Precious {
         /// Whose.
         unit: String,
         /// As written.
         place: String,
-        /// Where the first byte is that is not 0.
-        offset: usize,
+        /// What was found there.
+        held: Held,
     },
     /// A device that can't be looked at.
     #[error("{place:?}: looking at what it holds: {error}")]
@@ -87,6 +87,29 @@ pub enum TargetError {
     Files(&'static str, Errno),
 }
 
+/// What a place holds, as far as was looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Held {
+    /// Something where names of file systems are.
+    #[error("a block device that holds data (at byte {at})")]
+    Device {
+        /// Where the first byte is that is not 0.
+        at: u64,
+    },
+    /// Something.
+    #[error("a file that holds data (at byte {at})")]
+    File {
+        /// Where the first byte is that is not 0.
+        at: u64,
+    },
+    /// More than is looked at; zeros so far.
+    #[error("a file that holds more than the {looked_at} bytes that are looked at")]
+    Unknown {
+        /// In bytes.
+        looked_at: u64,
+    },
+}
+
 impl TargetError {
     /// A line that helps.
     pub fn hint(&self) -> &'static str {
@@ -95,9 +118,9 @@ impl TargetError {
             Self::Twice { .. } => "name each file, device or export once",
             Self::IsCache { .. } => "the cache needs a file or device of its own, on an SSD",
             Self::Precious { .. } => {
-                "check the name (lsblk -f); --overwrite if what it holds may be lost"
+                "check the name (for a device: lsblk -f); --overwrite if what it holds may be lost"
             }
-            Self::Unreadable { .. } => "check the owner and mode of the device, and dmesg",
+            Self::Unreadable { .. } => "check its owner and mode, and dmesg",
             Self::Many(_) => "use fewer, larger ones",
             Self::Small { .. } => "name storage that can be overwritten: its contents are lost",
             Self::Disk { error, .. } => disk_hint(error),

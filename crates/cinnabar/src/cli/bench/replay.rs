@@ -48,7 +48,8 @@ pub(super) struct Args {
     /// Leave the writes of the trace out; nothing is overwritten [default: write]
     #[arg(long)]
     read_only_replay: bool,
-    /// Write even to a block device that holds something, which is lost then [default: refuse]
+    /// Write even to files and block devices that hold something, which is lost then [default: refuse;
+    /// NBD exports are overwritten as they are]
     #[arg(long)]
     overwrite: bool,
     /// Runs: `none` is without the cache, a number is so many periods of warming

@@ -106,8 +106,8 @@ pub(super) struct Args {
     /// Print a JSON object [default: text]
     #[arg(long)]
     json: bool,
-    /// Overwrite block devices even if they hold something [default: refuse; files and NBD exports
-    /// are overwritten as they are]
+    /// Overwrite files and block devices even if they hold something [default: refuse; NBD exports are
+    /// overwritten as they are]
     #[arg(long)]
     overwrite: bool,
     // The last, for its heading holds for all that comes after it.

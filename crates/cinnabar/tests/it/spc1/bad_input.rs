@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-const GOOD: &str = "--asu1 a1 --asu2 a2 --asu3 a3";
-const CACHED: &str = "--asu1 a1 --asu2 a2 --asu3 a3 --cache c.img --cache-size 20MiB";
+const GOOD: &str = "--asu1 a1 --asu2 a2 --asu3 a3 --overwrite";
+const CACHED: &str = "--asu1 a1 --asu2 a2 --asu3 a3 --overwrite --cache c.img --cache-size 20MiB";
 
 /// Arguments, part of the line, part of the hint. All of them are mistakes in usage: exit code 2.
 type Case = (&'static str, &'static str, &'static str);
@@ -58,6 +58,8 @@ const CASES: &[Case] = &[
     ("GOOD --cache notes --cache-size 20MiB", "holds data that is not a Cinnabar cache", "--cache"),
     ("GOOD --cache a1", "asu1 (a1) is the cache device", "of its own"),
     ("GOOD --cache link --cache-fresh", "asu1 (a1) is the cache device", "of its own"),
+    ("--asu1 a1 --asu2 a2 --asu3 a3", "asu1: \"a1\" is a file that holds data", "--overwrite"),
+    ("--asu1 sim:ssd:file:a1 --asu2 a2 --asu3 a3", "is a file that holds data", "--overwrite"),
     ("CACHED --html no/x.html", "--html no/x.html: its folder does not exist", "create"),
     ("CACHED --html .", "--html .: it is a directory", "name a file"),
     ("CACHED --html a3", "--html a3: that is storage under test", "another file"),

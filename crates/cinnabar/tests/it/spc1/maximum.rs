@@ -25,7 +25,7 @@ const SEARCH: [&str; 9] =
 const PATIENCE: Duration = Duration::from_mins(4);
 
 fn search(site: &Site, flags: &[&str]) -> Value {
-    let all = [&["bench", "spc1", "--json"], &ASUS[..], &SEARCH, flags].concat();
+    let all = [&["bench", "spc1", "--json", "--overwrite"], &ASUS[..], &SEARCH, flags].concat();
     let ended = finish_within(&mut site.command(&all), PATIENCE);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     serde_json::from_str(&ended.stdout).expect("it is JSON")
