@@ -118,7 +118,7 @@ fn the_metrics_port_is_for_metrics() {
     assert_eq!(get("/v1/status").code, 404, "what could be changed is not on a port");
     assert_eq!(get("/v1/volumes").code, 404);
     let metrics = get("/metrics");
-    assert!(metrics.head.contains("application/openmetrics-text"), "{}", metrics.head);
+    assert!(metrics.head.contains("text/plain; version=0.0.4"), "{}", metrics.head);
     assert!(metrics.body.contains("cinnabar_cache_capacity_bytes"), "{}", metrics.body);
     daemon.stop();
 }

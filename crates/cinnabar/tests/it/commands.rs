@@ -2,6 +2,7 @@
 
 use super::nbd::Client;
 use super::rig::{MIB, Site, finish, free_port, pattern};
+use std::collections::{BTreeMap, BTreeSet};
 
 const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
 
@@ -140,8 +141,71 @@ fn metrics_agree_with_the_status() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3,*/*;q=0.2";
+    let newer = super::http::get_tcp_as(port, "/metrics", accept).expect("an answer");
+    assert!(newer.head.contains("application/openmetrics-text; version=1.0.0"), "{}", newer.head);
+    assert!(newer.body.ends_with("# EOF\n") && !metrics.contains("# EOF"), "{}", newer.body);
+    let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(samples(&newer.body), samples(&metrics));
+    assert_eq!(lint(&metrics), Vec::<String>::new());
     drop(client);
     daemon.stop();
+}
+
+/// What `promtool check metrics` looks at, in a text of format 0.0.4.
+fn lint(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (mut helps, mut kinds, mut seen) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+    for line in text.lines() {
+        if let Some((name, words)) = line.strip_prefix("# HELP ").and_then(|it| it.split_once(' '))
+        {
+            helps.push(name);
+            if words.trim().is_empty() {
+                wrong.push(format!("{name}: no help text"));
+            }
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|it| it.split_once(' '))
+        {
+            if kinds.insert(name, kind).is_some() || !helps.contains(&name) {
+                wrong.push(format!("{name}: declared twice, or without help"));
+            }
+            wrong.extend(lint_name(name, kind));
+        } else if line.starts_with('#') {
+            wrong.push(format!("{line}: no comment of this format"));
+        } else {
+            let series = line.rsplit_once(' ').map_or(line, |(series, _)| series);
+            let name = series.split('{').next().unwrap_or_default();
+            let parts = ["_bucket", "_sum", "_count"];
+            let family = parts.iter().find_map(|part| name.strip_suffix(part));
+            let family = family.filter(|family| kinds.get(family) == Some(&"histogram"));
+            if !kinds.contains_key(family.unwrap_or(name)) || !seen.insert(series) {
+                wrong.push(format!("{line}: of no family, or twice"));
+            }
+        }
+    }
+    wrong
+}
+
+fn lint_name(name: &str, kind: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if !["counter", "gauge", "histogram"].contains(&kind) {
+        wrong.push(format!("{name}: no type {kind}"));
+    }
+    if (kind == "counter") != name.ends_with("_total") {
+        wrong.push(format!("{name}: _total is for counters"));
+    }
+    if kind != "histogram" && ["_count", "_sum", "_bucket"].iter().any(|it| name.ends_with(it)) {
+        wrong.push(format!("{name}: an end of histograms"));
+    }
+    if name.split('_').any(|word| ["counter", "gauge", "histogram", "summary"].contains(&word)) {
+        wrong.push(format!("{name}: its type is in its name"));
+    }
+    let units =
+        ["ms", "us", "ns", "milliseconds", "microseconds", "kib", "mib", "kilobytes", "percent"];
+    if name.split('_').any(|word| units.contains(&word)) || name.chars().any(char::is_uppercase) {
+        wrong.push(format!("{name}: not in base units, or in capitals"));
+    }
+    wrong
 }
 
 #[test]

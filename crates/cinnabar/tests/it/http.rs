@@ -26,30 +26,37 @@ pub(crate) fn get(socket: &Path, path: &str) -> io::Result<Answer> {
     send(socket, "GET", path, "")
 }
 
+/// The same, for one who wants it as `accept` says.
+pub(crate) fn get_tcp_as(port: u16, path: &str, accept: &str) -> io::Result<Answer> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    exchange(stream, ("GET", path, accept), "")
+}
+
 /// Sends a request over a unix socket.
 pub(crate) fn send(socket: &Path, method: &str, path: &str, body: &str) -> io::Result<Answer> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    exchange(stream, method, path, body)
+    exchange(stream, (method, path, "*/*"), body)
 }
 
 /// Fetches a path over TCP.
 pub(crate) fn get_tcp(port: u16, path: &str) -> io::Result<Answer> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    exchange(stream, "GET", path, "")
+    exchange(stream, ("GET", path, "*/*"), "")
 }
 
 fn exchange(
     mut stream: impl Read + Write,
-    method: &str,
-    path: &str,
+    (method, path, accept): (&str, &str, &str),
     body: &str,
 ) -> io::Result<Answer> {
     // Version 1.0: the answer is neither chunked nor followed by another one.
     let len = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len}\r\n\r\n");
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nhost: localhost\r\naccept: {accept}\r\ncontent-length: {len}\r\n\r\n"
+    );
     stream.write_all(head.as_bytes())?;
     // A body that is refused early may break the pipe; the answer counts.
     let _refused_early = stream.write_all(body.as_bytes());

@@ -4,13 +4,14 @@
 
 use super::Control;
 use super::api::ready;
+use super::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
 use crate::daemon::latency::{BOUNDS_US, LatencySummary};
 use crate::daemon::messages::{
     CacheStatus, DataStatus, Loaded, State as VolumeState, VolumeStatus,
 };
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use cinnabar_engine::health::Health;
@@ -22,27 +23,30 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// The routes of the metrics' port.
 pub fn router(control: Arc<Control>) -> Router {
     Router::new().route("/metrics", get(metrics)).route("/v1/ready", get(ready)).with_state(control)
 }
 
-async fn metrics(State(control): State<Arc<Control>>) -> Response {
+async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {
     let status = match control.status().await {
         Ok(status) => status,
         Err(error) => {
             return (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response();
         }
     };
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accept = accept.collect::<Vec<_>>().join(",");
     match render(status) {
-        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Ok(text) if wants_openmetrics(&accept) => {
+            ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response()
+        }
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT)], text_of(&text)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 
-/// The metrics of a status in the text format.
+/// The metrics of a status as OpenMetrics.
 ///
 /// # Errors
 /// Never in practice: writing to a string does not fail.

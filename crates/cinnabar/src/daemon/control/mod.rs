@@ -5,6 +5,7 @@
 
 pub mod actions;
 pub mod api;
+mod exposition;
 pub mod life;
 pub mod metrics;
 pub mod recordings;
@@ -79,7 +80,7 @@ impl Control {
         let commands = match self.phase() {
             Phase::Serving(commands) => commands,
             Phase::Starting => {
-                let hint = "wait until /v1/ready answers 200";
+                let hint = "wait for it: cinnabar status --wait, or until /v1/ready answers 200";
                 let kind = CommandErrorKind::Stopping;
                 return Err(CommandError::new(kind, "the daemon is starting", hint));
             }
