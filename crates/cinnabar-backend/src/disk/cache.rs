@@ -3,6 +3,7 @@
 //! Called by the data plane at start-up, and by the cache commands.
 
 use super::error::{DiskError, DiskErrorKind};
+use super::fresh::Fresh;
 use super::lock::Patience;
 use super::open::{OpenOptions, warn_buffered};
 use super::{Disk, DiskKind, blocking};
@@ -18,7 +19,7 @@ use std::path::Path;
 pub struct CacheOptions {
     /// Size of a file that is made or formatted, in bytes; ignored for block devices.
     pub size_bytes: Option<u64>,
-    /// Take the device whatever is on it, unless it is ours.
+    /// Take the device whatever is on it, unless it is a cache of ours that can be used.
     pub force: bool,
     /// Take what is ours for blank, too.
     pub anew: bool,
@@ -53,7 +54,7 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
     let mut options = options.clone();
     options.open.read_only = false;
     let options = &options;
-    let mut disk = match Disk::open_any_size(path, &options.open) {
+    let disk = match Disk::open_any_size(path, &options.open) {
         Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => {
             let disk = create(path, options)?;
             return Ok(CacheDisk { disk, contents: Contents::Blank });
@@ -61,14 +62,16 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
         other => other?,
     };
     let contents = inspect(&disk, options)?;
-    if contents == Contents::Blank && disk.kind == DiskKind::File {
-        let size = options.size_bytes.unwrap_or(disk.size_bytes);
-        let size = whole_pages(path, size)?;
-        allocate(&disk, size)?;
-        disk.size_bytes = size;
+    if contents == Contents::Blank {
+        return blank(path, disk, options);
     }
     if let Contents::Ours(superblock) = &contents {
         let expected = superblock.geometry.device_bytes();
+        if disk.size_bytes < expected && options.force {
+            let kind = DiskErrorKind::Short { got: disk.size_bytes, expected };
+            tracing::warn!(path = %path.display(), was = %kind, "formatting it, as --force says");
+            return blank(path, disk, options);
+        }
         if disk.size_bytes < expected {
             let kind = DiskErrorKind::Short { got: disk.size_bytes, expected };
             return Err(DiskError::new(path, kind));
@@ -79,11 +82,22 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
             tracing::warn!(
                 path = %path.display(),
                 size_bytes = expected,
-                "the cache keeps the size it was formatted with; --force formats it anew"
+                "the cache keeps the size it was formatted with; for another one stop the daemon and \
+                 remove the file: the next start makes it, and it is cold"
             );
         }
     }
     Ok(CacheDisk { disk, contents })
+}
+
+/// What is to be formatted: a file gets the size that is asked for.
+fn blank(path: &Path, mut disk: Disk, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
+    if disk.kind == DiskKind::File {
+        let size = whole_pages(path, options.size_bytes.unwrap_or(disk.size_bytes))?;
+        allocate(&disk, size)?;
+        disk.size_bytes = size;
+    }
+    Ok(CacheDisk { disk, contents: Contents::Blank })
 }
 
 impl Disk {
@@ -181,7 +195,8 @@ fn describe(first: &MetaPage, at: u64) -> String {
     )
 }
 
-/// Makes the file, really allocated. A failed attempt leaves no file behind.
+/// Makes the file, really allocated. A failed attempt leaves no file behind, nor does a start that
+/// fails before it is formatted.
 fn create(path: &Path, options: &CacheOptions) -> Result<Disk, DiskError> {
     let size = options.size_bytes.ok_or_else(|| DiskError::new(path, DiskErrorKind::NoSize))?;
     let size = whole_pages(path, size)?;
@@ -211,6 +226,7 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Disk, DiskError> {
     match made {
         Ok(mut disk) => {
             disk.size_bytes = size;
+            disk.fresh = Some(Fresh::of(&disk));
             sync_folder(path);
             Ok(disk)
         }

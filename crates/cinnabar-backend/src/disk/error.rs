@@ -28,7 +28,7 @@ pub enum DiskErrorKind {
     #[error("its folder does not exist")]
     NoFolder,
     /// Not allowed.
-    #[error("permission denied")]
+    #[error("permission denied to user {}", rustix::process::geteuid().as_raw())]
     Permission,
     /// It can be read but not written.
     #[error("it can only be read")]
@@ -114,10 +114,13 @@ impl DiskError {
         match &self.kind {
             DiskErrorKind::Server(error) => error.hint(),
             DiskErrorKind::NotFound => {
-                "check the path; a relative one is taken from the configuration file's folder"
+                "check the path; a relative one counts from the configuration file's folder, on the command \
+                 line from where the command runs"
             }
             DiskErrorKind::NoFolder => "create the folder first",
-            DiskErrorKind::Permission => "check the owner and mode of the file or device",
+            DiskErrorKind::Permission => {
+                "check owner and mode of the file or device, and of its folders"
+            }
             DiskErrorKind::ReadOnly => "set read_only = true for a volume that nobody writes",
             DiskErrorKind::WrongKind(_) => "name a regular file or a block device",
             DiskErrorKind::Empty => "give the file its size first: truncate -s 10G PATH",

@@ -33,17 +33,18 @@ impl Patience {
         Self { since: Instant::now(), bound, cancel, told: None }
     }
 
-    /// Sleeps a little and returns true, or false once the bound is reached.
-    pub(super) fn wait(&mut self, path: &Path) -> bool {
+    /// Sleeps a little and returns true, or false once the bound is reached. `holder` says who has it.
+    pub(super) fn wait(&mut self, path: &Path, holder: impl FnOnce() -> Option<String>) -> bool {
         if self.since.elapsed() >= self.bound || self.is_cancelled() {
             return false;
         }
         if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
             self.told = Some(Instant::now());
+            let left_s = self.bound.saturating_sub(self.since.elapsed()).as_secs();
+            let holder = holder().unwrap_or_default();
             tracing::warn!(
                 path = %path.display(),
-                bound_s = self.bound.as_secs_f64(),
-                "in use by somebody else; waiting for it"
+                "it is in use{holder}; waiting for it, {left_s} s at most"
             );
         }
         std::thread::sleep(TRY_EVERY.min(self.bound));
@@ -92,7 +93,7 @@ pub(super) fn lock(
             }
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) => {
-                if !patience.wait(path) {
+                if !patience.wait(path, || holder(fd)) {
                     return Err(patience.in_use(path, holder(fd)));
                 }
             }

@@ -7,6 +7,7 @@ mod cache;
 mod clock;
 mod epoch;
 mod error;
+mod fresh;
 mod ioctl;
 mod lock;
 mod open;
@@ -48,6 +49,8 @@ pub enum Identity {
 /// has landed, even after `kill -9`. A server's export has no lock.
 #[derive(Debug)]
 pub struct Disk {
+    /// The file was made by us and is of no use yet. Let go of before the lock is.
+    fresh: Option<fresh::Fresh>,
     /// What is open; of a server only something that stands in for it.
     fd: OwnedFd,
     /// Who does the I/O if the kernel does not.

@@ -76,6 +76,7 @@ impl Disk {
             DiskKind::File | DiskKind::Server => stat.st_size.cast_unsigned(),
         };
         let mut disk = Self {
+            fresh: None,
             fd,
             server: None,
             path: path.to_owned(),
@@ -151,7 +152,7 @@ fn open_fd(
                 flags -= OFlags::DIRECT;
             }
             Err(Errno::BUSY) if kind == DiskKind::Block => {
-                if !patience.wait(path) {
+                if !patience.wait(path, || None) {
                     return Err(patience.in_use(path, None));
                 }
             }

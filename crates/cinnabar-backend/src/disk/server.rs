@@ -34,6 +34,7 @@ impl Disk {
             .map_err(|errno| DiskError::from_errno(&path, "eventfd", errno))?;
         let facts = client.facts();
         Ok(Self {
+            fresh: None,
             path,
             kind: DiskKind::Server,
             size_bytes: facts.size_bytes,

@@ -1,7 +1,7 @@
 //! Making, recognising and refusing cache devices.
 
 use crate::rig::{folders, pattern, soon};
-use cinnabar_backend::disk::{CacheDisk, CacheOptions, Contents, DiskErrorKind, open_cache};
+use cinnabar_backend::disk::{CacheDisk, CacheOptions, Contents, Disk, DiskErrorKind, open_cache};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -22,15 +22,53 @@ fn a_new_file_is_made_at_its_size_and_not_sparse() {
         let path = folder.path().join("cache.img");
         let cache = open(&path, Some(16 * MIB + 100), false).expect("it is made");
         assert_eq!((cache.disk.size_bytes(), cache.contents), (16 * MIB, Contents::Blank));
-        drop(cache.disk);
         let metadata = std::fs::metadata(&path).expect("it is there");
         assert_eq!(metadata.len(), 16 * MIB);
         assert!(metadata.blocks() * 512 >= 16 * MIB, "{} sectors", metadata.blocks());
         assert_eq!(metadata.mode() & 0o777, 0o600, "guests' data are nobody else's business");
-        // Nothing was formatted yet: still blank.
-        let again = open(&path, Some(16 * MIB), false).expect("it opens");
-        assert_eq!(again.contents, Contents::Blank);
+        drop(cache.disk);
+        assert!(!path.exists(), "what was never formatted is not left behind");
+        // Once it is formatted it stays.
+        let cache = open(&path, Some(32 * MIB), false).expect("it is made");
+        format(&cache.disk);
+        drop(cache.disk);
+        let again = open(&path, None, false).expect("it opens");
+        assert!(matches!(again.contents, Contents::Ours(_)));
     }
+}
+
+fn format(disk: &Disk) {
+    let geometry = Geometry::for_shards(disk.size_bytes(), 1).expect("it is large enough");
+    let superblocks = cinnabar_backend::format::fresh(geometry).expect("random numbers");
+    cinnabar_backend::format::write(disk, &superblocks).expect("it can be written");
+}
+
+/// Another file of that name is not removed for the one that was made.
+#[test]
+fn only_the_file_that_was_made_is_removed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    let cache = open(&path, Some(16 * MIB), false).expect("it is made");
+    std::fs::rename(&path, folder.path().join("moved.img")).expect("it is ours");
+    std::fs::write(&path, "another").expect("a file");
+    drop(cache);
+    assert!(path.exists());
+}
+
+/// What the hint says: a cache cut short is formatted with `--force`, and only with it.
+#[test]
+fn force_formats_a_cache_that_was_cut_short() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    let cache = open(&path, Some(32 * MIB), false).expect("it is made");
+    format(&cache.disk);
+    drop(cache);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is there");
+    file.set_len(24 * MIB).expect("a size");
+    let short = open(&path, Some(32 * MIB), false).expect_err("it is cut short");
+    assert_eq!(short, DiskErrorKind::Short { got: 24 * MIB, expected: 32 * MIB });
+    let cache = open(&path, Some(32 * MIB), true).expect("that is what --force is for");
+    assert_eq!((cache.disk.size_bytes(), cache.contents), (32 * MIB, Contents::Blank));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
 use super::error::{ConfigError, SettingError, suggest};
 use super::reader::{Located, Section, Source};
-use super::units::{parse_size, show_size};
+use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
 use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig};
@@ -314,7 +314,7 @@ fn cache_size(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigE
 }
 
 fn quantity(source: Source<'_>, key: &str, text: &Located<String>) -> Result<u64, ConfigError> {
-    parse_size(&text.value)
+    parse_setting(&text.value)
         .map_err(|(message, hint)| source.error(Some(text.line), format!("{key}: {message}"), hint))
 }
 

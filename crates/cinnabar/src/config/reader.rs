@@ -119,6 +119,10 @@ impl<'s> Section<'s> {
         let text = match value {
             DeValue::String(text) => text.to_string(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
+            DeValue::Float(number) => {
+                let message = format!("{key} in {} has no unit: {}", self.title, number.as_str());
+                return Err(self.source.error(Some(line), message, "write it such as \"1.5GiB\""));
+            }
             _ => return Err(self.wrong_type(key, line, "a size", value)),
         };
         Ok(Some(Located { value: text, line }))
@@ -133,10 +137,19 @@ impl<'s> Section<'s> {
         let number = value.as_integer().and_then(|number| {
             u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
         });
-        match number {
-            Some(value) => Ok(Some(Located { value, line })),
-            None => Err(self.wrong_type(key, line, "a whole number", value)),
+        if let Some(value) = number {
+            return Ok(Some(Located { value, line }));
         }
+        let Some(number) = value.as_integer() else {
+            return Err(self.wrong_type(key, line, "a whole number", value));
+        };
+        // A whole number it is, but not one of ours.
+        let negative = number.as_str().starts_with('-');
+        let wrong = if negative { "must not be negative" } else { "is too large" };
+        let place = if self.title.is_empty() { "" } else { " in " };
+        let message = format!("{key}{place}{} {wrong}: {}", self.title, number.as_str());
+        let hint = if negative { "write 0 or more" } else { "write a smaller number" };
+        Err(self.source.error(Some(line), message, hint))
     }
 
     /// `true` or `false`.

@@ -4,6 +4,7 @@
 
 use crate::daemon::messages::Share;
 use bytesize::ByteSize;
+use cinnabar_engine::units::BLOCK_BYTES;
 use std::time::Duration;
 
 /// What to write instead of something that is no size.
@@ -30,6 +31,20 @@ pub fn parse_size(text: &str) -> Result<u64, (String, String)> {
         return Err((format!("{text:?} is more than any device has"), SIZE_HINT.into()));
     }
     Ok(size.0)
+}
+
+/// Reads a size as a setting: a small number without a unit is one whose unit was forgotten (`10` for
+/// 10 % or 10 GiB), as nothing is set to less than a block.
+///
+/// # Errors
+/// As [`parse_size`].
+pub fn parse_setting(text: &str) -> Result<u64, (String, String)> {
+    let bytes = parse_size(text)?;
+    let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
+    if bare && (1..BLOCK_BYTES).contains(&bytes) {
+        return Err((format!("{:?} has no unit", text.trim()), SIZE_HINT.to_owned()));
+    }
+    Ok(bytes)
 }
 
 /// Reads a time: `24h`, `90min`, `1.5s`, `30ms`, `100us`, `400ns`.
@@ -69,9 +84,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, (String, String)> {
 pub fn parse_share(text: &str) -> Result<Share, (String, String)> {
     const HINT: &str = "write bytes such as 512MiB, or a percentage from 0% to 100%";
     let Some(number) = text.trim().strip_suffix('%') else {
-        return parse_size(text)
-            .map(Share::Bytes)
-            .map_err(|_| (format!("{text:?} is neither a size nor a percentage"), HINT.into()));
+        let bytes = parse_size(text).map_err(|_| {
+            (format!("{text:?} is neither a size nor a percentage"), HINT.to_owned())
+        })?;
+        // 10 is meant as 10 % by some and as 10 GiB by others, and as 10 bytes by nobody.
+        if parse_setting(text).is_err() {
+            let bare = text.trim();
+            let hint = format!("write \"{bare}%\", or bytes with a unit, such as \"{bare}MiB\"");
+            return Err((format!("{bare:?} has no unit"), hint));
+        }
+        return Ok(Share::Bytes(bytes));
     };
     match number.trim().parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Share::Percent(percent)),
@@ -92,6 +114,7 @@ pub fn show_share(share: Share) -> String {
             let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
             match units.iter().find(|(_, log2)| bytes > 0 && bytes.trailing_zeros() >= *log2) {
                 Some((unit, log2)) => format!("{}{unit}", bytes >> log2),
+                None if (1..BLOCK_BYTES).contains(&bytes) => format!("{bytes}B"),
                 None => bytes.to_string(),
             }
         }
@@ -145,19 +168,32 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_without_a_unit_is_not_taken_for_bytes() {
+        assert_eq!(parse_setting("0"), Ok(0));
+        assert_eq!(parse_setting("16777216"), Ok(16 << 20));
+        assert_eq!(parse_setting("512B"), Ok(512));
+        for text in ["16", " 64 ", "4095"] {
+            let (message, hint) = parse_setting(text).expect_err(text);
+            assert!(message.contains("has no unit") && hint.contains("MiB"), "{message}");
+        }
+        let (message, hint) = parse_share("10").expect_err("bytes, or percent?");
+        assert!(message.contains("has no unit") && hint.contains("\"10%\""), "{message}: {hint}");
+    }
+
+    #[test]
     fn shares_are_sizes_or_percentages() {
         assert_eq!(parse_share("10%"), Ok(Share::Percent(10.0)));
         assert_eq!(parse_share("0.5 %"), Ok(Share::Percent(0.5)));
         assert_eq!(parse_share("1GiB"), Ok(Share::Bytes(1 << 30)));
         assert_eq!(parse_share("0"), Ok(Share::Bytes(0)));
-        for text in ["101%", "-1%", "NaN%", "inf%", "%", "ten", "50 percent"] {
+        for text in ["101%", "-1%", "NaN%", "inf%", "%", "ten", "50 percent", "10", "4095"] {
             parse_share(text).expect_err(text);
         }
     }
 
     #[test]
     fn shares_are_shown_as_they_can_be_read() {
-        for text in ["10%", "0.5%", "1GiB", "1536MiB", "4097", "0", "3TiB"] {
+        for text in ["10%", "0.5%", "1GiB", "1536MiB", "4097", "7B", "0", "3TiB"] {
             assert_eq!(show_share(parse_share(text).expect(text)), text);
         }
     }

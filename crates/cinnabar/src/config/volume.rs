@@ -4,7 +4,7 @@
 //! and the control API.
 
 use super::error::{SettingError, suggest};
-use super::units::{parse_share, parse_size, show_share};
+use super::units::{parse_setting, parse_share, show_share};
 use crate::daemon::messages::{NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
@@ -317,6 +317,6 @@ fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Sha
 }
 
 fn size_or(key: &'static str, text: Option<&str>, default: u64) -> Result<u64, SettingError> {
-    text.map_or(Ok(default), parse_size)
+    text.map_or(Ok(default), parse_setting)
         .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
 }

@@ -27,6 +27,9 @@ pub enum SocketError {
     /// Something else is in the way.
     #[error("{} exists and is not a socket", .0.display())]
     Foreign(PathBuf),
+    /// Another account's socket.
+    #[error("{} is a socket of another account, which may be in use", .0.display())]
+    Denied(PathBuf),
     /// The kernel refused.
     #[error("can't listen on {}: {source}", path.display())]
     Io {
@@ -39,10 +42,16 @@ pub enum SocketError {
 
 impl SocketError {
     /// A line that helps.
-    pub const fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::InUse(_) => "stop it, or give this one another socket in [control]",
             Self::Foreign(_) => "move the file away, or set another socket in [control]",
+            Self::Denied(_) => {
+                "start it as the account that made the socket, or set another socket in [control]"
+            }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "the account that it runs under must be allowed to write the folder"
+            }
             Self::Io { .. } => "check that the folder exists and may be written",
         }
     }
@@ -57,6 +66,7 @@ impl ControlSocket {
         let access = SocketAccess { mode: Some(MODE), group: None };
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
         let file = UnixListener::new(path, &access).map_err(|error| match error {
+            ListenError::InUse(_) if access_denied(path) => SocketError::Denied(path.to_owned()),
             ListenError::InUse(_) => SocketError::InUse(path.to_owned()),
             ListenError::NotASocket(path) => SocketError::Foreign(path),
             ListenError::Io { source, .. } => failed(source),
@@ -70,6 +80,11 @@ impl ControlSocket {
     pub fn take_listener(&mut self) -> Option<net::UnixListener> {
         self.listener.take()
     }
+}
+
+/// Whether this account may not connect to a socket.
+fn access_denied(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK) == Err(rustix::io::Errno::ACCESS)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::daemon::messages::{
     AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
     VolumeConfig,
 };
+use crate::daemon::report::WarmthReport;
 use cinnabar_backend::Memory;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
@@ -322,7 +323,7 @@ impl Plane {
         (volume.id, volume.warmth, volume.phase) = (Some(id), warmth, Phase::Serving);
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
-        tracing::info!(volume = name, size_bytes, at, ?warmth, "serving");
+        tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
         self.drop_doubts(now);
         self.admit_waiting(now, key);
         self.settle_warmth();

@@ -20,7 +20,8 @@ pub(super) fn superblocks_for(
                 tracing::warn!(
                     path = %disk.path().display(),
                     shards = first.geometry.shards,
-                    "the cache keeps the shards it was formatted with; --force formats it anew"
+                    "the cache keeps the shards it was formatted with; for others stop the daemon and \
+                     remove the file: the next start makes it, and it is cold"
                 );
             }
             device::superblocks(disk, first).map_err(|error| {

@@ -88,6 +88,17 @@ fn unreachable_at(config: &VolumeConfig, at: &str, error: &ListenError) -> Start
         ListenError::InUse(_) => {
             (StartErrorKind::AddressInUse, "stop whoever listens there, or choose another address")
         }
+        ListenError::NoGroup(_) => (
+            StartErrorKind::AddressInvalid,
+            "socket_group names a group of this host, or its number: getent group lists them",
+        ),
+        ListenError::GroupDenied { .. } => (
+            StartErrorKind::AddressInvalid,
+            "make the daemon's account a member of socket_group (SupplementaryGroups= in its unit)",
+        ),
+        ListenError::Mode(_) => {
+            (StartErrorKind::AddressInvalid, "write it in octal, such as socket_mode = \"0660\"")
+        }
         _ => (
             StartErrorKind::AddressInvalid,
             "choose a socket path in a folder that exists, or an address of this host",

@@ -2,12 +2,14 @@
 //!
 //! Called by the report; see there for who reads it.
 
-use crate::config::units::show_share;
+use crate::config::units::{show_share, show_size};
 use crate::daemon::latency::LatencySummary;
 use crate::daemon::messages::{State, VolumeMode, VolumeStatus};
 use cinnabar_engine::counters::Bypassed;
+use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{DropReason, Warmth};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,6 +145,23 @@ pub enum WarmthReport {
         /// Why.
         reason: String,
     },
+}
+
+impl fmt::Display for WarmthReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |blocks: &u64| show_size(blocks * BLOCK_BYTES);
+        match self {
+            Self::New => f.write_str("nothing is cached of it yet"),
+            Self::Kept { blocks } => write!(f, "kept {} from the last run", size(blocks)),
+            Self::Loading => f.write_str("what the last run left is being loaded"),
+            Self::Dropped { blocks: 0, reason } => {
+                write!(f, "what the last run left is dropped: {reason}")
+            }
+            Self::Dropped { blocks, reason } => {
+                write!(f, "dropped {} from the last run: {reason}", size(blocks))
+            }
+        }
+    }
 }
 
 /// Latencies by operation.
