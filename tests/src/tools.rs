@@ -46,6 +46,8 @@ pub const NBDKIT: Tool = Tool::new("nbdkit", "nbdkit", "a peer to compare speed 
 pub const NBDINFO: Tool = Tool::new("nbdinfo", "libnbd-bin", "what our exports advertise");
 /// libnbd's copier.
 pub const NBDCOPY: Tool = Tool::new("nbdcopy", "libnbd-bin", "round trips with many requests");
+/// A client of HTTP.
+pub const CURL: Tool = Tool::new("curl", "curl", "the guide's look at the metrics");
 /// QEMU itself.
 pub const QEMU: Tool = Tool::new("qemu-system-x86_64", "qemu-system-x86", "guests");
 /// What guests have for a user space.
@@ -93,6 +95,7 @@ pub const ALL: &[Tool] = &[
     NBDKIT,
     NBDINFO,
     NBDCOPY,
+    CURL,
     QEMU,
     BUSYBOX,
     MKE2FS,

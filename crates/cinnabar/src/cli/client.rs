@@ -3,7 +3,7 @@
 //! Called by `status`, `volume`, `cache` and `trace record`.
 
 use super::failure::Failure;
-use crate::daemon::control::api::ErrorBody;
+use crate::daemon::control::api::{ErrorBody, ReadyBody};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
@@ -14,13 +14,18 @@ use serde::de::DeserializeOwned;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 
 /// Longest answer: 4096 volumes at 3 KiB each, with room.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Longest wait for an answer: a volume is opened and detached within it.
 const ANSWER_WAIT_MAX: Duration = Duration::from_hours(2);
+/// Between two questions whether the daemon serves.
+const READY_STEP: Duration = Duration::from_millis(50);
+
+/// What helps without the right to connect. It may be a folder above the socket that forbids it.
+const NOT_ALLOWED: &str = "use the account that the daemon runs under, or root";
 
 /// Where the daemon is.
 #[derive(Clone, Debug, clap::Args)]
@@ -83,15 +88,43 @@ impl Daemon {
         Failure::at_run_time(message, "is it a Cinnabar daemon of this version?")
     }
 
+    /// Waits until the daemon serves. A socket that is not there yet is waited for, too.
+    pub(super) fn wait(&self, wait_max: Duration) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let runtime = runtime()?;
+        let mut last = "it does not answer".to_owned();
+        loop {
+            let left = wait_max.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let asked = exchange(&self.socket, Method::GET, "/v1/ready", Vec::new());
+            match runtime.block_on(async { tokio::time::timeout(left, asked).await }) {
+                Ok(Ok((code, _))) if code.is_success() => return Ok(()),
+                Ok(Ok((_, answer))) => {
+                    let body = serde_json::from_slice::<ReadyBody>(&answer);
+                    last = format!("it is {}", body.map_err(|error| self.gibberish(&error))?.state);
+                }
+                // Waiting gives nobody a right.
+                Ok(Err(failure)) if failure.hint == NOT_ALLOWED => return Err(failure),
+                Ok(Err(failure)) => last = failure.message,
+                Err(_) => {}
+            }
+            std::thread::sleep(READY_STEP.min(wait_max.saturating_sub(begun.elapsed())));
+        }
+        let (socket, seconds) = (self.socket.display(), wait_max.as_secs_f64());
+        Err(Failure::at_run_time(
+            format!("the daemon at {socket} does not serve after {seconds} s: {last}"),
+            "the log of cinnabar serve says what it waits for; --wait=SECONDS waits longer",
+        ))
+    }
+
     fn understand<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Failure> {
         serde_json::from_slice(answer).map_err(|error| self.gibberish(&error))
     }
 
     fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::at_run_time(format!("no runtime: {error}"), ""))?;
+        let runtime = runtime()?;
         let exchange = exchange(&self.socket, method, path, body);
         let (code, answer) = runtime
             .block_on(async { tokio::time::timeout(ANSWER_WAIT_MAX, exchange).await })
@@ -100,6 +133,13 @@ impl Daemon {
             })??;
         if code.is_success() { Ok(answer) } else { Err(refusal(code, &answer)) }
     }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::at_run_time(format!("no runtime: {error}"), ""))
 }
 
 fn encode(body: &impl Serialize) -> Result<Vec<u8>, Failure> {
@@ -148,9 +188,12 @@ fn lost(socket: &Path, error: &dyn std::fmt::Display) -> Failure {
 }
 
 fn no_daemon(socket: &Path, error: &std::io::Error) -> Failure {
+    if error.kind() == ErrorKind::PermissionDenied {
+        let message = format!("not allowed to use the control socket {}", socket.display());
+        return Failure::at_run_time(message, NOT_ALLOWED);
+    }
     let message = format!("no daemon at {}: {error}", socket.display());
     let hint = match error.kind() {
-        ErrorKind::PermissionDenied => "use the account that the daemon runs under, or root",
         ErrorKind::ConnectionRefused => "the daemon has ended; start it with cinnabar serve",
         _ => "name its control socket with --socket or CINNABAR_SOCKET",
     };

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     cinnabar status --socket /run/cinnabar/control.sock\n  \
+    cinnabar status --wait && echo \"it serves\"\n  \
     cinnabar status --watch\n  \
     cinnabar status --json | jq '.volumes[] | {name, read_hits, misses}'")]
 pub(super) struct Args {
@@ -32,8 +33,19 @@ pub(super) struct Args {
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
     interval: f64,
+    /// Wait until the daemon serves, this long at most [default: don't wait; 60 if no SECONDS are given]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, value_parser = wait)]
+    #[arg(default_missing_value = "60", hide_default_value = true)]
+    wait: Option<f64>,
     #[command(flatten)]
     daemon: Daemon,
+}
+
+fn wait(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("0.1 to 86400 seconds are possible".to_owned()),
+    }
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -45,6 +57,9 @@ fn interval(text: &str) -> Result<f64, String> {
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(seconds) = args.wait {
+        args.daemon.wait(Duration::from_secs_f64(seconds))?;
+    }
     let mut before: Option<(Instant, StatusReport)> = None;
     loop {
         let object: serde_json::Value = args.daemon.get("/v1/status")?;
@@ -195,7 +210,16 @@ fn volumes(volumes: &[VolumeReport]) -> String {
         "WRITE p50/p99",
         "CLIENTS",
     ];
-    let mut table = Table::new(3, &header);
+    let mut table = Table::new(3, &header).least(&[
+        "SHARE",
+        "WRITE p50/p99",
+        "MODE",
+        "CLIENTS",
+        "WRITES",
+        "READ p50/p99",
+        "CACHED",
+        "READS",
+    ]);
     for volume in volumes {
         table.row(vec![
             volume.name.clone(),
@@ -216,7 +240,7 @@ fn volumes(volumes: &[VolumeReport]) -> String {
 
 fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
     let header = ["PER SECOND", "READS", "WRITES", "HITS", "BACKEND READS", "BACKEND WRITES"];
-    let mut table = Table::new(1, &header);
+    let mut table = Table::new(1, &header).least(&["BACKEND WRITES", "BACKEND READS"]);
     for new in &now.volumes {
         // One that was added in between counts from zero; so does one that was added anew.
         let old = before.volumes.iter().find(|old| old.name == new.name && old.reads <= new.reads);

@@ -186,7 +186,8 @@ fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
     }
     let volumes: Vec<VolumeReport> = daemon.get("/v1/volumes")?;
     let header = ["NAME", "MODE", "SIZE", "SHARE", "HITS", "CLIENTS", "AT", "BACKEND"];
-    let mut table = Table::new(header.len(), &header);
+    let mut table = Table::new(header.len(), &header)
+        .least(&["SHARE", "CLIENTS", "HITS", "MODE", "SIZE", "AT"]);
     for volume in volumes {
         table.row(vec![
             volume.name.clone(),

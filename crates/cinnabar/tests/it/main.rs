@@ -19,6 +19,7 @@ mod live_cache;
 mod nbd;
 mod offline;
 mod offline_shards;
+mod operators;
 mod probe;
 mod record;
 mod replay;

@@ -29,6 +29,20 @@ pub(super) const HEADER: &[&str] = &[
     "SSD/DAY",
 ];
 
+/// Columns that a narrow terminal does without, those that matter least first.
+pub(super) const LEAST: &[&str] = &[
+    "WAR",
+    "RAW",
+    "WAW",
+    "RAR",
+    "USEFUL",
+    "WRITES",
+    "SSD/DAY",
+    "I/O SAVED",
+    "READS",
+    "WORKING SET",
+];
+
 /// What the columns mean.
 pub(super) const LEGEND: &str = "READS and WRITES count 4 KiB blocks; RAR to WAW are parts of the \
     reuses: read after read, ...;\nWORKING SET is what was touched, USEFUL the size that reaches nearly \

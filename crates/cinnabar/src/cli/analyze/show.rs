@@ -2,7 +2,7 @@
 //!
 //! Called by `analyze` without `--json`.
 
-use super::rows::{self, HEADER, LEGEND};
+use super::rows::{self, HEADER, LEAST, LEGEND};
 use super::words;
 use crate::cli::output::Table;
 use crate::config::units::show_size;
@@ -12,7 +12,7 @@ use cinnabar_sim::analysis::{Analysis, Settings};
 /// All of it.
 pub(super) fn render(analysis: &Analysis, settings: &Settings, volumes: usize) -> String {
     let prices = &settings.rules.prices;
-    let mut table = Table::new(1, HEADER);
+    let mut table = Table::new(1, HEADER).least(LEAST);
     for line in rows::lines(analysis, prices, settings.rules.reach_part, volumes) {
         table.row(line.cells(analysis.seconds()));
     }

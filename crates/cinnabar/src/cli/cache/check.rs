@@ -183,7 +183,7 @@ fn log(log: &LogReport) -> String {
 
 fn volumes(volumes: &[VolumeReport]) -> String {
     let header = ["VOLUME", "PROOF", "SIZE", "INCARNATION", "GENERATION", "CHECKPOINTED"];
-    let mut table = Table::new(2, &header);
+    let mut table = Table::new(2, &header).least(&["GENERATION", "INCARNATION", "CHECKPOINTED"]);
     for volume in volumes {
         let proof = match (&volume.epoch, volume.written) {
             (None, _) => "none",

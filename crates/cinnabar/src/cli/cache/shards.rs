@@ -49,7 +49,8 @@ fn shards(report: &DeviceReport) -> String {
         "WRONG",
         "DAMAGES",
     ];
-    let mut table = Table::new(3, &header);
+    let mut table =
+        Table::new(3, &header).least(&["CHUNKS", "RECORDS", "LOG BLOCKS", "BLOCKS", "CHECKPOINT"]);
     for (number, shard) in report.shards.iter().enumerate() {
         table.row(row(number, shard));
     }

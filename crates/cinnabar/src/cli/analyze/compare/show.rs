@@ -159,7 +159,14 @@ fn size(blocks: f64) -> String {
 
 fn render_table(left: usize, header: &[String], rows: Vec<Vec<String>>) -> String {
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut table = Table::new(left, &header);
+    let mut table = Table::new(left, &header).least(&[
+        "IF BACK",
+        "BACKEND READS",
+        "BACKEND WRITES",
+        "A BLOCK",
+        "ALLOCATED",
+        "SSD WRITES",
+    ]);
     for row in rows {
         table.row(row);
     }

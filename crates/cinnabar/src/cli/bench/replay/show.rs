@@ -118,7 +118,7 @@ pub(super) fn changes(outcome: &Outcome) -> impl Iterator<Item = Vec<String>> {
 }
 
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new(1, header);
+    let mut table = Table::new(1, header).least(&["P99.9", "P90", "P50", "SECONDS", "REQUESTS"]);
     rows.for_each(|row| table.row(row));
     table.render()
 }

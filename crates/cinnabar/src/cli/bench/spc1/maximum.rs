@@ -68,7 +68,8 @@ fn steps(maximum: &Maximum) -> String {
             "KEPT UP",
             "WITHIN",
         ],
-    );
+    )
+    .least(&["P50", "KEPT UP", "STEADY", "ALL CUT", "P99"]);
     let share = |share: f64| format!("{:.1} %", share * 100.0);
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     for step in &maximum.steps {

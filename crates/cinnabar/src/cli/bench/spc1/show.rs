@@ -91,7 +91,8 @@ fn latencies(report: &Report) -> String {
             "P99.9",
             "MAX",
         ],
-    );
+    )
+    .least(&["BLOCKS", "SHARE", "P99.9", "P90", "READS", "P50"]);
     let all = report.ios.max(1) as f64;
     let mut row = |name: &str, of: &LatencySummary, reads: Option<f64>, blocks: Option<f64>| {
         let mut cells = vec![name.to_owned(), of.count.to_string()];

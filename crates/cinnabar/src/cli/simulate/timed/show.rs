@@ -142,7 +142,13 @@ pub(super) fn axes_cells(found: &Found) -> Vec<String> {
 pub(super) fn render(sweep: &Sweep, recommended: Option<&Recommended>) -> String {
     let header = axes_header(sweep);
     let all: Vec<&str> = header.iter().map(String::as_str).chain(HEADER.iter().copied()).collect();
-    let mut table = Table::new(header.len(), &all);
+    let mut table = Table::new(header.len(), &all).least(&[
+        "P99",
+        "P99",
+        "FILER WRITES",
+        "FILER READS",
+        "RAM %",
+    ]);
     for found in &sweep.found {
         table.row([axes_cells(found), cells(found)].concat());
     }

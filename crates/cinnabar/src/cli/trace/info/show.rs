@@ -103,7 +103,15 @@ fn volumes(summary: &Summary) -> String {
         "SEQUENTIAL",
         "NEEDS",
     ];
-    let mut table = Table::new(2, &header);
+    let mut table = Table::new(2, &header).least(&[
+        "REFS/BLOCK",
+        "SEQUENTIAL",
+        "WRITTEN",
+        "READ",
+        "FOOTPRINT",
+        "WRITES",
+        "READS",
+    ]);
     for volume in &summary.volumes {
         let Volume { number, name, counts, references, footprint, sequential, size_bytes } = volume;
         table.row(vec![
