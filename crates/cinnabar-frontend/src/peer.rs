@@ -42,6 +42,15 @@ impl Peer {
         }
     }
 
+    /// Whether both belong to one user, or one host: many clients may. Who is unknown is taken for one.
+    pub(crate) fn is_same_user(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Process { uid, .. }, Self::Process { uid: other, .. }) => uid == other,
+            (Self::Unknown, Self::Unknown) => true,
+            _ => self.is_same_client(other),
+        }
+    }
+
     /// Whether both are connections of one client. Who is unknown is nobody's equal.
     pub(crate) fn is_same_client(&self, other: &Self) -> bool {
         match (self, other) {
@@ -82,6 +91,15 @@ mod tests {
         assert!(!host("10.0.0.1:5").is_same_client(&host("10.0.0.2:5")));
         assert!(!vm.is_same_client(&host("10.0.0.1:5")));
         assert!(!Peer::Unknown.is_same_client(&Peer::Unknown));
+    }
+
+    #[test]
+    fn one_user_may_be_many_clients() {
+        let vm = Peer::Process { pid: 7, uid: 5 };
+        assert!(vm.is_same_user(&Peer::Process { pid: 8, uid: 5 }));
+        assert!(!vm.is_same_user(&Peer::Process { pid: 7, uid: 6 }));
+        assert!(host("10.0.0.1:5").is_same_user(&host("10.0.0.1:6")));
+        assert!(Peer::Unknown.is_same_user(&Peer::Unknown));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) struct Served {
     pub(super) export: Export,
     /// Keys of the connections that entered it.
     pub(super) connections: Vec<u64>,
+    /// Requests answered with an error by the server itself.
+    pub(super) refused: u64,
 }
 
 /// Exports by id and name.
@@ -34,7 +36,7 @@ impl Exports {
             return Err(ExportError::TooMany(max));
         }
         self.by_name.insert(export.name.clone().into_bytes(), export.id);
-        self.by_id.insert(export.id, Served { export, connections: Vec::new() });
+        self.by_id.insert(export.id, Served { export, connections: Vec::new(), refused: 0 });
         Ok(())
     }
 

@@ -17,7 +17,7 @@ pub struct Limits {
     pub exports_max: usize,
     /// Connections of the server, those in the handshake included; one more is closed at once.
     pub connections_max: usize,
-    /// Connections of one writable export.
+    /// Connections of one writable export, and of one process to a read-only one.
     pub export_connections_max: usize,
     /// Connections of one listener that are still in the handshake; one more is closed at once.
     pub handshakes_max: usize,
@@ -72,6 +72,17 @@ impl Limits {
             bytes_max: self.bytes_max.max(2 * request_bytes),
             ..self
         }
+    }
+
+    /// Connections to read-only exports, which any number of clients may have: three quarters of all, so
+    /// that others still come in to their own disks, however many are in the handshake besides.
+    pub(super) const fn read_only_connections_max(&self) -> usize {
+        self.connections_max - self.connections_max / 4
+    }
+
+    /// The part of them that one user, or one host, may have.
+    pub(super) const fn user_connections_max(&self) -> usize {
+        self.connections_max / 2
     }
 
     pub(super) fn bounds(&self) -> Bounds {

@@ -13,7 +13,8 @@
 //! Level- and edge-triggered polling both work: what a turn leaves unread is kept as backlog.
 //!
 //! # Who may use an export
-//! A read-only export serves any number of clients. A writable one serves several connections of
+//! A read-only export serves any number of clients, within bounds for each process, each user and all
+//! of them, so that clients of other exports find room ([`Limits`]). A writable one serves several connections of
 //! *one client*, and a second client only if [`Export::shared`] is set: two guests writing one file
 //! system destroy it. One client is one process on a unix socket (`SO_PEERCRED`, so forked jobs are
 //! different clients) and one IP address over TCP. Nobody else is let in until its last connection
@@ -32,6 +33,7 @@ mod connection;
 mod export;
 mod exports;
 pub mod handshake;
+mod jobs;
 pub mod limits;
 mod listener;
 mod memory;
@@ -39,6 +41,7 @@ mod output;
 pub mod proto;
 mod reason;
 mod reply;
+mod sectors;
 mod server;
 mod shared;
 mod stats;

@@ -184,6 +184,8 @@ pub enum Errno {
     Invalid = 22,
     /// `ENOSPC`: also a write past the end.
     NoSpace = 28,
+    /// `EOVERFLOW`: longer than the server takes.
+    Overflow = 75,
     /// `ENOTSUP`.
     Unsupported = 95,
     /// `ESHUTDOWN`.

@@ -9,7 +9,7 @@ use super::output::{Entry, Tail};
 use super::proto::{self, Errno, allocation, chunk};
 use super::request::{Body, Extent, ExtentKind};
 use super::transmission::{Expect, Pending};
-use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Failure, IoError, RawMemory};
 
 /// The protocol's error for a failure.
@@ -128,8 +128,12 @@ fn block_status<M>(
 fn clip(span: ByteSpan, only_first: bool, extents: &[Extent]) -> Vec<(u32, u32)> {
     let mut clipped: Vec<(u64, u32)> = Vec::new();
     let mut left = span.len;
+    // They begin with a sector, and the span maybe in its middle.
+    let mut skip = span.offset % SECTOR_BYTES;
     for extent in extents {
-        let len = extent.len.min(left);
+        let skipped = skip.min(extent.len);
+        skip -= skipped;
+        let len = (extent.len - skipped).min(left);
         if len == 0 {
             continue;
         }
@@ -173,6 +177,12 @@ mod tests {
         ];
         assert_eq!(clip(span, false, &given), [(1024, 0), (1024, 3), (2048, 2)]);
         assert_eq!(clip(span, true, &given), [(1024, 0)]);
+    }
+
+    #[test]
+    fn extents_of_a_span_within_sectors_are_cut_at_both_ends() {
+        let given = [extent(512, ExtentKind::Hole), extent(1024, ExtentKind::Data)];
+        assert_eq!(clip(ByteSpan::new(100, 1000), false, &given), [(412, 3), (588, 0)]);
     }
 
     #[test]

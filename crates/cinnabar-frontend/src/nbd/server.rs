@@ -9,12 +9,13 @@ use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
 use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
+use super::jobs::{Finished, Jobs};
 use super::limits::Limits;
 use super::listener::Listener;
 use super::load::{Load, Rank, Short};
 use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
-use super::shared::Shared;
+use super::shared::{Part, Shared, Slot};
 use super::socket::{ListenError, SocketAccess};
 use super::stats::Stats;
 use super::table::Table;
@@ -41,6 +42,8 @@ pub struct Server<M> {
     eldest: Option<u64>,
     /// When `tick` has to look at all connections.
     next_tick: Option<Instant>,
+    /// Changes of parts of sectors.
+    jobs: Jobs<M>,
     draining: bool,
 }
 
@@ -57,6 +60,7 @@ impl<M: RawMemory> Server<M> {
             paused: Vec::new(),
             eldest: None,
             next_tick: None,
+            jobs: Jobs::new(),
             draining: false,
         }
     }
@@ -77,6 +81,12 @@ impl<M: RawMemory> Server<M> {
     /// Connections to one export; 0 if there is no such export.
     pub fn connections(&self, export: ExportId) -> usize {
         self.shared.exports.get(export).map_or(0, |served| served.connections.len())
+    }
+
+    /// Requests to one export that the server itself answered with an error: out of range, too long and
+    /// the like.
+    pub fn refused(&self, export: ExportId) -> u64 {
+        self.shared.exports.get(export).map_or(0, |served| served.refused)
     }
 
     /// Makes an export known; it can be reached once a listener serves it.
@@ -162,7 +172,9 @@ impl<M: RawMemory> Server<M> {
 
     /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
     pub fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty() || (self.shared.released && !self.paused.is_empty())
+        !self.backlog.is_empty()
+            || (self.shared.released && !self.paused.is_empty())
+            || self.jobs.has_backlog()
     }
 
     /// Goes on with connections that were left with unread data.
@@ -173,6 +185,7 @@ impl<M: RawMemory> Server<M> {
         incoming: &mut Vec<Incoming<M>>,
     ) {
         self.shared.now = now;
+        self.jobs.go_on(&mut self.shared.slots, buffers, incoming);
         for _ in 0..self.backlog.len() {
             let Some(token) = self.backlog.pop_front() else { break };
             if token & LISTENER != 0 {
@@ -204,6 +217,7 @@ impl<M: RawMemory> Server<M> {
             let mut turn = Turn {
                 shared: &mut self.shared,
                 rank,
+                jobs: &mut self.jobs,
                 served: listener.map_or(&nothing, |listener| &listener.exports),
                 buffers: &mut *buffers,
                 incoming: &mut *incoming,
@@ -252,6 +266,25 @@ impl<M: RawMemory> Server<M> {
             debug_assert!(false, "{ticket:?} is answered twice");
             return;
         };
+        if matches!(slot.part, Part::Whole) {
+            self.answer(&slot, result, buffers);
+            return;
+        }
+        let slots = &mut self.shared.slots;
+        if let Some(finished) = self.jobs.part_done(slot.part, result, slots, buffers) {
+            let Finished { connection, export, pending, result } = finished;
+            let slot = Slot { connection, export, pending, part: Part::Whole };
+            self.answer(&slot, result.map(|()| Body::Done), buffers);
+        }
+    }
+
+    /// Answers a whole request.
+    fn answer(
+        &mut self,
+        slot: &Slot,
+        result: Result<Body<M>, Failure>,
+        buffers: &mut impl Buffers<M>,
+    ) {
         let Some(connection) = self.connections.get_mut(slot.connection) else {
             // The client left: nobody waits for this.
             if let Ok(Body::Data(buffer)) = result {

@@ -21,6 +21,18 @@ pub(super) struct Slot {
     /// What is left of a connection that is gone is counted there.
     pub(super) export: ExportId,
     pub(super) pending: Pending,
+    pub(super) part: Part,
+}
+
+/// What of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// All of it.
+    Whole,
+    /// The read of an edge of a job.
+    Edge(u64, u8),
+    /// A write of a job.
+    Change(u64),
 }
 
 /// What all connections of a server have in common.
@@ -55,6 +67,14 @@ impl Shared {
             receive_area: vec![0; RECEIVE_BYTES],
             now: Instant(0),
             warnings: Warnings::new("NBD"),
+        }
+    }
+
+    /// A request is answered by the server itself with an error.
+    pub(super) fn refuse(&mut self, export: ExportId) {
+        self.stats.refused_requests += 1;
+        if let Some(served) = self.exports.get_mut(export) {
+            served.refused += 1;
         }
     }
 

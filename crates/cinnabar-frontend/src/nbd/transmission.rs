@@ -1,7 +1,10 @@
 //! The transmission phase as a state machine: bytes in, requests out.
 //!
 //! Called by the connection, by fuzzing and by tests. Requests are checked here once and for all:
-//! what comes out is aligned, not empty and within the export.
+//! what comes out is aligned, not empty and within the export. A client may begin and end at any byte:
+//! reads are carried out around what it asked for, trims within, and changes of parts of sectors come
+//! out as [`Step::Modify`]. Reads and writes of more than 32 MiB are refused, as the protocol allows;
+//! requests without data may have any length.
 //!
 //! A request that can't be served is answered with an error and the stream goes on, its payload
 //! skipped. Only two things end the connection: a wrong magic, after which nothing can be trusted,
@@ -14,9 +17,13 @@ use super::memory;
 use super::proto::{self, Errno, Request, command, command_flag};
 use super::reason::DisconnectReason;
 use super::request::{Buffers, Command};
+use super::sectors;
 use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Op, RawMemory};
+
+/// Bytes brought in at most for one request to read ahead.
+const CACHE_BYTES_MAX: u64 = DATA_BYTES_MAX - SECTOR_BYTES;
 
 /// What a reply is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +68,37 @@ pub enum Step<M> {
     Wait,
     /// A whole request.
     Request(Pending, Command<M>),
+    /// A whole request that changes parts of sectors.
+    Modify(Pending, Modify<M>),
+    /// A request that is done already.
+    Answer(Pending),
     /// A request to be answered with an error.
     Refuse(Pending, Errno),
     /// The connection is to be closed, after the replies that are due.
     Close(DisconnectReason),
+}
+
+/// A change that does not begin and end with sectors.
+#[derive(Clone, Debug)]
+pub struct Modify<M> {
+    /// The bytes that change.
+    pub span: ByteSpan,
+    /// Durable before the reply.
+    pub fua: bool,
+    /// To what.
+    pub with: With<M>,
+}
+
+/// What bytes change to.
+#[derive(Clone, Debug)]
+pub enum With<M> {
+    /// The data of a write, at their place within the blocks around.
+    Data(Option<M>),
+    /// Zeros.
+    Zeroes {
+        /// Whole sectors may be deallocated.
+        may_punch: bool,
+    },
 }
 
 /// Grants room for one more request and `bytes` bytes of buffer, or not now.
@@ -141,8 +175,8 @@ impl<M: RawMemory> Transmission<M> {
                 return (0, Step::NeedMore);
             };
             if let Some(step) = self.begin(header, room, buffers) {
-                let whole = matches!(step, Step::Request(..) | Step::Refuse(..));
-                return (if whole { proto::REQUEST_BYTES } else { 0 }, step);
+                let nothing = matches!(step, Step::Wait | Step::Close(_));
+                return (if nothing { 0 } else { proto::REQUEST_BYTES }, step);
             }
             taken = proto::REQUEST_BYTES;
         }
@@ -193,9 +227,16 @@ impl<M: RawMemory> Transmission<M> {
         let verdict = self.judge(&request, span);
         let bytes = match verdict {
             Verdict::Close(reason) => return Some(Step::Close(reason)),
-            Verdict::Serve(Need::Buffer) => span.blocks() * BLOCK_BYTES,
+            Verdict::Serve(Need::Buffer) => buffered(&request, span).blocks() * BLOCK_BYTES,
             Verdict::Serve(Need::Nothing) | Verdict::Refuse(_) => 0,
         };
+        let changes = matches!(request.command, command::WRITE | command::WRITE_ZEROES);
+        let edges = match verdict {
+            Verdict::Serve(_) if changes => sectors::edges(span).len() as u64,
+            _ => 0,
+        };
+        // A block for each edge that has to be read.
+        let bytes = bytes + edges * BLOCK_BYTES;
         if !room.reserve(bytes) {
             return Some(Step::Wait);
         }
@@ -212,7 +253,16 @@ impl<M: RawMemory> Transmission<M> {
                 self.phase = Phase::Payload { pending, span, fua, data, filled: 0 };
                 None
             }
-            _ => Some(Step::Request(pending, command(&request, span, buffers))),
+            _ if edges > 0 => {
+                let may_punch = request.flags & command_flag::NO_HOLE == 0;
+                let fua = request.flags & command_flag::FUA != 0;
+                let with = With::Zeroes { may_punch };
+                Some(Step::Modify(pending, Modify { span, fua, with }))
+            }
+            _ => Some(match command(&request, span, buffers) {
+                Some(command) => Step::Request(pending, command),
+                None => Step::Answer(pending),
+            }),
         }
     }
 
@@ -247,7 +297,7 @@ impl<M: RawMemory> Transmission<M> {
         if changes && self.read_only {
             return Verdict::Refuse(Errno::NotPermitted);
         }
-        if !(span.offset | span.len).is_multiple_of(SECTOR_BYTES) || span.len == 0 {
+        if span.len == 0 {
             return Verdict::Refuse(Errno::Invalid);
         }
         if span.offset.checked_add(span.len).is_none_or(|end| end > self.size_bytes) {
@@ -256,10 +306,10 @@ impl<M: RawMemory> Transmission<M> {
         let moves_data = [command::READ, command::WRITE, command::CACHE];
         if !moves_data.contains(&request.command) {
             Verdict::Serve(Need::Nothing)
-        } else if span.len <= data_bytes_max {
+        } else if buffered(request, span).len <= data_bytes_max {
             Verdict::Serve(Need::Buffer)
         } else {
-            Verdict::Refuse(Errno::Invalid)
+            Verdict::Refuse(Errno::Overflow)
         }
     }
 
@@ -286,7 +336,11 @@ impl<M: RawMemory> Transmission<M> {
     fn finish(&mut self) -> Step<M> {
         match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Payload { pending, span, fua, data, filled } if filled == span.len => {
-                Step::Request(pending, Command::Engine(Op::Write { span, data, fua }))
+                if sectors::are_whole(span) {
+                    Step::Request(pending, Command::Engine(Op::Write { span, data, fua }))
+                } else {
+                    Step::Modify(pending, Modify { span, fua, with: With::Data(Some(data)) })
+                }
             }
             Phase::Skip { pending, error, left: 0 } => Step::Refuse(pending, error),
             unfinished => {
@@ -315,25 +369,38 @@ fn expect(request: &Request, span: ByteSpan) -> Expect {
     }
 }
 
-/// The command of a request that was judged fit, writes excepted.
+/// The sectors of which a request has the data in a buffer.
+fn buffered(request: &Request, span: ByteSpan) -> ByteSpan {
+    match request.command {
+        // Only advice: as much as one request may have is plenty.
+        command::CACHE if sectors::around(span).len > DATA_BYTES_MAX => {
+            sectors::around(ByteSpan::new(span.offset, CACHE_BYTES_MAX))
+        }
+        _ => sectors::around(span),
+    }
+}
+
+/// The command of a request that was judged fit, writes excepted; `None`: there is nothing to do.
 fn command<M: RawMemory>(
     request: &Request,
     span: ByteSpan,
     buffers: &mut impl Buffers<M>,
-) -> Command<M> {
+) -> Option<Command<M>> {
     let fua = request.flags & command_flag::FUA != 0;
-    match request.command {
-        command::READ => Command::Engine(Op::Read { span, data: take(buffers, span) }),
-        command::CACHE => Command::Prefetch { span, data: take(buffers, span) },
-        command::TRIM => Command::Engine(Op::Trim { span, fua }),
+    let around = buffered(request, span);
+    Some(match request.command {
+        command::READ => Command::Engine(Op::Read { span: around, data: take(buffers, around) }),
+        command::CACHE => Command::Prefetch { span: around, data: take(buffers, around) },
+        // Of a sector that is not given up as a whole nothing is.
+        command::TRIM => Command::Engine(Op::Trim { span: sectors::within(span)?, fua }),
         command::WRITE_ZEROES => {
             let may_punch = request.flags & command_flag::NO_HOLE == 0;
             Command::Engine(Op::WriteZeroes { span, fua, may_punch })
         }
         command::BLOCK_STATUS => {
             let only_first = request.flags & command_flag::REQ_ONE != 0;
-            Command::BlockStatus { span, only_first }
+            Command::BlockStatus { span: around, only_first }
         }
         _ => Command::Engine(Op::Flush),
-    }
+    })
 }

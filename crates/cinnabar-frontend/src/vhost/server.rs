@@ -88,6 +88,8 @@ struct Served {
     /// Not accepting for a moment: the process is out of descriptors.
     resting: bool,
     connections: Vec<u64>,
+    /// Requests answered with an error by the server itself.
+    refused: u64,
 }
 
 impl Served {
@@ -158,6 +160,12 @@ impl<M: RawMemory> Server<M> {
     /// Connections to one export; 0 if there is no such export.
     pub fn connections(&self, export: ExportId) -> usize {
         self.exports.get(&export).map_or(0, |served| served.connections.len())
+    }
+
+    /// Requests to one export that the server itself answered with an error: out of range, unknown and
+    /// the like.
+    pub fn refused(&self, export: ExportId) -> u64 {
+        self.exports.get(&export).map_or(0, |served| served.refused)
     }
 
     /// Changes in what is to be watched, oldest first. To be applied before the loop waits; what is
@@ -397,6 +405,7 @@ impl<M: RawMemory> Server<M> {
         let past = self.past_load(served);
         let rank = Rank::of(&(key, index), self.eldest.as_ref());
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(served) = self.exports.get_mut(&connection.export) else { return };
         let waiter = connection.waiter;
         let mut turn = Turn {
             export: &served.export,
@@ -406,6 +415,7 @@ impl<M: RawMemory> Server<M> {
             rank,
             slots: &mut self.slots,
             stats: &mut self.stats,
+            refused: &mut served.refused,
             returned: &self.returned,
             polling: self.polling,
             buffers: &mut *buffers,

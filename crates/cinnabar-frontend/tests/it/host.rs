@@ -4,8 +4,8 @@ use crate::memory::{Heap, Pool};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Failure, Op};
 use cinnabar_frontend::nbd::{
-    Body, Command, Export, ExportId, Extent, ExtentKind, Incoming, Interest, Limits, Ready, Server,
-    Ticket, Token, Want,
+    Body, Buffers, Command, Export, ExportId, Extent, ExtentKind, Incoming, Interest, Limits,
+    Ready, Server, Ticket, Token, Want,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,6 +61,12 @@ impl Host {
     pub(crate) fn add(&mut self, export: Export, disk: Disk) {
         self.disks.insert(export.id, disk);
         self.server.add_export(export).expect("a valid export");
+    }
+
+    /// Its requests fail from now on.
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn forget_disk(&mut self, export: ExportId) {
+        self.disks.remove(&export);
     }
 
     fn now(&self) -> Instant {
@@ -162,7 +168,14 @@ impl Host {
         let result = match self.disks.get_mut(&export) {
             Some(Disk::Null) => Ok(null(command)),
             Some(Disk::Memory(bytes) | Disk::Held(bytes)) => Ok(execute(bytes, command)),
-            None => Err(Failure::NoVolume),
+            None => {
+                if let Command::Engine(Op::Read { data, .. } | Op::Write { data, .. })
+                | Command::Prefetch { data, .. } = command
+                {
+                    self.pool.give(data);
+                }
+                Err(Failure::NoVolume)
+            }
         };
         self.reply(ticket, result);
     }

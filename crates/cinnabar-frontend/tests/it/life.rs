@@ -4,7 +4,7 @@ use crate::memory::{Heap, Pool};
 use crate::sample::{Listed, export};
 use cinnabar_engine::Op;
 use cinnabar_frontend::nbd::handshake::{self, Agreed, Directory, Handshake};
-use cinnabar_frontend::nbd::transmission::{self, Room, Transmission};
+use cinnabar_frontend::nbd::transmission::{self, Modify, Room, Transmission, With};
 use cinnabar_frontend::nbd::{Buffers, Command, ExportId};
 
 enum Phase {
@@ -100,6 +100,17 @@ impl Life {
             }
             transmission::Step::Refuse(pending, error) => {
                 self.trace.push(format!("{pending:?} {error:?}"));
+            }
+            transmission::Step::Answer(pending) => self.trace.push(format!("{pending:?} done")),
+            transmission::Step::Modify(pending, Modify { span, fua, with }) => {
+                let what = match &with {
+                    With::Data(Some(data)) => data.slice(span.head_bytes(), span.len).to_vec(),
+                    other => format!("{other:?}").into_bytes(),
+                };
+                self.trace.push(format!("{pending:?} modify {span:?} {fua} {what:?}"));
+                if let With::Data(Some(data)) = with {
+                    self.pool.give(data);
+                }
             }
             transmission::Step::Request(pending, command) => {
                 self.trace.push(format!("{pending:?} {}", describe(&command)));

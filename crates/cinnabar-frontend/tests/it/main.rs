@@ -15,6 +15,7 @@ mod properties;
 mod running;
 mod sample;
 mod transmission;
+mod unaligned;
 mod vhost_bounds;
 mod vhost_features;
 mod vhost_guest;

@@ -63,6 +63,30 @@ fn shared_and_read_only_exports_take_several_clients() {
 }
 
 #[test]
+fn readers_leave_connections_to_others() {
+    let image = || Export { read_only: true, ..export(1, "image") };
+    for (export_connections_max, of_image) in [(4, 4), (100, 8)] {
+        let limits = Limits { connections_max: 16, export_connections_max, ..Limits::default() };
+        let server = Running::start(limits, vec![image(), export(2, "vm2")], memory);
+        let mut readers = Vec::new();
+        for _ in 0..of_image {
+            readers.push(Client::enter(&server.socket, "image"));
+        }
+        let mut more = Client::greet(&server.socket);
+        assert_eq!(more.go("image").kind, rep::ERR_POLICY, "one process, one user");
+        drop(more);
+        let mut writer = Client::enter(&server.socket, "vm2");
+        assert_eq!(writer.write(0, &[1; 512]), 0);
+        // Who leaves makes room.
+        readers.pop();
+        let mut again = Client::greet(&server.socket);
+        while again.go("image").kind != rep::ACK {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
 fn a_client_that_knows_no_errors_is_disconnected() {
     let server = Running::start(Limits::default(), vec![export(1, "vm1")], memory);
     let address = listen_tcp(&server);

@@ -118,8 +118,10 @@ fn wrong_requests_get_the_protocols_errors() {
         (cmd::READ, 0, last, 1024, ALL, einval),
         (cmd::READ, 0, SIZE, 512, ALL, einval),
         (cmd::READ, 0, u64::MAX - 511, 512, ALL, einval),
-        (cmd::READ, 0, 1, 512, ALL, einval),
-        (cmd::READ, 0, 0, 513, ALL, einval),
+        (cmd::READ, 0, 1, 512, ALL, None),
+        (cmd::READ, 0, 0, 513, ALL, None),
+        (cmd::READ, 0, SIZE - 1, 1, ALL, None),
+        (cmd::READ, 0, SIZE - 1, 2, ALL, einval),
         (cmd::READ, 0, 0, 0, ALL, einval),
         (cmd::READ, 0, 0, !511, ALL, einval),
         (cmd::READ, flag::DF, 0, 512, ALL, None),
@@ -164,8 +166,7 @@ fn a_read_only_export_takes_no_changes() {
 fn the_payload_of_a_refused_write_is_skipped() {
     for (flags, offset, len, error) in [
         (0, SIZE - 512, 1024_u32, Errno::NoSpace),
-        (0, 1, 512, Errno::Invalid),
-        (0, 0, 513, Errno::Invalid),
+        (0, SIZE - 1, 2, Errno::NoSpace),
         (flag::NO_HOLE, 0, 512, Errno::Invalid),
     ] {
         let mut bytes = request(cmd::WRITE, flags, offset, len);
@@ -176,6 +177,43 @@ fn the_payload_of_a_refused_write_is_skipped() {
         let next = step(&mut stream, &request(cmd::READ, 0, 0, 512)).1;
         assert!(matches!(next, Step::Request(..)), "the stream goes on");
     }
+}
+
+#[test]
+fn requests_without_data_may_have_any_length_and_those_with_data_32_mib() {
+    let export = Export { size_bytes: 8 << 30, ..export(1, "vm1") };
+    let long = |command, offset, len| {
+        let mut stream = Transmission::<Heap>::new(&export, ALL);
+        match step(&mut stream, &request(command, 0, offset, len)).1 {
+            Step::Request(pending, Command::Prefetch { span, data }) => {
+                assert_eq!(cinnabar_engine::RawMemory::len_bytes(&data), pending.bytes);
+                Ok(span.len)
+            }
+            Step::Request(_, Command::Engine(Op::Trim { span, .. }))
+            | Step::Request(_, Command::Engine(Op::WriteZeroes { span, .. }))
+            | Step::Request(_, Command::Engine(Op::Read { span, .. }))
+            | Step::Request(_, Command::BlockStatus { span, .. }) => Ok(span.len),
+            Step::Modify(_, modify) => Ok(modify.span.len),
+            Step::Refuse(_, error) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    };
+    let max = u32::MAX;
+    assert_eq!(long(cmd::TRIM, 0, max), Ok(u64::from(max) - 511));
+    assert_eq!(long(cmd::WRITE_ZEROES, 0, max), Ok(max.into()));
+    assert_eq!(long(cmd::BLOCK_STATUS, 0, max), Ok(1 << 32));
+    assert_eq!(long(cmd::CACHE, 512, max), Ok((32 << 20) - 512));
+    assert_eq!(long(cmd::CACHE, 0, 32 << 20), Ok(32 << 20));
+    assert_eq!(long(cmd::CACHE, 1, 32 << 20), Ok(32 << 20));
+    assert_eq!(long(cmd::READ, 0, 32 << 20), Ok(32 << 20));
+    assert_eq!(long(cmd::READ, 0, (32 << 20) + 1), Err(Errno::Overflow));
+    assert_eq!(long(cmd::READ, 0, max), Err(Errno::Overflow));
+}
+
+#[test]
+fn a_trim_of_no_whole_sector_is_done_at_once() {
+    let step = step(&mut start(false, ALL), &request(cmd::TRIM, 0, 1, 1000)).1;
+    assert!(matches!(step, Step::Answer(_)), "{step:?}");
 }
 
 #[test]

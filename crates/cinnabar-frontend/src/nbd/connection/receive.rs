@@ -6,12 +6,13 @@ use super::{Connection, Phase};
 use crate::load::{Load, Rank, Short};
 use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
+use crate::nbd::jobs::Jobs;
 use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
 use crate::nbd::output::Entry;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::reply;
-use crate::nbd::request::{Buffers, Incoming, Ticket};
-use crate::nbd::shared::{Shared, Slot};
+use crate::nbd::request::{Body, Buffers, Incoming, Ticket};
+use crate::nbd::shared::{Part, Shared, Slot};
 use crate::nbd::transmission::{self, Room};
 use cinnabar_engine::RawMemory;
 use rustix::io::{Errno, retry_on_intr};
@@ -50,6 +51,7 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
     /// Whose turn it is, if others wait for room.
     pub(in crate::nbd) rank: Rank,
     pub(in crate::nbd) served: &'a BTreeSet<ExportId>,
+    pub(in crate::nbd) jobs: &'a mut Jobs<M>,
     pub(in crate::nbd) buffers: &'a mut B,
     pub(in crate::nbd) incoming: &'a mut Vec<Incoming<M>>,
 }
@@ -297,14 +299,28 @@ impl<M: RawMemory> Connection<M> {
                     self.messages += 1;
                     shared.stats.requests += 1;
                     self.in_engine += pending.load();
-                    let ticket =
-                        Ticket(shared.slots.insert(Slot { connection: key, export, pending }));
-                    turn.incoming.push(Incoming { ticket, export, command });
+                    let slot = Slot { connection: key, export, pending, part: Part::Whole };
+                    let ticket = Ticket(shared.slots.insert(slot));
+                    turn.jobs.submit(Incoming { ticket, export, command }, turn.incoming);
+                }
+                transmission::Step::Modify(pending, modify) => {
+                    self.messages += 1;
+                    shared.stats.requests += 1;
+                    self.in_engine += pending.load();
+                    let slot = Slot { connection: key, export, pending, part: Part::Whole };
+                    let slots = &mut shared.slots;
+                    turn.jobs.begin(slot, modify, slots, turn.buffers, turn.incoming);
+                }
+                transmission::Step::Answer(pending) => {
+                    self.messages += 1;
+                    shared.stats.requests += 1;
+                    let (entry, _) = reply::encode(stream.agreed(), &pending, Ok(Body::Done));
+                    self.output.push(entry);
                 }
                 transmission::Step::Refuse(pending, error) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
-                    shared.stats.refused_requests += 1;
+                    shared.refuse(export);
                     let (entry, _) = reply::encode(stream.agreed(), &pending, Err(error));
                     self.output.push(entry);
                 }

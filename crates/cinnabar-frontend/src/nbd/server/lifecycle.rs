@@ -6,6 +6,7 @@ use super::Server;
 use crate::nbd::connection::Connection;
 use crate::nbd::export::ExportId;
 use crate::nbd::interest::{Interest, Token, Want};
+use crate::nbd::peer::Peer;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
 use cinnabar_engine::RawMemory;
@@ -24,7 +25,7 @@ impl Refusal {
     const fn message(self) -> &'static str {
         match self {
             Self::Gone => "the export was removed",
-            Self::TooManyConnections => "too many connections to this export",
+            Self::TooManyConnections => "too many connections to this export, or to read-only ones",
             Self::InUse => "the export is in use by another client, and not shared",
         }
     }
@@ -66,7 +67,7 @@ impl<M: RawMemory> Server<M> {
         let served = self.shared.exports.get(id).ok_or(Refusal::Gone)?;
         let peer = self.connections.get(key).ok_or(Refusal::Gone)?.peer;
         if served.export.read_only {
-            return Ok(());
+            return self.admit_reader(&peer, id);
         }
         let shared = served.export.shared;
         let others: Vec<u64> = served
@@ -93,6 +94,30 @@ impl<M: RawMemory> Server<M> {
             return Err(Refusal::TooManyConnections);
         }
         Ok(())
+    }
+
+    /// Any number of clients may read, but none all of the server's connections: an idle one is never
+    /// ended, for its guest may only be paused.
+    fn admit_reader(&self, peer: &Peer, id: ExportId) -> Result<(), Refusal> {
+        let (mut all, mut of_user, mut of_client) = (0, 0, 0);
+        for (_, other) in self.connections.iter() {
+            let Some(served) = other.export.and_then(|id| self.shared.exports.get(id)) else {
+                continue;
+            };
+            if served.export.read_only {
+                all += 1;
+                of_user += usize::from(other.peer.is_same_user(peer));
+                // One host may have many guests, one process has one.
+                let process = matches!(peer, Peer::Process { .. });
+                let same = process && other.export == Some(id) && other.peer.is_same_client(peer);
+                of_client += usize::from(same);
+            }
+        }
+        let limits = &self.shared.limits;
+        let fits = all < limits.read_only_connections_max()
+            && of_user < limits.user_connections_max()
+            && of_client < limits.export_connections_max;
+        if fits { Ok(()) } else { Err(Refusal::TooManyConnections) }
     }
 
     fn leave_handshake(&mut self, listener: u64) {
@@ -233,6 +258,9 @@ impl<M: RawMemory> Server<M> {
 
     /// After [`Self::drain`]: every request is answered and every connection closed.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.connections.len() == 0 && self.shared.slots.len() == 0
+        self.draining
+            && self.connections.len() == 0
+            && self.shared.slots.len() == 0
+            && self.jobs.is_empty()
     }
 }

@@ -44,6 +44,8 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
     pub(in crate::vhost) rank: Rank,
     pub(in crate::vhost) slots: &'a mut Table<Slot>,
     pub(in crate::vhost) stats: &'a mut Stats,
+    /// Requests to this export that were answered with an error here.
+    pub(in crate::vhost) refused: &'a mut u64,
     pub(in crate::vhost) returned: &'a Arc<Returned>,
     /// Guests are told not to kick.
     pub(in crate::vhost) polling: bool,
@@ -163,6 +165,7 @@ impl Connection {
         turn.stats.replayed_requests += u64::from(next.replayed);
         if let Some(answer) = answer {
             turn.stats.refused_requests += u64::from(answer != Status::Ok);
+            *turn.refused += u64::from(answer != Status::Ok);
             slot(Fate::Nothing, 0, false, Arc::clone(&self.memory)).tell(answer);
             running.complete(next.head, len);
         }

@@ -47,6 +47,7 @@ impl<M: RawMemory> Server<M> {
             watch,
             resting: false,
             connections: Vec::new(),
+            refused: 0,
         };
         self.exports.insert(id, served);
         Ok(())

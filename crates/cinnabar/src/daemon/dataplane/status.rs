@@ -3,7 +3,7 @@
 //! Called for each status message; takes no I/O.
 
 use super::plane::Plane;
-use super::volume::Volume;
+use super::volume::{Volume, export_of};
 use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
@@ -50,7 +50,10 @@ impl Plane {
         let volume = &self.volumes[key];
         let (state, reason) = volume.state();
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
-        let counters = VolumeCounters { cached_blocks, ..own };
+        // Most are refused by the servers, and never come to an engine.
+        let export = export_of(key);
+        let refused = own.refused + self.server.refused(export) + self.vhost.refused(export);
+        let counters = VolumeCounters { cached_blocks, refused, ..own };
         VolumeStatus {
             config: volume.config.clone(),
             state,

@@ -40,6 +40,34 @@ fn what_is_written_is_read_and_lands_on_the_backend() {
 }
 
 #[test]
+fn bytes_are_served_and_what_is_refused_is_counted() {
+    both(|io| {
+        let mut rig = Rig::new(io, &["vm1"]);
+        rig.start();
+        let mut client = rig.client("vm1");
+        let mut expected = pattern(0, 8192);
+        for (offset, len) in [(1, 1), (510, 4), (4095, 2), (100, 5000)] {
+            let data = vec![0xcd; len];
+            assert_eq!(client.write(offset as u64, &data, false), Ok(()));
+            expected[offset..][..len].copy_from_slice(&data);
+        }
+        assert_eq!(client.zero(5, 2000), Ok(()));
+        expected[5..2005].fill(0);
+        assert!(client.read(0, 8192).as_deref() == Ok(&expected[..]));
+        assert_eq!(client.read(4093, 5).as_deref(), Ok(&expected[4093..4098]));
+        assert_eq!(rig.status().volumes[0].counters.refused, 0);
+        for _ in 0..3 {
+            assert!(client.read(SIZE, 512).is_err());
+        }
+        assert_eq!(rig.status().volumes[0].counters.refused, 3);
+        client.leave();
+        assert!(rig.stop().clean);
+        let on_disk = std::fs::read(rig.path("vm1.raw")).expect("the file is there");
+        assert!(on_disk[..8192] == expected[..]);
+    });
+}
+
+#[test]
 fn a_clean_restart_is_warm_and_a_changed_backend_is_not() {
     both(|io| {
         let mut rig = Rig::new(io, &["vm1"]);

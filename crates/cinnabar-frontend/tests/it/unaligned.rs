@@ -1,0 +1,151 @@
+//! Clients that agreed on no block size: they begin and end at any byte.
+
+use crate::client::{Client, request};
+use crate::running::{Running, held, memory};
+use crate::sample::{SIZE, export};
+use cinnabar_frontend::nbd::proto::command as cmd;
+use cinnabar_frontend::nbd::{ExportId, Limits};
+
+fn server() -> Running {
+    Running::start(Limits::default(), vec![export(1, "vm1")], memory)
+}
+
+#[test]
+fn any_bytes_can_be_written_zeroed_and_read() {
+    let server = server();
+    let mut client = Client::enter(&server.socket, "vm1");
+    let mut model = vec![0_u8; usize::try_from(SIZE).expect("small")];
+    // Numbers that wander over sectors and blocks, the same each time.
+    let mut state = 12345_u64;
+    let mut next = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for round in 0..600_u64 {
+        let len = 1 + next([3, 600, 5000][(round % 3) as usize]);
+        let offset = next(SIZE - len + 1).min(next(20_000)).min(SIZE - len);
+        let (at, end) = (offset as usize, (offset + len) as usize);
+        match next(4) {
+            0 => {
+                client.send(&request(cmd::WRITE_ZEROES, 9, offset, len as u32));
+                assert_eq!(client.simple_reply(), (0, 9));
+                model[at..end].fill(0);
+            }
+            1 => assert_eq!(client.read_at(offset, len as usize), Ok(model[at..end].to_vec())),
+            _ => {
+                let byte = 1 + (round % 255) as u8;
+                assert_eq!(client.write(offset, &vec![byte; len as usize]), 0);
+                model[at..end].fill(byte);
+            }
+        }
+    }
+    let all = client.read_at(0, model.len()).expect("it reads");
+    assert!(all == model, "the disk is not what it should be");
+    client.send(&request(cmd::CACHE, 1, 1, 3));
+    assert_eq!(client.simple_reply(), (0, 1));
+    client.send(&request(cmd::TRIM, 2, 1, 5));
+    assert_eq!(client.simple_reply(), (0, 2));
+    assert_eq!(client.read_at(0, 8), Ok(model[..8].to_vec()), "a trim of no sector does nothing");
+    drop(client);
+    assert!(server.nothing_is_held());
+}
+
+/// Lets the server's turns pass, answering what is held after each, until all is answered.
+fn answer_all(server: &Running) {
+    for _ in 0..20 {
+        server.run(|host| {
+            host.turn(5);
+            host.answer_held();
+            host.turn(0);
+        });
+    }
+}
+
+#[test]
+fn changes_of_one_sector_are_not_lost_to_each_other() {
+    let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::enter(&server.socket, "vm1")).collect();
+    // All at once: bytes of the first sector, the whole of it, and zeros across its end.
+    clients[0].send(&[request(cmd::WRITE, 1, 10, 3).as_slice(), b"abc"].concat());
+    server.run(|host| host.turn(50));
+    clients[1].send(&[request(cmd::WRITE, 2, 20, 3).as_slice(), b"def"].concat());
+    server.run(|host| host.turn(50));
+    clients[2].send(&request(cmd::WRITE_ZEROES, 3, 500, 1000));
+    server.run(|host| host.turn(50));
+    clients[3].send(&[request(cmd::WRITE, 4, 512, 512).as_slice(), &[7; 512]].concat());
+    server.run(|host| host.turn(50));
+    answer_all(&server);
+    for (client, cookie) in clients.iter_mut().zip(1..) {
+        assert_eq!(client.simple_reply(), (0, cookie));
+    }
+    clients[0].send(&request(cmd::READ, 5, 0, 2048));
+    answer_all(&server);
+    assert_eq!(clients[0].simple_reply(), (0, 5));
+    let bytes = clients[0].read::<2048>();
+    assert_eq!((&bytes[10..13], &bytes[20..23]), (&b"abc"[..], &b"def"[..]));
+    let sector = &bytes[512..1024];
+    assert!(sector == [7; 512] || sector == [0; 512], "one of the two, whole");
+    drop(clients);
+    answer_all(&server);
+    assert!(server.nothing_is_held());
+}
+
+#[test]
+fn a_whole_sector_written_while_a_part_is_changed_stays() {
+    let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+    let mut client = Client::enter(&server.socket, "vm1");
+    client.send(&[request(cmd::WRITE, 1, 10, 3).as_slice(), b"abc"].concat());
+    server.run(|host| host.turn(50));
+    client.send(&[request(cmd::WRITE, 2, 0, 512).as_slice(), &[7; 512]].concat());
+    server.run(|host| host.turn(50));
+    answer_all(&server);
+    assert_eq!(client.simple_reply(), (0, 1));
+    assert_eq!(client.simple_reply(), (0, 2));
+    client.send(&request(cmd::READ, 3, 0, 512));
+    answer_all(&server);
+    assert_eq!(client.simple_reply(), (0, 3));
+    let sector = client.read::<512>();
+    let expected = [[7; 10].as_slice(), b"abc", &[7; 499]].concat();
+    assert!(sector == [7; 512] || sector[..] == expected[..], "what it held before is back");
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_change_leaves_nothing() {
+    let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+    let mut client = Client::enter(&server.socket, "vm1");
+    client.send(&[request(cmd::WRITE, 1, 10, 3).as_slice(), b"abc"].concat());
+    client.send(&[request(cmd::WRITE, 2, 11, 3).as_slice(), b"abc"].concat());
+    server.run(|host| host.turn(50));
+    drop(client);
+    server.run(|host| host.turn(50));
+    answer_all(&server);
+    assert!(server.nothing_is_held());
+}
+
+#[test]
+fn a_change_whose_sector_can_not_be_read_fails() {
+    let server = server();
+    let mut client = Client::enter(&server.socket, "vm1");
+    // The disk is gone: whatever is asked of it fails.
+    server.run(|host| host.forget_disk(ExportId(1)));
+    assert_ne!(client.write(1, &[1; 3]), 0);
+    client.send(&request(cmd::WRITE_ZEROES, 1, 1, 3000));
+    assert_ne!(client.simple_reply().0, 0);
+    drop(client);
+    assert!(server.nothing_is_held());
+}
+
+#[test]
+fn what_is_refused_is_counted_by_export() {
+    let server =
+        Running::start(Limits::default(), vec![export(1, "vm1"), export(2, "vm2")], memory);
+    let mut client = Client::enter(&server.socket, "vm1");
+    for _ in 0..3 {
+        assert!(client.read_at(SIZE, 512).is_err());
+        assert_eq!(client.read_at(0, 1), Ok(vec![0]));
+    }
+    let refused = |id| server.run(move |host| host.server.refused(ExportId(id)));
+    assert_eq!((refused(1), refused(2)), (3, 0));
+    assert_eq!(server.stats().refused_requests, 3);
+}
