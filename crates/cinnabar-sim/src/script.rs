@@ -11,7 +11,7 @@ use crate::stamp::{Stamp, Stamped};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{
-    Action, Answer, Command, Event, Failure, IoError, IoOp, IoRequest, Op, Payload, Request,
+    Action, Answer, Command, Event, Failure, IoError, IoId, IoOp, IoRequest, Op, Payload, Request,
     RequestId, Target,
 };
 use std::collections::BTreeMap;
@@ -261,6 +261,11 @@ impl<F: Factory<Stamped>> Script<F> {
     /// False if there is none.
     pub fn fail(&mut self, wanted: impl Fn(&IoRequest<Stamped>) -> bool) -> bool {
         self.end(wanted, Err(IoError::Io))
+    }
+
+    /// Says that an I/O takes too long.
+    pub fn overdue(&mut self, id: IoId) {
+        self.step(Event::Overdue(id));
     }
 
     fn end(

@@ -12,6 +12,18 @@ pub(super) fn can_read(fd: BorrowedFd<'_>, bytes: u32) -> bool {
     pread(fd, &mut page.0[..bytes as usize], 0).is_ok()
 }
 
+/// Whether the kernel starts I/O on a file without waiting where it is asked to. Asked with a read
+/// behind any end, which touches no medium.
+pub(super) fn knows_nowait(fd: BorrowedFd<'_>) -> bool {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let mut page = Box::new(MetaPage::zeroed());
+    let mut to = [std::io::IoSliceMut::new(&mut page.0)];
+    match preadv2(fd, &mut to, 1 << 61, ReadWriteFlags::NOWAIT) {
+        Ok(_) | Err(Errno::AGAIN) => true,
+        Err(_) => false,
+    }
+}
+
 /// Reads whole pages at `offset`; what lies past the end reads as zeros.
 pub(super) fn read_pages(
     fd: impl AsFd,

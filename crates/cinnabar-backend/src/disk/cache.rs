@@ -4,13 +4,15 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::fresh::Fresh;
-use super::lock::Patience;
-use super::open::{OpenOptions, warn_buffered};
+use super::lock::{Patience, lock};
+use super::open::{OpenOptions, is_at, warn_buffered};
 use super::{Disk, DiskKind, blocking};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
-use rustix::fd::AsFd;
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fsync, ftruncate};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    FallocateFlags, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fsync, ftruncate,
+};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -54,13 +56,18 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
     let mut options = options.clone();
     options.open.read_only = false;
     let options = &options;
-    let disk = match Disk::open_any_size(path, &options.open) {
-        Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => {
-            let disk = create(path, options)?;
-            return Ok(CacheDisk { disk, contents: Contents::Blank });
+    let mut disk = loop {
+        match Disk::open_any_size(path, &options.open) {
+            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => {
+                if let Some(mut disk) = create(path, options)? {
+                    disk.forget_sync_failures();
+                    return Ok(CacheDisk { disk, contents: Contents::Blank });
+                }
+            }
+            other => break other?,
         }
-        other => other?,
     };
+    disk.forget_sync_failures();
     let contents = inspect(&disk, options)?;
     if contents == Contents::Blank {
         return blank(path, disk, options);
@@ -195,32 +202,30 @@ fn describe(first: &MetaPage, at: u64) -> String {
     )
 }
 
-/// Makes the file, really allocated. A failed attempt leaves no file behind, nor does a start that
-/// fails before it is formatted.
-fn create(path: &Path, options: &CacheOptions) -> Result<Disk, DiskError> {
+/// Makes the file, really allocated; `None` if another process has made it meanwhile. A failed
+/// attempt leaves no file behind, nor does a start that fails before it is formatted, unless another
+/// process has locked the file since: then it is theirs.
+fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError> {
     let size = options.size_bytes.ok_or_else(|| DiskError::new(path, DiskErrorKind::NoSize))?;
     let size = whole_pages(path, size)?;
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
         // A device that is not plugged in must not become a file in /dev.
         return Err(DiskError::new(path, DiskErrorKind::NotFound));
     }
-    let mut direct = options.open.direct;
-    let fd = loop {
-        let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let wanted = if direct { flags | OFlags::DIRECT } else { flags };
-        match rustix::fs::open(path, wanted, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => break fd,
-            Err(Errno::INVAL) if direct => {
-                // Some file systems make the file before they refuse.
-                let _ = rustix::fs::unlink(path);
-                warn_buffered(path, "its file system refuses O_DIRECT");
-                direct = false;
-            }
-            Err(Errno::NOENT) => return Err(DiskError::new(path, DiskErrorKind::NoFolder)),
-            Err(errno) => return Err(DiskError::from_errno(path, "creating it", errno)),
-        }
+    let failed = |errno| DiskError::from_errno(path, "creating it", errno);
+    // Direct I/O is asked for afterwards: some file systems make the file before they refuse it.
+    let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    let fd = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(fd) => fd,
+        Err(Errno::EXIST) => return Ok(None),
+        Err(Errno::NOENT) => return Err(DiskError::new(path, DiskErrorKind::NoFolder)),
+        Err(errno) => return Err(failed(errno)),
     };
     let mut patience = Patience::new(&options.open);
+    lock(fd.as_fd(), path, false, &mut patience)?;
+    // The same description, so the lock is held until the name is gone.
+    let held = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failed)?;
+    let direct = options.open.direct && set_direct(&fd, path);
     let made = Disk::finish(path, fd, direct, &options.open, &mut patience)
         .and_then(|disk| allocate(&disk, size).map(|()| disk));
     match made {
@@ -228,13 +233,24 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Disk, DiskError> {
             disk.size_bytes = size;
             disk.fresh = Some(Fresh::of(&disk));
             sync_folder(path);
-            Ok(disk)
+            Ok(Some(disk))
         }
         Err(error) => {
-            let _ = rustix::fs::unlink(path);
+            if is_at(held.as_fd(), path) {
+                let _ = rustix::fs::unlink(path);
+            }
             Err(error)
         }
     }
+}
+
+/// Switches direct I/O on, where the file system has it.
+fn set_direct(fd: &OwnedFd, path: &Path) -> bool {
+    let set = fcntl_getfl(fd).and_then(|flags| fcntl_setfl(fd, flags | OFlags::DIRECT));
+    if set.is_err() {
+        warn_buffered(path, "its file system refuses O_DIRECT");
+    }
+    set.is_ok()
 }
 
 /// Sets a file's size and gives it its space, so that a full file system is noticed now.
@@ -264,12 +280,14 @@ fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
 }
 
 /// Asks for the room before taking it: the kernel would give out all there is and only then say
-/// that it is not enough, and until then nobody else could write.
+/// that it is not enough, and until then nobody else could write. A file system that tells of no
+/// room at all may not count it: there, taking it tells.
 fn check_room(disk: &Disk, size: u64) -> rustix::io::Result<()> {
     let free = rustix::fs::fstatvfs(&disk.fd)?;
     let free_bytes = free.f_bavail.saturating_mul(free.f_frsize);
     let held_bytes = rustix::fs::fstat(&disk.fd)?.st_blocks.cast_unsigned().saturating_mul(512);
-    if size.saturating_sub(held_bytes) > free_bytes { Err(Errno::NOSPC) } else { Ok(()) }
+    let tells = free.f_blocks > 0 && free_bytes > 0;
+    if tells && size.saturating_sub(held_bytes) > free_bytes { Err(Errno::NOSPC) } else { Ok(()) }
 }
 
 fn whole_pages(path: &Path, size: u64) -> Result<u64, DiskError> {

@@ -2,7 +2,7 @@
 //!
 //! Called by the epochs of files.
 
-use super::Disk;
+use super::{Disk, durable};
 use crate::proof::ProofError;
 use rustix::fs::{
     AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp, fstatfs, futimens, statx, unlink,
@@ -74,6 +74,5 @@ pub(super) fn stamp_ns(stamp: StatxTimestamp) -> i64 {
 
 /// Whether the file is on a file system of this host, whose clock is the kernel's.
 fn is_local(disk: &Disk) -> bool {
-    const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
-    fstatfs(&disk.fd).is_ok_and(|stat| LOCAL.contains(&(stat.f_type.cast_unsigned() & 0xffff_ffff)))
+    fstatfs(&disk.fd).is_ok_and(|stat| durable::is_known(&stat))
 }

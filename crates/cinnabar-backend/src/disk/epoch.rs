@@ -15,11 +15,11 @@
 //! in the same three seconds is not noticed.
 
 use super::clock::{Clock, stamp_ns};
-use super::{Disk, DiskKind};
+use super::{Disk, DiskKind, SyncExtent};
 use crate::proof::{GRACE_NS, PERIOD_NS, Proof, ProofError};
 use cinnabar_engine::volume::{Belief, Epoch, Recorded};
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, StatxFlags, fdatasync, fsync, statx};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::time::{Duration, Instant};
 
 /// How long to wait for the file system's clock; some count in two seconds.
@@ -78,12 +78,7 @@ impl Proof for Disk {
 
 /// Not fdatasync for a file: the change time itself must survive a power cut.
 fn flush(disk: &Disk) -> Result<(), ProofError> {
-    match (disk.server(), disk.kind) {
-        (Some(server), _) => server.flush(),
-        (None, DiskKind::File) => fsync(disk),
-        (None, _) => fdatasync(disk),
-    }
-    .map_err(ProofError::Flush)
+    disk.sync(SyncExtent::All).map_err(ProofError::Flush)
 }
 
 /// The file system's time, or `otherwise` if that can't be learned.

@@ -5,6 +5,7 @@
 mod blocking;
 mod cache;
 mod clock;
+mod durable;
 mod epoch;
 mod error;
 mod fresh;
@@ -18,6 +19,7 @@ pub use error::{DiskError, DiskErrorKind};
 pub use lock::lock_folder;
 pub use open::OpenOptions;
 
+pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};
 
 use crate::nbd;
@@ -62,6 +64,14 @@ pub struct Disk {
     direct: bool,
     read_only: bool,
     in_memory: bool,
+    /// The kernel starts its I/O without waiting (`FMODE_NOWAIT`).
+    nowait: bool,
+    /// Its file system, or the device, is known to carry out `RWF_DSYNC`.
+    dsync_is_known: bool,
+    syncs: durable::Syncs,
+    sync_failure_sticks: bool,
+    /// I/Os that one port gives the kernel at a time, at most.
+    depth_max: usize,
     identity: Identity,
 }
 
@@ -99,6 +109,18 @@ impl Disk {
     /// Whether it is a file in memory (tmpfs): its I/O is a copy that waits for nothing.
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
+    }
+
+    /// Whether the kernel starts its reads and writes without waiting for anything but memory, so
+    /// that a ring can carry them out without a thread.
+    pub(crate) fn starts_without_waiting(&self, writes: bool) -> bool {
+        // Into the page cache the kernel writes by itself only where there is room in it.
+        self.nowait && (self.direct || !writes)
+    }
+
+    /// I/Os that one port gives the kernel at a time, at most, whatever the port would allow.
+    pub(crate) fn depth_max(&self) -> usize {
+        self.depth_max
     }
 
     /// Who it is.

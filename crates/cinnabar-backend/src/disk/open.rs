@@ -4,7 +4,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::lock::{Patience, lock};
-use super::{Disk, DiskKind, Identity, blocking, ioctl};
+use super::{Disk, DiskKind, Identity, blocking, durable, ioctl};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, StatFs, fcntl_getfl, fcntl_setfl, fstat, stat};
 use rustix::io::Errno;
@@ -12,6 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// I/Os of one disk that a port gives the kernel at a time, at most: more than devices profit from.
+const DEPTH_MAX: usize = 256;
 
 /// How a disk is opened.
 #[derive(Clone, Debug)]
@@ -50,12 +53,18 @@ impl Disk {
 
     /// As [`open`](Self::open), but empty and odd-sized files pass.
     pub(super) fn open_any_size(path: &Path, options: &OpenOptions) -> Result<Self, DiskError> {
-        // Looked at before it is opened: opening a pipe would wait for its other end.
-        let before = stat(path).map_err(|errno| DiskError::from_errno(path, "stat", errno))?;
-        let kind = disk_kind(path, &before)?;
         let mut patience = Patience::new(options);
-        let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
-        Self::finish(path, fd, direct, options, &mut patience)
+        loop {
+            // Looked at before it is opened: opening a pipe would wait for its other end.
+            let before = stat(path).map_err(|errno| DiskError::from_errno(path, "stat", errno))?;
+            let kind = disk_kind(path, &before)?;
+            let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
+            let disk = Self::finish(path, fd, direct, options, &mut patience)?;
+            // Whoever held the lock may have put another file in its place, or removed it.
+            if disk.kind != DiskKind::File || is_at(disk.as_fd(), path) {
+                return Ok(disk);
+            }
+        }
     }
 
     /// Locks and measures what was opened.
@@ -86,9 +95,15 @@ impl Disk {
             direct,
             read_only: options.read_only,
             in_memory: is_in_memory(&stat_fs, kind),
+            nowait: false,
+            dsync_is_known: kind == DiskKind::Block || durable::is_known(&stat_fs),
+            syncs: durable::Syncs::default(),
+            sync_failure_sticks: true,
+            depth_max: DEPTH_MAX,
             identity: Identity::Inode(stat.st_dev, stat.st_ino),
         };
         disk.settle_alignment()?;
+        disk.nowait = blocking::knows_nowait(disk.as_fd());
         Ok(disk)
     }
 
@@ -117,7 +132,7 @@ impl Disk {
     }
 
     /// Switches to the page cache on the same description, so that the lock stays. FUA and flush
-    /// still mean durable: they are `RWF_DSYNC` and `fdatasync` either way.
+    /// still mean durable.
     fn give_up_direct(&mut self, reason: &str) -> Result<(), DiskError> {
         let failed = |errno| DiskError::from_errno(&self.path, "switching direct I/O off", errno);
         let flags = fcntl_getfl(&self.fd).map_err(failed)?;
@@ -127,6 +142,12 @@ impl Disk {
         self.align_bytes = 512;
         Ok(())
     }
+}
+
+/// Whether an open file is what its path names.
+pub(super) fn is_at(fd: BorrowedFd<'_>, path: &Path) -> bool {
+    let named = stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+    fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)) == named
 }
 
 /// Opens for direct I/O, or through the page cache where that is refused.

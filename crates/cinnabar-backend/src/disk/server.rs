@@ -2,6 +2,7 @@
 //!
 //! Called by the data plane for volumes.
 
+use super::durable::Syncs;
 use super::error::{DiskError, DiskErrorKind};
 use super::{Disk, DiskKind, Identity, OpenOptions};
 use crate::nbd::{Client, NbdSpec};
@@ -42,6 +43,11 @@ impl Disk {
             direct: true,
             read_only,
             in_memory: false,
+            nowait: false,
+            dsync_is_known: true,
+            syncs: Syncs::default(),
+            sync_failure_sticks: true,
+            depth_max: usize::MAX,
             identity: Identity::Server(client.place().to_owned()),
             fd,
             server: Some(client),

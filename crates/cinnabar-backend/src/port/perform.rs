@@ -54,7 +54,7 @@ pub(super) fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
             };
             counted(count)
         }
-        Step::Sync => rustix::fs::fdatasync(disk).map(|()| 0),
+        Step::Sync => disk.sync(disk::SyncExtent::Data).map(|()| 0),
         Step::Allocate { mode, span } => {
             rustix::fs::fallocate(disk, mode, span.offset, span.len).map(|()| 0)
         }

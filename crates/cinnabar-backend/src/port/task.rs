@@ -19,6 +19,8 @@ use std::sync::LazyLock;
 
 /// Elements of one vectored call (`UIO_MAXIOV`).
 pub(super) const IOVECS_MAX: usize = 1024;
+/// Bytes discarded or zeroed by one call.
+const PIECE_BYTES_MAX: u64 = 64 << 20;
 /// Times a call is tried again without a pause.
 const RETRIES_MAX: u16 = 100;
 /// Zeros to write where nothing cheaper zeroes a file; never written to.
@@ -42,6 +44,8 @@ pub(crate) struct Task {
     /// Elements of `iovecs` that are finished.
     used: usize,
     retries: u16,
+    /// A durable write is a write and a flush.
+    flushes_after: bool,
     /// For a server to do.
     remote: bool,
     pages: Vec<MetaPage>,
@@ -126,6 +130,7 @@ impl Task {
             iovecs: SmallVec::new(),
             used: 0,
             retries: 0,
+            flushes_after: !disk.is_remote() && !disk.writes_durably(),
             remote: disk.is_remote(),
             pages: Vec::new(),
             data: Slices::new(),
@@ -229,18 +234,26 @@ impl Task {
 
     /// The next call.
     pub(super) fn step(&self) -> Step<'_> {
-        let span = ByteSpan::new(self.at, self.left);
+        let (span, piece) = (ByteSpan::new(self.at, self.left), self.piece());
         let keep = FallocateFlags::KEEP_SIZE;
         match self.way {
             Way::Read => Step::Read { offset: self.at, iovecs: self.rest() },
             // Nothing to write, but durably: that is a flush.
             Way::Write { .. } if self.left == 0 => Step::Sync,
-            Way::Write { fua } => Step::Write { offset: self.at, iovecs: self.rest(), dsync: fua },
+            Way::Write { fua } => {
+                let dsync = fua && !self.flushes_after;
+                Step::Write { offset: self.at, iovecs: self.rest(), dsync }
+            }
             Way::WriteZeros => Step::Write { offset: self.at, iovecs: self.rest(), dsync: false },
             Way::Flush => Step::Sync,
-            Way::Punch { .. } => Step::Allocate { mode: keep | FallocateFlags::PUNCH_HOLE, span },
-            Way::ZeroRange => Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span },
-            Way::Slow(what) => Step::Slow { what, span },
+            Way::Punch { .. } => {
+                Step::Allocate { mode: keep | FallocateFlags::PUNCH_HOLE, span: piece }
+            }
+            Way::ZeroRange => {
+                Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span: piece }
+            }
+            Way::Slow(Slow::Extents) => Step::Slow { what: Slow::Extents, span },
+            Way::Slow(what) => Step::Slow { what, span: piece },
         }
     }
 
@@ -249,9 +262,27 @@ impl Task {
         &rest[..rest.len().min(IOVECS_MAX)]
     }
 
-    /// Whether the next call is one for the workers: only a thread can do it, or a server does.
-    pub(super) fn is_slow(&self) -> bool {
-        self.remote || matches!(self.way, Way::Slow(_))
+    /// Whether a ring carries out the next call of a task on this disk without a thread. All the
+    /// rest is for the workers: the kernel's own threads are few and shared by all files, and what
+    /// hangs would hold them.
+    pub(super) fn is_for_ring(&self, disk: &Disk) -> bool {
+        match self.step() {
+            _ if self.remote => false,
+            Step::Read { .. } => disk.starts_without_waiting(false),
+            Step::Write { .. } => disk.starts_without_waiting(true),
+            Step::Sync | Step::Allocate { .. } | Step::Slow { .. } => false,
+        }
+    }
+
+    /// Whether it may take long: discards and zeroes.
+    pub(super) fn is_heavy(&self) -> bool {
+        matches!(self.way, Way::Punch { .. } | Way::ZeroRange | Way::WriteZeros)
+            || matches!(self.way, Way::Slow(Slow::Discard | Slow::ZeroOut))
+    }
+
+    /// A piece of it, so that a call lasts moments and not minutes.
+    fn piece(&self) -> ByteSpan {
+        ByteSpan::new(self.at, self.left.min(PIECE_BYTES_MAX))
     }
 
     /// All of a task that has just begun.
@@ -286,7 +317,8 @@ impl Task {
     pub(super) fn advance(&mut self, result: Result<usize, Errno>) -> Progress {
         match (result, self.way) {
             (Ok(count), Way::Read | Way::Write { .. } | Way::WriteZeros) => self.moved(count),
-            (Ok(_), _) => Progress::End(Ok(())),
+            (Ok(_), Way::Flush | Way::Slow(Slow::Extents)) => Progress::End(Ok(())),
+            (Ok(_), _) => self.piece_done(),
             (Err(Errno::INTR | Errno::AGAIN), _) => {
                 self.retries = self.retries.saturating_add(1);
                 if self.retries > RETRIES_MAX { Progress::Patiently } else { Progress::More }
@@ -294,6 +326,15 @@ impl Task {
             (Err(Errno::OPNOTSUPP | Errno::NOSYS), way) => self.fall_back(way),
             (Err(errno), _) => Progress::End(Err(errno)),
         }
+    }
+
+    /// A piece of a discard or of zeroing is done.
+    fn piece_done(&mut self) -> Progress {
+        let piece = self.piece();
+        self.retries = 0;
+        self.at += piece.len;
+        self.left -= piece.len;
+        if self.left == 0 { Progress::End(Ok(())) } else { Progress::More }
     }
 
     fn moved(&mut self, count: usize) -> Progress {
@@ -321,7 +362,8 @@ impl Task {
             }
         }
         if self.left == 0 {
-            return Progress::End(Ok(()));
+            let flush = self.flushes_after && self.way == (Way::Write { fua: true });
+            return if flush { Progress::More } else { Progress::End(Ok(())) };
         }
         if self.way == Way::WriteZeros && self.used == self.iovecs.len() {
             self.lay_out_zeros();
@@ -366,6 +408,7 @@ impl Task {
             iovecs: SmallVec::new(),
             used: 0,
             retries: 0,
+            flushes_after: false,
             remote: true,
             pages: Vec::new(),
             data: Slices::new(),

@@ -1,4 +1,4 @@
-//! The port over a few threads and `poll`: works everywhere, at more CPU an I/O.
+//! The port over threads and `poll`: works everywhere, at more CPU an I/O.
 //!
 //! Called where `io_uring` is refused (containers, old kernels) or not wanted.
 
@@ -14,9 +14,6 @@ use slab::Slab;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Threads, and with them the I/O in flight. Enough for a queue depth that disks profit from.
-const THREADS: usize = 16;
 
 /// See the module.
 pub(super) struct Threads {
@@ -36,10 +33,7 @@ pub(super) struct Threads {
 impl Threads {
     pub(super) fn new() -> Result<Self, PortError> {
         let waker = Waker::new(true).map_err(|errno| PortError { during: "eventfd", errno })?;
-        let workers = Workers::start(THREADS, waker.clone()).map_err(|error| PortError {
-            during: "starting threads",
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::AGAIN),
-        })?;
+        let workers = Workers::new(waker.clone());
         let own = libc::pollfd { fd: waker.fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         Ok(Self {
             workers,
@@ -54,7 +48,7 @@ impl Threads {
 
     fn collect(&mut self, events: &mut Vec<PortEvent>) {
         events.extend(self.done.drain(..).map(PortEvent::Done));
-        Workers::tell_restarts(Some(&self.workers), events);
+        self.workers.tell_restarts(events);
         self.workers.collect(&mut self.done);
         for mut done in self.done.drain(..) {
             let (file, token) = self.tasks.remove(done.token as usize);
@@ -129,12 +123,15 @@ impl Port for Threads {
         if self.files.len() >= FILES_MAX as usize {
             return Err(Errno::NFILE);
         }
-        Ok(FileId(self.files.insert((disk, 0)) as u32))
+        let file = FileId(self.files.insert((disk, 0)) as u32);
+        self.workers.share_among(self.files.len());
+        Ok(file)
     }
 
     fn unregister(&mut self, file: FileId) {
         let (_, in_flight) = self.files.remove(file.0 as usize);
         assert!(in_flight == 0, "{in_flight} jobs are in flight on a disk that is to go");
+        self.workers.share_among(self.files.len());
     }
 
     fn submit(&mut self, job: Job) {

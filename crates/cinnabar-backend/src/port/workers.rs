@@ -1,6 +1,12 @@
 //! Threads that do tasks with blocking calls, and the way to the servers that do others.
 //!
-//! Called by the threads port for everything, by the uring port for what `io_uring` lacks.
+//! Called by the threads port for everything, by the uring port for what `io_uring` would hand to a
+//! thread of the kernel's: those are few, and shared by all files.
+//!
+//! Each file has a queue and a part of the threads. A file whose I/O hangs holds its own part and
+//! no more; threads are started when there is work for them and end when there is none for a while.
+
+mod queue;
 
 use super::job::Done;
 use super::perform::perform;
@@ -10,19 +16,24 @@ use super::{FileId, PortEvent};
 use crate::disk::Disk;
 use crate::nbd::Sink;
 use cinnabar_engine::units::ByteSpan;
-use std::collections::VecDeque;
+use queue::Queue;
+use rustix::io::Errno;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// A few threads with one queue. Dropping it does what is queued first.
+/// How long a thread waits for more.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Threads with a queue for each file. Dropping it does what is queued first.
 pub(super) struct Workers {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Mutex<Queue<(Task, Arc<Disk>)>>,
     available: Condvar,
+    /// The last thread has ended.
+    ended: Condvar,
     out: Mutex<Out>,
     waker: Waker,
 }
@@ -35,28 +46,23 @@ struct Out {
     done: Vec<Done>,
 }
 
-#[derive(Default)]
-struct Queue {
-    tasks: VecDeque<(Task, Arc<Disk>)>,
-    stopping: bool,
-}
-
 impl Workers {
-    /// Starts `count` threads that end the wait of the waker's port when something is done.
-    pub(super) fn start(count: usize, waker: Waker) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            available: Condvar::new(),
-            out: Mutex::default(),
-            waker,
-        });
-        let mut workers = Self { shared, threads: Vec::with_capacity(count) };
-        for index in 0..count {
-            let shared = Arc::clone(&workers.shared);
-            let builder = std::thread::Builder::new().name(format!("cinnabar-io-{index}"));
-            workers.threads.push(builder.spawn(move || shared.work())?);
+    /// Threads, once there is work, that end the wait of the waker's port when something is done.
+    pub(super) fn new(waker: Waker) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                queue: Mutex::default(),
+                available: Condvar::new(),
+                ended: Condvar::new(),
+                out: Mutex::default(),
+                waker,
+            }),
         }
-        Ok(workers)
+    }
+
+    /// There are so many files now, which share the threads.
+    pub(super) fn share_among(&self, files: usize) {
+        locked(&self.shared.queue).share_among(files);
     }
 
     /// Queues a task, or hands it to the server of its disk.
@@ -64,15 +70,39 @@ impl Workers {
         if let Some(server) = disk.server() {
             return server.submit(task, Arc::clone(&self.shared) as Arc<dyn Sink>);
         }
-        locked(&self.shared.queue).tasks.push_back((task, disk));
-        self.shared.available.notify_one();
+        let (file, heavy) = (task.file.0 as usize, task.is_heavy());
+        let mut queue = locked(&self.shared.queue);
+        queue.push(file, heavy, (task, disk));
+        if !queue.wants_thread() {
+            drop(queue);
+            return self.shared.available.notify_one();
+        }
+        queue.threads += 1;
+        drop(queue);
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("cinnabar-io".into());
+        if let Err(error) = thread.spawn(move || shared.work()) {
+            self.no_thread(&error);
+        }
+    }
+
+    /// The others will come to it; without any, what is queued fails.
+    fn no_thread(&self, error: &std::io::Error) {
+        tracing::error!(%error, "no thread for I/O");
+        let mut queue = locked(&self.shared.queue);
+        queue.threads -= 1;
+        while queue.threads == 0
+            && let Some(turn) = queue.take()
+        {
+            queue.give_back(turn.file, turn.heavy);
+            self.shared.done(turn.task.0.finish(Err(Errno::AGAIN)));
+        }
     }
 
     /// Tells of servers that restarted. Called before each [`collect`](Self::collect), which
     /// brings nothing else.
-    pub(super) fn tell_restarts(workers: Option<&Self>, events: &mut Vec<PortEvent>) {
-        let Some(workers) = workers else { return };
-        let restarted = std::mem::take(&mut locked(&workers.shared.out).restarted);
+    pub(super) fn tell_restarts(&self, events: &mut Vec<PortEvent>) {
+        let restarted = std::mem::take(&mut locked(&self.shared.out).restarted);
         events.extend(
             restarted.into_iter().map(|(file, ranges)| PortEvent::Restarted { file, ranges }),
         );
@@ -89,35 +119,60 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        locked(&self.shared.queue).stopping = true;
+        let mut queue = locked(&self.shared.queue);
+        queue.stopping = true;
         self.shared.available.notify_all();
-        for thread in self.threads.drain(..) {
-            // A worker that panicked has said so; its buffers are gone with it.
-            let _ = thread.join();
+        while queue.threads > 0 {
+            queue = self.shared.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl Shared {
     fn work(&self) {
-        while let Some((task, disk)) = self.next() {
+        // Counted even if a call panics: whoever waits for the last one must not wait for ever.
+        let _counted = Counted(self);
+        while let Some(turn) = self.next() {
+            let (task, disk) = turn.task;
             let done = perform(task, &disk);
             // Before the completion is seen: whoever sees it may close the disk and mean it.
             drop(disk);
             self.done(done);
+            // This thread takes the next of the file's, if there is one.
+            locked(&self.queue).give_back(turn.file, turn.heavy);
         }
     }
 
-    fn next(&self) -> Option<(Task, Arc<Disk>)> {
+    fn next(&self) -> Option<queue::Turn<(Task, Arc<Disk>)>> {
         let mut queue = locked(&self.queue);
         loop {
-            if let Some(next) = queue.tasks.pop_front() {
-                return Some(next);
+            if let Some(turn) = queue.take() {
+                return Some(turn);
             }
             if queue.stopping {
                 return None;
             }
-            queue = self.available.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle += 1;
+            let waited = self.available.wait_timeout(queue, LINGER);
+            let (again, result) = waited.unwrap_or_else(PoisonError::into_inner);
+            queue = again;
+            queue.idle -= 1;
+            if result.timed_out() && !queue.has_turn() {
+                return None;
+            }
+        }
+    }
+}
+
+/// A thread that is counted.
+struct Counted<'a>(&'a Shared);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let mut queue = locked(&self.0.queue);
+        queue.threads -= 1;
+        if queue.threads == 0 {
+            self.0.ended.notify_all();
         }
     }
 }

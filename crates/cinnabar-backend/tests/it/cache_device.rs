@@ -1,10 +1,12 @@
 //! Making, recognising and refusing cache devices.
 
-use crate::rig::{folders, pattern, soon};
+use crate::fuse::Fuse;
+use crate::rig::{folders, now, pattern, soon};
 use cinnabar_backend::disk::{CacheDisk, CacheOptions, Contents, Disk, DiskErrorKind, open_cache};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
 
 const MIB: u64 = 1 << 20;
 
@@ -170,4 +172,33 @@ fn what_is_ours_is_kept_even_by_force_unless_it_is_to_be_new() {
         CacheOptions { size_bytes: Some(40 * MIB), force: false, anew: true, open: soon() };
     let anew = open_cache(&path, &options).expect("it opens");
     assert_eq!((anew.disk.size_bytes(), anew.contents), (40 * MIB, Contents::Blank));
+}
+
+/// It was made here, and another daemon took its lock before this one did.
+#[test]
+fn a_new_file_that_another_process_has_locked_stays() {
+    let Some(fuse) = Fuse::mount() else { return };
+    fuse.knobs.locked_elsewhere.store(true, SeqCst);
+    let options = CacheOptions { size_bytes: Some(1 << 20), open: now(), ..CacheOptions::default() };
+    let error = open_cache(&fuse.folder().join("cache.img"), &options).expect_err("it is locked");
+    assert!(matches!(error.kind, DiskErrorKind::InUse { .. }), "{error}");
+    assert!(fuse.has("cache.img"), "the other one's file is gone");
+}
+
+#[test]
+fn a_new_file_whose_room_is_refused_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    let options = CacheOptions { size_bytes: Some(1 << 60), open: now(), ..CacheOptions::default() };
+    open_cache(&path, &options).expect_err("no such room");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_system_that_does_not_tell_its_room_is_tried() {
+    let Some(fuse) = Fuse::mount() else { return };
+    fuse.knobs.tells_no_room.store(true, SeqCst);
+    let options = CacheOptions { size_bytes: Some(1 << 20), open: soon(), ..CacheOptions::default() };
+    let cache = open_cache(&fuse.folder().join("cache.img"), &options).expect("there is room");
+    assert_eq!(cache.disk.size_bytes(), 1 << 20);
 }

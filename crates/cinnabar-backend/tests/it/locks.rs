@@ -163,3 +163,22 @@ fn readers_share() {
     drop(reader);
     holder.stop();
 }
+
+/// A disk that was replaced while its lock was waited for: the new one is meant.
+#[test]
+fn what_the_path_names_when_the_lock_comes_free_is_opened() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = file(&folder, &[1; 4096]);
+    let held = Disk::open(&path, &now()).expect("it opens");
+    let opener = {
+        let path = path.clone();
+        std::thread::spawn(move || Disk::open(&path, &soon()).expect("it opens"))
+    };
+    // Long enough to wait for the lock; if not, the test shows nothing.
+    std::thread::sleep(Duration::from_millis(100));
+    let other = folder.path().join("other.raw");
+    std::fs::write(&other, [2; 8192]).expect("a file");
+    std::fs::rename(&other, &path).expect("it takes the place");
+    drop(held);
+    assert_eq!(opener.join().expect("no panic").size_bytes(), 8192);
+}

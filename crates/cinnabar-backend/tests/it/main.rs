@@ -1,12 +1,16 @@
 //! The crate from outside: ports over real files, devices and servers, disks, locks and epochs.
 //!
 //! Temporary files lie on the disk and, where there is one, on a tmpfs (`/dev/shm`), because the
-//! kernel completes I/O on the two in different ways.
+//! kernel completes I/O on the two in different ways. What must hang, or count its flushes, lies on
+//! a file system of the tests' own (`fuse`).
 
 mod block_device;
 mod bounds;
 mod cache_device;
+mod durable;
 mod epochs;
+mod fuse;
+mod hung;
 mod locks;
 mod many;
 mod nbd;

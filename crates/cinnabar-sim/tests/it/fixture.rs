@@ -33,6 +33,16 @@ pub(crate) fn cache_over(sectors: u64, align_bytes: u64) -> (TestScript, VolumeI
     (script, volume)
 }
 
+/// As [`cache`], with these settings.
+pub(crate) fn cache_of(config: Config) -> (TestScript, VolumeId) {
+    let setup = CacheSetup::single(CAPACITY, config);
+    let sectors = VOLUME_BLOCKS * BLOCK_BYTES / SECTOR_BYTES;
+    let backend = Backend::new(0, sectors, 512, false);
+    let mut script = Script::new(EngineFactory, setup, vec![backend]);
+    let (volume, _) = script.attach(0, spec());
+    (script, volume)
+}
+
 pub(crate) fn cache() -> (TestScript, VolumeId) {
     cache_over(VOLUME_BLOCKS * BLOCK_BYTES / SECTOR_BYTES, 512)
 }

@@ -6,7 +6,16 @@
 //! thread asks for them (`DEFER_TASKRUN`), so nothing interrupts it in between. Older kernels get
 //! the next best. A read that the kernel can answer at once (page cache, tmpfs) completes inside
 //! the call that starts it.
+//!
+//! What the kernel can only do by waiting (flushes, discards, anything on FUSE or NFS) it would hand
+//! to threads of its own: four a CPU, for all files of all rings of this thread, with writes to
+//! files that share one of 64 places one behind the other. One back end that hangs would hold them
+//! all, and the cache device would seem to hang, too. So that part is for our own workers, which
+//! give each file its part. What is left to the ring needs no thread unless a device's own queue is
+//! full, which means that it hangs; for that case no file has more in the ring than its part
+//! (`depths`), and the kernel may start as many threads as all parts together.
 
+mod depths;
 mod ring;
 mod watches;
 
@@ -17,11 +26,13 @@ use super::waker::Waker;
 use super::workers::Workers;
 use super::{FileId, Interest, Port, PortError, PortEvent};
 use crate::disk::Disk;
+use depths::Depths;
 use io_uring::{opcode, squeue, types};
 use ring::{Completion, Ring};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use slab::Slab;
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -50,10 +61,11 @@ pub(super) struct Uring {
     files: Slab<File>,
     /// In flight, by the lower bits of `user_data`.
     tasks: Slab<Task>,
-    /// Tasks for the helper thread carry their place in `helped` as token.
+    depths: Depths,
+    /// Tasks for the workers carry their place in `helped` as token.
     helped: Slab<(FileId, u64)>,
-    helper: Option<Workers>,
-    /// Ended without a call, or by the helper.
+    helpers: Workers,
+    /// Ended without a call, or by the workers.
     done: Vec<Done>,
     watches: Watches,
     waker: Waker,
@@ -71,6 +83,10 @@ pub(super) struct Uring {
 struct File {
     disk: Arc<Disk>,
     in_flight: usize,
+    /// What of it is in the ring.
+    in_ring: usize,
+    /// What waits for its turn there: places in `tasks`.
+    waiting: VecDeque<usize>,
 }
 
 impl Uring {
@@ -81,8 +97,9 @@ impl Uring {
             ring,
             files: Slab::new(),
             tasks: Slab::new(),
+            depths: Depths::default(),
             helped: Slab::new(),
-            helper: None,
+            helpers: Workers::new(waker.clone()),
             done: Vec::new(),
             watches: Watches::default(),
             waker,
@@ -94,57 +111,85 @@ impl Uring {
         })
     }
 
-    /// Hands the next call of a task to the kernel.
-    fn start(&mut self, index: usize) {
-        let entry = entry_for(&self.tasks[index]).user_data(KIND_TASK << KIND_SHIFT | index as u64);
-        self.ring.push(entry);
+    /// Takes a task that is for the ring: starts it, or has it wait for its file's turn.
+    fn enqueue(&mut self, task: Task) {
+        let file = &mut self.files[task.file.0 as usize];
+        let index = self.tasks.insert(task);
+        if file.in_ring < self.depths.of(file.disk.depth_max()) {
+            file.in_ring += 1;
+            self.start(index);
+        } else {
+            file.waiting.push_back(index);
+        }
     }
 
-    /// Hands a task to the helper thread.
+    /// Hands the next call of a task to the kernel.
+    fn start(&mut self, index: usize) {
+        let task = &self.tasks[index];
+        let disk = &self.files[task.file.0 as usize].disk;
+        let entry = self.ring.entry_on(task.file.0, disk.as_fd(), |fd| entry_for(task, fd));
+        self.ring.push(entry.user_data(KIND_TASK << KIND_SHIFT | index as u64));
+    }
+
+    /// A task leaves the ring: another of its file has its turn.
+    fn leave_ring(&mut self, index: usize) -> Task {
+        let task = self.tasks.remove(index);
+        let file = &mut self.files[task.file.0 as usize];
+        file.in_ring -= 1;
+        // More than one, if there are fewer files than before.
+        while file.in_ring < self.depths.of(file.disk.depth_max())
+            && let Some(next) = file.waiting.pop_front()
+        {
+            file.in_ring += 1;
+            let task = &self.tasks[next];
+            let fd = file.disk.as_fd();
+            let entry = self.ring.entry_on(task.file.0, fd, |fd| entry_for(task, fd));
+            self.ring.push(entry.user_data(KIND_TASK << KIND_SHIFT | next as u64));
+        }
+        task
+    }
+
+    /// Hands a task to the workers.
     fn help(&mut self, mut task: Task) {
         let disk = Arc::clone(&self.files[task.file.0 as usize].disk);
-        if self.helper.is_none() {
-            match Workers::start(1, self.waker.clone()) {
-                Ok(workers) => self.helper = Some(workers),
-                Err(error) => {
-                    tracing::error!(%error, "no helper thread");
-                    self.files[task.file.0 as usize].in_flight -= 1;
-                    self.done.push(task.finish(Err(Errno::AGAIN)));
-                    return;
-                }
-            }
-        }
         task.token = self.helped.insert((task.file, task.token)) as u64;
-        if let Some(helper) = &self.helper {
-            helper.push(task, disk);
-        }
+        self.helpers.push(task, disk);
     }
 
     fn progress(&mut self, index: usize, progress: Progress, events: &mut Vec<PortEvent>) {
+        let task = &self.tasks[index];
         match progress {
-            Progress::More => self.start(index),
-            Progress::Patiently => {
-                let task = self.tasks.remove(index);
+            Progress::More if task.is_for_ring(&self.files[task.file.0 as usize].disk) => {
+                self.start(index);
+            }
+            Progress::More | Progress::Patiently => {
+                let task = self.leave_ring(index);
                 self.help(task);
             }
             Progress::End(result) => {
-                let task = self.tasks.remove(index);
+                let task = self.leave_ring(index);
                 self.files[task.file.0 as usize].in_flight -= 1;
                 events.push(PortEvent::Done(task.finish(result)));
             }
         }
     }
 
+    /// Shares the ring's depth and the workers among the files there are now.
+    fn share(&mut self) {
+        self.helpers.share_among(self.files.len());
+        if let Some(threads) = self.depths.share_among(self.files.len()) {
+            self.ring.allow_threads(threads);
+        }
+    }
+
     /// Tells what ended elsewhere than in the ring.
     fn collect(&mut self, events: &mut Vec<PortEvent>) {
         events.extend(self.done.drain(..).map(PortEvent::Done));
-        Workers::tell_restarts(self.helper.as_ref(), events);
+        self.helpers.tell_restarts(events);
         if self.helped.is_empty() {
             return;
         }
-        if let Some(helper) = &self.helper {
-            helper.collect(&mut self.done);
-        }
+        self.helpers.collect(&mut self.done);
         for mut done in self.done.drain(..) {
             let (file, token) = self.helped.remove(done.token as usize);
             self.files[file.0 as usize].in_flight -= 1;
@@ -203,8 +248,7 @@ fn copy(task: &mut Task, disk: &Disk) -> Progress {
 }
 
 /// The submission for a task's next call.
-fn entry_for(task: &Task) -> squeue::Entry {
-    let fd = types::Fixed(task.file.0);
+fn entry_for(task: &Task, fd: types::Fd) -> squeue::Entry {
     match task.step() {
         Step::Read { offset, iovecs: [only] } => {
             opcode::Read::new(fd, only.iov_base.cast(), call_len(only.iov_len))
@@ -226,12 +270,9 @@ fn entry_for(task: &Task) -> squeue::Entry {
                 .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
                 .build()
         }
-        Step::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-        Step::Allocate { mode, span } => opcode::Fallocate::new(fd, span.len)
-            .offset(span.offset)
-            .mode(mode.bits().cast_signed())
-            .build(),
-        Step::Slow { .. } => unreachable!("slow tasks go to the helper"),
+        Step::Sync | Step::Allocate { .. } | Step::Slow { .. } => {
+            unreachable!("what waits goes to the workers")
+        }
     }
 }
 
@@ -257,7 +298,8 @@ impl Port for Uring {
         let entry = self.files.vacant_entry();
         let file = FileId(entry.key() as u32);
         self.ring.set_file(file.0, disk.as_fd().as_raw_fd())?;
-        entry.insert(File { disk, in_flight: 0 });
+        entry.insert(File { disk, in_flight: 0, in_ring: 0, waiting: VecDeque::new() });
+        self.share();
         Ok(file)
     }
 
@@ -268,6 +310,7 @@ impl Port for Uring {
             tracing::warn!(%errno, "the ring did not let go of a file");
         }
         self.files.remove(file.0 as usize);
+        self.share();
     }
 
     fn submit(&mut self, job: Job) {
@@ -288,11 +331,10 @@ impl Port for Uring {
             }
         }
         file.in_flight += 1;
-        if task.is_slow() {
-            self.help(task);
+        if task.is_for_ring(&file.disk) {
+            self.enqueue(task);
         } else {
-            let index = self.tasks.insert(task);
-            self.start(index);
+            self.help(task);
         }
     }
 

@@ -1,9 +1,10 @@
-//! The ring itself: set-up with fall-backs, a queue that is never full, waiting.
+//! The ring itself: set-up with fall-backs, its table of files, a queue that is never full, waiting.
 //!
 //! Called by the uring port alone.
 
 use super::PortError;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -21,7 +22,8 @@ pub(super) struct Ring {
     inner: IoUring,
     /// What the submission queue had no room for, in order.
     waiting: VecDeque<squeue::Entry>,
-    files_max: u32,
+    /// Places in its table of files; `None`: it has none, and every I/O names a descriptor.
+    files_max: Option<u32>,
 }
 
 /// A completion, copied out of the queue.
@@ -46,20 +48,46 @@ impl Ring {
             return Err(PortError { during: "io_uring of this kernel", errno: Errno::NOSYS });
         }
         check_opcodes(&ring)?;
-        let files_max = register_files(&ring)?;
+        // Before Linux 6.13 a file that leaves the table stays open until every I/O that was under
+        // way has ended, those of other files, too; and its lock stays with it.
+        let files_max = if is_linux(6, 13) { Some(register_files(&ring)?) } else { None };
         Ok(Self { inner: ring, waiting: VecDeque::new(), files_max })
     }
 
     /// Puts an open file in a slot of the table, or with -1 empties it.
     pub(super) fn set_file(&self, slot: u32, fd: RawFd) -> rustix::io::Result<()> {
-        if slot >= self.files_max {
+        if slot >= self.files_max.unwrap_or(super::super::FILES_MAX) {
             return Err(Errno::NFILE);
+        }
+        if self.files_max.is_none() {
+            return Ok(());
         }
         self.inner
             .submitter()
             .register_files_update(slot, &[fd])
             .map(drop)
             .map_err(|error| errno_of(&error))
+    }
+
+    /// The submission that `entry` makes, for the file of this slot.
+    pub(super) fn entry_on(
+        &self,
+        slot: u32,
+        fd: BorrowedFd<'_>,
+        entry: impl FnOnce(types::Fd) -> squeue::Entry,
+    ) -> squeue::Entry {
+        if self.files_max.is_some() {
+            let slot = slot.cast_signed();
+            entry(types::Fd(slot)).flags(squeue::Flags::FIXED_FILE)
+        } else {
+            entry(types::Fd(fd.as_raw_fd()))
+        }
+    }
+
+    /// Lets the kernel start so many threads for I/O that it can't start without waiting.
+    pub(super) fn allow_threads(&self, count: u32) {
+        // Not before Linux 5.15; then it is four a CPU.
+        let _ = self.inner.submitter().register_iowq_max_workers(&mut [count, 0]);
     }
 
     /// Queues a submission; it starts with the next [`enter`](Self::enter).
@@ -197,8 +225,6 @@ fn check_opcodes(ring: &IoUring) -> Result<(), PortError> {
         opcode::Readv::CODE,
         opcode::Write::CODE,
         opcode::Writev::CODE,
-        opcode::Fsync::CODE,
-        opcode::Fallocate::CODE,
         opcode::PollAdd::CODE,
         opcode::PollRemove::CODE,
     ];
@@ -219,5 +245,31 @@ fn register_files(ring: &IoUring) -> Result<u32, PortError> {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) && size > 16 => size /= 2,
             Err(error) => return Err(failed("io_uring file table")(error)),
         }
+    }
+}
+
+/// Whether the kernel is at least this one.
+fn is_linux(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    version(&release).is_some_and(|known| known >= (major, minor))
+}
+
+/// `6.8.0-45-generic` is 6.8.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_apart() {
+        assert_eq!(version("6.8.0-45-generic"), Some((6, 8)));
+        assert_eq!(version("6.13-rc1"), Some((6, 13)));
+        assert_eq!(version("5.15.167.4-microsoft-standard"), Some((5, 15)));
+        assert!(version("next").is_none());
+        assert!(is_linux(4, 0) && !is_linux(1000, 0));
     }
 }
