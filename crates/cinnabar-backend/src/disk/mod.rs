@@ -128,9 +128,15 @@ impl Disk {
         self.identity.clone()
     }
 
-    /// Why it is out of reach, if it is: a server's part.
+    /// What is wrong with it, if anything is: a flush failed, or its server is out of reach.
     pub fn trouble(&self) -> Option<String> {
-        self.server().and_then(nbd::Client::trouble)
+        let failed = self.sync_failure().map(|errno| {
+            format!(
+                "a flush of the backend failed ({errno}), so writes may be lost: flushes fail and \
+                 nothing is cached until the volume is removed and added again"
+            )
+        });
+        failed.or_else(|| self.server().and_then(nbd::Client::trouble))
     }
 
     /// Whether a server does its I/O.

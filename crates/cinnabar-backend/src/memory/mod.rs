@@ -6,6 +6,7 @@
 mod huge;
 mod owned;
 mod pool;
+mod shared;
 
 pub use huge::advise_huge;
 pub use owned::Owned;
@@ -99,8 +100,10 @@ impl Memory {
     /// If the range is not inside.
     pub fn to_vec(&self, at: u64, len: u64) -> Vec<u8> {
         let from = self.address(at, len);
+        let mut copy = vec![0; len as usize];
         // SAFETY: `address` checked the range, and the bytes are initialised (see `Region`).
-        unsafe { std::slice::from_raw_parts(from, len as usize) }.to_vec()
+        unsafe { shared::copy(from, copy.as_mut_ptr(), copy.len()) };
+        copy
     }
 }
 
@@ -136,8 +139,13 @@ impl Payload for Memory {
     fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64) {
         let to = self.address(at, len);
         let source = from.address(from_at, len);
-        // SAFETY: both ranges were checked; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(source, to, len as usize) }
+        if from.is_private() {
+            // SAFETY: both ranges were checked; `copy` allows them to overlap.
+            unsafe { std::ptr::copy(source, to, len as usize) }
+        } else {
+            // SAFETY: as above; a guest's memory is none of ours.
+            unsafe { shared::copy(source, to, len as usize) }
+        }
     }
 
     fn zero(&self, at: u64, len: u64) {
@@ -152,12 +160,18 @@ impl Payload for Memory {
 
     fn checksum(&self, at: u64, seed: u64) -> u32 {
         let from = self.address(at, BLOCK_BYTES);
-        // SAFETY: the range was checked and is initialised; nothing writes it meanwhile, since the
-        // engine checksums a block only while no I/O on it is under way. A guest may write its own
-        // memory at any time: then the sum is one of bytes that never were there together, and the
-        // engine reads the block again into memory of ours unless it fits by chance (2^-32), in
-        // which case the guest has what it wrote itself.
-        let block = unsafe { std::slice::from_raw_parts(from, BLOCK_BYTES as usize) };
+        if self.is_private() {
+            // SAFETY: the range was checked and is initialised; nothing writes it meanwhile, since
+            // the engine checksums a block only while no I/O on it is under way.
+            let block = unsafe { std::slice::from_raw_parts(from, BLOCK_BYTES as usize) };
+            return crc32c::crc32c_append(spread(seed), block);
+        }
+        // A guest may write its own memory at any time: then the sum is one of bytes that never
+        // were there together, and the engine reads the block again into memory of ours unless it
+        // fits by chance (2^-32), in which case the guest has what it wrote itself.
+        let mut copy = shared::Block::new();
+        // SAFETY: the range was checked and is initialised.
+        let block = unsafe { copy.take(from) };
         crc32c::crc32c_append(spread(seed), block)
     }
 }
@@ -182,4 +196,27 @@ const fn spread(seed: u64) -> u32 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (x ^ (x >> 31)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guests_block_has_the_checksum_of_the_same_bytes_in_memory_of_ours() {
+        let ours = Memory::alloc(2);
+        let bytes: Vec<u8> = (0..8192_u32).map(|at| (at * 7 / 3) as u8).collect();
+        ours.write_at(0, &bytes);
+        let start = NonNull::new(ours.address(0, 8192)).expect("memory has an address");
+        // SAFETY: the handle that is kept holds these 8192 aligned bytes.
+        let guest = unsafe { Memory::guest(Arc::new(ours.clone()), start, 8192) };
+        assert!(!guest.is_private() && ours.is_private());
+        for at in [0, 4096] {
+            assert_eq!(guest.checksum(at, 9), ours.checksum(at, 9));
+        }
+        assert_eq!(guest.to_vec(100, 5000), bytes[100..5100]);
+        let copy = Memory::alloc(2);
+        copy.copy_from(10, &guest, 20, 6000);
+        assert_eq!(copy.to_vec(10, 6000), bytes[20..6020]);
+    }
 }

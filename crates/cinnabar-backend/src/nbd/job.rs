@@ -200,6 +200,11 @@ impl Job {
         })
     }
 
+    /// Whether it ends with a flush, which has been answered.
+    pub(super) fn is_flush(&self) -> bool {
+        matches!(self.stage, Stage::Flushing(_))
+    }
+
     /// The memory of a part of its range.
     pub(super) fn memory(&self, at: u64, len: u64) -> Iovecs {
         let mut parts = Iovecs::new();

@@ -36,6 +36,9 @@ pub(super) struct Worker {
     /// Of those, the ones that have something to ask.
     ready: VecDeque<usize>,
     unflushed: Unflushed,
+    /// A flush that failed sticks, as that of a file does (`disk::durable`): a server may tell of a
+    /// lost write once.
+    failed_flush: Option<Errno>,
     /// Whom to tell of a restart: the first who had a job for a port.
     teller: Option<(Arc<dyn Sink>, FileId)>,
     backoff: Backoff,
@@ -75,6 +78,7 @@ impl Worker {
             jobs: Slab::new(),
             ready: VecDeque::new(),
             unflushed: Unflushed::new(facts.size_bytes),
+            failed_flush: None,
             teller: None,
             backoff,
             outages: 0,
@@ -256,7 +260,12 @@ impl Worker {
 
     fn finish(&mut self, key: usize) {
         let job = self.jobs.remove(key);
-        let result = job.result;
+        let mut result = job.result;
+        if job.is_flush() {
+            let failed = result.err().filter(|errno| *errno != Errno::OPNOTSUPP);
+            self.failed_flush = self.failed_flush.or(failed);
+            result = self.failed_flush.map_or(result, Err);
+        }
         if result.is_err() {
             // It may have had more to ask.
             self.ready.retain(|ready| *ready != key);

@@ -179,7 +179,8 @@ fn what_is_ours_is_kept_even_by_force_unless_it_is_to_be_new() {
 fn a_new_file_that_another_process_has_locked_stays() {
     let Some(fuse) = Fuse::mount() else { return };
     fuse.knobs.locked_elsewhere.store(true, SeqCst);
-    let options = CacheOptions { size_bytes: Some(1 << 20), open: now(), ..CacheOptions::default() };
+    let options =
+        CacheOptions { size_bytes: Some(1 << 20), open: now(), ..CacheOptions::default() };
     let error = open_cache(&fuse.folder().join("cache.img"), &options).expect_err("it is locked");
     assert!(matches!(error.kind, DiskErrorKind::InUse { .. }), "{error}");
     assert!(fuse.has("cache.img"), "the other one's file is gone");
@@ -189,7 +190,8 @@ fn a_new_file_that_another_process_has_locked_stays() {
 fn a_new_file_whose_room_is_refused_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("cache.img");
-    let options = CacheOptions { size_bytes: Some(1 << 60), open: now(), ..CacheOptions::default() };
+    let options =
+        CacheOptions { size_bytes: Some(1 << 60), open: now(), ..CacheOptions::default() };
     open_cache(&path, &options).expect_err("no such room");
     assert!(!path.exists());
 }
@@ -198,7 +200,8 @@ fn a_new_file_whose_room_is_refused_leaves_nothing_behind() {
 fn a_file_system_that_does_not_tell_its_room_is_tried() {
     let Some(fuse) = Fuse::mount() else { return };
     fuse.knobs.tells_no_room.store(true, SeqCst);
-    let options = CacheOptions { size_bytes: Some(1 << 20), open: soon(), ..CacheOptions::default() };
+    let options =
+        CacheOptions { size_bytes: Some(1 << 20), open: soon(), ..CacheOptions::default() };
     let cache = open_cache(&fuse.folder().join("cache.img"), &options).expect("there is room");
     assert_eq!(cache.disk.size_bytes(), 1 << 20);
 }

@@ -18,11 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+/// How long something hangs at most: a test that fails must end, and it ends with its I/O.
+const HANG_MAX: Duration = Duration::from_secs(40);
+
 /// What the tests change while the server runs.
 #[derive(Default)]
 pub(crate) struct Knobs {
-    /// Reads, writes, flushes and allocations of this file wait.
-    hangs: Mutex<Option<String>>,
+    /// Reads, writes, flushes and allocations of this file wait, since then.
+    hangs: Mutex<Option<(String, Instant)>>,
     /// Requests that wait now.
     pub(crate) waiting: AtomicU32,
     /// Flushes carried out.
@@ -45,7 +48,8 @@ impl Knobs {
     }
 
     fn hangs(&self, name: &str) -> bool {
-        self.hangs.lock().expect("no panic while it is held").as_deref() == Some(name)
+        let hangs = self.hangs.lock().expect("no panic while it is held");
+        hangs.as_ref().is_some_and(|(hung, since)| hung == name && since.elapsed() < HANG_MAX)
     }
 }
 
@@ -98,7 +102,9 @@ impl Fuse {
 
     /// From now on I/O on this file waits; `None`: nothing waits any more.
     pub(crate) fn hang(&self, name: Option<&str>) {
-        *self.knobs.hangs.lock().expect("no panic while it is held") = name.map(str::to_owned);
+        let since = Instant::now();
+        *self.knobs.hangs.lock().expect("no panic while it is held") =
+            name.map(|name| (name.to_owned(), since));
     }
 
     /// Waits until that many requests are kept waiting.
@@ -145,6 +151,9 @@ fn mount(folder: &Path, options: &str) -> std::io::Result<()> {
 
 fn unmount(folder: &Path) {
     let target = c_string(folder.as_os_str().as_bytes());
-    // SAFETY: a string that lives until the call returns.
-    unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+    // By force first, which ends all that waits for the server.
+    for flags in [libc::MNT_FORCE, libc::MNT_DETACH] {
+        // SAFETY: a string that lives until the call returns.
+        unsafe { libc::umount2(target.as_ptr(), flags) };
+    }
 }

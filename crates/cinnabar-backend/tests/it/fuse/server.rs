@@ -6,14 +6,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
 /// Number of the folder; files have the ones behind it, by the order of their names' arrival.
 const ROOT: u64 = 1;
 /// Longest write, in bytes.
 const WRITE_MAX: u32 = 128 << 10;
-/// How long something is kept waiting at most: a test that fails must end.
-const HANG_MAX: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(super) struct Server {
@@ -22,7 +19,7 @@ pub(super) struct Server {
     stop: Arc<AtomicBool>,
     /// By node number, from `ROOT + 1` on.
     names: Vec<String>,
-    waiting: Vec<(Instant, Request)>,
+    waiting: Vec<Request>,
 }
 
 impl Server {
@@ -52,7 +49,7 @@ impl Server {
             opcode::READ | opcode::WRITE | opcode::FSYNC | opcode::FALLOCATE
         );
         if kept && self.knobs.hangs(&self.name_of(request.node)) {
-            self.waiting.push((Instant::now(), request));
+            self.waiting.push(request);
             self.knobs.waiting.fetch_add(1, SeqCst);
         } else {
             self.answer(&request);
@@ -61,10 +58,9 @@ impl Server {
 
     /// Carries out what need not wait any more.
     fn release(&mut self) {
-        for (since, request) in std::mem::take(&mut self.waiting) {
-            let hangs = self.knobs.hangs(&self.name_of(request.node));
-            if hangs && since.elapsed() < HANG_MAX {
-                self.waiting.push((since, request));
+        for request in std::mem::take(&mut self.waiting) {
+            if self.knobs.hangs(&self.name_of(request.node)) {
+                self.waiting.push(request);
             } else {
                 self.knobs.waiting.fetch_sub(1, SeqCst);
                 self.answer(&request);

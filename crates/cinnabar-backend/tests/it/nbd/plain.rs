@@ -157,6 +157,26 @@ fn errors_are_those_of_the_server() {
     assert_eq!(server.connections(), 4, "an error is no reason to connect again");
 }
 
+/// A server over a page cache tells of a lost write once.
+#[test]
+fn a_flush_that_a_server_fails_is_not_forgotten() {
+    both(|mode| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, text) = place(&folder, "");
+        let server = Server::start(&path, Manner::of_size(MIB));
+        let mut volume = Volume::open(mode, &text);
+        volume.well(write_op(0, &[1; 4096], false));
+        server.script(|asked| if asked.kind == FLUSH { Deed::Fail(5) } else { Deed::Serve });
+        assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO));
+        server.script(|_| Deed::Serve);
+        assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO), "the next one");
+        assert!(volume.disk.prove().is_err(), "and the heartbeat's");
+        volume.well(write_op(0, &[2; 4096], false));
+        drop(volume);
+        Volume::open(mode, &text).well(JobOp::Flush);
+    });
+}
+
 #[test]
 fn connections_are_as_many_as_the_server_allows() {
     let folder = tempfile::tempdir().expect("a folder");
