@@ -45,6 +45,8 @@ pub enum Mutant {
     TrimNotMarked,
     /// A failed backend write leaves its data in the cache.
     FailedWriteCached,
+    /// A backend's flush that failed is forgotten when the next one succeeds.
+    FailedSyncForgotten,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,
     /// A flush is passed to the first shard only.

@@ -5,7 +5,7 @@
 use crate::counters::VolumeCounters;
 use crate::inflight::Holds;
 use crate::plan::Mode;
-use crate::seam::RequestId;
+use crate::seam::{IoError, RequestId};
 use crate::sequential::{Detector, Stripes};
 use crate::units::ByteSpan;
 
@@ -243,6 +243,10 @@ pub(crate) struct Volume {
     pub(crate) writes_flushed: u64,
     /// Something may have been written since the proof in `spec` was taken.
     pub(crate) written: bool,
+    /// A flush of its backend failed in this attachment: which of the writes before it are lost
+    /// nobody knows. Every later flush covers them and fails, too, and nothing of it is cached,
+    /// or served from the cache, until it is attached again.
+    pub(crate) sync_failed: Option<IoError>,
     pub(crate) beat: Beat,
     /// Its generation has been changed since the device was lost; until then writes wait here.
     pub(crate) distrusted: bool,
@@ -280,12 +284,18 @@ impl Volume {
             writes: 0,
             writes_flushed: 0,
             written: false,
+            sync_failed: None,
             beat: Beat::default(),
             distrusted: false,
             awaiting_distrust: Vec::new(),
             distrusting: false,
             bereft: false,
         }
+    }
+
+    /// Whether nothing of it is looked up in the cache, or kept.
+    pub(crate) fn passes_through(&self) -> bool {
+        self.spec.mode == Mode::PassThrough || self.sync_failed.is_some()
     }
 
     /// Whether, and why, an access bypasses the cache; counts its blocks. `cache` is what keeps
@@ -297,11 +307,12 @@ impl Volume {
         cache: Option<Bypass>,
     ) -> Option<Bypass> {
         let run = self.detector.note(span, stripes);
+        let passes_through = self.passes_through();
         let over = |bytes: u64, limit: u64| limit > 0 && bytes >= limit;
         let counts = &mut self.counters.bypassed;
         let (reason, count) = if cache == Some(Bypass::NoDevice) {
             (Bypass::NoDevice, &mut counts.no_device)
-        } else if self.spec.mode == Mode::PassThrough {
+        } else if passes_through {
             (Bypass::PassThrough, &mut counts.pass_through)
         } else if over(span.len, self.spec.bypass_large_bytes) {
             (Bypass::Large, &mut counts.large)

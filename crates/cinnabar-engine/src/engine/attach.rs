@@ -264,7 +264,7 @@ impl<P: Payload> Engine<P> {
         covers: Covers,
         result: Result<(), IoError>,
     ) {
-        self.flush_ended(index, covers, result);
+        let result = self.flush_ended(index, covers, result);
         let volume = self.volume(index);
         let VolumeState::Flushing(id) = volume.state else { unreachable!("it was detaching") };
         volume.state = VolumeState::Detached;

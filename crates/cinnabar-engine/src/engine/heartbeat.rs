@@ -6,6 +6,7 @@
 
 use super::Engine;
 use crate::metadata::journal::Record;
+use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Target};
 use crate::units::{Instant, VolumeId};
@@ -18,12 +19,26 @@ impl<P: Payload> Engine<P> {
         Covers { writes: volume.writes, sequence: self.store.log.sequence }
     }
 
-    /// A flush of this volume's backend has ended.
-    pub(super) fn flush_ended(&mut self, index: u16, covers: Covers, result: Result<(), IoError>) {
-        if result.is_err() {
-            return;
-        }
+    /// A flush of this volume's backend has ended. Gives what that means to those who waited: one
+    /// that failed sticks, for a backend may report a lost write once, and not to each who asks.
+    pub(super) fn flush_ended(
+        &mut self,
+        index: u16,
+        covers: Covers,
+        result: Result<(), IoError>,
+    ) -> Result<(), IoError> {
+        let forgetful = self.config.mutants.is(Mutant::FailedSyncForgotten);
         let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
+        if let Err(error) = result
+            && loses_writes(error)
+            && !forgetful
+        {
+            volume.sync_failed.get_or_insert(error);
+        }
+        if let Some(error) = volume.sync_failed {
+            return Err(error);
+        }
+        result?;
         volume.writes_flushed = volume.writes_flushed.max(covers.writes);
         let holding = &mut self.store.holdings[usize::from(index)];
         holding.flushed = holding.flushed.max(covers.sequence);
@@ -31,6 +46,7 @@ impl<P: Payload> Engine<P> {
         if !holding.unflushed {
             holding.flushed = self.store.log.sequence;
         }
+        Ok(())
     }
 
     /// A backend write, trim or zero is about to be issued, or has ended, well or not: what it did
@@ -41,7 +57,8 @@ impl<P: Payload> Engine<P> {
             volume.writes += 1;
             self.store.holdings[usize::from(index)].unflushed = true;
         }
-        if !volume.beat.due {
+        // A proof would prove nothing any more.
+        if !volume.beat.due && volume.sync_failed.is_none() {
             self.beat_due(index);
         }
     }
@@ -111,15 +128,15 @@ impl<P: Payload> Engine<P> {
         result: Result<(), IoError>,
         epoch: Option<Epoch>,
     ) {
-        self.flush_ended(index, covers, result);
+        let result = self.flush_ended(index, covers, result);
         let period = self.config.heartbeat_ns;
         let volume = self.volume(index);
         volume.beat.in_flight = false;
         if result.is_err() {
             volume.counters.backend_errors += 1;
-            volume.beat.due = true;
+            volume.beat.due = volume.sync_failed.is_none();
         }
-        let proven = epoch.is_some();
+        let proven = result.is_ok() && epoch.is_some();
         if proven {
             volume.spec.epoch = epoch;
         }
@@ -147,6 +164,12 @@ impl<P: Payload> Engine<P> {
             self.store.unflushed_log = true;
         }
     }
+}
+
+/// Whether a flush that failed so may have lost what was written before it. One that took too long
+/// goes on, and one that the backend has none of is no promise.
+const fn loses_writes(error: IoError) -> bool {
+    !matches!(error, IoError::TimedOut | IoError::Unsupported)
 }
 
 /// When a volume is to be asked for its proof, if it is.

@@ -8,12 +8,11 @@ use super::request::Kind;
 use crate::descriptors::Key;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
-use crate::plan::Mode;
 use crate::seam::{IoError, IoOp, Payload, Slice, Slices, Target};
 use crate::sequential::Stripes;
 use crate::store::{Origin, Place};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
-use crate::volume::Bypass;
+use crate::volume::{Bypass, Volume};
 use smallvec::smallvec;
 
 /// A read under way.
@@ -264,8 +263,8 @@ impl<P: Payload> Engine<P> {
         if result.is_ok() && !answered {
             state.publish(index, count);
         }
-        let mode = self.volumes[usize::from(volume)].as_ref().map(|v| v.spec.mode);
-        if result.is_ok() && keep && mode != Some(Mode::PassThrough) {
+        let known = self.volumes[usize::from(volume)].as_ref();
+        if result.is_ok() && keep && !known.is_some_and(Volume::passes_through) {
             let mut refused = 0;
             for i in index..index + count {
                 let key = Key { volume, block: first + u64::from(i) };

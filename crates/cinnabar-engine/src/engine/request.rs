@@ -115,6 +115,10 @@ impl<P: Payload> Engine<P> {
 
     pub(super) fn backend_flush(&mut self, request: usize) {
         let volume = self.requests[request].volume;
+        if let Some(error) = self.volume(volume).sync_failed {
+            self.requests[request].failure.get_or_insert(error);
+            return self.finish(request);
+        }
         self.volume(volume).counters.backend_flushes += 1;
         let covers = self.covers(volume);
         self.start_backend_io(request, IoOp::Flush, Some(covers));
@@ -144,10 +148,12 @@ impl<P: Payload> Engine<P> {
         result: Result<(), IoError>,
     ) {
         let volume = self.requests[request].volume;
-        match covers {
-            Some(covers) => self.flush_ended(volume, covers, result),
-            None => self.note_written(volume, true),
-        }
+        let result = if let Some(covers) = covers {
+            self.flush_ended(volume, covers, result)
+        } else {
+            self.note_written(volume, true);
+            result
+        };
         let active = &mut self.requests[request];
         active.outstanding -= 1;
         if let Kind::Zero(_) = active.kind {

@@ -15,6 +15,7 @@ use crate::seam::{IoError, IoOp, Payload, Slice, Target};
 use crate::sequential::Stripes;
 use crate::store::{Origin, Place, Removed};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use crate::volume::Volume;
 use smallvec::{SmallVec, smallvec};
 
 /// A write under way.
@@ -151,10 +152,12 @@ impl<P: Payload> Engine<P> {
             return;
         }
         let volume = self.requests[request].volume;
+        // What the backend may have lost must not come back by way of the block's rest.
+        let doubtful = self.volume(volume).sync_failed.is_some();
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
         let index = state.edges[edge].index;
         let block = state.span.first_block() + u64::from(index);
-        let slot = self.store.find(Key { volume, block });
+        let slot = self.store.find(Key { volume, block }).filter(|_| !doubtful);
         let (target, offset, slot) = match slot.map(|slot| (slot, self.store.place(slot))) {
             Some((_, Place::Ram(buffer))) => {
                 state.merge(index, self.store.buffers.data(), buffer.at());
@@ -306,10 +309,12 @@ impl<P: Payload> Engine<P> {
         let active = &self.requests[request];
         let volume = active.volume;
         let Kind::Write(state) = &active.kind else { unreachable!("a write") };
-        let mode = self.volumes[usize::from(volume)].as_ref().map(|v| v.spec.mode);
+        let known = self.volumes[usize::from(volume)].as_ref();
+        let keeps = |v: &Volume| v.spec.mode == Mode::WriteThrough && !v.passes_through();
+        let keeps = known.is_some_and(keeps);
         let failed = active.failure.is_some()
             && !(state.issued && self.config.mutants.is(Mutant::FailedWriteCached));
-        if failed || !state.keep || mode != Some(Mode::WriteThrough) {
+        if failed || !state.keep || !keeps {
             return self.finish(request);
         }
         let (mut not_reused, mut refused) = (0, 0);
