@@ -91,7 +91,10 @@ struct File {
 
 impl Uring {
     pub(super) fn new() -> Result<Self, PortError> {
-        let ring = Ring::new()?;
+        Self::over(Ring::new()?)
+    }
+
+    fn over(ring: Ring) -> Result<Self, PortError> {
         let waker = Waker::new(false).map_err(|errno| PortError { during: "eventfd", errno })?;
         Ok(Self {
             ring,
@@ -402,5 +405,53 @@ impl Drop for Uring {
             // The cancelled read may be the last to write here; the ring is only closed later.
             std::mem::forget(std::mem::take(&mut self.wake_count));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::OpenOptions;
+    use crate::memory::Memory;
+    use crate::port::JobOp;
+    use cinnabar_engine::{Payload, Slice};
+    use smallvec::smallvec;
+
+    fn run(port: &mut Uring, file: FileId, op: JobOp) {
+        port.submit(Job { token: 5, file, op });
+        let mut events = Vec::new();
+        while events.is_empty() {
+            port.wait(Some(Duration::from_secs(20)), &mut events).expect("the port works");
+        }
+        let [PortEvent::Done(done)] = &events[..] else { panic!("unexpected: {events:?}") };
+        assert_eq!((done.token, done.result), (5, Ok(())));
+    }
+
+    /// As on kernels that would keep a file that left the table.
+    #[test]
+    fn without_a_table_files_are_told_apart_and_let_go_of() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut port = Uring::over(Ring::with_table(false).expect("a ring")).expect("a port");
+        let options = OpenOptions { lock_wait: Duration::ZERO, ..OpenOptions::default() };
+        let paths = [folder.path().join("a"), folder.path().join("b")];
+        let files = paths.clone().map(|path| {
+            std::fs::write(&path, [0; 8192]).expect("a file");
+            let disk = Disk::open(&path, &options).expect("it opens");
+            port.register(Arc::new(disk)).expect("it registers")
+        });
+        for (file, byte) in files.iter().zip([1, 2]) {
+            let data = Memory::alloc(1);
+            data.write_at(0, &[byte; 4096]);
+            let data = smallvec![Slice { data, at: 0, len: 4096 }];
+            let op = JobOp::Write { offset: 4096, pages: Vec::new(), data, fua: true };
+            run(&mut port, *file, op);
+        }
+        for (path, byte) in paths.iter().zip([1, 2]) {
+            assert_eq!(std::fs::read(path).expect("a file")[4096..], [byte; 4096]);
+        }
+        port.unregister(files[0]);
+        Disk::open(&paths[0], &options).expect("its lock is free");
+        Disk::open(&paths[1], &options).expect_err("the other one's is not");
+        run(&mut port, files[1], JobOp::Flush);
     }
 }

@@ -37,6 +37,13 @@ pub(super) struct Completion {
 
 impl Ring {
     pub(super) fn new() -> Result<Self, PortError> {
+        // Before Linux 6.13 a file that leaves the table stays open until every I/O that was under
+        // way has ended, those of other files, too; and its lock stays with it.
+        Self::with_table(is_linux(6, 13))
+    }
+
+    /// One with a table of files, or one whose I/Os name a descriptor each.
+    pub(super) fn with_table(table: bool) -> Result<Self, PortError> {
         let ring = build()?;
         let params = ring.params();
         // Completions are never lost, waits have time-outs, and lists of buffers are copied at
@@ -48,9 +55,7 @@ impl Ring {
             return Err(PortError { during: "io_uring of this kernel", errno: Errno::NOSYS });
         }
         check_opcodes(&ring)?;
-        // Before Linux 6.13 a file that leaves the table stays open until every I/O that was under
-        // way has ended, those of other files, too; and its lock stays with it.
-        let files_max = if is_linux(6, 13) { Some(register_files(&ring)?) } else { None };
+        let files_max = if table { Some(register_files(&ring)?) } else { None };
         Ok(Self { inner: ring, waiting: VecDeque::new(), files_max })
     }
 
