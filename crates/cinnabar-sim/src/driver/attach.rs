@@ -112,6 +112,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[volume].names = machine.names(id);
         self.volumes[volume].id = Some(id);
         self.volumes[volume].state = State::Attached;
+        self.volumes[volume].sync_failed = false;
         self.accounts[volume].left = Left::Lost;
         self.accounts[volume].attached = attaching.generation;
         let shards = self.machine.as_ref().map_or(1, Machine::shards);

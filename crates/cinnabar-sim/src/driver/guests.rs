@@ -52,6 +52,8 @@ pub(super) struct Volume {
     pub(super) served: Served,
     /// Errors injected on its backend so far.
     pub(super) errors: u64,
+    /// A flush of its backend failed in this attachment.
+    pub(super) sync_failed: bool,
     /// I/O of its backend that is overdue now.
     pub(super) overdue: u64,
     /// Until when its backend answers nothing.
@@ -78,6 +80,7 @@ impl Volume {
             mode: profile.mode,
             served: Served::default(),
             errors: 0,
+            sync_failed: false,
             overdue: 0,
             stalled: Instant(0),
             believed: false,
@@ -110,6 +113,8 @@ pub(super) struct Pending {
     pub(super) refusal: Option<Failure>,
     /// Errors injected on the backend when it was submitted.
     pub(super) errors_before: u64,
+    /// A flush had failed by then, so every later one fails.
+    pub(super) sync_failed: bool,
 }
 
 #[derive(Debug)]
@@ -317,8 +322,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             | Op::Invalidate { span } => Some((volume, sectors_of(*span))),
         };
         self.log.note(self.now, place, || format!("submit {id:?} on volume {volume}: {op:?}"));
-        let errors_before = self.volumes[volume].errors;
-        self.pending.insert(id, Pending { volume, asked, plea, refusal, errors_before });
+        let Volume { errors: errors_before, sync_failed, .. } = self.volumes[volume];
+        let pending = Pending { volume, asked, plea, refusal, errors_before, sync_failed };
+        self.pending.insert(id, pending);
         let volume = self.volumes[volume].id.expect("a volume that was attached has an index");
         self.batch.push(Event::Submit(Request { id, volume, op }));
     }

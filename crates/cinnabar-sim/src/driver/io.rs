@@ -20,6 +20,8 @@ use std::ops::Range;
 const SPIKE_NS_MAX: u64 = 5_000_000_000;
 /// I/O of a device that died silently fails within this time, in ns.
 const HANG_NS_MAX: u64 = 30_000_000_000;
+/// Of the errors drawn for flushes of a backend, so many come for each that counts.
+const SYNC_ERRORS_EVERY: u64 = 4;
 
 /// An I/O under way.
 #[derive(Debug)]
@@ -215,6 +217,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return None;
         }
         let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
+        if is_sync(&transfer.request.op)
+            && backend.is_some_and(|backend| self.volumes[backend].errors % SYNC_ERRORS_EVERY != 0)
+        {
+            // One of them ends what the cache does for a volume: a few are enough.
+            return None;
+        }
         self.count_error(backend);
         Some(error)
     }
@@ -270,6 +278,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
         let backend = flight.transfer.backend();
+        let lost = flight.result.is_err_and(|error| error != IoError::TimedOut);
+        if let Some(backend) = backend.filter(|_| lost && is_sync(&flight.request().op)) {
+            self.volumes[backend].sync_failed = true;
+        }
         if let (IoOp::Distrust { .. }, Some(_), Ok(())) =
             (&flight.request().op, backend, flight.result)
         {
@@ -331,4 +343,9 @@ pub(super) fn place_on(backend: Option<usize>, request: &IoRequest<Stamped>) -> 
         | IoOp::WriteMeta { .. } => return None,
     };
     Some((backend?, sectors_of(span)))
+}
+
+/// Whether it makes a medium durable.
+const fn is_sync(op: &IoOp<Stamped>) -> bool {
+    matches!(op, IoOp::Flush | IoOp::Prove)
 }

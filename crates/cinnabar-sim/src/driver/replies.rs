@@ -85,6 +85,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 served.trims += 1;
                 self.oracle.write_ended(&ticket, Outcome::Perhaps);
             }
+            (Asked::Flush { .. }, Answer::Done) if pending.sync_failed => {
+                let what = "a flush succeeded after one that failed".to_owned();
+                return Err(Violation::new(Kind::WrongReply, what));
+            }
             (Asked::Flush { tick }, Answer::Done) => {
                 served.flushes += 1;
                 let shards = self.machine.as_ref().map_or(1, Machine::shards);
@@ -127,7 +131,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let volume = &mut self.volumes[pending.volume];
         let expected = match (pending.refusal, failure) {
             (Some(refusal), failure) => refusal == failure,
-            (None, Failure::Io(_)) => volume.errors > pending.errors_before,
+            (None, Failure::Io(_)) => {
+                volume.errors > pending.errors_before || pending.flushes_badly()
+            }
             (None, _) => false,
         };
         if !expected {
@@ -171,6 +177,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let what = "the buffer of a read changed after the reply".to_owned();
         Err(Violation::new(Kind::TouchedBuffer, what))
+    }
+}
+
+impl Pending {
+    /// Whether it is, or may end with, a flush that covers writes which a failed one may have lost.
+    fn flushes_badly(&self) -> bool {
+        let may_flush =
+            matches!(self.asked, Asked::Flush { .. } | Asked::Zeroes { .. } | Asked::Trim { .. });
+        self.sync_failed && may_flush
     }
 }
 

@@ -32,6 +32,7 @@ fn flush(script: &mut TestScript, volume: VolumeId) -> Result<(), Failure> {
 fn lose_a_write(script: &mut TestScript, volume: VolumeId) {
     let span = blocks(0, 4);
     script.write(volume, span, 1).expect("a write");
+    script.read(volume, span).expect("a read, so that it is cached");
     flush(script, volume).expect("a flush");
     script.write(volume, span, 2).expect("a write");
     script.media.backends[0].write_behind(0, &version(span, 1));
