@@ -54,10 +54,15 @@ impl Double {
         if work.left > 0 && !early {
             return;
         }
-        let work = self.work.remove(&id).expect("it is under way");
+        let mut work = self.work.remove(&id).expect("it is under way");
         let index = usize::from(work.request.volume.0);
         let volume = &mut self.volumes[index];
         volume.writing -= u64::from(is_write(&work.request.op));
+        if matches!(work.request.op, Op::Flush) {
+            let lost = work.failure.filter(|error| *error != IoError::TimedOut);
+            volume.sync_failed = volume.sync_failed.or(lost);
+            work.failure = work.failure.or(volume.sync_failed);
+        }
         if work.failure.is_none() && work.covers == Some(volume.writes) {
             volume.clean = true;
             volume.kept.borrow_mut().flushed();

@@ -94,6 +94,7 @@ impl Double {
             writing: 0,
             // An earlier life may have left writes that nobody has flushed.
             clean: false,
+            sync_failed: None,
             detaching: None,
             in_flight: 0,
             counters,

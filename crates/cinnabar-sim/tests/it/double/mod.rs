@@ -96,6 +96,8 @@ struct Volume {
     writing: u64,
     /// Nothing was written since a flush.
     clean: bool,
+    /// A flush failed: so do all later ones.
+    sync_failed: Option<IoError>,
     detaching: Option<RequestId>,
     in_flight: u64,
     counters: VolumeCounters,
