@@ -5,7 +5,7 @@
 
 use crate::shell::show;
 use crate::stage::Done;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
