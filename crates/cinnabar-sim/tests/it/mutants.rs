@@ -44,6 +44,7 @@ const NOT_FOUND: &[Mutant] = &[
     Mutant::CheckpointOfUnwrittenChunks,
     Mutant::TornChunkTrusted,
     Mutant::LifeIgnored,
+    Mutant::FailedSyncForgotten,
     Mutant::DropNotRecorded,
     // All shards write to one backend, and one flush of that covers what any of them has written.
     Mutant::FlushOfOneShard,
