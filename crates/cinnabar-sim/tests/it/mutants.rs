@@ -26,6 +26,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::FillNotRevalidated, 5),
     (Mutant::TrimNotMarked, 43),
     (Mutant::FailedWriteCached, 10),
+    (Mutant::FailedSyncForgotten, 9),
     (Mutant::SplitAnsweredEarly, 17),
 ];
 
@@ -44,7 +45,6 @@ const NOT_FOUND: &[Mutant] = &[
     Mutant::CheckpointOfUnwrittenChunks,
     Mutant::TornChunkTrusted,
     Mutant::LifeIgnored,
-    Mutant::FailedSyncForgotten,
     Mutant::DropNotRecorded,
     // All shards write to one backend, and one flush of that covers what any of them has written.
     Mutant::FlushOfOneShard,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Threads that all files together may hold, as long as each has [`LIGHT`]'s least.
 const THREADS_MAX: usize = 1024;
 /// Tasks of one file under way, at least and at most; as many as disks profit from.
-const LIGHT: (usize, usize) = (2, 16);
+const LIGHT: (usize, usize) = (2, 32);
 /// Discards and zeroes of one file under way: they may take long, and must not take the place of its
 /// reads and writes.
 const HEAVY_MAX: usize = 1;
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn no_file_has_more_than_its_part_and_files_take_turns() {
         let mut queue = Queue::default();
-        (0..40).for_each(|task| queue.push(3, false, task));
+        (0..100).for_each(|task| queue.push(3, false, task));
         (0..2).for_each(|task| queue.push(1, false, task));
         let taken = take_all(&mut queue);
         assert_eq!(taken[..4], [(3, 0), (1, 0), (3, 1), (1, 1)]);
@@ -174,7 +174,7 @@ mod tests {
         assert!(!queue.has_turn(), "the other file's part is not used up by this one");
         queue.give_back(3, false);
         assert!(queue.wants_thread());
-        assert_eq!(take_all(&mut queue), [(3, 16)]);
+        assert_eq!(take_all(&mut queue), [(3, LIGHT.1 as u32)]);
     }
 
     #[test]
