@@ -161,7 +161,8 @@ fn what_is_ours_is_kept_even_by_force_unless_it_is_to_be_new() {
     let cache = open(&path, Some(32 * MIB), false).expect("it is made").disk;
     let geometry = Geometry::for_device(32 * MIB).expect("large enough");
     let superblock = Superblock::format([3; 16], geometry);
-    cinnabar_backend::format::write(&cache, &[superblock.clone()]).expect("it is written");
+    cinnabar_backend::format::write(&cache, std::slice::from_ref(&superblock))
+        .expect("it is written");
     drop(cache);
     for force in [false, true] {
         let ours = open(&path, None, force).expect("it opens").contents;

@@ -61,7 +61,7 @@ fn a_back_end_that_hangs_keeps_no_other_from_its_work() {
         let Some(fuse) = Fuse::mount() else { return };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut port = port::open(mode).expect("a port");
-        let healthy = register(&mut *port, &file(&folder, &[1; 65_536]));
+        let healthy = register(&mut *port, &file(&folder, &vec![1; 65_536]));
         let beside = register(&mut *port, &fuse.file("beside", 65_536));
         let hung = register(&mut *port, &fuse.file("hung", 1 << 20));
         fuse.hang(Some("hung"));
@@ -114,7 +114,7 @@ fn many_back_ends_that_hang_keep_no_other_from_its_work() {
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut port = port::open(mode).expect("a port");
-        let healthy = register(&mut *port, &file(&folder, &[1; 65_536]));
+        let healthy = register(&mut *port, &file(&folder, &vec![1; 65_536]));
         for fuse in &mounts {
             let hung = register(&mut *port, &fuse.file("hung", 65_536));
             fuse.hang(Some("hung"));
@@ -125,12 +125,16 @@ fn many_back_ends_that_hang_keep_no_other_from_its_work() {
         }
         let mut events = Vec::new();
         port.wait(Some(std::time::Duration::from_millis(1)), &mut events).expect("it works");
-        mounts.iter().for_each(|fuse| fuse.await_waiting(1));
+        for fuse in &mounts {
+            fuse.await_waiting(1);
+        }
         for (token, (what, op)) in (1000..).zip(all()) {
             port.submit(Job { token, file: healthy, op });
             finish(&mut *port, token, what);
         }
-        mounts.iter().for_each(|fuse| fuse.hang(None));
+        for fuse in &mounts {
+            fuse.hang(None);
+        }
         while port.in_flight() > 0 {
             port.wait(Some(PATIENCE), &mut events).expect("the port works");
             assert!(!events.is_empty(), "{} jobs are under way", port.in_flight());

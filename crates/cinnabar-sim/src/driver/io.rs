@@ -218,7 +218,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
         if is_sync(&transfer.request.op)
-            && backend.is_some_and(|backend| self.volumes[backend].errors % SYNC_ERRORS_EVERY != 0)
+            && backend.is_some_and(|backend| {
+                !self.volumes[backend].errors.is_multiple_of(SYNC_ERRORS_EVERY)
+            })
         {
             // One of them ends what the cache does for a volume: a few are enough.
             return None;
