@@ -21,6 +21,8 @@ pub(super) struct Served {
 pub(super) struct Exports {
     by_id: BTreeMap<ExportId, Served>,
     by_name: BTreeMap<Vec<u8>, ExportId>,
+    /// Those that nobody may enter now, and why.
+    unavailable: BTreeMap<ExportId, String>,
 }
 
 impl Exports {
@@ -42,6 +44,7 @@ impl Exports {
 
     pub(super) fn remove(&mut self, id: ExportId) -> Option<Served> {
         let served = self.by_id.remove(&id)?;
+        self.unavailable.remove(&id);
         self.by_name.remove(served.export.name.as_bytes());
         Some(served)
     }
@@ -52,6 +55,18 @@ impl Exports {
 
     pub(super) fn get_mut(&mut self, id: ExportId) -> Option<&mut Served> {
         self.by_id.get_mut(&id)
+    }
+
+    /// From now on nobody may enter an export, for this reason.
+    pub(super) fn set_unavailable(&mut self, id: ExportId, reason: String) {
+        if self.by_id.contains_key(&id) {
+            self.unavailable.insert(id, reason);
+        }
+    }
+
+    /// Why nobody may enter an export, if that is so.
+    pub(super) fn unavailable(&self, id: ExportId) -> Option<&str> {
+        self.unavailable.get(&id).map(String::as_str)
     }
 
     /// What a client of a listener that serves `ids` may see.
@@ -74,6 +89,10 @@ impl Directory for View<'_> {
             self.exports.by_name.get(name).filter(|id| self.ids.contains(id))?
         };
         self.exports.get(*id).map(|served| &served.export)
+    }
+
+    fn unavailable(&self, id: ExportId) -> Option<&str> {
+        self.exports.unavailable(id)
     }
 
     fn all(&self) -> impl Iterator<Item = &Export> {

@@ -14,6 +14,11 @@ use super::reason::DisconnectReason;
 pub trait Directory {
     /// The export of this name. The empty name stands for the only export, if there is only one.
     fn find(&self, name: &[u8]) -> Option<&Export>;
+    /// Why nobody may enter this export now, if that is so.
+    fn unavailable(&self, id: ExportId) -> Option<&str> {
+        let _ = id;
+        None
+    }
     /// All of them.
     fn all(&self) -> impl Iterator<Item = &Export>;
 }

@@ -98,6 +98,12 @@ impl<M: RawMemory> Server<M> {
         self.shared.exports.add(export, max)
     }
 
+    /// From now on clients of an export are turned away with this reason, one line. It ends with
+    /// the export.
+    pub fn set_unavailable(&mut self, export: ExportId, reason: String) {
+        self.shared.exports.set_unavailable(export, reason);
+    }
+
     /// Closes the export's connections and forgets it; requests in flight are still to be answered.
     /// A listener left without exports is closed. False if there is no such export.
     pub fn remove_export(&mut self, export: ExportId, buffers: &mut impl Buffers<M>) -> bool {

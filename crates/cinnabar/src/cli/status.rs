@@ -10,7 +10,7 @@ use crate::config::units::show_size;
 use crate::daemon::messages::State;
 use crate::daemon::report::{
     CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
-    WarmthReport,
+    WaitingReport, WarmthReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::io::IsTerminal;
@@ -276,7 +276,8 @@ fn note(volume: &VolumeReport) -> Option<String> {
         }
     }];
     if volume.state != State::Serving && !volume.reason.is_empty() {
-        notes.push(format!("{name}: {}: {}\n", name_of(volume.state), volume.reason));
+        let tries = volume.waiting.as_ref().map(tried).unwrap_or_default();
+        notes.push(format!("{name}: {}: {}{tries}\n", name_of(volume.state), volume.reason));
     }
     if volume.backend_overdue > 0 {
         notes.push(format!(
@@ -287,12 +288,25 @@ fn note(volume: &VolumeReport) -> Option<String> {
     Some(notes.concat()).filter(|text| !text.is_empty())
 }
 
+/// How it goes on with a volume that waits.
+fn tried(waiting: &WaitingReport) -> String {
+    let next = match waiting.next_try_s {
+        Some(seconds) => format!("next try in {seconds:.0} s"),
+        None => "trying now".to_owned(),
+    };
+    match waiting.tries {
+        0 => format!("; {next}"),
+        tries => format!("; tried {tries} times in {:.0} s, {next}", waiting.since_s),
+    }
+}
+
 const fn name_of(state: State) -> &'static str {
     match state {
         State::Starting => "starting",
         State::Serving => "serving",
         State::Degraded => "degraded",
         State::Stopping => "stopping",
+        State::Waiting => "waiting",
         State::Failed => "failed",
     }
 }

@@ -4,7 +4,7 @@ use super::Cli;
 use super::client::escape;
 use super::status::render;
 use crate::daemon::latency::{Latencies, LatencyRecorder};
-use crate::daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus};
+use crate::daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting};
 use crate::daemon::report::StatusReport;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport, Start};
@@ -183,6 +183,7 @@ fn sample(reads: u64) -> DataStatus {
         config: input.check(Path::new("/base")).expect("valid settings"),
         state: State::Serving,
         reason: String::new(),
+        waiting: None,
         size_bytes: 20 << 30,
         connections: 1,
         overdue_now: 2,
@@ -243,6 +244,29 @@ fn the_status_is_readable() {
     let earlier = report(20_000);
     let text = render(&report(40_000), Some((&earlier, Duration::from_secs(10))));
     assert!(text.contains("PER SECOND") && text.contains("2000"), "{text}");
+}
+
+#[test]
+fn a_volume_that_waits_says_why_and_until_when() {
+    let mut status = sample(8);
+    let volume = &mut status.volumes[0];
+    (volume.state, volume.reason) = (State::Waiting, "backend /srv/vm1.raw: no such file".into());
+    volume.waiting = Some(Waiting {
+        tries: 3,
+        since: Duration::from_millis(9_980),
+        next_try: Some(Duration::from_secs(4)),
+    });
+    let report = StatusReport::new(&status);
+    let text = render(&report, None);
+    let line =
+        "vm1: waiting: backend /srv/vm1.raw: no such file; tried 3 times in 10 s, next try in 4 s";
+    assert!(text.contains(line), "{text}");
+    let object = serde_json::to_value(&report).expect("it is JSON");
+    assert_eq!(object["volumes"][0]["state"], "waiting");
+    assert_eq!(object["volumes"][0]["waiting"]["next_try_s"], 4.0);
+    let text = crate::daemon::control::metrics::render(status).expect("it can be written");
+    assert!(text.contains("cinnabar_volume_waiting{volume=\"vm1\"} 1"), "{text}");
+    assert!(text.contains("cinnabar_volume_healthy{volume=\"vm1\"} 0"), "{text}");
 }
 
 /// The contract of `status --json`: these keys exist, whatever else does.

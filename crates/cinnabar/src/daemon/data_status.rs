@@ -64,7 +64,9 @@ pub struct VolumeStatus {
     pub state: State,
     /// Why it is not [`State::Serving`], or an empty line.
     pub reason: String,
-    /// Size in bytes.
+    /// How it waits for its back end, if it does.
+    pub waiting: Option<Waiting>,
+    /// Size in bytes; 0 while it waits.
     pub size_bytes: u64,
     /// NBD connections now.
     pub connections: u32,
@@ -76,6 +78,17 @@ pub struct VolumeStatus {
     pub counters: VolumeCounters,
     /// Latencies of guest requests.
     pub latencies: Latencies,
+}
+
+/// A volume waits for its back end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Times its back end could not be opened.
+    pub tries: u32,
+    /// For how long.
+    pub since: Duration,
+    /// Until the next try; `None` while one is under way.
+    pub next_try: Option<Duration>,
 }
 
 /// How a volume or the cache is.
@@ -90,6 +103,8 @@ pub enum State {
     Degraded,
     /// Being detached.
     Stopping,
+    /// Does not serve yet: its back end can't be opened, which is tried again.
+    Waiting,
     /// Does not serve; the reason says why.
     Failed,
 }

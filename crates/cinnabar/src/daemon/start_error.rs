@@ -27,7 +27,8 @@ pub enum Subject {
     Volume(String),
 }
 
-/// Kinds of [`StartError`]. What the operator has to change (settings, a file, another process in
+/// Kinds of [`StartError`]. Those of back ends end a `volume add`; at the start the volume waits
+/// ([`may_pass`](StartErrorKind::may_pass)). What the operator has to change (settings, a file, another process in
 /// the way) is a matter of configuration and ends with exit code 2, on which a supervisor does not
 /// restart; what may go away by itself ends with 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +49,10 @@ pub enum StartErrorKind {
     BackendReadOnly,
     /// The backend is empty, no multiple of 512 bytes, or too large (2).
     BackendSize,
-    /// Another process, or another volume, holds the backend after the bounded wait (2).
+    /// Another process holds the backend after the bounded wait (2).
     BackendInUse,
+    /// Another volume, or the cache, has this backend (2).
+    BackendTwice,
     /// The NBD address is taken (2).
     AddressInUse,
     /// The NBD address can't be bound for another reason (2).
@@ -66,6 +69,19 @@ pub enum StartErrorKind {
 }
 
 impl StartErrorKind {
+    /// Whether it may pass without a change of the configuration: a volume that fails in this way
+    /// waits, and keeps nobody else from being served.
+    pub const fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Self::BackendAccess
+                | Self::BackendReadOnly
+                | Self::BackendSize
+                | Self::BackendInUse
+                | Self::Io
+        )
+    }
+
     /// The process's exit code.
     pub const fn exit_code(self) -> u8 {
         match self {

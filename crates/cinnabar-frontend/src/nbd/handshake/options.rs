@@ -60,6 +60,10 @@ impl Handshake {
 
     fn export_name(&mut self, name: &[u8], directory: &impl Directory) -> Step {
         match directory.find(name) {
+            // This way in has no answer that says why not.
+            Some(export) if directory.unavailable(export.id).is_some() => {
+                Step::Close(DisconnectReason::Policy)
+            }
             Some(export) => {
                 self.entering = Entering { by_name: true, ..Entering::default() };
                 Step::Enter(export.id)
@@ -83,6 +87,10 @@ impl Handshake {
             refuse(output, option, &Refusal::UnknownExport);
             return Step::Continue;
         };
+        if let Some(reason) = directory.unavailable(export.id) {
+            reply(output, option, option_reply::ERR_POLICY, &[reason.as_bytes()]);
+            return Step::Continue;
+        }
         if option == option::GO {
             self.entering = wants;
             return Step::Enter(export.id);

@@ -265,6 +265,9 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
     gauge("volume_backend_overdue_now", "Of those that take too long, under way.", &|volume| {
         volume.overdue_now.into()
     })?;
+    gauge("volume_waiting", "1 while its back end can't be opened.", &|volume| {
+        volume.waiting.is_some().into()
+    })?;
     gauge("volume_connections", "NBD connections now.", &|volume| volume.connections.into())?;
     gauge("volume_healthy", "1 if it serves as configured.", &|volume| well(volume.state).into())
 }

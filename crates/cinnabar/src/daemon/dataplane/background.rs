@@ -15,21 +15,17 @@ use cinnabar_engine::volume::Epoch;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 /// Tasks of those that queue that are under way at a time.
 const THREADS_MAX: usize = 8;
+/// Tries to open a volume that waits, under way at a time: those that hang keep a thread each.
+const TRIES_MAX: usize = 256;
 
 /// Something to be done.
 pub(super) enum Task {
-    /// Open a volume's backend, to be attached with the device of this name, if there is one.
-    Open {
-        config: Box<VolumeConfig>,
-        options: OpenOptions,
-        taken: Vec<Taken>,
-        ledger: Ledger,
-        device: Option<(DeviceId, PathBuf)>,
-        answer: AnswerTo<()>,
-    },
+    /// Open a volume's backend.
+    Open(Opening),
     /// Prove that nobody wrote the disk of this volume, which was detached.
     Take { volume: usize, disk: Arc<Disk> },
     /// Flush this disk and take its proof as it stands, for this I/O of the engine's.
@@ -42,12 +38,39 @@ pub(super) enum Task {
     Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
 
+/// A volume's backend that is to be opened.
+pub(super) struct Opening {
+    pub(super) config: Box<VolumeConfig>,
+    pub(super) options: OpenOptions,
+    pub(super) taken: Vec<Taken>,
+    /// Looks up its generation on this cache device, if there is one.
+    pub(super) keep: Option<(Ledger, Option<(DeviceId, PathBuf)>)>,
+    /// Of the operator who adds it.
+    pub(super) answer: Option<AnswerTo<()>>,
+    /// Of a volume that waits.
+    pub(super) attempt: Option<u64>,
+}
+
 /// What came of it.
 pub(super) enum Finished {
-    Opened { name: String, result: Result<Box<OpenedVolume>, StartError>, answer: AnswerTo<()> },
-    Taken { volume: usize, epoch: Option<Epoch> },
-    Proved { io: IoName, result: Result<Option<Epoch>, ProofError> },
-    Distrusted { ios: Vec<IoName>, result: Result<Vec<u64>, StateError> },
+    Opened {
+        name: String,
+        result: Result<Box<OpenedVolume>, StartError>,
+        answer: Option<AnswerTo<()>>,
+        attempt: Option<u64>,
+    },
+    Taken {
+        volume: usize,
+        epoch: Option<Epoch>,
+    },
+    Proved {
+        io: IoName,
+        result: Result<Option<Epoch>, ProofError>,
+    },
+    Distrusted {
+        ios: Vec<IoName>,
+        result: Result<Vec<u64>, StateError>,
+    },
     DeviceOpened(Result<Box<OpenedDevice>, CommandError>),
     Entrusted(Result<(), StateError>),
 }
@@ -57,6 +80,9 @@ pub(super) struct Background {
     waiting: VecDeque<Task>,
     /// Of those that queue.
     running: usize,
+    /// The same for tries to open volumes that wait: nobody waits for them.
+    tries: VecDeque<Task>,
+    trying: usize,
     /// Of those that don't.
     urgent: usize,
     sender: mpsc::Sender<Finished>,
@@ -67,7 +93,16 @@ pub(super) struct Background {
 impl Background {
     pub(super) fn new(waker: Waker) -> Self {
         let (sender, receiver) = mpsc::channel();
-        Self { waiting: VecDeque::new(), running: 0, urgent: 0, sender, receiver, waker }
+        Self {
+            waiting: VecDeque::new(),
+            running: 0,
+            tries: VecDeque::new(),
+            trying: 0,
+            urgent: 0,
+            sender,
+            receiver,
+            waker,
+        }
     }
 
     /// Starts a task. What a guest may wait for never queues behind what waits for somebody's lock;
@@ -77,7 +112,8 @@ impl Background {
             self.urgent += 1;
             self.spawn(task);
         } else {
-            self.waiting.push_back(task);
+            let queue = if task.is_try() { &mut self.tries } else { &mut self.waiting };
+            queue.push_back(task);
             self.fill();
         }
     }
@@ -85,16 +121,35 @@ impl Background {
     /// Takes something that is finished.
     pub(super) fn take(&mut self) -> Option<Finished> {
         let finished = self.receiver.try_recv().ok()?;
-        if finished.is_urgent() {
-            self.urgent -= 1;
-        } else {
-            self.running -= 1;
-            self.fill();
-        }
+        self.count(&finished);
         Some(finished)
     }
 
-    /// Nothing waits or runs.
+    /// Waits for the end of a try, at the start when there is nothing else to do.
+    pub(super) fn opened_within(
+        &mut self,
+        wait_max: Duration,
+    ) -> Option<(u64, Result<Box<OpenedVolume>, StartError>)> {
+        let finished = self.receiver.recv_timeout(wait_max).ok()?;
+        self.count(&finished);
+        match finished {
+            Finished::Opened { result, attempt: Some(attempt), .. } => Some((attempt, result)),
+            _ => None,
+        }
+    }
+
+    fn count(&mut self, finished: &Finished) {
+        if finished.is_urgent() {
+            self.urgent -= 1;
+        } else if matches!(finished, Finished::Opened { attempt: Some(_), .. }) {
+            self.trying -= 1;
+        } else {
+            self.running -= 1;
+        }
+        self.fill();
+    }
+
+    /// Nothing waits or runs that has to be brought to an end.
     pub(super) fn is_idle(&self) -> bool {
         self.running == 0 && self.urgent == 0 && self.waiting.is_empty()
     }
@@ -103,6 +158,11 @@ impl Background {
         while self.running < THREADS_MAX {
             let Some(task) = self.waiting.pop_front() else { break };
             self.running += 1;
+            self.spawn(task);
+        }
+        while self.trying < TRIES_MAX {
+            let Some(task) = self.tries.pop_front() else { break };
+            self.trying += 1;
             self.spawn(task);
         }
     }
@@ -136,20 +196,27 @@ impl Task {
         matches!(self, Self::Prove { .. } | Self::Distrust { .. } | Self::Entrust { .. })
     }
 
+    const fn is_try(&self) -> bool {
+        matches!(self, Self::Open(Opening { attempt: Some(_), .. }))
+    }
+
     fn run(self) -> Finished {
         match self {
-            Self::Open { config, options, taken, ledger, device, answer } => {
+            Self::Open(Opening { config, options, taken, keep, answer, attempt }) => {
                 let name = config.name.clone();
                 let open = || {
                     let mut opened = disks::open_volume(&config, &options, &taken)?;
-                    let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
-                    let names = std::slice::from_ref(&name);
-                    let kept = ledger.with(|state| state.attach(names, device));
-                    opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
+                    if let Some((ledger, device)) = &keep {
+                        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+                        let names = std::slice::from_ref(&name);
+                        let kept = ledger.with(|state| state.attach(names, device));
+                        opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
+                        opened.kept_on = Some(device.map(|(id, _)| id));
+                    }
                     Ok(Box::new(opened))
                 };
                 let result = open();
-                Finished::Opened { name, result, answer }
+                Finished::Opened { name, result, answer, attempt }
             }
             Self::Take { volume, disk } => {
                 let epoch = disk.take_epoch().unwrap_or_else(|error| {

@@ -3,7 +3,7 @@
 //!
 //! Called by the loop when somebody rang.
 
-use super::background::{Finished, Task};
+use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::plane::{Plane, Pool};
 use super::volume::{Phase, export_of};
@@ -66,7 +66,10 @@ impl Plane {
         }
         while let Some(finished) = self.background.take() {
             match finished {
-                Finished::Opened { name, result, answer } => self.opened(&name, result, answer),
+                Finished::Opened { result, attempt: Some(attempt), .. } => {
+                    self.tried(now, attempt, result);
+                }
+                Finished::Opened { name, result, answer, .. } => self.opened(&name, result, answer),
                 Finished::Taken { volume, epoch } => self.seal(volume, epoch),
                 Finished::Proved { io, result } => self.proved(now, io, result),
                 Finished::Distrusted { ios, result } => self.distrusted(now, ios, result),
@@ -106,6 +109,7 @@ impl Plane {
 
     fn add_volume(&mut self, config: Box<VolumeConfig>, answer: AnswerTo<()>) {
         let known = self.volumes.iter().any(|(_, volume)| volume.config.name == config.name);
+        let known = known || self.absents.reason(&config.name).is_some();
         if self.stop.is_some() {
             let _ = answer.send(Err(CommandError::gone()));
         } else if known || self.opening.contains(&config.name) {
@@ -120,8 +124,10 @@ impl Plane {
         } else {
             self.opening.push(config.name.clone());
             let (options, taken) = (self.open_options.clone(), self.taken());
-            let (ledger, device) = (self.ledger.clone(), self.cache.identity());
-            self.background.start(Task::Open { config, options, taken, ledger, device, answer });
+            let keep = Some((self.ledger.clone(), self.cache.identity()));
+            let (answer, attempt) = (Some(answer), None);
+            let opening = Opening { config, options, taken, keep, answer, attempt };
+            self.background.start(Task::Open(opening));
         }
     }
 
@@ -130,22 +136,27 @@ impl Plane {
         &mut self,
         name: &str,
         result: Result<Box<OpenedVolume>, StartError>,
-        answer: AnswerTo<()>,
+        answer: Option<AnswerTo<()>>,
     ) {
         self.opening.retain(|opening| opening != name);
-        if self.stop.is_some() {
-            let _ = answer.send(Err(CommandError::gone()));
-            return;
-        }
-        match result.and_then(|opened| self.install(*opened)) {
-            Ok(key) => self.attach(key, Some(answer)),
-            Err(error) => {
-                let _ = answer.send(Err(command_error(&error)));
-            }
+        let error = match result {
+            _ if self.stop.is_some() => CommandError::gone(),
+            Ok(opened) => match self.install(*opened) {
+                Ok(key) => return self.attach(key, answer),
+                Err(error) => command_error(&error),
+            },
+            Err(error) => command_error(&error),
+        };
+        if let Some(answer) = answer {
+            let _ = answer.send(Err(error));
         }
     }
 
     fn remove_volume(&mut self, name: &str, force: bool, answer: AnswerTo<()>) {
+        if self.stop.is_none() && self.remove_absent(name) {
+            let _ = answer.send(Ok(()));
+            return;
+        }
         let result = self.find(name).and_then(|key| {
             let connections = self.connections(key);
             if connections > 0 && !force {
@@ -210,6 +221,12 @@ impl Plane {
             None if self.opening.iter().any(|opening| opening == name) => {
                 let message = format!("volume {name:?} is being opened");
                 let hint = "try again in a moment";
+                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+            }
+            None if self.absents.reason(name).is_some() => {
+                let reason = self.absents.reason(name).unwrap_or_default();
+                let message = format!("volume {name:?} waits for its back end: {reason}");
+                let hint = "it is served as soon as that can be opened";
                 Err(CommandError::new(CommandErrorKind::Busy, message, hint))
             }
             None => {
@@ -358,8 +375,15 @@ impl Plane {
         self.crew.uninstall(&mut self.lane, key);
         drop(volume.io);
         tracing::info!(volume = volume.config.name, "detached");
-        if let Phase::Gone(Some(answer), result) = volume.phase {
-            let _ = answer.send(result);
+        match volume.phase {
+            Phase::Gone(Some(answer), result) => {
+                let _ = answer.send(result);
+            }
+            // A configured one that could not be attached: perhaps later.
+            Phase::Gone(None, Err(error)) if self.stop.is_none() => {
+                self.becomes_absent(volume.config, error.message);
+            }
+            _ => {}
         }
     }
 }
@@ -378,6 +402,7 @@ pub(super) fn failed(what: &str, error: Failure) -> CommandError {
 pub(super) fn command_error(error: &StartError) -> CommandError {
     let kind = match error.kind {
         StartErrorKind::BackendInUse
+        | StartErrorKind::BackendTwice
         | StartErrorKind::AddressInUse
         | StartErrorKind::CacheInUse => CommandErrorKind::Busy,
         StartErrorKind::Io => CommandErrorKind::Io,

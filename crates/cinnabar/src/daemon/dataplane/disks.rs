@@ -2,7 +2,7 @@
 //!
 //! Called at start-up, and by the background threads for volumes that come later.
 
-use crate::daemon::generations::StateError;
+use crate::daemon::generations::{DeviceId, StateError};
 use crate::daemon::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::nbd::NbdError;
@@ -24,6 +24,21 @@ pub(super) struct OpenedVolume {
     pub(super) epoch: Option<Epoch>,
     /// Under which its blocks are believed; 0 until that is looked up.
     pub(super) generation: u64,
+    /// The cache device, or none, that the generation was looked up for; outer `None`: it was not.
+    pub(super) kept_on: Option<Option<DeviceId>>,
+}
+
+impl OpenedVolume {
+    /// What its backend is.
+    pub(super) fn identity(&self) -> Identity {
+        self.disk.identity()
+    }
+
+    /// The same, as others are told of it.
+    pub(super) fn taken(&self) -> Taken {
+        let what = format!("the backend of volume {:?}", self.config.name);
+        Taken { identity: self.identity(), read_only: self.config.read_only, what }
+    }
 }
 
 /// A file or export that is in use here already.
@@ -66,7 +81,14 @@ pub(super) fn open_volume(
         tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
         None
     });
-    Ok(OpenedVolume { config: config.clone(), disk, layers: spec.layers, epoch, generation: 0 })
+    Ok(OpenedVolume {
+        config: config.clone(),
+        disk,
+        layers: spec.layers,
+        epoch,
+        generation: 0,
+        kept_on: None,
+    })
 }
 
 /// What it means at start that generations can't be kept.
@@ -92,7 +114,7 @@ fn identity_of(place: &Place) -> Option<Identity> {
 }
 
 /// One file can't be two volumes, or cache and volume, unless nobody writes it.
-fn check_taken(
+pub(super) fn check_taken(
     config: &VolumeConfig,
     identity: &Identity,
     taken: &[Taken],
@@ -102,7 +124,7 @@ fn check_taken(
     let message = format!("backend {}: it is {}", config.backend, twin.what);
     let subject = Subject::Volume(config.name.clone());
     let hint = "give each volume a backend of its own";
-    Err(StartError::new(StartErrorKind::BackendInUse, subject, message, hint))
+    Err(StartError::new(StartErrorKind::BackendTwice, subject, message, hint))
 }
 
 pub(super) fn explain(

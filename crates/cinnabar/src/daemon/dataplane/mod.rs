@@ -8,6 +8,7 @@
 //! may take long (opening and locking a backend, proving that nobody wrote it) is done by
 //! `background` threads.
 
+mod absent;
 mod background;
 mod cache;
 mod clock;

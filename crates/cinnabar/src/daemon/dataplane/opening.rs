@@ -6,7 +6,6 @@ use super::clock::after;
 use super::control::Awaited;
 use super::format;
 use super::plane::Plane;
-use super::volume::Phase;
 use super::worker::Heard;
 use crate::daemon::messages::{StartConfig, StartError, StartErrorKind, Subject};
 use cinnabar_engine::metadata::superblock::Superblock;
@@ -84,22 +83,14 @@ impl Plane {
         }
     }
 
-    /// Attaches the volumes, and waits until the device knows of them, or is given up.
+    /// Attaches the volumes, and waits until the device knows of them, or is given up. One that can't
+    /// be attached waits, to be tried again.
     pub(super) fn attach_all(&mut self, keys: &[usize]) -> Result<(), StartError> {
         for key in keys {
             self.attach(*key, None);
         }
-        let names: Vec<String> =
-            keys.iter().map(|key| self.volumes[*key].config.name.clone()).collect();
         while self.is_attaching() {
             self.turn()?;
-        }
-        for (key, name) in keys.iter().zip(names) {
-            if !self.volumes.get(*key).is_some_and(|v| matches!(v.phase, Phase::Serving)) {
-                let message = format!("volume {name:?} could not be attached");
-                let kind = StartErrorKind::Settings;
-                return Err(StartError::new(kind, Subject::Volume(name), message, "see the log"));
-            }
         }
         Ok(())
     }

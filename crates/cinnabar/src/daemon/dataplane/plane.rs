@@ -2,6 +2,7 @@
 //!
 //! Called by the data thread.
 
+use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
 use super::control::Awaited;
@@ -56,8 +57,10 @@ pub(super) struct Plane {
     pub(super) ledger: Ledger,
     pub(super) distrusts: Distrusts,
     pub(super) background: Background,
-    /// Names of volumes being opened in the background.
+    /// Names of volumes that an operator adds, being opened in the background.
     pub(super) opening: Vec<String>,
+    /// Volumes that wait for their back ends.
+    pub(super) absents: Absents,
     pub(super) open_options: OpenOptions,
     pub(super) messages: mpsc::Receiver<Message>,
     /// From the other data threads.
@@ -194,6 +197,7 @@ impl Plane {
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
             self.drop_doubts(now);
+            self.retry_absent(now);
         }
         if self.server.has_backlog() {
             self.server.resume(now, &mut Pool, &mut self.from_nbd);

@@ -199,7 +199,11 @@ impl Plane {
         });
         match span {
             Ok((key, span)) => self.invalidate_span(now, key, span, answer),
-            Err(error) if error.kind == CommandErrorKind::NotFound && range.is_none() => {
+            Err(error)
+                if range.is_none()
+                    && (error.kind == CommandErrorKind::NotFound
+                        || self.absents.reason(name).is_some()) =>
+            {
                 self.command(Awaited::Forget(answer), &Command::Forget(name.to_owned()));
             }
             Err(error) => {

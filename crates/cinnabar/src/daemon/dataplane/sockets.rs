@@ -30,10 +30,11 @@ impl Plane {
         key: usize,
         size_bytes: u64,
     ) -> Result<(), StartError> {
-        let Some(address) = &config.nbd else { return Ok(()) };
-        let id = export_of(key);
+        if config.nbd.is_none() {
+            return Ok(());
+        }
         let export = Export {
-            id,
+            id: export_of(key),
             name: config.name.clone(),
             size_bytes,
             read_only: config.read_only,
@@ -42,6 +43,17 @@ impl Plane {
             shared: config.shared,
             description: String::new(),
         };
+        self.listen_as(config, export)
+    }
+
+    /// Makes this the export of a volume at its NBD address.
+    pub(super) fn listen_as(
+        &mut self,
+        config: &VolumeConfig,
+        export: Export,
+    ) -> Result<(), StartError> {
+        let Some(address) = &config.nbd else { return Ok(()) };
+        let id = export.id;
         self.server.add_export(export).map_err(|error| impossible(config, &error))?;
         self.server
             .listen_with(address, &config.socket, &[id])

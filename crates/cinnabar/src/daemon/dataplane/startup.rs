@@ -5,6 +5,7 @@
 //! generations, then a format if one is due, and only then the engine opens the device. A device
 //! that is lost does not keep guests from their disks: they are served without it.
 
+use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
 use super::clock::Clock;
@@ -79,16 +80,12 @@ impl Plane {
             },
             Err(reason) => (None, reason),
         };
-        let mut used: Vec<Taken> =
-            cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
-        let mut opened = Vec::with_capacity(config.volumes.len());
-        for volume in &config.volumes {
-            let volume = disks::open_volume(volume, &options, &used)?;
-            used.push(taken(&volume.disk, &volume.config));
-            opened.push(volume);
-        }
+        let used = cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
         let (mut plane, commands) = Self::new(config, options, ledger)?;
-        match plane.begin(config, cache.ok_or(reason), opened) {
+        let begun = plane
+            .open_backends(config, used)
+            .and_then(|opened| plane.begin(config, cache.ok_or(reason), opened));
+        match begun {
             Ok(()) => Ok((plane, commands)),
             Err(error) => {
                 plane.end();
@@ -133,6 +130,7 @@ impl Plane {
             distrusts: Distrusts::default(),
             background,
             opening: Vec::new(),
+            absents: Absents::default(),
             open_options,
             messages,
             heard,
@@ -202,9 +200,12 @@ impl Plane {
     ) -> Result<(), StartError> {
         let keys =
             opened.into_iter().map(|volume| self.install(volume)).collect::<Result<Vec<_>, _>>()?;
+        self.listen_for_absents()?;
         self.look_up_generations(&keys)?;
         self.open(config, blank)?;
-        self.attach_all(&keys)
+        self.attach_all(&keys)?;
+        self.retry_absent(self.lane.clock.now());
+        Ok(())
     }
 
     /// The generations of volumes that are to be attached.
@@ -225,7 +226,7 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, epoch, generation } = opened;
+        let OpenedVolume { config, disk, layers, epoch, generation, kept_on: _ } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {

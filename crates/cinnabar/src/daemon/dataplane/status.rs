@@ -3,11 +3,12 @@
 //! Called for each status message; takes no I/O.
 
 use super::plane::Plane;
-use super::volume::{Volume, export_of};
+use super::volume::{Recorders, Volume, export_of};
 use crate::daemon::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
+use cinnabar_engine::volume::Warmth;
 
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
@@ -33,7 +34,21 @@ impl Plane {
             edge_ram_bytes: self.edge_ram_bytes(),
         };
         let each = self.order.iter().zip(counters.volumes);
-        let volumes = each.map(|(key, own)| self.volume_status(*key, own, passed_by)).collect();
+        let served = each.map(|(key, own)| self.volume_status(*key, own, passed_by));
+        let now = self.lane.clock.now();
+        let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
+            config: config.clone(),
+            state: State::Waiting,
+            reason: reason.to_owned(),
+            waiting: Some(waiting),
+            size_bytes: 0,
+            connections: 0,
+            overdue_now: 0,
+            warmth: Warmth::New,
+            counters: VolumeCounters::default(),
+            latencies: Recorders::default().summary(),
+        });
+        let volumes = served.chain(absent).collect();
         DataStatus { cache, volumes }
     }
 
@@ -58,6 +73,7 @@ impl Plane {
             config: volume.config.clone(),
             state,
             reason,
+            waiting: None,
             size_bytes: volume.io.disk.size_bytes(),
             connections: self.connections(key),
             overdue_now: volume.overdue_now(),

@@ -10,7 +10,9 @@ mod volume;
 pub use cache::{AdmittedReport, CacheReport, RamReport};
 pub(super) use health::why;
 pub use health::{HealthReport, LoadedReport, StartKind};
-pub use volume::{BypassedReport, LatencyReport, OperationLatency, VolumeReport, WarmthReport};
+pub use volume::{
+    BypassedReport, LatencyReport, OperationLatency, VolumeReport, WaitingReport, WarmthReport,
+};
 
 use super::messages::DataStatus;
 use serde::{Deserialize, Serialize};

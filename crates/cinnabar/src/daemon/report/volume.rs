@@ -4,12 +4,13 @@
 
 use crate::config::units::{show_share, show_size};
 use crate::daemon::latency::LatencySummary;
-use crate::daemon::messages::{State, VolumeMode, VolumeStatus};
+use crate::daemon::messages::{State, VolumeMode, VolumeStatus, Waiting};
 use cinnabar_engine::counters::Bypassed;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{DropReason, Warmth};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct VolumeReport {
     pub state: State,
     /// Why it is not serving, or empty.
     pub reason: String,
+    /// How it waits for its back end; absent if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingReport>,
     /// Where it lives.
     pub backend: String,
     /// Where NBD clients find it, or empty.
@@ -102,6 +106,17 @@ pub struct VolumeReport {
     pub cached_blocks: u64,
     /// Latency of guest requests in us, from arrival to reply.
     pub latency_us: LatencyReport,
+}
+
+/// A volume waits for its back end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitingReport {
+    /// Times its back end could not be opened.
+    pub tries: u32,
+    /// For how long, in seconds.
+    pub since_s: f64,
+    /// Seconds until the next try; `null` while one is under way.
+    pub next_try_s: Option<f64>,
 }
 
 /// Blocks that did not use the cache, by reason.
@@ -197,6 +212,7 @@ impl VolumeReport {
             mode: config.mode,
             state: status.state,
             reason: status.reason.clone(),
+            waiting: status.waiting.map(Into::into),
             backend: config.backend.clone(),
             nbd: config.nbd.as_ref().map(ToString::to_string).unwrap_or_default(),
             vhost_user: config
@@ -247,6 +263,21 @@ impl VolumeReport {
             },
         }
     }
+}
+
+impl From<Waiting> for WaitingReport {
+    fn from(waiting: Waiting) -> Self {
+        Self {
+            tries: waiting.tries,
+            since_s: tenths(waiting.since),
+            next_try_s: waiting.next_try.map(tenths),
+        }
+    }
+}
+
+/// Seconds to a tenth.
+fn tenths(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10.0).round() / 10.0
 }
 
 impl From<Bypassed> for BypassedReport {

@@ -20,6 +20,18 @@ const WRITE_ZEROES: u16 = 6;
 impl Client {
     /// Connects and goes for an export.
     pub(super) fn connect(path: &Path, export: &str) -> Self {
+        match Self::try_connect(path, export) {
+            Ok(client) => client,
+            Err(refused) => panic!("refused: {refused}"),
+        }
+    }
+
+    /// The words with which a client is turned away.
+    pub(super) fn refusal(path: &Path, export: &str) -> String {
+        Self::try_connect(path, export).err().expect("nobody is let in")
+    }
+
+    fn try_connect(path: &Path, export: &str) -> Result<Self, String> {
         let mut socket = UnixStream::connect(path).expect("somebody listens");
         socket.set_read_timeout(Some(Duration::from_mins(1))).expect("a time-out");
         let mut greeting = [0; 18];
@@ -43,10 +55,10 @@ impl Client {
             match kind {
                 1 => break,
                 3 => {}
-                other => panic!("refused: {other:#x} {}", String::from_utf8_lossy(&data)),
+                other => return Err(format!("{other:#x} {}", String::from_utf8_lossy(&data))),
             }
         }
-        Self { socket, cookie: 0 }
+        Ok(Self { socket, cookie: 0 })
     }
 
     /// Sends a request under a cookie of its own: its number, from 1.

@@ -1,5 +1,6 @@
 //! The data plane as a whole: a real thread, real files, a small NBD client.
 
+mod absent;
 mod client;
 mod crash;
 mod degrade;
