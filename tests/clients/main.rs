@@ -13,6 +13,7 @@ mod nbd_backend;
 mod qemu;
 mod record;
 mod restart;
+mod unit;
 mod verify;
 
 use e2e::tools::Tool;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         .chain(nbd_backend::CASES)
         .chain(bench::CASES)
         .chain(record::CASES)
+        .chain(unit::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -90,7 +90,21 @@ impl Site {
     pub fn launch(&self, config: &Config) -> Result<Daemon> {
         let file = self.path("cinnabar.toml");
         std::fs::write(&file, config.to_toml()?)?;
-        self.spawn(&["serve", "--config"], &file)
+        self.spawn(&["serve", "--config"], &file, |_| Ok(()))
+    }
+
+    /// Starts a daemon here under what `prepare` does to its command, and waits until it is ready.
+    ///
+    /// # Errors
+    /// As for [`Site::serve`].
+    pub fn serve_under(
+        &self,
+        config: &Config,
+        prepare: impl FnOnce(&mut Command) -> Result<()>,
+    ) -> Result<Daemon> {
+        let file = self.path("cinnabar.toml");
+        std::fs::write(&file, config.to_toml()?)?;
+        self.spawn(&["serve", "--config"], &file, prepare)?.ready()
     }
 
     /// Starts the daemon's own demonstration here: a volume `demo` with a slow disk.
@@ -98,14 +112,20 @@ impl Site {
     /// # Errors
     /// As for [`Site::serve`].
     pub fn serve_demo(&self) -> Result<Daemon> {
-        self.spawn(&["serve", "--demo", "--dir"], self.dir.path())?.ready()
+        self.spawn(&["serve", "--demo", "--dir"], self.dir.path(), |_| Ok(()))?.ready()
     }
 
-    fn spawn(&self, args: &[&str], path: &Path) -> Result<Daemon> {
+    fn spawn(
+        &self,
+        args: &[&str],
+        path: &Path,
+        prepare: impl FnOnce(&mut Command) -> Result<()>,
+    ) -> Result<Daemon> {
         let binary = crate::binary::cinnabar()?;
         let socket = self.path("control.sock");
         let mut command = Command::new(&binary);
         command.args(args).arg(path);
+        prepare(&mut command)?;
         let running = Running::start(&mut command, &self.path("cinnabar.log"))?;
         Ok(Daemon { running, socket, binary })
     }

@@ -14,6 +14,7 @@ pub mod nbd;
 pub mod process;
 pub mod stamps;
 pub mod tools;
+pub mod unit;
 
 pub use control::Status;
 pub use daemon::{Config, Daemon, Site, Volume};
