@@ -74,13 +74,13 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
     }
     if let Contents::Ours(superblock) = &contents {
         let expected = superblock.geometry.device_bytes();
-        if disk.size_bytes < expected && options.force {
-            let kind = DiskErrorKind::Short { got: disk.size_bytes, expected };
+        if disk.size_bytes() < expected && options.force {
+            let kind = DiskErrorKind::Short { got: disk.size_bytes(), expected };
             tracing::warn!(path = %path.display(), was = %kind, "formatting it, as --force says");
             return blank(path, disk, options);
         }
-        if disk.size_bytes < expected {
-            let kind = DiskErrorKind::Short { got: disk.size_bytes, expected };
+        if disk.size_bytes() < expected {
+            let kind = DiskErrorKind::Short { got: disk.size_bytes(), expected };
             return Err(DiskError::new(path, kind));
         }
         if options.size_bytes.is_some_and(|size| size / 4096 * 4096 != expected)
@@ -100,9 +100,9 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
 /// What is to be formatted: a file gets the size that is asked for.
 fn blank(path: &Path, mut disk: Disk, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
     if disk.kind == DiskKind::File {
-        let size = whole_pages(path, options.size_bytes.unwrap_or(disk.size_bytes))?;
+        let size = whole_pages(path, options.size_bytes.unwrap_or(disk.size_bytes()))?;
         allocate(&disk, size)?;
-        disk.size_bytes = size;
+        disk.size_bytes = size.into();
     }
     Ok(CacheDisk { disk, contents: Contents::Blank })
 }
@@ -168,10 +168,10 @@ fn inspect(disk: &Disk, options: &CacheOptions) -> Result<Contents, DiskError> {
 /// at 64 and 128 MiB (copies of btrfs and ext4).
 fn first_data(disk: &Disk) -> rustix::io::Result<Option<u64>> {
     const MIB: u64 = 1 << 20;
-    let last = (disk.size_bytes.saturating_sub(MIB)) / 4096 * 4096;
+    let last = (disk.size_bytes().saturating_sub(MIB)) / 4096 * 4096;
     let mut pages = vec![MetaPage::zeroed(); 256];
     for start in [0, last, 64 * MIB, 128 * MIB] {
-        if start >= disk.size_bytes {
+        if start >= disk.size_bytes() {
             continue;
         }
         blocking::read_pages(disk, &mut pages, start)?;
@@ -230,7 +230,7 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
         .and_then(|disk| allocate(&disk, size).map(|()| disk));
     match made {
         Ok(mut disk) => {
-            disk.size_bytes = size;
+            disk.size_bytes = size.into();
             disk.fresh = Some(Fresh::of(&disk));
             sync_folder(path);
             Ok(Some(disk))

@@ -13,6 +13,7 @@ mod ioctl;
 mod lock;
 mod open;
 mod server;
+mod size;
 
 pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
 pub use error::{DiskError, DiskErrorKind};
@@ -25,6 +26,7 @@ pub(crate) use ioctl::{discard, zero_out};
 use crate::nbd;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,8 @@ pub struct Disk {
     server: Option<nbd::Client>,
     path: PathBuf,
     kind: DiskKind,
-    size_bytes: u64,
+    /// What is served of it; it only grows.
+    size_bytes: AtomicU64,
     align_bytes: u32,
     direct: bool,
     read_only: bool,
@@ -86,9 +89,9 @@ impl Disk {
         self.kind
     }
 
-    /// Size in bytes when it was opened, a multiple of 512.
+    /// Size in bytes when it was opened or grown, a multiple of 512.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Relaxed)
     }
 
     /// Alignment that offset, length and memory of an I/O need, in bytes: 512 or 4096.

@@ -42,7 +42,7 @@ impl Disk {
     /// [`DiskError`], with a hint.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, DiskError> {
         let disk = Self::open_any_size(path, options)?;
-        match disk.size_bytes {
+        match disk.size_bytes() {
             0 => Err(DiskError::new(path, DiskErrorKind::Empty)),
             size if !size.is_multiple_of(512) => {
                 Err(DiskError::new(path, DiskErrorKind::OddSize(size)))
@@ -90,7 +90,7 @@ impl Disk {
             server: None,
             path: path.to_owned(),
             kind,
-            size_bytes,
+            size_bytes: size_bytes.into(),
             align_bytes: 512,
             direct,
             read_only: options.read_only,
@@ -122,7 +122,7 @@ impl Disk {
             return Ok(());
         }
         match direct_alignment(self.as_fd()) {
-            Some(bytes @ (512 | 4096)) if self.size_bytes.is_multiple_of(u64::from(bytes)) => {
+            Some(bytes @ (512 | 4096)) if self.size_bytes().is_multiple_of(u64::from(bytes)) => {
                 self.align_bytes = bytes;
                 Ok(())
             }

@@ -38,7 +38,7 @@ impl Disk {
             fresh: None,
             path,
             kind: DiskKind::Server,
-            size_bytes: facts.size_bytes,
+            size_bytes: facts.size_bytes.into(),
             align_bytes: facts.align_bytes,
             direct: true,
             read_only,

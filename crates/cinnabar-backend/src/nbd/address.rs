@@ -11,8 +11,6 @@ use std::time::Duration;
 const CONNECTIONS_MAX: u8 = 16;
 /// Connections unless said otherwise.
 const CONNECTIONS: u8 = 4;
-/// How long a request is waited for unless said otherwise, in seconds.
-const GIVE_UP_S: u64 = 300;
 /// Most that can be asked for: a day.
 const GIVE_UP_S_MAX: u64 = 86_400;
 /// Longest path of a unix socket.
@@ -41,8 +39,9 @@ pub struct NbdSpec {
     pub export: String,
     /// Most connections, used only if the server says that they see each other's writes.
     pub connections: u8,
-    /// How long a request that makes no progress is waited for and repeated.
-    pub give_up: Duration,
+    /// How long a request that makes no progress is waited for and repeated; `None`: as long as
+    /// it takes.
+    pub give_up: Option<Duration>,
 }
 
 /// Why a text is no NBD server.
@@ -65,7 +64,7 @@ pub enum NbdSpecError {
     Export,
     /// An option.
     #[error(
-        "{0:?} is no option (connections=1 to {CONNECTIONS_MAX}, give_up_s=1 to {GIVE_UP_S_MAX})"
+        "{0:?} is no option (connections=1 to {CONNECTIONS_MAX}, give_up_s=1 to {GIVE_UP_S_MAX}, 0 = never)"
     )]
     Option(String),
 }
@@ -91,12 +90,8 @@ impl NbdSpec {
         if export.len() > NAME_BYTES_MAX {
             return Err(NbdSpecError::Export);
         }
-        let mut spec = Self {
-            address,
-            export: export.into(),
-            connections: CONNECTIONS,
-            give_up: Duration::from_secs(GIVE_UP_S),
-        };
+        let mut spec =
+            Self { address, export: export.into(), connections: CONNECTIONS, give_up: None };
         for option in options.split(',').skip(1) {
             spec.set(option).ok_or_else(|| NbdSpecError::Option(option.into()))?;
         }
@@ -110,9 +105,9 @@ impl NbdSpec {
                 self.connections = count.parse().ok().filter(|count| range.contains(count))?;
             }
             ("give_up_s", seconds) => {
-                let range = 1..=GIVE_UP_S_MAX;
+                let range = 0..=GIVE_UP_S_MAX;
                 let seconds = seconds.parse().ok().filter(|seconds| range.contains(seconds))?;
-                self.give_up = Duration::from_secs(seconds);
+                self.give_up = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
             _ => return None,
         }
@@ -180,8 +175,8 @@ impl fmt::Display for NbdSpec {
         if self.connections != CONNECTIONS {
             write!(f, ",connections={}", self.connections)?;
         }
-        if self.give_up != Duration::from_secs(GIVE_UP_S) {
-            write!(f, ",give_up_s={}", self.give_up.as_secs())?;
+        if let Some(give_up) = self.give_up {
+            write!(f, ",give_up_s={}", give_up.as_secs())?;
         }
         write!(f, ":{}", self.address)?;
         if self.export.is_empty() { Ok(()) } else { write!(f, ":{}", self.export) }
@@ -206,11 +201,20 @@ mod tests {
             ("nbd:tcp:[::1]:10809:vm1", "nbd:tcp:[::1]:10809:vm1"),
             ("nbd,connections=4:tcp:h:1:", "nbd:tcp:h:1"),
             ("nbd,connections=1,give_up_s=9:tcp:h:1", "nbd,connections=1,give_up_s=9:tcp:h:1"),
+            ("nbd,give_up_s=300:tcp:h:1", "nbd,give_up_s=300:tcp:h:1"),
+            ("nbd,give_up_s=0:tcp:h:1", "nbd:tcp:h:1"),
         ] {
             let spec = parse(text).expect(text);
             assert_eq!(spec.to_string(), shown);
             assert_eq!(parse(shown).expect(shown), spec);
         }
+    }
+
+    #[test]
+    fn requests_are_waited_for_without_bound_unless_told() {
+        assert_eq!(parse("nbd:tcp:h:1").expect("well-formed").give_up, None);
+        let bounded = parse("nbd,give_up_s=9:tcp:h:1").expect("well-formed");
+        assert_eq!(bounded.give_up, Some(Duration::from_secs(9)));
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
             ("nbd:tcp:host:70000", "is no port"),
             ("nbd:tcp:host:nbd", "is no port"),
             ("nbd,connections=0:tcp:h:1", "\"connections=0\" is no option"),
-            ("nbd,give_up_s=0:tcp:h:1", "is no option"),
+            ("nbd,give_up_s=86401:tcp:h:1", "is no option"),
             ("nbd,tls=on:tcp:h:1", "is no option"),
             ("nbd,:tcp:h:1", "\"\" is no option"),
             (&format!("nbd:tcp:h:1:{}", "x".repeat(4097)), "at most 4096 bytes"),

@@ -19,9 +19,9 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// For requests that are given up after a time: there are some attempts before.
-    pub(super) fn new(give_up: Duration) -> Self {
-        let longest = (give_up / 8).clamp(FIRST, LONGEST);
+    /// For requests that are given up after a time, if they are: there are some attempts before.
+    pub(super) fn new(give_up: Option<Duration>) -> Self {
+        let longest = give_up.map_or(LONGEST, |give_up| (give_up / 8).clamp(FIRST, LONGEST));
         Self { next: FIRST, longest, random: RandomState::new().hash_one(0) | 1 }
     }
 
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_bound_and_begin_anew() {
-        let mut backoff = Backoff::new(Duration::from_mins(5));
+        let mut backoff = Backoff::new(None);
         let pauses: Vec<Duration> = (0..20).map(|_| backoff.pause()).collect();
         assert!(pauses[0] >= FIRST / 2 && pauses[0] <= FIRST, "{pauses:?}");
         assert!(pauses[10..].iter().all(|pause| (LONGEST / 2..=LONGEST).contains(pause)));
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn two_clients_differ() {
         let pauses = || -> Vec<Duration> {
-            let mut backoff = Backoff::new(Duration::from_secs(1));
+            let mut backoff = Backoff::new(Some(Duration::from_secs(1)));
             (0..6).map(|_| backoff.pause()).collect()
         };
         let (one, other) = (pauses(), pauses());

@@ -30,6 +30,8 @@ pub(crate) struct Client {
     mailbox: Arc<Mailbox>,
     facts: Facts,
     place: String,
+    /// For a connection beside those of the worker.
+    probe: Target,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -47,6 +49,8 @@ pub(super) struct Mail {
     /// Of the dialer, each with the number of the outage it is about.
     pub(super) news: Vec<(u64, News)>,
     pub(super) closed: bool,
+    /// New connections are wanted: the export has grown.
+    pub(super) renew: bool,
     /// The other way: why the server is out of reach.
     trouble: Option<String>,
 }
@@ -64,6 +68,7 @@ impl Client {
     /// [`NbdError`] if the server is out of reach or its export can't be a volume.
     pub(crate) fn open(spec: &NbdSpec, read_only: bool) -> Result<Self, NbdError> {
         let mut target = Target { spec: Arc::new(spec.clone()), read_only, before: None };
+        let probe = target.clone();
         let first = target.dial()?;
         let facts = first.facts;
         if !facts.flush && !facts.read_only {
@@ -96,7 +101,7 @@ impl Client {
             .map_err(|error| {
                 NbdError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
             })?;
-        Ok(Self { mailbox, facts, place, thread: Some(thread) })
+        Ok(Self { mailbox, facts, place, probe, thread: Some(thread) })
     }
 
     /// What the server said when it was opened.
@@ -107,6 +112,17 @@ impl Client {
     /// Address and export: equal for two names of one place, as far as that can be told.
     pub(crate) fn place(&self) -> &str {
         &self.place
+    }
+
+    /// Asks the server over a connection of its own how large the export is now. Blocks for at most
+    /// some ten seconds.
+    pub(crate) fn measure(&self) -> Result<u64, NbdError> {
+        Ok(self.probe.dial()?.facts.size_bytes)
+    }
+
+    /// Connects again: servers refuse what is beyond the size that a connection began with.
+    pub(crate) fn renew(&self) {
+        self.mailbox.put(|mail| mail.renew = true);
     }
 
     /// Why the server is out of reach, if it is.

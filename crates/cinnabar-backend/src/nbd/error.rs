@@ -48,7 +48,7 @@ pub enum NbdError {
     /// It can be read but not written.
     #[error("it can only be read")]
     ReadOnly,
-    /// After a reconnect it is another size.
+    /// After a reconnect it is smaller.
     #[error("it has {now} bytes now and had {before} before")]
     Resized {
         /// Bytes before.
@@ -93,7 +93,8 @@ impl NbdError {
                 "give the disk behind it a size in whole blocks (nbdkit: --filter=truncate)"
             }
             Self::ReadOnly => "set read_only = true for a volume that nobody writes",
-            Self::Resized { .. } | Self::Coarser { .. } => {
+            Self::Resized { .. } => "make it as large again as it was: its guests count on that",
+            Self::Coarser { .. } => {
                 "detach the volume and attach it again: its guests have to learn of it"
             }
             Self::Thread(_) => "raise the limit on threads",

@@ -102,7 +102,8 @@ impl Facts {
     /// # Errors
     /// [`NbdError::Resized`], [`NbdError::Coarser`].
     pub fn check_successor(&self, now: &Self) -> Result<(), NbdError> {
-        if now.size_bytes != self.size_bytes {
+        // What has grown is served as far as it went before.
+        if now.size_bytes < self.size_bytes {
             return Err(NbdError::Resized { before: self.size_bytes, now: now.size_bytes });
         }
         if now.align_bytes > self.align_bytes {
@@ -162,11 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_has_the_same_size_and_no_larger_blocks() {
+    fn a_successor_is_no_smaller_and_has_no_larger_blocks() {
         let before = judge(1 << 20, None).expect("it will do");
         assert_eq!(before.check_successor(&before), Ok(()));
         let larger = judge(2 << 20, None).expect("it will do");
-        assert!(matches!(before.check_successor(&larger), Err(NbdError::Resized { .. })));
+        assert_eq!(before.check_successor(&larger), Ok(()));
+        assert!(matches!(larger.check_successor(&before), Err(NbdError::Resized { .. })));
         let coarser = judge(1 << 20, Some((4096, 65_536))).expect("it will do");
         assert!(matches!(before.check_successor(&coarser), Err(NbdError::Coarser { .. })));
         assert_eq!(coarser.check_successor(&before), Ok(()));

@@ -32,6 +32,11 @@ pub(super) struct Unflushed {
 
 impl Unflushed {
     /// Of a disk of this size.
+    /// The export may have become larger.
+    pub(super) fn grow(&mut self, size_bytes: u64) {
+        self.size_bytes = self.size_bytes.max(size_bytes);
+    }
+
     pub(super) fn new(size_bytes: u64) -> Self {
         Self { size_bytes, fresh: Ranges::new(), sealed: VecDeque::new(), next: 0 }
     }

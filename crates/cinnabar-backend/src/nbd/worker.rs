@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// How often at least it is looked for jobs that have waited too long.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// A request that is not given up, and gets no answer for so long, is sent again over new
+/// connections: these may be dead without anything having said so.
+const RENEW_AFTER: Duration = Duration::from_mins(5);
 /// How often an outage is told of.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
@@ -50,6 +53,8 @@ pub(super) struct Worker {
     /// When an outage was last told of.
     told: Option<Instant>,
     next_look: Instant,
+    /// When the connections that there are, or were last, were made.
+    connected: Instant,
     answers: Vec<Answer>,
     polls: Vec<libc::pollfd>,
 }
@@ -86,6 +91,7 @@ impl Worker {
             dialing: None,
             told: None,
             next_look: Instant::now(),
+            connected: Instant::now(),
             answers: Vec::new(),
             polls: Vec::new(),
         }
@@ -115,6 +121,9 @@ impl Worker {
         }
         for (outage, news) in mail.news {
             self.hear(outage, news);
+        }
+        if mail.renew && self.outage.is_none() {
+            self.lose("its export has grown");
         }
         mail.closed
     }
@@ -354,6 +363,8 @@ impl Worker {
     fn regain(&mut self, dialed: Dialed) {
         let now = Instant::now();
         self.facts = dialed.facts;
+        self.unflushed.grow(self.facts.size_bytes);
+        self.connected = now;
         self.links.push(Link::new(dialed.socket, self.facts.dialect));
         let ranges = self.unflushed.take();
         if let Some(outage) = self.outage.take()
@@ -389,8 +400,10 @@ impl Worker {
         tell
     }
 
-    /// Gives up jobs that got no further for too long. What of them is with the server can't be
-    /// called back; its answer must not find the memory in use by others, so the connections go.
+    /// Looks for jobs that got no further for too long: they are given up if there is a bound, else
+    /// asked for again over new connections, in case only these are dead. What of a job is with the
+    /// server can't be called back; its answer must not find the memory in use by others, so the
+    /// connections go.
     fn look_for_old_jobs(&mut self) {
         let now = Instant::now();
         if now < self.next_look {
@@ -400,15 +413,22 @@ impl Worker {
             self.dial();
         }
         let give_up = self.target.spec.give_up;
-        self.next_look = now + LOOK_EVERY_MAX.min(give_up / 4);
-        let is_old = |job: &Job| now - job.since >= give_up;
+        let bound = give_up.unwrap_or(RENEW_AFTER);
+        self.next_look = now + LOOK_EVERY_MAX.min(bound / 4);
+        let connected = self.connected;
+        // These connections have had their time since they were made.
+        let since =
+            |job: &Job| if give_up.is_some() { job.since } else { job.since.max(connected) };
+        let is_old = |job: &Job| now - since(job) >= bound;
         if !self.jobs.iter().any(|(_, job)| is_old(job)) {
             return;
         }
         if self.jobs.iter().any(|(_, job)| is_old(job) && job.outstanding > 0) {
-            self.lose(&format!("a request got no answer in {} s", give_up.as_secs()));
+            self.lose(&format!("a request got no answer in {} s", bound.as_secs()));
         }
-        self.fail(is_old, Errno::TIMEDOUT);
+        if give_up.is_some() {
+            self.fail(is_old, Errno::TIMEDOUT);
+        }
     }
 
     /// Ends the jobs that are meant; none of them may be under way.

@@ -189,23 +189,40 @@ fn requests_are_given_up_in_the_end() {
 }
 
 #[test]
-fn a_server_of_another_size_is_refused() {
+fn a_server_that_has_shrunk_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, text) = place(&folder, "");
-    let server = Server::start(&path, Manner::of_size(MIB));
+    let server = Server::start(&path, Manner::of_size(2 * MIB));
     let mut volume = Volume::open(IoMode::Uring, &text);
     volume.well(write_op(0, &[1; 4096], true));
-    server.change(|manner| manner.size = 2 * MIB);
+    server.change(|manner| manner.size = MIB);
     server.hang_up();
     let begun = Instant::now();
     let data = dirty(4096);
     assert_eq!(volume.run(read_op(0, &data, 4096)).0, Err(Errno::IO));
     assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for what won't come");
     let reason = volume.disk.trouble().expect("it is refused");
-    assert!(reason.contains("2097152 bytes now and had 1048576 before"), "{reason}");
-    server.change(|manner| manner.size = MIB);
+    assert!(reason.contains("1048576 bytes now and had 2097152 before"), "{reason}");
+    server.change(|manner| manner.size = 2 * MIB);
     until("it is the old one again", || volume.disk.trouble().is_none());
     assert_eq!(volume.read(0, 4096), [1; 4096]);
+}
+
+#[test]
+fn a_server_that_has_grown_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, text) = place(&folder, "");
+    let server = Server::start(&path, Manner::of_size(MIB));
+    let mut volume = Volume::open(IoMode::Uring, &text);
+    volume.well(write_op(0, &[1; 4096], true));
+    assert_eq!(volume.disk.measure().expect("it is there"), MIB);
+    server.change(|manner| manner.size = 2 * MIB);
+    server.hang_up();
+    assert_eq!(volume.read(0, 4096), [1; 4096]);
+    assert_eq!(volume.disk.size_bytes(), MIB, "until somebody says so");
+    assert_eq!(volume.disk.measure().expect("it is there"), 2 * MIB);
+    volume.disk.grow_to(2 * MIB);
+    assert_eq!(volume.disk.size_bytes(), 2 * MIB);
 }
 
 /// A server that ends each connection is not asked as fast as it can go.

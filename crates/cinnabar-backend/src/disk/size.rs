@@ -1,0 +1,35 @@
+//! How large a disk is now, which may be another size than when it was opened.
+//!
+//! Called by the data plane, on threads that may block.
+
+use super::error::DiskError;
+use super::{Disk, DiskErrorKind, DiskKind, ioctl};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Disk {
+    /// Asks how large it is now, in whole units of its alignment. Blocks; a server for at most some
+    /// ten seconds.
+    ///
+    /// # Errors
+    /// It can't be asked.
+    pub fn measure(&self) -> Result<u64, DiskError> {
+        let failed = |errno| DiskError::from_errno(&self.path, "fstat", errno);
+        let size = match (&self.server, self.kind) {
+            (Some(server), _) => server
+                .measure()
+                .map_err(|error| DiskError::new(&self.path, DiskErrorKind::Server(error)))?,
+            (None, DiskKind::Block) => ioctl::size_bytes(&self.fd).map_err(failed)?,
+            (None, _) => rustix::fs::fstat(&self.fd).map_err(failed)?.st_size.cast_unsigned(),
+        };
+        Ok(size / u64::from(self.align_bytes) * u64::from(self.align_bytes))
+    }
+
+    /// From now on so much of it is served, if it was less before.
+    pub fn grow_to(&self, size_bytes: u64) {
+        if self.size_bytes.fetch_max(size_bytes, Relaxed) < size_bytes
+            && let Some(server) = &self.server
+        {
+            server.renew();
+        }
+    }
+}
