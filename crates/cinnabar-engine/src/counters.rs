@@ -87,6 +87,9 @@ pub struct VolumeCounters {
     pub marked_writes: u64,
     /// Blocks dropped by the operator's word.
     pub invalidated_blocks: u64,
+    /// Blocks of an earlier run that were not believed at its attach; complete once the index is
+    /// loaded.
+    pub dropped_blocks: u64,
     /// Requests refused as invalid.
     pub refused: u64,
     /// Blocks of this volume in RAM or on flash now.
@@ -172,7 +175,7 @@ macro_rules! add_fields {
 
 add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_reused, no_space, loading, no_device);
 add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
-add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, refused, cached_blocks);
+add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, dropped_blocks, refused, cached_blocks);
 add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 

@@ -282,6 +282,9 @@ pub enum Command {
     /// After a `Detach` that succeeded: remember the backend's proof that nobody wrote since. `None`
     /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
     Seal(VolumeId, Option<crate::volume::Epoch>),
+    /// The volume's backend has grown to so many bytes, and this is its proof as it stands now.
+    /// Nothing is dropped: its last block was a whole one. Answered once the device knows of it.
+    Grow(VolumeId, u64, Option<crate::volume::Epoch>),
     /// Drop the blocks of a volume that is not attached.
     Forget(String),
     /// Give up the cache device and go on with another, empty one, whose superblock this is; I/O

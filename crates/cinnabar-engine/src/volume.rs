@@ -256,6 +256,9 @@ pub(crate) struct Volume {
     /// The device was lost under it, with a record of it as being written: whoever writes it after
     /// a clean detach would look like ourselves.
     pub(crate) bereft: bool,
+    /// Index of the volume of its name that was dropped for it while the index was being loaded:
+    /// how many blocks that had is known in the end.
+    pub(crate) replaces: Option<u16>,
 }
 
 /// Why a request doesn't enter the cache.
@@ -290,6 +293,7 @@ impl Volume {
             awaiting_distrust: Vec::new(),
             distrusting: false,
             bereft: false,
+            replaces: None,
         }
     }
 

@@ -120,6 +120,7 @@ impl<P: Payload> Engine<P> {
     fn try_attach(&mut self, spec: VolumeSpec) -> Result<(u16, Warmth), Failure> {
         let named = |v: &Option<Volume>| v.as_ref().is_some_and(|v| v.spec.name == spec.name);
         let mut warmth = Warmth::New;
+        let mut dropped = (0, None);
         if let Some(index) = self.volumes.iter().position(named) {
             let old = self.volumes[index].as_ref().expect("just found");
             if old.state != VolumeState::Sealed {
@@ -142,13 +143,15 @@ impl<P: Payload> Engine<P> {
                 Err(reason) => {
                     self.bury(index as u16);
                     warmth = Warmth::Dropped { blocks, reason };
+                    dropped = (blocks, self.loader.is_some().then_some(index as u16));
                 }
             }
         }
         let index = self.take_index().ok_or(Failure::Limit)?;
         let incarnation = self.take_incarnation().ok_or(Failure::Limit)?;
         let writes = u64::from(!spec.read_only);
-        let volume = Volume::new(spec, incarnation, VolumeState::Attached);
+        let mut volume = Volume::new(spec, incarnation, VolumeState::Attached);
+        (volume.counters.dropped_blocks, volume.replaces) = dropped;
         self.volumes[usize::from(index)] = Some(volume);
         self.store.holdings[usize::from(index)] =
             Holding { incarnation, alive: true, ..Holding::default() };
@@ -220,6 +223,38 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
         self.bury(index as u16);
+        self.at_journal.push_back((self.newest_ticket(), id, None));
+        self.answer_recorded();
+    }
+
+    /// A volume has become larger. The proof is recorded with the size: after a crash a disk of the
+    /// old size in the record would look like another one.
+    pub(super) fn grow(
+        &mut self,
+        id: RequestId,
+        volume: VolumeId,
+        size_bytes: u64,
+        epoch: Option<Epoch>,
+    ) {
+        let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
+        let Some(known) = known.filter(|v| v.state == VolumeState::Attached) else {
+            return self.outbox.reply(id, Err(Failure::NoVolume));
+        };
+        let sound = size_bytes >= known.spec.size_bytes
+            && size_bytes.is_multiple_of(u64::from(known.spec.align_bytes))
+            && size_bytes.div_ceil(BLOCK_BYTES) <= VOLUME_BLOCKS_MAX;
+        // The rest of a block that was not whole is padded with zeros where it is cached.
+        if !sound || !known.spec.size_bytes.is_multiple_of(BLOCK_BYTES) {
+            return self.outbox.reply(id, Err(Failure::Invalid));
+        }
+        known.spec.size_bytes = size_bytes;
+        if epoch.is_some() {
+            known.spec.epoch = epoch;
+        }
+        if self.store.dead {
+            return self.outbox.reply(id, Ok(Answer::Done));
+        }
+        self.record_volume(volume.0);
         self.at_journal.push_back((self.newest_ticket(), id, None));
         self.answer_recorded();
     }

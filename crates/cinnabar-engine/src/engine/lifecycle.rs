@@ -79,6 +79,7 @@ impl<P: Payload> Engine<P> {
                 let result = self.seal(volume, epoch);
                 self.outbox.reply(id, result);
             }
+            Command::Grow(volume, size_bytes, epoch) => self.grow(id, volume, size_bytes, epoch),
             Command::Forget(name) => self.forget(id, &name),
             Command::Abandon => self.abandon(id),
             Command::Replace(superblock) => self.replace(id, *superblock),

@@ -290,6 +290,12 @@ impl<P: Payload> Engine<P> {
             pages: loader.pages + replay.headers,
             damaged_pages: loader.known.damaged_pages + replay.failed_reads,
         };
+        for volume in self.volumes.iter_mut().flatten() {
+            if let Some(dropped) = volume.replaces.take() {
+                let passed_by = self.store.holdings[usize::from(dropped)].passed_by;
+                volume.counters.dropped_blocks += passed_by;
+            }
+        }
         for index in 0..self.volumes.len() {
             if self.volumes[index].as_ref().is_some_and(|volume| volume.group.is_some()) {
                 self.join_group(index as u16);

@@ -31,6 +31,8 @@ enum What {
     TakeBack(VolumeId),
     Detach(VolumeId),
     Seal(VolumeId),
+    /// To so many bytes.
+    Grow(VolumeId, u64),
     Forget,
     Other,
 }
@@ -57,8 +59,12 @@ impl<P: Payload> Router<P> {
             Command::Seal(volume, _) if self.volume(*volume).is_none() => {
                 return Some(refusal(id, Failure::NoVolume));
             }
+            Command::Grow(volume, ..) if !self.is_attached(*volume) => {
+                return Some(refusal(id, Failure::NoVolume));
+            }
             Command::Detach(volume) => What::Detach(*volume),
             Command::Seal(volume, _) => What::Seal(*volume),
+            Command::Grow(volume, size_bytes, _) => What::Grow(*volume, *size_bytes),
             Command::Open | Command::Replace(_) | Command::Abandon | Command::Close => What::Other,
         };
         let key = self.joins.insert(Join::Command(Box::new(CommandJoin {
@@ -135,6 +141,9 @@ impl<P: Payload> Router<P> {
             Command::Detach(volume) => Command::Detach(self.inner(*volume, shard)?),
             Command::Seal(volume, epoch) => {
                 Command::Seal(self.inner(*volume, shard)?, epoch.clone())
+            }
+            Command::Grow(volume, size_bytes, epoch) => {
+                Command::Grow(self.inner(*volume, shard)?, *size_bytes, epoch.clone())
             }
             Command::Replace(first) => Command::Replace(Box::new(first.for_shard(shard))),
             other => other.clone(),
@@ -215,7 +224,13 @@ impl<P: Payload> Router<P> {
             What::Forget if join.unknown == self.map.shards() => {
                 join.failure.get_or_insert(Failure::NoVolume);
             }
-            What::Load | What::Detach(_) | What::Forget | What::Other => {}
+            // Requests to the new part are let in when every shard knows of it.
+            What::Grow(volume, size_bytes) if !failed => {
+                if let Some(known) = self.volumes[usize::from(volume.0)].as_mut() {
+                    known.size_bytes = size_bytes;
+                }
+            }
+            What::Load | What::Detach(_) | What::Grow(..) | What::Forget | What::Other => {}
         }
         let Join::Command(join) = self.joins.remove(key) else { unreachable!("a command") };
         let answer = match (join.what, join.report, join.warmth) {

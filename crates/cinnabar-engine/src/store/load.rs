@@ -178,7 +178,11 @@ impl<P: Payload> Store<P> {
         let segment = &self.log.segments[self.log.segment_of(slot) as usize];
         let used = slot % self.log.geometry.segment_slots() < segment.used;
         let current = known.indices.get(index).is_some_and(|current| *current);
-        if !used || !current || !self.holdings[index].alive {
+        if !used || !current {
+            return false;
+        }
+        if !self.holdings[index].alive {
+            self.holdings[index].passed_by += 1;
             return false;
         }
         let flags = self.descriptors.flags(slot);

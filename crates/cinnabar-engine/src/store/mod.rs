@@ -54,6 +54,8 @@ pub(crate) struct Holding {
     /// The incarnation lives; blocks of a dead one are dropped when they are come across.
     pub(crate) alive: bool,
     pub(crate) cached_blocks: u64,
+    /// Blocks of a dead incarnation that a load did not take in.
+    pub(crate) passed_by: u64,
     pub(crate) reuse: fill::WriteReuse,
     /// Writes have completed that no backend flush covers.
     pub(crate) unflushed: bool,

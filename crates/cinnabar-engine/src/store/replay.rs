@@ -180,6 +180,7 @@ impl<P: Payload> Store<P> {
             let alive = self.holdings[usize::from(volume)].alive;
             if !covered || !alive || entry.block >= VOLUME_BLOCKS_MAX {
                 known.unflushed_blocks += u64::from(!covered);
+                self.holdings[usize::from(volume)].passed_by += u64::from(!alive);
                 continue;
             }
             let key = Key { volume, block: entry.block };
