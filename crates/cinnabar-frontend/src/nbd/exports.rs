@@ -57,6 +57,13 @@ impl Exports {
         self.by_id.get_mut(&id)
     }
 
+    /// An export has become larger; connections keep what they began with.
+    pub(super) fn set_size(&mut self, id: ExportId, size_bytes: u64) {
+        if let Some(served) = self.by_id.get_mut(&id) {
+            served.export.size_bytes = size_bytes;
+        }
+    }
+
     /// From now on nobody may enter an export, for this reason.
     pub(super) fn set_unavailable(&mut self, id: ExportId, reason: String) {
         if self.by_id.contains_key(&id) {

@@ -98,6 +98,11 @@ impl<M: RawMemory> Server<M> {
         self.shared.exports.add(export, max)
     }
 
+    /// An export has become larger: clients that connect from now on see it.
+    pub fn set_size(&mut self, export: ExportId, size_bytes: u64) {
+        self.shared.exports.set_size(export, size_bytes);
+    }
+
     /// From now on clients of an export are turned away with this reason, one line. It ends with
     /// the export.
     pub fn set_unavailable(&mut self, export: ExportId, reason: String) {

@@ -144,6 +144,14 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
+    /// A device has become larger. Its driver sees it when it next reads the configuration space:
+    /// front ends are not told, for the channel on which they could be is not offered.
+    pub fn set_size(&mut self, export: ExportId, size_bytes: u64) {
+        if let Some(served) = self.exports.get_mut(&export) {
+            served.export.size_bytes = size_bytes;
+        }
+    }
+
     /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.limits

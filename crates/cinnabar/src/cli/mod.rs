@@ -18,6 +18,7 @@ mod report_file;
 mod serve;
 mod simulate;
 mod status;
+mod status_notes;
 #[cfg(test)]
 mod tests;
 mod trace;

@@ -121,11 +121,15 @@ fn cache(cache: &CacheReport) -> String {
     line(
         "used",
         format!(
-            "{} of {} ({}), {} of it in RAM only",
+            "{} of {} ({}), {} of it in RAM only{}",
             in_bytes(cache.cached_blocks),
             in_bytes(cache.capacity_blocks),
             ratio(cache.cached_blocks, cache.capacity_blocks),
-            in_bytes(cache.ram_blocks)
+            in_bytes(cache.ram_blocks),
+            match cache.detached_blocks {
+                0 => String::new(),
+                blocks => format!(", {} of volumes that are not attached", in_bytes(blocks)),
+            }
         ),
     );
     line(
@@ -149,8 +153,11 @@ fn cache(cache: &CacheReport) -> String {
     line(
         "errors",
         format!(
-            "{} of the device, {} checksums, given up {} times",
-            cache.device_errors, cache.checksum_failures, cache.device_losses
+            "{} of the device, {} checksums, given up {} times, replaced {} times",
+            cache.device_errors,
+            cache.checksum_failures,
+            cache.device_losses,
+            cache.device_replacements
         ),
     );
     line(
@@ -270,6 +277,10 @@ fn note(volume: &VolumeReport) -> Option<String> {
         WarmthReport::Kept { blocks } => {
             format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES))
         }
+        // How much that was is known once the index is loaded.
+        WarmthReport::Dropped { blocks: 0, reason } => {
+            format!("{name}: dropped what there was from the last run: {reason}\n")
+        }
         WarmthReport::Dropped { blocks, reason } => {
             let size = show_size(blocks * BLOCK_BYTES);
             format!("{name}: dropped {size} from the last run: {reason}\n")
@@ -285,6 +296,7 @@ fn note(volume: &VolumeReport) -> Option<String> {
             volume.backend_overdue, volume.backend_overdue_now
         ));
     }
+    notes.extend(super::status_notes::counts(volume));
     Some(notes.concat()).filter(|text| !text.is_empty())
 }
 

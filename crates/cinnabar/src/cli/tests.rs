@@ -6,7 +6,7 @@ use super::status::render;
 use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting};
 use crate::daemon::report::StatusReport;
-use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
 use clap::{CommandFactory, Parser};
@@ -187,6 +187,8 @@ fn sample(reads: u64) -> DataStatus {
         size_bytes: 20 << 30,
         connections: 1,
         overdue_now: 2,
+        oldest: Some(Duration::from_millis(12_340)),
+        backend_size_bytes: 30 << 30,
         warmth: Warmth::Dropped { blocks: 512, reason: DropReason::EpochChanged },
         counters: VolumeCounters {
             reads,
@@ -194,6 +196,9 @@ fn sample(reads: u64) -> DataStatus {
             read_hits: reads / 4 * 3,
             misses: reads - reads / 4 * 3,
             backend_overdue: 3,
+            backend_errors: 5,
+            refused: 12,
+            bypassed: Bypassed { sequential: 512, no_space: 256, ..Bypassed::default() },
             ..VolumeCounters::default()
         },
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
@@ -215,6 +220,9 @@ fn sample(reads: u64) -> DataStatus {
         io: "uring, direct".into(),
         shards: 1,
         threads: 1,
+        losses: 1,
+        replacements: 2,
+        detached_blocks: 256,
         counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,
@@ -236,6 +244,12 @@ fn the_status_is_readable() {
         "85us/8.1ms",
         "vm1: dropped 2.0 MiB from the last run: the backend was changed",
         "after a crash, 10.0 MiB known after 0.4 s, 1.0 MiB dropped as overwritten",
+        "1.0 MiB of volumes that are not attached",
+        "given up 1 times, replaced 2 times",
+        "vm1: 5 operations of the backend failed",
+        "vm1: 12 requests were refused as invalid",
+        "vm1: did not use the cache: 2.0 MiB in long sequential runs, 1.0 MiB for want of a free",
+        "vm1: the backend has grown to 30.0 GiB, 20.0 GiB of it are served: `cinnabar volume resize vm1`",
         "vm1: 3 backend operations took too long, 2 of them are still under way",
     ] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
@@ -346,10 +360,14 @@ fn metrics_follow_the_conventions() {
     for line in [
         "cinnabar_volume_reads_total{volume=\"vm1\"} 8",
         "cinnabar_volume_read_hit_blocks_total{volume=\"vm1\"} 6",
-        "cinnabar_volume_bypassed_blocks_total{volume=\"vm1\",reason=\"sequential\"} 0",
+        "cinnabar_volume_bypassed_blocks_total{volume=\"vm1\",reason=\"sequential\"} 512",
         "cinnabar_cache_admitted_blocks_total{reason=\"ghost\"} 0",
         "cinnabar_cache_capacity_bytes 4096000",
         "cinnabar_cache_healthy 0",
+        "cinnabar_cache_device_losses_total 1",
+        "cinnabar_cache_device_replacements_total 2",
+        "cinnabar_cache_detached_bytes 1048576",
+        "cinnabar_volume_backend_oldest_seconds{volume=\"vm1\"} 12",
         "cinnabar_volume_latency_seconds_count{volume=\"vm1\",operation=\"read\"} 2",
         "cinnabar_volume_latency_seconds_bucket{le=\"0.0001\",volume=\"vm1\",operation=\"read\"} 1",
         "cinnabar_volume_latency_seconds_bucket{le=\"+Inf\",volume=\"vm1\",operation=\"read\"} 2",

@@ -9,7 +9,7 @@ use super::output::{self, Table};
 use super::status::ratio;
 use crate::config::VolumeInput;
 use crate::config::units::{parse_size, show_size};
-use crate::config::volume::{absolute_backend, check_name, parse_nbd};
+use crate::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use crate::daemon::control::actions::InvalidateInput;
 use crate::daemon::control::api::ChangeInput;
 use crate::daemon::messages::VolumeMode;
@@ -70,6 +70,16 @@ enum Command {
         /// What it may hold at most: bytes or percent [default: as it is]
         #[arg(long, value_name = "SHARE")]
         share_max: Option<String>,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Serve all of a backend that has grown; nothing cached is dropped
+    #[command(after_help = "NBD clients and virtual machines see the new size when they connect \
+        the next time. The backend has to be made larger first.\n\n\
+        Examples:\n  qemu-img resize -f raw /srv/nfs/vm1.raw +20G && cinnabar volume resize vm1")]
+    Resize {
+        /// Its name
+        name: String,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -146,7 +156,7 @@ struct AddArgs {
     #[arg(long, value_name = "SIZE", default_value = "0")]
     bypass_large: String,
     /// A backend operation that takes this many seconds fails for its guest; 0 = never
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = BACKEND_TIMEOUT_S)]
     backend_timeout: u64,
     #[command(flatten)]
     daemon: Daemon,
@@ -171,6 +181,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             };
             let path = format!("/v1/volumes/{}", escape(name));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
+        }
+        Command::Resize { name, daemon } => {
+            check_name(name)?;
+            let path = format!("/v1/volumes/{}/resize", escape(name));
+            let volume: VolumeReport = daemon.send(Method::POST, &path, &())?;
+            output::text(&format!("{} has {} bytes\n", volume.name, volume.size_bytes))
         }
         Command::Invalidate { name, range, daemon } => {
             check_name(name)?;

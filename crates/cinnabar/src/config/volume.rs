@@ -19,9 +19,10 @@ use std::time::Duration;
 /// reads far more, is fast on most back ends anyway, and would push out what is used again.
 pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
 
-/// Longest wait for an operation of the backend, in seconds, unless the volume says otherwise.
-/// Below the 30 to 180 s after which guests reset their disks or give up, so that they are told.
-pub const BACKEND_TIMEOUT_S: u64 = 30;
+/// Longest wait for an operation of the backend, in seconds, unless the volume says otherwise: none.
+/// A guest waits for storage that is away as over a hard NFS mount; an error instead would abort the
+/// journal of its file system, which a failover of half a minute is not worth.
+pub const BACKEND_TIMEOUT_S: u64 = 0;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 

@@ -38,8 +38,14 @@ pub struct CacheStatus {
     pub shards: u32,
     /// Data threads that serve them.
     pub threads: usize,
-    /// The engine's counters.
+    /// The engine's counters; its losses are replaced by those below.
     pub counters: CacheCounters,
+    /// Times the device was given up because it failed, hung or was cut short.
+    pub losses: u64,
+    /// Times it was exchanged by command.
+    pub replacements: u64,
+    /// Blocks of volumes that are not attached, kept for their return.
+    pub detached_blocks: u64,
     /// The engine's RAM.
     pub ram: RamBytes,
     /// RAM of the data plane's own buffers and queues, in bytes.
@@ -72,6 +78,10 @@ pub struct VolumeStatus {
     pub connections: u32,
     /// Backend operations that are under way for longer than the volume's bound, now.
     pub overdue_now: u32,
+    /// For how long the oldest backend operation is under way, if one is.
+    pub oldest: Option<Duration>,
+    /// How large the backend was when that was last asked; 0 if it was not.
+    pub backend_size_bytes: u64,
     /// What became of the blocks of an earlier run.
     pub warmth: Warmth,
     /// The engine's counters.

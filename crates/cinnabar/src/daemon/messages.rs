@@ -59,6 +59,13 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// Serve all of a backend that has grown; nothing cached is dropped. Answered with the size.
+    ResizeVolume {
+        /// Which.
+        name: String,
+        /// Answer.
+        answer: AnswerTo<u64>,
+    },
     /// Drop what is cached of a volume, durably: somebody wrote its backend behind our back.
     Invalidate {
         /// Which; without a range it need not be attached.

@@ -86,6 +86,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/v1/version", get(version))
         .route("/v1/volumes", get(list).post(add))
         .route("/v1/volumes/{name}", patch(change).delete(remove))
+        .route("/v1/volumes/{name}/resize", post(resize))
         .route("/v1/volumes/{name}/invalidate", post(actions::invalidate))
         .route("/v1/cache/replace", post(actions::replace))
         .route("/v1/cache/abandon", post(actions::abandon))
@@ -177,6 +178,17 @@ async fn remove(
     let message = |answer| Message::RemoveVolume { name, force, answer };
     control.ask(control.change_wait_max, message).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Serves all of a backend that has grown.
+async fn resize(
+    State(control): State<Arc<Control>>,
+    Path(name): Path<String>,
+) -> Answer<Json<VolumeReport>> {
+    let _one_at_a_time = control.changes.lock().await;
+    let message = |answer| Message::ResizeVolume { name: name.clone(), answer };
+    control.ask(control.change_wait_max, message).await?;
+    Ok(Json(report_of(&control, &name).await?))
 }
 
 async fn report_of(control: &Control, name: &str) -> Answer<VolumeReport> {

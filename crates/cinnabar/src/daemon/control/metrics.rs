@@ -85,6 +85,11 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         in_bytes(counters.capacity_blocks),
     )?;
     out.gauge("cache_used_bytes", "Data cached now.", in_bytes(counters.cached_blocks))?;
+    out.gauge(
+        "cache_detached_bytes",
+        "Of that, of volumes that are not attached.",
+        in_bytes(cache.detached_blocks),
+    )?;
     out.gauge("cache_probation_bytes", "Data in RAM only.", in_bytes(counters.ram_blocks))?;
     out.gauge("cache_healthy", "1 if the cache device works.", u64::from(well(cache.state)))?;
     let counts = [
@@ -96,7 +101,8 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_freed_segments", "Segments freed.", counters.segments_freed),
         ("cache_checksum_failures", "Blocks read with a wrong sum.", counters.checksum_failures),
         ("cache_device_errors", "Failed I/O on the device.", counters.device_errors),
-        ("cache_device_losses", "Times it was replaced or given up.", counters.device_losses),
+        ("cache_device_losses", "Times it failed and was given up.", cache.losses),
+        ("cache_device_replacements", "Times it was exchanged by command.", cache.replacements),
         ("cache_journal_records", "Records of the journal: marks.", counters.journal_records),
         ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
         ("cache_journal_rebases", "Times it was written anew.", counters.journal_rebases),
@@ -265,6 +271,14 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
     gauge("volume_backend_overdue_now", "Of those that take too long, under way.", &|volume| {
         volume.overdue_now.into()
     })?;
+    gauge("volume_backend_oldest_seconds", "Age of the oldest backend operation.", &|volume| {
+        volume.oldest.map_or(0, |age| age.as_secs())
+    })?;
+    gauge(
+        "volume_backend_size_bytes",
+        "Size of the backend when last asked; 0 = not.",
+        &|volume| volume.backend_size_bytes,
+    )?;
     gauge("volume_waiting", "1 while its back end can't be opened.", &|volume| {
         volume.waiting.is_some().into()
     })?;

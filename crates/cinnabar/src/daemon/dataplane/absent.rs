@@ -123,6 +123,7 @@ impl Plane {
             });
         }
         let mut results = self.first_tries(config, first)?;
+        check_twins(config, first, &results)?;
         let mut opened = Vec::new();
         for (volume, attempt) in config.volumes.iter().zip(first..) {
             let Some(result) = results.remove(&attempt) else { continue };
@@ -341,6 +342,28 @@ impl Plane {
         tracing::info!(volume = name, "the volume does not wait any more: it was removed");
         true
     }
+}
+
+/// Two volumes that are one file: the second one opened finds it locked, whichever that was.
+fn check_twins(config: &StartConfig, first: u64, results: &Results) -> Result<(), StartError> {
+    let all = || config.volumes.iter().zip(first..);
+    for (at, (locked, attempt)) in all().enumerate() {
+        let Some(Err(error)) = results.get(&attempt) else { continue };
+        if error.kind != StartErrorKind::BackendInUse {
+            continue;
+        }
+        for (other, (holder, attempt)) in all().enumerate() {
+            let Some(Ok(opened)) = results.get(&attempt) else { continue };
+            if super::disks::lives_in(locked, &opened.identity()) {
+                let (one, two) = if at < other { (locked, holder) } else { (holder, locked) };
+                return Err(super::disks::twice(
+                    two,
+                    &format!("the backend of volume {:?}", one.name),
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 type Results = std::collections::BTreeMap<u64, Result<Box<OpenedVolume>, StartError>>;

@@ -7,14 +7,17 @@
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
 use super::proofs::IoName;
+use super::watch::Sizes;
 use crate::daemon::generations::{DeviceId, Ledger, StateError};
-use crate::daemon::messages::{AnswerTo, CommandError, NewCache, StartError, VolumeConfig};
+use crate::daemon::messages::{
+    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
+};
 use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_engine::volume::Epoch;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 /// Tasks of those that queue that are under way at a time.
@@ -34,6 +37,10 @@ pub(super) enum Task {
     Distrust { ledger: Ledger, ios: Vec<IoName>, held: Vec<(String, u64)> },
     /// Open and format another cache device.
     OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
+    /// Ask how large these disks are now.
+    Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
+    /// Find out how large a volume's disk is now, and prove it as it stands.
+    Grow { volume: usize, attachment: u64, disk: Weak<Disk>, answer: AnswerTo<u64> },
     /// These volumes are recorded on that device from now on.
     Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
@@ -72,6 +79,13 @@ pub(super) enum Finished {
         result: Result<Vec<u64>, StateError>,
     },
     DeviceOpened(Result<Box<OpenedDevice>, CommandError>),
+    Measured(Sizes),
+    Grown {
+        volume: usize,
+        attachment: u64,
+        result: Result<(u64, Option<Epoch>), CommandError>,
+        answer: AnswerTo<u64>,
+    },
     Entrusted(Result<(), StateError>),
 }
 
@@ -111,6 +125,8 @@ impl Background {
         if task.is_urgent() {
             self.urgent += 1;
             self.spawn(task);
+        } else if matches!(task, Task::Measure { .. }) {
+            self.spawn(task);
         } else {
             let queue = if task.is_try() { &mut self.tries } else { &mut self.waiting };
             queue.push_back(task);
@@ -141,6 +157,8 @@ impl Background {
     fn count(&mut self, finished: &Finished) {
         if finished.is_urgent() {
             self.urgent -= 1;
+        } else if matches!(finished, Finished::Measured(_)) {
+            // Not counted: nobody waits for it, a stop neither.
         } else if matches!(finished, Finished::Opened { attempt: Some(_), .. }) {
             self.trying -= 1;
         } else {
@@ -193,7 +211,10 @@ impl Background {
 
 impl Task {
     const fn is_urgent(&self) -> bool {
-        matches!(self, Self::Prove { .. } | Self::Distrust { .. } | Self::Entrust { .. })
+        matches!(
+            self,
+            Self::Prove { .. } | Self::Distrust { .. } | Self::Entrust { .. } | Self::Grow { .. }
+        )
     }
 
     const fn is_try(&self) -> bool {
@@ -244,6 +265,11 @@ impl Task {
                 let result = device::open_new(&new, shards, &options, &taken).map(Box::new);
                 Finished::DeviceOpened(result)
             }
+            Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
+            Self::Grow { volume, attachment, disk, answer } => {
+                let result = grown(&disk);
+                Finished::Grown { volume, attachment, result, answer }
+            }
             Self::Entrust { ledger, names, device, path } => {
                 let result = ledger.with(|state| state.entrust(&names, device, &path));
                 Finished::Entrusted(result)
@@ -252,8 +278,31 @@ impl Task {
     }
 }
 
+/// One that can't be asked is passed over: its own I/O tells.
+fn measure(cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)>) -> Sizes {
+    let size = |disk: Weak<Disk>| disk.upgrade()?.measure().ok();
+    let of = |(key, attachment, disk)| Some((key, attachment, size(disk)?));
+    Sizes { cache: cache.and_then(size), volumes: volumes.into_iter().filter_map(of).collect() }
+}
+
+fn grown(disk: &Weak<Disk>) -> Result<(u64, Option<Epoch>), CommandError> {
+    let disk = disk.upgrade().ok_or_else(CommandError::gone)?;
+    let size = disk.measure().map_err(|error| {
+        CommandError::new(CommandErrorKind::Io, format!("backend {error}"), error.hint())
+    })?;
+    // Without a proof a crash leaves the volume cold, no more.
+    let epoch = disk.prove().unwrap_or_else(|error| {
+        tracing::warn!(path = %disk.path().display(), reason = %error, "no proof of a grown disk");
+        None
+    });
+    Ok((size, epoch))
+}
+
 impl Finished {
     const fn is_urgent(&self) -> bool {
-        matches!(self, Self::Proved { .. } | Self::Distrusted { .. } | Self::Entrusted(_))
+        matches!(
+            self,
+            Self::Proved { .. } | Self::Distrusted { .. } | Self::Entrusted(_) | Self::Grown { .. }
+        )
     }
 }

@@ -3,6 +3,7 @@
 //! Called by the loop, at start-up and for each status.
 
 use super::control::Awaited;
+use super::faults::Faults;
 use super::plane::Plane;
 use super::volume::Volume;
 use crate::daemon::generations::DeviceId;
@@ -10,6 +11,7 @@ use crate::daemon::messages::{Loaded, State};
 use crate::daemon::report::why;
 use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
+use cinnabar_engine::counters::CacheCounters;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::units::Instant;
@@ -32,6 +34,14 @@ pub(super) struct Cache {
     pub(super) timeout: Duration,
     /// It was given up because an operation took longer.
     pub(super) hangs: bool,
+    /// It was given up because its file was cut short: how.
+    pub(super) cut_short: Option<String>,
+    /// Errors of late.
+    pub(super) faults: Faults,
+    /// Times it was given up because it failed, hung or was cut short.
+    pub(super) losses: u64,
+    /// Times it was exchanged by command.
+    pub(super) replacements: u64,
     /// Whether the log knows that it is not in use.
     told: bool,
 }
@@ -46,7 +56,19 @@ impl Cache {
     /// None yet.
     pub(super) fn none(path: PathBuf, timeout: Duration) -> Self {
         let (device, missing, loaded) = (None, None, None);
-        Self { path, device, missing, loaded, timeout, hangs: false, told: false }
+        Self {
+            path,
+            device,
+            missing,
+            loaded,
+            timeout,
+            hangs: false,
+            cut_short: None,
+            faults: Faults::default(),
+            losses: 0,
+            replacements: 0,
+            told: false,
+        }
     }
 
     /// The open device.
@@ -57,6 +79,11 @@ impl Cache {
     /// Its identity, and where it is.
     pub(super) fn identity(&self) -> Option<(DeviceId, PathBuf)> {
         self.device.as_ref().map(|device| (device.id, self.path.clone()))
+    }
+
+    /// The open device, for others to look at.
+    pub(super) fn shared(&self) -> Option<&Arc<Disk>> {
+        self.device.as_ref().map(|device| &device.disk)
     }
 
     /// How I/O on it is done.
@@ -73,7 +100,7 @@ impl Cache {
         disk.path().clone_into(&mut self.path);
         self.device = Some(Device { disk, id });
         (self.missing, self.loaded) = (None, None);
-        (self.hangs, self.told) = (false, false);
+        (self.hangs, self.cut_short, self.told) = (false, None, false);
     }
 
     /// Goes on without a device, and says why. One with I/O under way is left to the kernel.
@@ -98,6 +125,8 @@ impl Plane {
         let capacity_blocks = first.geometry.capacity_blocks() * u64::from(first.geometry.shards);
         self.crew.install_cache(&mut self.lane, &disk, capacity_blocks)?;
         self.cache.take(disk, first.uuid);
+        let counters = self.crew.counters(&self.lane, &[]).cache;
+        self.cache.faults = Faults::since(&counters);
         Ok(())
     }
 
@@ -121,6 +150,7 @@ impl Plane {
             return;
         }
         self.cache.hangs = true;
+        self.cache.losses += 1;
         tracing::error!(
             path = %self.cache.path.display(), operation = what.name, offset = what.offset,
             len = what.len, bound_s = self.cache.timeout.as_secs_f64(),
@@ -129,12 +159,38 @@ impl Plane {
         self.command(Awaited::Abandon(None), &Command::Abandon);
     }
 
+    /// The device turned out to be smaller than what was formatted on it: what it held beyond is
+    /// gone, and each read there would fail or, once it is written again, not be what it was.
+    pub(super) fn give_up_short_device(&mut self, size_bytes: u64) {
+        let Some(disk) = self.cache.disk() else { return };
+        let needed = disk.size_bytes();
+        if size_bytes >= needed || self.cache.cut_short.is_some() || self.stop.is_some() {
+            return;
+        }
+        let reason = format!("the cache device was cut short to {size_bytes} of {needed} bytes");
+        tracing::error!(
+            path = %self.cache.path.display(), reason,
+            "the cache device is given up (hint: `cinnabar cache replace` takes another one)"
+        );
+        self.cache.cut_short = Some(format!("{reason} and was given up"));
+        self.cache.losses += 1;
+        self.command(Awaited::Abandon(None), &Command::Abandon);
+    }
+
     /// How the cache is, and why it is not serving.
-    pub(super) fn cache_state(&self, health: Health) -> (State, String) {
+    pub(super) fn cache_state(
+        &self,
+        now: Instant,
+        health: Health,
+        counters: &CacheCounters,
+    ) -> (State, String) {
         let replacing = self.replacing.as_ref().map(|_| "the cache device is being replaced");
         match (health, replacing) {
             (_, Some(reason)) => (State::Degraded, reason.to_owned()),
-            (Health::Serving, None) => (State::Serving, String::new()),
+            (Health::Serving, None) => match self.cache.faults.of_late(now, counters) {
+                Some(reason) => (State::Degraded, reason),
+                None => (State::Serving, String::new()),
+            },
             (Health::Opening, None) => (State::Starting, "being opened".to_owned()),
             (Health::Loading { pages, of }, None) => {
                 let reason =
@@ -144,6 +200,9 @@ impl Plane {
             (Health::PassThrough(reason), None) => {
                 let missing = self.cache.missing.clone().filter(|_| self.cache.device.is_none());
                 let reason = match (reason, missing) {
+                    (PassThroughReason::Abandoned, _) if self.cache.cut_short.is_some() => {
+                        self.cache.cut_short.clone().unwrap_or_default()
+                    }
                     (PassThroughReason::Abandoned, _) if self.cache.hangs => {
                         "the cache device did not answer and was given up".to_owned()
                     }
@@ -168,6 +227,7 @@ impl Plane {
             if reason == PassThroughReason::Abandoned {
                 tracing::warn!(%path, "the cache device is not used any more: volumes pass through");
             } else {
+                self.cache.losses += 1;
                 tracing::error!(
                     %path, reason = why(reason),
                     "the cache device is lost: volumes pass through (hint: exchange it with \
@@ -187,7 +247,9 @@ impl Plane {
         if self.cache.loaded.is_none() {
             return;
         }
-        let loading = |volume: &Volume| volume.warmth == Warmth::Loading && volume.id.is_some();
+        let settled =
+            |volume: &Volume| !matches!(volume.warmth, Warmth::Loading | Warmth::Dropped { .. });
+        let loading = |volume: &Volume| volume.id.is_some() && !settled(volume);
         let keys: Vec<usize> =
             self.volumes.iter().filter(|(_, volume)| loading(volume)).map(|(key, _)| key).collect();
         if keys.is_empty() {
@@ -196,7 +258,13 @@ impl Plane {
         let ids: Vec<_> = keys.iter().map(|key| self.volumes[*key].id).collect();
         let counters = self.crew.counters(&self.lane, &ids).volumes;
         for (key, counters) in keys.into_iter().zip(counters) {
-            self.volumes[key].warmth = Warmth::Warm { blocks: counters.cached_blocks };
+            let warmth = &mut self.volumes[key].warmth;
+            *warmth = match *warmth {
+                Warmth::Dropped { reason, .. } => {
+                    Warmth::Dropped { blocks: counters.dropped_blocks, reason }
+                }
+                _ => Warmth::Warm { blocks: counters.cached_blocks },
+            };
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) enum Awaited {
     Abandon(Option<AnswerTo<()>>),
     Replace,
     Forget(AnswerTo<()>),
+    /// The volume of this key, attached as that, to so many bytes.
+    Grow(usize, u64, u64, AnswerTo<u64>),
     Close,
 }
 
@@ -75,6 +77,10 @@ impl Plane {
                 Finished::Distrusted { ios, result } => self.distrusted(now, ios, result),
                 Finished::DeviceOpened(result) => self.device_opened(result),
                 Finished::Entrusted(result) => self.entrusted(result),
+                Finished::Measured(sizes) => self.looked(&sizes),
+                Finished::Grown { volume, attachment, result, answer } => {
+                    self.grown(volume, attachment, result, answer);
+                }
             }
         }
     }
@@ -91,6 +97,7 @@ impl Plane {
             Message::SetVolume { name, change, answer } => {
                 let _ = answer.send(self.set_volume(&name, change));
             }
+            Message::ResizeVolume { name, answer } => self.resize_volume(&name, answer),
             Message::Invalidate { name, range, answer } => {
                 self.invalidate(now, &name, range, answer);
             }
@@ -301,6 +308,9 @@ impl Plane {
             Awaited::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
             Awaited::Replace => self.replaced(now, reply.result.map(drop)),
             Awaited::Forget(answer) => Self::forgotten(reply.result.map(drop), answer),
+            Awaited::Grow(key, attachment, size_bytes, answer) => {
+                self.has_grown(key, attachment, size_bytes, reply.result.map(drop), answer);
+            }
             Awaited::Close => self.closed(now, reply.result.map(drop)),
         }
     }

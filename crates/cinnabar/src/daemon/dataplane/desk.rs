@@ -4,6 +4,7 @@
 //! Called by the loop and by the worker threads, each of which has a desk of its own. What a desk
 //! can't settle by itself it tells ([`Told`]): the owner of the desk passes it on.
 
+mod ages;
 mod files;
 mod overdue;
 

@@ -120,11 +120,21 @@ pub(super) fn check_taken(
     taken: &[Taken],
 ) -> Result<(), StartError> {
     let twin = taken.iter().find(|t| t.identity == *identity && !(t.read_only && config.read_only));
-    let Some(twin) = twin else { return Ok(()) };
-    let message = format!("backend {}: it is {}", config.backend, twin.what);
+    twin.map_or(Ok(()), |twin| Err(twice(config, &twin.what)))
+}
+
+/// A volume's backend is something else here already.
+pub(super) fn twice(config: &VolumeConfig, what: &str) -> StartError {
+    let message = format!("backend {}: it is {what}", config.backend);
     let subject = Subject::Volume(config.name.clone());
     let hint = "give each volume a backend of its own";
-    Err(StartError::new(StartErrorKind::BackendTwice, subject, message, hint))
+    StartError::new(StartErrorKind::BackendTwice, subject, message, hint)
+}
+
+/// Whether a volume's backend is this one.
+pub(super) fn lives_in(config: &VolumeConfig, identity: &Identity) -> bool {
+    let spec = BackendSpec::parse(&config.backend, Path::new("/")).ok();
+    spec.and_then(|spec| identity_of(&spec.place)).is_some_and(|own| own == *identity)
 }
 
 pub(super) fn explain(

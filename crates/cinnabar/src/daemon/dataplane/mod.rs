@@ -17,7 +17,9 @@ mod crew;
 mod desk;
 mod device;
 mod disks;
+mod faults;
 mod format;
+mod grow;
 mod idle;
 mod inbox;
 mod lane;
@@ -38,6 +40,7 @@ mod tests;
 mod unit;
 mod volume;
 mod warnings;
+mod watch;
 mod worker;
 
 use super::messages::{

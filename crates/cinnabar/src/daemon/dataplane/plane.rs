@@ -16,6 +16,7 @@ use super::replace::Replacing;
 use super::requests::{Front, GuestRequest};
 use super::stop::Stop;
 use super::volume::Volume;
+use super::watch::Watch;
 use super::worker::Heard;
 use crate::daemon::generations::Ledger;
 use crate::daemon::messages::{Message, StartError, StartErrorKind, Subject};
@@ -61,6 +62,7 @@ pub(super) struct Plane {
     pub(super) opening: Vec<String>,
     /// Volumes that wait for their back ends.
     pub(super) absents: Absents,
+    pub(super) watch: Watch,
     pub(super) open_options: OpenOptions,
     pub(super) messages: mpsc::Receiver<Message>,
     /// From the other data threads.
@@ -198,6 +200,7 @@ impl Plane {
             self.look_at = None;
             self.drop_doubts(now);
             self.retry_absent(now);
+            self.look_around(now);
         }
         if self.server.has_backlog() {
             self.server.resume(now, &mut Pool, &mut self.from_nbd);

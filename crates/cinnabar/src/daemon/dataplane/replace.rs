@@ -131,6 +131,7 @@ impl Plane {
     pub(super) fn replaced(&mut self, now: Instant, result: Result<(), Failure>) {
         match result {
             Ok(()) => {
+                self.cache.replacements += 1;
                 let capacity_blocks = self.capacity_blocks();
                 let path = self.cache.path.display();
                 tracing::info!(

@@ -19,6 +19,7 @@ use super::plane::Plane;
 use super::proofs::Distrusts;
 use super::recordings::Recordings;
 use super::volume::{Phase, Recorders, Volume, VolumeIo};
+use super::watch::Watch;
 use super::worker::Worker;
 use super::{device, format};
 use crate::daemon::generations::Ledger;
@@ -131,6 +132,7 @@ impl Plane {
             background,
             opening: Vec::new(),
             absents: Absents::default(),
+            watch: Watch::default(),
             open_options,
             messages,
             heard,
@@ -204,7 +206,9 @@ impl Plane {
         self.look_up_generations(&keys)?;
         self.open(config, blank)?;
         self.attach_all(&keys)?;
-        self.retry_absent(self.lane.clock.now());
+        let now = self.lane.clock.now();
+        self.retry_absent(now);
+        self.look_around(now);
         Ok(())
     }
 
@@ -251,6 +255,7 @@ impl Plane {
             latencies: Recorders::default(),
             phase: Phase::Attaching,
             doubts: Vec::new(),
+            measured: None,
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);

@@ -9,15 +9,18 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
+use std::time::Duration;
 
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].id).collect();
         let counters = self.crew.counters(&self.lane, &ids);
+        let now = self.lane.clock.now();
+        let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
         } else {
-            self.cache_state(counters.health)
+            self.cache_state(now, counters.health, &counters.cache)
         };
         let passed_by = matches!(counters.health, Health::PassThrough(_));
         let cache = CacheStatus {
@@ -29,13 +32,23 @@ impl Plane {
             io: format!("{}, {}", self.lane.desk.port.name(), self.cache.way()),
             shards: self.crew.shards(),
             threads: self.crew.threads(),
+            losses: self.cache.losses,
+            replacements: self.cache.replacements,
+            detached_blocks: match counters.health {
+                Health::Serving => counters.cache.cached_blocks.saturating_sub(attached),
+                _ => 0,
+            },
             counters: self.cache_counters(counters.cache, passed_by),
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes(),
         };
+        let oldest = self.crew.oldest(&self.lane);
+        let age = |key: usize| {
+            let since = oldest.get(key).copied().flatten()?;
+            Some(Duration::from_nanos(now.since_ns(since)))
+        };
         let each = self.order.iter().zip(counters.volumes);
-        let served = each.map(|(key, own)| self.volume_status(*key, own, passed_by));
-        let now = self.lane.clock.now();
+        let served = each.map(|(key, own)| self.volume_status(*key, own, passed_by, age(*key)));
         let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
             config: config.clone(),
             state: State::Waiting,
@@ -44,6 +57,8 @@ impl Plane {
             size_bytes: 0,
             connections: 0,
             overdue_now: 0,
+            oldest: None,
+            backend_size_bytes: 0,
             warmth: Warmth::New,
             counters: VolumeCounters::default(),
             latencies: Recorders::default().summary(),
@@ -61,9 +76,15 @@ impl Plane {
         CacheCounters { capacity_blocks, ..counters }
     }
 
-    fn volume_status(&self, key: usize, own: VolumeCounters, passed_by: bool) -> VolumeStatus {
+    fn volume_status(
+        &self,
+        key: usize,
+        own: VolumeCounters,
+        passed_by: bool,
+        oldest: Option<Duration>,
+    ) -> VolumeStatus {
         let volume = &self.volumes[key];
-        let (state, reason) = volume.state();
+        let (state, reason) = volume.state(oldest);
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
         // Most are refused by the servers, and never come to an engine.
         let export = export_of(key);
@@ -77,6 +98,8 @@ impl Plane {
             size_bytes: volume.io.disk.size_bytes(),
             connections: self.connections(key),
             overdue_now: volume.overdue_now(),
+            oldest,
+            backend_size_bytes: volume.measured.unwrap_or(0),
             warmth: volume.warmth,
             counters,
             latencies: volume.latencies.summary(),

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// A backend that has not answered for so long is shown as slow.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+
 /// One volume, from its installation to the end of its detachment.
 pub(super) struct Volume {
     pub(super) config: VolumeConfig,
@@ -29,6 +32,8 @@ pub(super) struct Volume {
     pub(super) phase: Phase,
     /// Bytes whose copies are not to be believed, and have not been dropped yet.
     pub(super) doubts: Vec<ByteSpan>,
+    /// How large its backend was when that was last asked.
+    pub(super) measured: Option<u64>,
 }
 
 /// What all data threads need to know of a volume.
@@ -81,22 +86,60 @@ pub(super) enum Kind {
 }
 
 impl Volume {
-    /// How it is, and why it is not serving as it should.
-    pub(super) fn state(&self) -> (State, String) {
+    /// How it is, and why it is not serving as it should. The oldest of its backend operations is
+    /// under way for so long.
+    pub(super) fn state(&self, oldest: Option<Duration>) -> (State, String) {
         match self.phase {
             Phase::Attaching => (State::Starting, "being attached".into()),
-            Phase::Serving if self.overdue_now() > 0 => {
-                let (count, bound_s) =
-                    (self.overdue_now(), self.config.backend_timeout.as_secs_f64());
-                let reason = format!("{count} operations of the backend take over {bound_s} s");
-                (State::Degraded, reason)
-            }
-            Phase::Serving => match self.io.disk.trouble() {
+            Phase::Serving => match self.trouble(oldest) {
                 Some(reason) => (State::Degraded, reason),
                 None => (State::Serving, String::new()),
             },
             Phase::Leaving(_) | Phase::Gone(..) => (State::Stopping, "being detached".into()),
         }
+    }
+
+    /// Takes note of how large the backend is now.
+    pub(super) fn note_size(&mut self, size_bytes: u64) {
+        if self.measured.replace(size_bytes) == Some(size_bytes) {
+            return;
+        }
+        let (volume, served_bytes) = (&self.config.name, self.io.disk.size_bytes());
+        if size_bytes < served_bytes {
+            tracing::error!(
+                volume,
+                size_bytes,
+                served_bytes,
+                "the backend has shrunk: requests beyond its end fail"
+            );
+        } else if size_bytes > served_bytes {
+            tracing::info!(
+                volume,
+                size_bytes,
+                served_bytes,
+                "the backend has grown (hint: `cinnabar volume resize` serves all of it)"
+            );
+        }
+    }
+
+    fn trouble(&self, oldest: Option<Duration>) -> Option<String> {
+        if self.overdue_now() > 0 {
+            let (count, bound_s) = (self.overdue_now(), self.config.backend_timeout.as_secs_f64());
+            return Some(format!("{count} operations of the backend take over {bound_s} s"));
+        }
+        let waits = oldest.filter(|age| *age >= SLOW_AFTER).map(|age| {
+            let count = self.io.in_flight.load(Relaxed);
+            format!("{count} operations wait for the backend, the oldest for {} s", age.as_secs())
+        });
+        let size = self.io.disk.size_bytes();
+        let shrunk = self.measured.filter(|now| *now < size).map(|now| {
+            format!(
+                "the backend has shrunk to {now} bytes, {size} are served: requests beyond its end \
+                 fail"
+            )
+        });
+        let all = self.io.disk.trouble().into_iter().chain(shrunk).chain(waits);
+        Some(all.collect::<Vec<_>>().join("; ")).filter(|reasons| !reasons.is_empty())
     }
 
     /// Backend operations that are under way for too long.

@@ -58,8 +58,14 @@ pub struct CacheReport {
     pub journal_rebases: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Times the device was replaced, or given up.
+    /// Times the device was given up because it failed, hung or was cut short.
     pub device_losses: u64,
+    /// Times it was exchanged by command.
+    #[serde(default)]
+    pub device_replacements: u64,
+    /// Blocks of volumes that are not attached, kept for their return.
+    #[serde(default)]
+    pub detached_blocks: u64,
     /// RAM by part.
     pub ram_bytes: RamReport,
     /// Index, descriptors and ghost, in bytes for each block of the capacity.
@@ -128,7 +134,9 @@ impl CacheReport {
             journal_writes: counters.journal_writes,
             journal_rebases: counters.journal_rebases,
             checkpoints: counters.checkpoints,
-            device_losses: counters.device_losses,
+            device_losses: status.losses,
+            device_replacements: status.replacements,
+            detached_blocks: status.detached_blocks,
             ram_bytes: RamReport { address_map, descriptors, ghost, buffers, other, edges },
             ram_bytes_per_block: match counters.capacity_blocks {
                 0 => 0.0,

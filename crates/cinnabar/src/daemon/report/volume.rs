@@ -96,6 +96,12 @@ pub struct VolumeReport {
     pub backend_overdue: u64,
     /// Of those, under way now.
     pub backend_overdue_now: u32,
+    /// Seconds since the oldest backend operation under way began; 0 if none is.
+    #[serde(default)]
+    pub backend_oldest_s: f64,
+    /// How large the backend was when that was last asked; 0 if it was not.
+    #[serde(default)]
+    pub backend_size_bytes: u64,
     /// Writes, trims and zeroes that had to wait for a mark on the cache device.
     pub marked_writes: u64,
     /// Blocks dropped by the operator's word.
@@ -252,6 +258,8 @@ impl VolumeReport {
             backend_errors: counters.backend_errors,
             backend_overdue: counters.backend_overdue,
             backend_overdue_now: status.overdue_now,
+            backend_oldest_s: status.oldest.map_or(0.0, tenths),
+            backend_size_bytes: status.backend_size_bytes,
             marked_writes: counters.marked_writes,
             invalidated_blocks: counters.invalidated_blocks,
             refused: counters.refused,

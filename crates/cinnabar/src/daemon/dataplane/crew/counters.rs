@@ -8,7 +8,7 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::Engine;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::Health;
-use cinnabar_engine::units::VolumeId;
+use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use std::sync::Arc;
 
@@ -38,6 +38,19 @@ impl Crew {
         }
         all.sort_by_key(|(shard, _)| *shard);
         all.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// When the oldest backend I/O under way of each volume began, by the plane's keys.
+    pub(in super::super) fn oldest(&self, lane: &Lane) -> Vec<Option<Instant>> {
+        let mut oldest = lane.desk.oldest();
+        for worker in &self.workers {
+            let others = worker.call(|lane| lane.desk.oldest());
+            oldest.resize(oldest.len().max(others.len()), None);
+            for (first, other) in oldest.iter_mut().zip(others) {
+                *first = (*first).into_iter().chain(other).min();
+            }
+        }
+        oldest
     }
 
     /// What the device knows of a volume that is not attached.

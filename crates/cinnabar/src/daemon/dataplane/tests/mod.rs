@@ -4,6 +4,7 @@ mod absent;
 mod client;
 mod crash;
 mod degrade;
+mod disks;
 mod failures;
 mod rig;
 mod serving;

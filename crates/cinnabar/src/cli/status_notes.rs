@@ -1,0 +1,54 @@
+//! Counters of a volume that deserve words: errors, what did not use the cache and why, a backend of
+//! another size.
+//!
+//! Called by `status`. What is zero is not mentioned.
+
+use crate::config::units::show_size;
+use crate::daemon::report::{BypassedReport, VolumeReport};
+use cinnabar_engine::units::BLOCK_BYTES;
+
+/// Lines about a volume.
+pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
+    let name = &volume.name;
+    let mut notes = Vec::new();
+    if volume.backend_errors > 0 {
+        let count = volume.backend_errors;
+        notes.push(format!("{name}: {count} operations of the backend failed\n"));
+    }
+    if volume.refused > 0 {
+        notes.push(format!("{name}: {} requests were refused as invalid\n", volume.refused));
+    }
+    if volume.invalidated_blocks > 0 {
+        let size = show_size(volume.invalidated_blocks * BLOCK_BYTES);
+        notes.push(format!("{name}: {size} dropped by command\n"));
+    }
+    if volume.backend_size_bytes > volume.size_bytes {
+        let (now, served) = (show_size(volume.backend_size_bytes), show_size(volume.size_bytes));
+        notes.push(format!(
+            "{name}: the backend has grown to {now}, {served} of it are served: \
+             `cinnabar volume resize {name}` serves all of it\n"
+        ));
+    }
+    notes.extend(bypassed(&volume.bypassed).map(|text| format!("{name}: {text}\n")));
+    notes
+}
+
+/// What did not use the cache, and why.
+fn bypassed(counts: &BypassedReport) -> Option<String> {
+    let reasons = [
+        (counts.sequential, "in long sequential runs"),
+        (counts.large, "in large requests"),
+        (counts.pass_through, "in mode pass-through"),
+        (counts.write_around, "written in mode write-around"),
+        (counts.write_not_reused, "written and not worth keeping"),
+        (counts.no_space, "for want of a free buffer or segment"),
+        (counts.loading, "while the index was loaded"),
+        (counts.no_device, "without a cache device"),
+    ];
+    let parts: Vec<String> = reasons
+        .iter()
+        .filter(|(blocks, _)| *blocks > 0)
+        .map(|(blocks, why)| format!("{} {why}", show_size(blocks * BLOCK_BYTES)))
+        .collect();
+    (!parts.is_empty()).then(|| format!("did not use the cache: {}", parts.join(", ")))
+}
