@@ -87,7 +87,7 @@ fn serves_a_group(user: Option<u32>) -> Result<()> {
         let stranger = connect_as(&path, &[]).expect_err("it is not in the group");
         ensure!(stranger.kind() == ErrorKind::PermissionDenied, "{socket}: {stranger}");
     }
-    let mut client = Client::connect(&folder.join("vm1.sock"), "vm1")?;
+    let client = Client::connect(&folder.join("vm1.sock"), "vm1")?;
     ensure!(client.size() == 8 * MIB, "size {}", client.size());
     drop(client);
     daemon.stop()

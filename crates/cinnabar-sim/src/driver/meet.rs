@@ -130,7 +130,8 @@ fn incident(event: &Event<Stamped>) -> Option<Incident> {
             Command::Abandon => Incident::Abandon,
             Command::Replace(_) => Incident::Replace,
             Command::Close => Incident::Close,
-            Command::Open | Command::AwaitLoad => return None,
+            // No simulated back end grows.
+            Command::Open | Command::AwaitLoad | Command::Grow(..) => return None,
         },
     })
 }

@@ -4,7 +4,7 @@
 //! is what a crash leaves behind.
 
 use super::rig::{MIB, Rig, both, pattern};
-use crate::daemon::messages::{DataStatus, EvictionMode, IoMode};
+use crate::daemon::messages::{DataStatus, EvictionMode, IoMode, Message};
 use cinnabar_engine::health::Start;
 use cinnabar_engine::volume::{DropReason, Warmth};
 use std::os::unix::fs::FileExt;
@@ -143,6 +143,27 @@ fn a_stop_or_a_crash_while_loading_costs_no_warmth() {
         }
         rig.start();
         let warmth = rig.loaded().volumes[0].warmth;
+        assert!(matches!(warmth, Warmth::Warm { blocks: 200.. }), "{warmth:?}");
+        assert!(rig.client("vm1").read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));
+        assert!(rig.stop().clean);
+    });
+}
+
+#[test]
+fn a_volume_that_has_grown_is_warm_after_a_crash() {
+    both(|io| {
+        let mut rig = rig(io);
+        rig.start();
+        let disk = std::fs::File::options().write(true).open(rig.path("vm1.raw"));
+        disk.expect("it opens").set_len(16 * MIB).expect("it grows");
+        let name = "vm1".to_owned();
+        let grown = rig.ask(|answer| Message::ResizeVolume { name, answer });
+        assert_eq!(grown, Ok(16 * MIB));
+        crashed(&mut rig);
+        rig.start();
+        let status = rig.loaded();
+        assert_eq!(status.cache.loaded.expect("it is loaded").report.start, Start::Crashed);
+        let warmth = status.volumes[0].warmth;
         assert!(matches!(warmth, Warmth::Warm { blocks: 200.. }), "{warmth:?}");
         assert!(rig.client("vm1").read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));
         assert!(rig.stop().clean);
