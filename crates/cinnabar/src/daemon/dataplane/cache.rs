@@ -50,6 +50,8 @@ pub(super) struct Cache {
 struct Device {
     disk: Arc<Disk>,
     id: DeviceId,
+    /// What was formatted on it reaches so far.
+    formatted_bytes: u64,
 }
 
 impl Cache {
@@ -96,9 +98,9 @@ impl Cache {
     }
 
     /// Takes a device that was opened.
-    fn take(&mut self, disk: Arc<Disk>, id: DeviceId) {
+    fn take(&mut self, disk: Arc<Disk>, id: DeviceId, formatted_bytes: u64) {
         disk.path().clone_into(&mut self.path);
-        self.device = Some(Device { disk, id });
+        self.device = Some(Device { disk, id, formatted_bytes });
         (self.missing, self.loaded) = (None, None);
         (self.hangs, self.cut_short, self.told) = (false, None, false);
     }
@@ -124,7 +126,7 @@ impl Plane {
         let disk = Arc::new(disk);
         let capacity_blocks = first.geometry.capacity_blocks() * u64::from(first.geometry.shards);
         self.crew.install_cache(&mut self.lane, &disk, capacity_blocks)?;
-        self.cache.take(disk, first.uuid);
+        self.cache.take(disk, first.uuid, first.geometry.device_bytes());
         let counters = self.crew.counters(&self.lane, &[]).cache;
         self.cache.faults = Faults::since(&counters);
         Ok(())
@@ -162,8 +164,9 @@ impl Plane {
     /// The device turned out to be smaller than what was formatted on it: what it held beyond is
     /// gone, and each read there would fail or, once it is written again, not be what it was.
     pub(super) fn give_up_short_device(&mut self, size_bytes: u64) {
-        let Some(disk) = self.cache.disk() else { return };
-        let needed = disk.size_bytes();
+        let Some(needed) = self.cache.device.as_ref().map(|device| device.formatted_bytes) else {
+            return;
+        };
         if size_bytes >= needed || self.cache.cut_short.is_some() || self.stop.is_some() {
             return;
         }
