@@ -5,7 +5,7 @@
 use super::error::{DiskError, DiskErrorKind};
 use super::fresh::Fresh;
 use super::lock::{Patience, lock};
-use super::open::{OpenOptions, is_at, warn_buffered};
+use super::open::{OpenOptions, TRIES, is_at, warn_buffered};
 use super::{Disk, DiskKind, blocking};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
@@ -56,14 +56,21 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
     let mut options = options.clone();
     options.open.read_only = false;
     let options = &options;
+    let mut tries = TRIES;
     let mut disk = loop {
+        tries -= 1;
         match Disk::open_any_size(path, &options.open) {
-            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => {
-                if let Some(mut disk) = create(path, options)? {
+            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => match create(path, options)? {
+                Some(mut disk) => {
                     disk.forget_sync_failures();
                     return Ok(CacheDisk { disk, contents: Contents::Blank });
                 }
-            }
+                // Another process was quicker; or it is a link that leads nowhere.
+                None if tries == 0 => {
+                    return Err(DiskError::from_errno(path, "creating it", Errno::EXIST));
+                }
+                None => {}
+            },
             other => break other?,
         }
     };

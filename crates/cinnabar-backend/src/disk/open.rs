@@ -16,6 +16,9 @@ use std::time::Duration;
 /// I/Os of one disk that a port gives the kernel at a time, at most: more than devices profit from.
 const DEPTH_MAX: usize = 256;
 
+/// Times a file is opened that another one has taken the place of meanwhile.
+pub(super) const TRIES: u32 = 5;
+
 /// How a disk is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -54,14 +57,17 @@ impl Disk {
     /// As [`open`](Self::open), but empty and odd-sized files pass.
     pub(super) fn open_any_size(path: &Path, options: &OpenOptions) -> Result<Self, DiskError> {
         let mut patience = Patience::new(options);
+        let mut tries = TRIES;
         loop {
             // Looked at before it is opened: opening a pipe would wait for its other end.
             let before = stat(path).map_err(|errno| DiskError::from_errno(path, "stat", errno))?;
             let kind = disk_kind(path, &before)?;
             let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
             let disk = Self::finish(path, fd, direct, options, &mut patience)?;
-            // Whoever held the lock may have put another file in its place, or removed it.
-            if disk.kind != DiskKind::File || is_at(disk.as_fd(), path) {
+            // Whoever held the lock may have put another file in its place, or removed it. Some file
+            // systems give a file another number each time it is looked at.
+            tries -= 1;
+            if disk.kind != DiskKind::File || tries == 0 || is_at(disk.as_fd(), path) {
                 return Ok(disk);
             }
         }

@@ -205,3 +205,12 @@ fn a_file_system_that_does_not_tell_its_room_is_tried() {
     let cache = open_cache(&fuse.folder().join("cache.img"), &options).expect("there is room");
     assert_eq!(cache.disk.size_bytes(), 1 << 20);
 }
+
+#[test]
+fn a_link_that_leads_nowhere_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache.img");
+    std::os::unix::fs::symlink(folder.path().join("nowhere"), &path).expect("a link");
+    let error = open(&path, Some(32 * MIB), false).expect_err("nothing is there");
+    assert!(matches!(error, DiskErrorKind::Io { .. }), "{error:?}");
+}
