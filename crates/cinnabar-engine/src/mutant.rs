@@ -1,7 +1,8 @@
 //! Deliberate bugs, so that the proof can fail: the fault simulation must find each of them.
 //!
 //! Called by every place that a mutant breaks. Without the feature `mutants`, which only tests
-//! switch on, [`is`](Mutants::is) is a constant and the broken code is not compiled in.
+//! switch on (this crate's own have it always), [`is`](Mutants::is) is a constant and the broken
+//! code is not compiled in.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,31 +59,34 @@ pub enum Mutant {
     PassedRunGrows,
     /// A life has so many incarnations and no more.
     IncarnationsRunOut,
+    /// The last write of a rebase that a checkpoint ended counts for the rebase under way: the
+    /// journal's tail passes marks that nothing covers.
+    RebaseMistaken,
 }
 
 /// The mutants switched on: none, in production.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mutants {
-    #[cfg(feature = "mutants")]
+    #[cfg(any(test, feature = "mutants"))]
     on: Option<Mutant>,
 }
 
 impl Mutants {
     /// One mutant.
-    #[cfg(feature = "mutants")]
+    #[cfg(any(test, feature = "mutants"))]
     pub const fn only(mutant: Mutant) -> Self {
         Self { on: Some(mutant) }
     }
 
     /// Whether `mutant` is switched on.
-    #[cfg(feature = "mutants")]
+    #[cfg(any(test, feature = "mutants"))]
     #[inline]
     pub fn is(self, mutant: Mutant) -> bool {
         self.on == Some(mutant)
     }
 
     /// Whether `mutant` is switched on: never.
-    #[cfg(not(feature = "mutants"))]
+    #[cfg(not(any(test, feature = "mutants")))]
     #[inline]
     pub const fn is(self, _: Mutant) -> bool {
         false

@@ -262,7 +262,7 @@ impl<P: Payload> Engine<P> {
         }
         // A new era: nothing written before it is taken for a part of it.
         self.superblock.era = self.superblock.next_incarnation;
-        self.store.begin_era(&self.superblock, self.config.crash_safe);
+        self.store.begin_era(&self.superblock, &self.config);
         let sequence = self.checkpoint_sequence.max(self.superblock.sequence) + 1;
         let mut writer = self.store.empty_checkpoint(sequence, self.superblock.era);
         self.store.advance_checkpoint(&mut writer, &mut self.outbox);

@@ -9,10 +9,12 @@
 mod backlog;
 pub mod scan;
 
+use crate::config::Config;
 use crate::metadata::MetaPage;
 use crate::metadata::chunk::device_of;
 use crate::metadata::journal::{PAGE_ROOM_MIN, PageHeader, Record};
 use crate::metadata::superblock::{Geometry, Superblock};
+use crate::mutant::{Mutant, Mutants};
 use crate::seam::IoError;
 use crate::units::BLOCK_BYTES;
 use backlog::Backlog;
@@ -26,15 +28,21 @@ pub(crate) struct Ticket(u64);
 struct Writing {
     appended: u64,
     tail: u64,
-    rebased: bool,
+    /// The rebase that this write completes. By the time it has ended, a checkpoint may have ended
+    /// that rebase, and another one may have begun.
+    rebased: Option<u64>,
 }
 
 /// Live records being written anew.
 #[derive(Clone, Copy, Debug)]
 struct Rebase {
+    /// Which one, counted from 1.
+    number: u64,
     /// Next live record to write, and the end.
     next: usize,
     end: usize,
+    /// The newest record of the volumes' state, which belongs to it.
+    state: u64,
     /// First page of it: the tail, once all of it is durable.
     first: u64,
 }
@@ -69,17 +77,18 @@ pub(crate) struct Journal {
     stamp: u64,
     pub(crate) writes: u64,
     pub(crate) rebases: u64,
+    mutants: Mutants,
 }
 
 impl Journal {
     /// A journal without records, on a ring that holds none of this era.
-    pub(crate) fn new(superblock: &Superblock, enabled: bool, write_pages: u64) -> Self {
+    pub(crate) fn new(superblock: &Superblock, config: &Config) -> Self {
         Self {
             area: superblock.geometry.marks,
             device: device_of(superblock.uuid),
             era: superblock.era,
-            write_pages,
-            enabled,
+            write_pages: config.bounds.journal_pages,
+            enabled: config.crash_safe,
             next: 1,
             tail: 1,
             tail_durable: 1,
@@ -94,6 +103,7 @@ impl Journal {
             stamp: u64::from(superblock.next_incarnation) << 32,
             writes: 0,
             rebases: 0,
+            mutants: config.mutants,
         }
     }
 
@@ -178,8 +188,9 @@ impl Journal {
         let most = room.min(self.write_pages).min(self.area.1 - position);
         let pages = self.fill_pages(first, most);
         self.next += pages.len() as u64;
-        let rebased = self.rebase.is_some_and(|rebase| rebase.next == rebase.end);
         let appended = self.appended - self.queue.len() as u64;
+        let complete = |rebase: &Rebase| rebase.next == rebase.end && rebase.state <= appended;
+        let rebased = self.rebase.filter(complete).map(|rebase| rebase.number);
         self.writing = Some(Writing { appended, tail: self.tail, rebased });
         self.writes += 1;
         Some(((self.area.0 + position) * BLOCK_BYTES, pages))
@@ -243,32 +254,46 @@ impl Journal {
     pub(crate) fn begin_rebase(&mut self, state: impl IntoIterator<Item = Record>) {
         // What is under way goes to earlier pages. Records still queued are among the live ones,
         // and will be written twice: harmless.
-        self.rebase = Some(Rebase { next: 0, end: self.live.len(), first: self.next });
-        self.rebases += 1;
+        let (end, first) = (self.live.len(), self.next);
         for record in state {
             self.append(record);
         }
+        self.rebases += 1;
+        let (number, state) = (self.rebases, self.appended);
+        self.rebase = Some(Rebase { number, next: 0, end, state, first });
     }
 
     /// The write has ended.
     pub(crate) fn written(&mut self, result: Result<(), IoError>) -> Result<(), IoError> {
         let writing = self.writing.take().expect("one write at a time");
         result?;
+        assert!(self.durable <= writing.appended && writing.appended <= self.appended);
+        assert!(self.tail_durable <= writing.tail && writing.tail <= self.tail);
         self.durable = writing.appended;
         self.tail_durable = writing.tail;
-        if writing.rebased
-            && let Some(rebase) = self.rebase.take()
-        {
-            self.tail = self.tail.max(rebase.first);
-        }
+        self.rebase_written(writing);
         Ok(())
     }
 
     /// Whether a write is under way; whether the journal is being rewritten, and if that write is
     /// the last one of it.
     pub(crate) fn under_way(&self) -> (bool, bool, bool) {
-        let last = self.writing.is_some_and(|writing| writing.rebased);
+        let last = self.writing.is_some_and(|writing| writing.rebased.is_some());
         (self.writing.is_some(), self.rebase.is_some(), last)
+    }
+
+    /// Ends the rebase under way, if the write that has ended was the last one of it.
+    fn rebase_written(&mut self, writing: Writing) {
+        let mistaken = self.mutants.is(Mutant::RebaseMistaken) && writing.rebased.is_some();
+        let ends = |rebase: &Rebase| writing.rebased == Some(rebase.number) || mistaken;
+        let Some(rebase) = self.rebase.take_if(|rebase| ends(rebase)) else { return };
+        if !mistaken {
+            // The tail never passes a live mark: all of them lie behind the rebase's first page.
+            assert!(rebase.next == rebase.end, "a rebase ends when its records are written");
+            assert!(rebase.state <= self.durable, "and the volumes' state with them");
+            assert!(rebase.first < self.next, "which takes a page at least");
+        }
+        self.tail = self.tail.max(rebase.first);
     }
 
     /// Whether everything appended is durable.
@@ -288,10 +313,13 @@ impl Journal {
     pub(crate) fn checkpoint_ends(&mut self, durable: Option<(u64, u64)>) {
         let covered = self.covered.take().unwrap_or(0);
         if let Some((checkpoint, page)) = durable {
+            assert!(checkpoint > self.checkpoint, "checkpoints are numbered in order");
+            assert!(page <= self.next, "a checkpoint covers pages that there are");
             self.live.drop_first(covered);
             self.tail = self.tail.max(page);
             self.checkpoint = checkpoint;
-            // What was being written anew is covered, and the indices have moved.
+            // What was being written anew is covered, and the indices have moved. A write of it may
+            // still be under way.
             self.rebase = None;
         }
     }
@@ -308,65 +336,4 @@ impl Journal {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn journal() -> Journal {
-        Journal::new(&Superblock::format([1; 16], Geometry::for_capacity(1020, 1)), true, 16)
-    }
-
-    fn append(journal: &mut Journal, records: u32) {
-        for block in 0..u64::from(records) {
-            journal.append(Record::Void { incarnation: 1, block, count: 1, version: 1 });
-        }
-    }
-
-    /// Writes as long as there is something to write and room; gives the number of writes.
-    fn write_out(journal: &mut Journal) -> u32 {
-        let mut writes = 0;
-        while journal.next_write().is_some() {
-            journal.written(Ok(())).expect("it went well");
-            writes += 1;
-        }
-        writes
-    }
-
-    /// One record a page, until half of the ring is full.
-    fn half_full() -> Journal {
-        let mut journal = journal();
-        while !journal.is_half_full() {
-            append(&mut journal, 1);
-            assert_eq!(write_out(&mut journal), 1);
-        }
-        journal
-    }
-
-    #[test]
-    fn few_records_are_written_anew_and_many_volumes_are_not() {
-        let mut journal = half_full();
-        assert!(journal.wants_rebase(10) && !journal.wants_checkpoint(10));
-        assert!(!journal.wants_rebase(100) && journal.wants_checkpoint(100));
-        journal.begin_rebase([]);
-        write_out(&mut journal);
-        assert!(journal.is_idle() && !journal.is_half_full());
-    }
-
-    /// More than the ring has room for comes while the journal is being written anew: the last page
-    /// is kept for the word that a checkpoint has made room.
-    #[test]
-    fn a_rebase_that_is_overtaken_ends_with_a_checkpoint() {
-        let mut journal = half_full();
-        journal.begin_rebase([]);
-        append(&mut journal, 20_000);
-        write_out(&mut journal);
-        assert!(!journal.is_idle() && journal.wants_checkpoint(0) && !journal.wants_rebase(0));
-        let mut checkpoints = 0;
-        while !journal.is_idle() {
-            let page = journal.checkpoint_begins();
-            checkpoints += 1;
-            journal.checkpoint_ends(Some((checkpoints, page)));
-            assert!(write_out(&mut journal) > 0, "room was made");
-        }
-        assert!(checkpoints > 1);
-    }
-}
+mod tests;

@@ -141,7 +141,7 @@ impl<P: Payload> Store<P> {
             holdings: Vec::new(),
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
-            journal: Journal::new(superblock, config.crash_safe, config.bounds.journal_pages),
+            journal: Journal::new(superblock, config),
             life: superblock.next_incarnation,
             barrier: Ticket::default(),
             opened: 0,
@@ -154,8 +154,8 @@ impl<P: Payload> Store<P> {
     }
 
     /// Everything before this is given up; the ring has been blanked.
-    pub(crate) fn begin_era(&mut self, superblock: &Superblock, crash_safe: bool) {
-        self.journal = Journal::new(superblock, crash_safe, self.bounds.journal_pages);
+    pub(crate) fn begin_era(&mut self, superblock: &Superblock, config: &Config) {
+        self.journal = Journal::new(superblock, config);
     }
 
     /// Hash of a key.
