@@ -62,6 +62,8 @@ pub enum Mutant {
     /// The last write of a rebase that a checkpoint ended counts for the rebase under way: the
     /// journal's tail passes marks that nothing covers.
     RebaseMistaken,
+    /// The end of a volume is answered before the device durably knows of it.
+    SealBeforeDurable,
 }
 
 /// The mutants switched on: none, in production.

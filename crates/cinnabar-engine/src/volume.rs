@@ -202,6 +202,9 @@ pub(crate) enum VolumeState {
     Flushing(RequestId),
     /// Its backend has been flushed; waits for the proof.
     Detached,
+    /// The device is to know of its end, durably, before the command is answered, with this failure
+    /// if there is one.
+    Sealing(RequestId, Option<IoError>),
     /// Only its blocks are left, with the proof that tells whether to believe them.
     Sealed,
 }
@@ -211,8 +214,10 @@ pub(crate) enum VolumeState {
 pub(crate) struct Covers {
     /// Writes that had completed.
     pub(crate) writes: u64,
-    /// The newest chunk of the log.
+    /// The newest chunk of the log, on this device.
     pub(crate) sequence: u64,
+    /// Which device, counted: another one numbers its chunks from elsewhere.
+    pub(crate) device: u64,
 }
 
 /// The regular question for a volume's proof.

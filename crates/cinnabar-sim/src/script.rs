@@ -96,8 +96,8 @@ impl<F: Factory<Stamped>> Script<F> {
     pub fn detach(&mut self, volume: VolumeId) {
         self.command(Command::Detach(volume)).expect("the volume detaches");
         let epoch = self.epoch(volume);
-        self.media.detach(volume);
         self.command(Command::Seal(volume, epoch)).expect("the volume is sealed");
+        self.media.detach(volume);
     }
 
     fn epoch(&self, volume: VolumeId) -> Option<Epoch> {

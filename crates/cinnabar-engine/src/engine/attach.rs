@@ -3,7 +3,7 @@
 //! Called by the engine's router. What the device knows of a volume is in its journal and its
 //! checkpoints; an attach is answered when that is durable.
 
-use super::Engine;
+use super::{Engine, Recording};
 use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::journal::Record;
@@ -63,7 +63,7 @@ impl<P: Payload> Engine<P> {
             match self.try_attach(spec) {
                 Ok((volume, warmth)) => {
                     let ticket = self.newest_ticket();
-                    self.at_journal.push_back((ticket, id, Some((volume, warmth))));
+                    self.at_journal.push_back((ticket, id, Recording::Attach(volume, warmth)));
                     self.answer_recorded();
                 }
                 Err(failure) => self.outbox.reply(id, Err(failure)),
@@ -73,26 +73,32 @@ impl<P: Payload> Engine<P> {
 
     /// Answers those whose volume the device knows of by now, or knows no more.
     pub(super) fn answer_recorded(&mut self) {
-        while let Some(&(ticket, id, attached)) = self.at_journal.front()
+        while let Some(&(ticket, id, recording)) = self.at_journal.front()
             && (self.store.dead || self.store.journal.is_durable(ticket))
         {
             self.at_journal.pop_front();
-            let Some((volume, warmth)) = attached else {
-                let durable = self.store.journal.is_durable(ticket);
-                let result = durable.then_some(Answer::Done).ok_or(Failure::Io(IoError::Io));
-                self.outbox.reply(id, result);
-                continue;
-            };
-            // What an earlier life wrote may not be flushed; the proof given with the attach is
-            // new, so the first that is asked for is due in a period.
-            let now = self.now;
-            self.volume(volume).beat.last = Some(now);
-            if self.store.holdings[usize::from(volume)].unflushed {
-                self.beat_due(volume);
+            match recording {
+                Recording::Attach(volume, warmth) => self.attach_recorded(id, volume, warmth),
+                Recording::Seal(volume) => self.seal_recorded(id, volume),
+                Recording::Other => {
+                    let durable = self.store.journal.is_durable(ticket);
+                    let result = durable.then_some(Answer::Done).ok_or(Failure::Io(IoError::Io));
+                    self.outbox.reply(id, result);
+                }
             }
-            let volume = VolumeId(volume);
-            self.outbox.reply(id, Ok(Answer::Attached { volume, warmth }));
         }
+    }
+
+    fn attach_recorded(&mut self, id: RequestId, volume: u16, warmth: Warmth) {
+        // What an earlier life wrote may not be flushed; the proof given with the attach is new, so
+        // the first that is asked for is due in a period.
+        let now = self.now;
+        self.volume(volume).beat.last = Some(now);
+        if self.store.holdings[usize::from(volume)].unflushed {
+            self.beat_due(volume);
+        }
+        let volume = VolumeId(volume);
+        self.outbox.reply(id, Ok(Answer::Attached { volume, warmth }));
     }
 
     /// Whether such a volume can be served, now.
@@ -204,9 +210,15 @@ impl<P: Payload> Engine<P> {
 
     /// A volume's incarnation ends: its blocks are never believed again, and go as they are met.
     pub(super) fn bury(&mut self, index: u16) {
-        let volume = self.volumes[usize::from(index)].take().expect("a known volume");
+        self.end_incarnation(index);
+        self.volumes[usize::from(index)] = None;
+    }
+
+    /// As [`bury`](Self::bury), but the volume keeps its index while its end is being recorded.
+    fn end_incarnation(&mut self, index: u16) {
+        let volume = self.volumes[usize::from(index)].as_mut().expect("a known volume");
         self.store.holdings[usize::from(index)].alive = false;
-        if let Some(group) = volume.group {
+        if let Some(group) = volume.group.take() {
             self.store.log.leave(group);
         }
         if !self.store.dead && !self.config.mutants.is(Mutant::DropNotRecorded) {
@@ -223,7 +235,7 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
         self.bury(index as u16);
-        self.at_journal.push_back((self.newest_ticket(), id, None));
+        self.at_journal.push_back((self.newest_ticket(), id, Recording::Other));
         self.answer_recorded();
     }
 
@@ -255,7 +267,7 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Ok(Answer::Done));
         }
         self.record_volume(volume.0);
-        self.at_journal.push_back((self.newest_ticket(), id, None));
+        self.at_journal.push_back((self.newest_ticket(), id, Recording::Other));
         self.answer_recorded();
     }
 
@@ -276,9 +288,6 @@ impl<P: Payload> Engine<P> {
         let VolumeState::Detaching(id) = volume.state else { return };
         if volume.requests > 0 || volume.beat.in_flight || volume.distrusting {
             return;
-        }
-        if std::mem::take(&mut volume.bereft) && !volume.distrusted {
-            return self.distrust(index);
         }
         // One flush: from now on there is no second way here.
         volume.state = VolumeState::Flushing(id);
@@ -302,37 +311,78 @@ impl<P: Payload> Engine<P> {
         let result = self.flush_ended(index, covers, result);
         let volume = self.volume(index);
         let VolumeState::Flushing(id) = volume.state else { unreachable!("it was detaching") };
-        volume.state = VolumeState::Detached;
         match result {
-            Ok(()) => self.outbox.reply(id, Ok(Answer::Done)),
+            Ok(()) => {
+                volume.state = VolumeState::Detached;
+                self.outbox.reply(id, Ok(Answer::Done));
+            }
             Err(error) => {
-                self.outbox.reply(id, Err(Failure::Io(error)));
-                self.bury(index);
-                self.resume_replacement();
+                volume.state = VolumeState::Sealing(id, Some(error));
+                self.end_incarnation(index);
+                self.await_record(index, id);
             }
         }
     }
 
-    pub(super) fn seal(
-        &mut self,
-        volume: VolumeId,
-        epoch: Option<Epoch>,
-    ) -> Result<Answer<P>, Failure> {
+    /// A volume ends, with the proof by which it is known again. Answered when the device knows of
+    /// that: until then it has the volume as one that is being written, and what others write
+    /// within the window would pass for the volume's own.
+    pub(super) fn seal(&mut self, id: RequestId, volume: VolumeId, epoch: Option<Epoch>) {
         let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
-        let state = known.filter(|v| v.state == VolumeState::Detached).ok_or(Failure::NoVolume)?;
+        let Some(state) = known.filter(|v| v.state == VolumeState::Detached) else {
+            return self.outbox.reply(id, Err(Failure::NoVolume));
+        };
+        state.state = VolumeState::Sealing(id, None);
         if self.store.dead || epoch.is_none() && !state.spec.exclusive {
-            self.bury(volume.0);
-            self.resume_replacement();
-            return Ok(Answer::Done);
+            self.end_incarnation(volume.0);
+        } else {
+            state.spec.epoch = epoch;
+            state.written = false;
+            // What it was guaranteed is for those who are there.
+            state.spec.share_min_blocks = 0;
+            self.record_volume(volume.0);
+            self.join_group_sealed(volume.0);
         }
-        state.spec.epoch = epoch;
-        state.written = false;
-        state.state = VolumeState::Sealed;
-        // What it was guaranteed is for those who are there.
-        state.spec.share_min_blocks = 0;
-        self.record_volume(volume.0);
-        self.join_group_sealed(volume.0);
-        Ok(Answer::Done)
+        self.await_record(volume.0, id);
+    }
+
+    /// Lets the end of a volume wait for its record.
+    fn await_record(&mut self, index: u16, id: RequestId) {
+        if self.config.mutants.is(Mutant::SealBeforeDurable) {
+            return self.seal_recorded(id, index);
+        }
+        self.at_journal.push_back((self.newest_ticket(), id, Recording::Seal(index)));
+        self.answer_recorded();
+    }
+
+    /// The device knows of a volume's end, or is lost. If it was lost under the volume, its record
+    /// says that the volume is being written, and only another generation tells that it is not.
+    fn seal_recorded(&mut self, id: RequestId, index: u16) {
+        let dead = self.store.dead;
+        let volume = self.volume(index);
+        let waits = matches!(volume.state, VolumeState::Sealing(sealed, _) if sealed == id);
+        assert!(waits, "a record is that of the volume which waits for it");
+        if dead && volume.bereft && !volume.distrusted {
+            return self.distrust(index);
+        }
+        self.end_sealing(index, Ok(()));
+    }
+
+    /// Answers the end of a volume; `result` is that of its new generation, if it needed one.
+    pub(super) fn end_sealing(&mut self, index: u16, result: Result<(), IoError>) {
+        let kept = !self.store.dead && self.store.holdings[usize::from(index)].alive;
+        let volume = self.volume(index);
+        let VolumeState::Sealing(id, failure) = volume.state else { unreachable!("it waits") };
+        if kept {
+            assert!(!volume.written, "a sealed volume is as its proof says");
+            volume.state = VolumeState::Sealed;
+        } else {
+            self.volumes[usize::from(index)] = None;
+        }
+        let failure = failure.or(result.err()).map(Failure::Io);
+        self.outbox.reply(id, failure.map_or(Ok(Answer::Done), Err));
+        self.resume_replacement();
+        self.continue_attaches();
     }
 
     /// A sealed volume keeps its group, so that its blocks keep their place, but no minimum.

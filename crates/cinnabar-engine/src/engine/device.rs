@@ -144,7 +144,8 @@ impl<P: Payload> Engine<P> {
         for index in 0..self.volumes.len() {
             let Some(volume) = &self.volumes[index] else { continue };
             // One that is past its last request will be gone in a moment, and forgotten.
-            let leaves = matches!(volume.state, VolumeState::Flushing(_) | VolumeState::Detached);
+            use VolumeState::{Detached, Flushing, Sealing};
+            let leaves = matches!(volume.state, Flushing(_) | Detached | Sealing(..));
             ready &= volume.distrusted && !volume.distrusting && !leaves;
             if !volume.distrusted && !leaves {
                 self.distrust(index as u16);
@@ -160,6 +161,7 @@ impl<P: Payload> Engine<P> {
         }
         let (id, superblock) = self.replacing.take().expect("just seen");
         self.reopening = true;
+        self.devices += 1;
         self.superblock = *superblock;
         self.checkpoint_sequence = 0;
         self.store = Store::new(&self.config, &self.superblock);

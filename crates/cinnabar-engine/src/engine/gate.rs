@@ -11,7 +11,7 @@ use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Target};
 use crate::units::VolumeId;
-use crate::volume::Bypass;
+use crate::volume::{Bypass, VolumeState};
 
 impl<P: Payload> Engine<P> {
     /// What keeps every request from the cache just now.
@@ -103,7 +103,11 @@ impl<P: Payload> Engine<P> {
             self.passed(request);
         }
         self.distrust_known(result);
-        self.detach_if_quiet(index);
+        if let VolumeState::Sealing(..) = self.volume(index).state {
+            self.end_sealing(index, result);
+        } else {
+            self.detach_if_quiet(index);
+        }
     }
 
     /// A write of the journal has ended.
@@ -164,14 +168,13 @@ impl<P: Payload> Engine<P> {
     /// What the journal says of volumes, as of now.
     fn volume_state(&mut self) -> Vec<Record> {
         let (stamp, life) = (self.store.journal.next_stamp(), self.store.life);
-        let known = (0..self.volumes.len()).filter(|index| self.volumes[*index].is_some());
-        let of = |index: usize| {
-            let volume = self.volume_record(index as u16, stamp);
+        let of = |index: u16| {
+            let volume = self.volume_record(index, stamp);
             let (incarnation, sequence) = (volume.incarnation, volume.flushed);
             let flushed = Record::Flushed { incarnation, life, sequence };
             [Record::Volume(Box::new(volume)), flushed]
         };
-        known.flat_map(of).collect()
+        self.volumes_known().flat_map(of).collect()
     }
 
     /// The newest record's ticket.

@@ -16,7 +16,7 @@ impl<P: Payload> Engine<P> {
     /// What a flush of this volume's backend covers if it begins now.
     pub(super) fn covers(&self, index: u16) -> Covers {
         let volume = self.volumes[usize::from(index)].as_ref().expect("a volume in use");
-        Covers { writes: volume.writes, sequence: self.store.log.sequence }
+        Covers { writes: volume.writes, sequence: self.store.log.sequence, device: self.devices }
     }
 
     /// A flush of this volume's backend has ended. Gives what that means to those who waited: one
@@ -41,11 +41,14 @@ impl<P: Payload> Engine<P> {
         result?;
         volume.writes_flushed = volume.writes_flushed.max(covers.writes);
         let holding = &mut self.store.holdings[usize::from(index)];
-        holding.flushed = holding.flushed.max(covers.sequence);
+        if covers.device == self.devices {
+            holding.flushed = holding.flushed.max(covers.sequence);
+        }
         holding.unflushed = volume.writes != volume.writes_flushed;
         if !holding.unflushed {
             holding.flushed = self.store.log.sequence;
         }
+        assert!(holding.flushed <= self.store.log.sequence, "a flush covers what there was");
         Ok(())
     }
 
@@ -177,4 +180,27 @@ fn due(volume: &Volume, period: u64) -> Option<Instant> {
     let serving = matches!(volume.state, VolumeState::Attached);
     let asks = serving && volume.beat.due && !volume.beat.in_flight;
     asks.then(|| volume.beat.last.map_or(Instant(0), |last| last.plus_ns(period)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{Rig, superblock, volume};
+    use crate::seam::Command;
+
+    /// Chunks are numbered by their device, and a new device's numbers may be much lower.
+    #[test]
+    fn a_flush_that_began_on_another_device_covers_no_chunk_of_this_one() {
+        // The second life's numbers are beyond all that the first can have used.
+        let mut rig = Rig::open(1020).crash();
+        rig.ask(vec![Command::Attach(volume("v"))]);
+        rig.holds_proofs = true;
+        rig.wait(2_000_000_000);
+        rig.ask(vec![Command::Abandon]);
+        let replaced = rig.ask(vec![Command::Replace(Box::new(superblock(1020)))])[0];
+        assert!(rig.answer(replaced).is_ok());
+        rig.release();
+        let (holding, log) = (&rig.engine.store.holdings[0], &rig.engine.store.log);
+        assert!(holding.unflushed, "the volume is still being written");
+        assert!(holding.flushed <= log.sequence, "{} of {}", holding.flushed, log.sequence);
+    }
 }

@@ -11,7 +11,7 @@ use crate::metadata::superblock::DeviceState;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Command, Failure, IoError, IoOp, Payload, RequestId, Target};
 use crate::store::CheckpointWriter;
-use crate::volume::{Volume, VolumeState};
+use crate::volume::VolumeState;
 
 /// Checkpoints in a row that may fail before the device counts as lost.
 const FAILURES_MAX: u32 = 3;
@@ -75,10 +75,7 @@ impl<P: Payload> Engine<P> {
             Command::AwaitLoad => self.outbox.reply(id, Ok(Answer::Loaded(self.report))),
             Command::Attach(spec) => self.attach(id, spec),
             Command::Detach(volume) => self.detach(id, volume),
-            Command::Seal(volume, epoch) => {
-                let result = self.seal(volume, epoch);
-                self.outbox.reply(id, result);
-            }
+            Command::Seal(volume, epoch) => self.seal(id, volume, epoch),
             Command::Grow(volume, size_bytes, epoch) => self.grow(id, volume, size_bytes, epoch),
             Command::Forget(name) => self.forget(id, &name),
             Command::Abandon => self.abandon(id),
@@ -193,15 +190,25 @@ impl<P: Payload> Engine<P> {
 
     fn volume_records(&mut self) -> Vec<VolumeRecord> {
         let stamp = self.store.journal.next_stamp();
-        let known = (0..self.volumes.len()).filter(|index| self.volumes[*index].is_some());
-        known.map(|index| self.volume_record(index as u16, stamp)).collect()
+        self.volumes_known().map(|index| self.volume_record(index, stamp)).collect()
+    }
+
+    /// Volumes that the device is to know of: not those whose end is only being recorded.
+    pub(super) fn volumes_known(&self) -> impl Iterator<Item = u16> {
+        let known =
+            |index: &usize| self.volumes[*index].is_some() && self.store.holdings[*index].alive;
+        (0..self.volumes.len()).filter(known).map(|index| index as u16)
     }
 
     fn close(&mut self, id: RequestId) {
-        let gone = |v: &Option<Volume>| v.as_ref().is_none_or(|v| v.state == VolumeState::Sealed);
-        let quiet = self.volumes.iter().all(gone);
+        let all = |gone: fn(VolumeState) -> bool| {
+            self.volumes.iter().flatten().all(|volume| gone(volume.state))
+        };
+        let gone = all(|state| state == VolumeState::Sealed);
+        // The last checkpoint waits for the journal, and so for the records of those that leave.
+        let quiet = all(|state| matches!(state, VolumeState::Sealed | VolumeState::Sealing(..)));
         match self.lifecycle {
-            Lifecycle::PassThrough(_) if quiet => {
+            Lifecycle::PassThrough(_) if gone => {
                 self.lifecycle = Lifecycle::Ended;
                 self.abandoning.push((id, Ok(Answer::Done)));
             }

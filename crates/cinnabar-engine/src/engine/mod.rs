@@ -6,6 +6,8 @@
 
 mod attach;
 mod device;
+#[cfg(test)]
+mod endings;
 mod gate;
 #[cfg(test)]
 mod guest_memory;
@@ -55,8 +57,16 @@ use std::collections::VecDeque;
 /// Events whose lookups are prefetched together.
 const BATCH: usize = 32;
 
-/// The index and the warmth of a volume that was attached.
-type Attached = (u16, Warmth);
+/// What a command waits for that is answered once the device durably knows of it.
+#[derive(Clone, Copy, Debug)]
+enum Recording {
+    /// A volume was attached, with this index and warmth.
+    Attach(u16, Warmth),
+    /// The volume with this index was sealed, or its last flush failed.
+    Seal(u16),
+    /// What was recorded is all that there is to it: a volume is forgotten, or has grown.
+    Other,
+}
 
 /// The cache. One owner, no locks.
 pub struct Engine<P> {
@@ -90,9 +100,8 @@ pub struct Engine<P> {
     checkpoints: u64,
     /// Requests whose marks are not durable yet.
     at_gate: VecDeque<(Ticket, usize)>,
-    /// Who waits for the device to know durably of a volume that was attached, or that one is
-    /// forgotten.
-    at_journal: VecDeque<(Ticket, RequestId, Option<Attached>)>,
+    /// Commands that wait for the device to know durably of what they did.
+    at_journal: VecDeque<(Ticket, RequestId, Recording)>,
     /// When the heartbeat has to look again.
     beat_at: Option<Instant>,
     /// When the cache device was flushed last, and whether that is under way.
@@ -103,6 +112,8 @@ pub struct Engine<P> {
     /// The device being opened is a replacement: volumes are there, passing through.
     reopening: bool,
     device_losses: u64,
+    /// Devices that took another's place.
+    devices: u64,
 }
 
 impl<P: Payload> Engine<P> {
@@ -138,6 +149,7 @@ impl<P: Payload> Engine<P> {
             replacing: None,
             reopening: false,
             device_losses: 0,
+            devices: 0,
         }
     }
 

@@ -226,7 +226,7 @@ fn volume_phases(volume: &Volume) -> Phases {
     match volume.state {
         VolumeState::Detaching(_) => on.set(Phase::DetachWaits, true),
         VolumeState::Flushing(_) => on.set(Phase::DetachFlush, true),
-        VolumeState::Detached => on.set(Phase::Detached, true),
+        VolumeState::Detached | VolumeState::Sealing(..) => on.set(Phase::Detached, true),
         VolumeState::Attached | VolumeState::Sealed => {}
     }
     on.set(Phase::Prove, volume.beat.in_flight);

@@ -7,8 +7,8 @@ use crate::config::Config;
 use crate::metadata::MetaPage;
 use crate::metadata::superblock::{Geometry, Superblock};
 use crate::seam::{
-    Action, Answer, Command, Event, Failure, IoDone, IoOp, IoRequest, Op, Payload, Request,
-    RequestId, Target,
+    Action, Answer, Command, Event, Failure, IoDone, IoError, IoOp, IoRequest, Op, Payload,
+    Request, RequestId, Target,
 };
 use crate::units::{BLOCK_BYTES, Instant, VolumeId};
 use crate::volume::VolumeSpec;
@@ -38,19 +38,37 @@ pub(super) struct Rig {
     pub(super) holds: bool,
     /// Reads of metadata end when this is false.
     pub(super) holds_reads: bool,
+    /// Proofs come when this is false.
+    pub(super) holds_proofs: bool,
     /// Wakes come when this is false.
     pub(super) holds_wakes: bool,
     woken: bool,
+    pub(super) now: Instant,
     held: Vec<IoRequest<Nothing>>,
+    /// Backend flushes fail.
+    pub(super) flush_fails: bool,
+    /// New generations asked for.
+    pub(super) distrusts: u32,
     next: u64,
 }
 
 impl Rig {
     pub(super) fn new(engine: Engine<Nothing>) -> Self {
-        let (pages, answers) = (BTreeMap::new(), BTreeMap::new());
-        let (holds, holds_reads, holds_wakes, woken) = (false, false, false, false);
-        let held = Vec::new();
-        Self { engine, pages, answers, holds, holds_reads, holds_wakes, woken, held, next: 0 }
+        Self {
+            engine,
+            pages: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            holds: false,
+            holds_reads: false,
+            holds_proofs: false,
+            holds_wakes: false,
+            woken: false,
+            now: Instant(0),
+            held: Vec::new(),
+            flush_fails: false,
+            distrusts: 0,
+            next: 0,
+        }
     }
 
     /// An open cache of so many blocks.
@@ -61,9 +79,28 @@ impl Rig {
     /// The same with other settings.
     pub(super) fn open_with(config: Config, blocks: u32) -> Self {
         let mut rig = Self::new(Engine::new(config, superblock(blocks)));
-        let open = rig.ask(vec![Command::Open])[0];
-        rig.answer(open).expect("a new device opens");
+        rig.begin();
         rig
+    }
+
+    fn begin(&mut self) {
+        let open = self.ask(vec![Command::Open])[0];
+        self.answer(open).expect("the device opens");
+    }
+
+    /// The engine is gone, with what is held; the next one opens the device as it is left.
+    pub(super) fn crash(self) -> Self {
+        let copy = |block| self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());
+        let superblock = Superblock::decode(&[copy(0), copy(1)]).expect("a copy is whole");
+        let mut next = Self::new(Engine::new(Config::default(), superblock));
+        next.pages = self.pages;
+        next.begin();
+        next
+    }
+
+    /// Whether a command was answered.
+    pub(super) fn is_answered(&self, id: RequestId) -> bool {
+        self.answers.contains_key(&id)
     }
 
     /// Carries out these commands, given all at once, as far as that goes.
@@ -110,6 +147,12 @@ impl Rig {
         id
     }
 
+    /// Lets time pass.
+    pub(super) fn wait(&mut self, ns: u64) {
+        self.now = self.now.plus_ns(ns);
+        self.run(&mut vec![Event::Wake]);
+    }
+
     /// The wake that was held; says whether there was one.
     pub(super) fn wake(&mut self) -> bool {
         let woken = std::mem::take(&mut self.woken);
@@ -126,7 +169,7 @@ impl Rig {
 
     /// Ends what was held.
     pub(super) fn release(&mut self) {
-        (self.holds, self.holds_reads) = (false, false);
+        (self.holds, self.holds_reads, self.holds_proofs) = (false, false, false);
         let held = std::mem::take(&mut self.held);
         let mut events = held.into_iter().map(|io| Event::IoDone(self.carry_out(io))).collect();
         self.run(&mut events);
@@ -135,10 +178,13 @@ impl Rig {
     fn run(&mut self, events: &mut Vec<Event<Nothing>>) {
         let mut actions = Vec::new();
         for _ in 0..100_000 {
-            self.engine.apply(Instant(0), events, &mut actions);
+            self.engine.apply(self.now, events, &mut actions);
             for action in actions.drain(..) {
                 match action {
                     Action::Io(io) if self.holds && io.target == Target::Cache => {
+                        self.held.push(io);
+                    }
+                    Action::Io(io) if self.holds_proofs && matches!(io.op, IoOp::Prove) => {
                         self.held.push(io);
                     }
                     Action::Io(io @ IoRequest { op: IoOp::ReadMeta { .. }, .. })
@@ -150,8 +196,8 @@ impl Rig {
                     Action::Reply(reply) => {
                         self.answers.insert(reply.id, reply.result);
                     }
-                    Action::WakeAt(Instant(0)) if self.holds_wakes => self.woken = true,
-                    Action::WakeAt(Instant(0)) => events.push(Event::Wake),
+                    Action::WakeAt(at) if at <= self.now && self.holds_wakes => self.woken = true,
+                    Action::WakeAt(at) if at <= self.now => events.push(Event::Wake),
                     Action::WakeAt(_) | Action::Sample(_) => {}
                 }
             }
@@ -165,7 +211,13 @@ impl Rig {
     fn carry_out(&mut self, io: IoRequest<Nothing>) -> IoDone {
         let mut done = IoDone::new(io.id, Ok(()));
         match io.op {
-            IoOp::Distrust { .. } => done.generation = Some(1),
+            IoOp::Distrust { .. } => {
+                self.distrusts += 1;
+                done.generation = Some(1);
+            }
+            IoOp::Flush if io.target != Target::Cache && self.flush_fails => {
+                done.result = Err(IoError::Io);
+            }
             IoOp::ReadMeta { offset, mut pages } => {
                 for (block, page) in (offset / BLOCK_BYTES..).zip(&mut pages) {
                     *page = self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());

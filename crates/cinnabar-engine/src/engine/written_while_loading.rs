@@ -105,7 +105,6 @@ fn a_run_may_grow_while_it_is_taken_out() {
 }
 
 #[test]
-#[cfg(feature = "mutants")]
 fn a_run_that_grows_into_what_was_looked_at_is_found() {
     assert!(grows(200, 3, Mutants::only(Mutant::PassedRunGrows)));
 }

@@ -227,7 +227,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let proof = self.proof(volume);
         let id = self.volumes[volume].id.expect("a detaching volume has an index");
-        self.media.detach(id);
         self.volumes[volume].state = State::Sealing;
         self.command(Control::Seal(volume, proof.is_some()), Command::Seal(id, proof));
         Ok(())
@@ -240,6 +239,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     pub(super) fn sealed(&mut self, volume: usize, proven: bool) {
+        let id = self.volumes[volume].id.expect("a volume being sealed has an index");
+        self.media.detach(id);
         self.gone(volume, Left::Sealed { proven, blocks: None });
     }
 

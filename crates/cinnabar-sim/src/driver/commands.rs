@@ -71,8 +71,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.detach_failed(volume);
             }
             (Control::Seal(volume, proven), Ok(Answer::Done)) => self.sealed(volume, proven),
-            // What it could not record will not be believed.
-            (Control::Seal(volume, _), Err(Failure::Io(_))) if self.cache_has_failed() => {
+            // What it could not record will not be believed; a new generation may have failed, too.
+            (Control::Seal(volume, _), Err(Failure::Io(_)))
+                if self.cache_has_failed() || self.volumes[volume].errors > 0 =>
+            {
                 self.sealed(volume, false);
             }
             (Control::Forget(volume), Ok(Answer::Done)) => self.forgotten(volume, true),

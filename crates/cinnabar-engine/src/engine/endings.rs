@@ -1,0 +1,104 @@
+//! The end of a volume is answered when the device knows of it, or when nothing that the device
+//! says of it is believed any more.
+
+use super::rig::{Rig, volume};
+use crate::config::Config;
+use crate::mutant::{Mutant, Mutants};
+use crate::seam::{Answer, Command, Failure, IoError, RequestId};
+use crate::units::VolumeId;
+use crate::volume::{Epoch, Recorded};
+
+const V: VolumeId = VolumeId(0);
+
+/// A volume that was attached and detached.
+fn detached(mutants: Mutants) -> Rig {
+    let mut rig = Rig::open_with(Config { mutants, ..Config::default() }, 1020);
+    for command in [Command::Attach(volume("v")), Command::Detach(V)] {
+        let id = rig.ask(vec![command])[0];
+        rig.answer(id).expect("it goes well");
+    }
+    rig
+}
+
+fn seal(rig: &mut Rig, proof: u8) -> RequestId {
+    rig.ask(vec![Command::Seal(V, Some(Epoch([proof; 64])))])[0]
+}
+
+/// What the device knows after a crash in the moment in which a seal is answered.
+fn sealed_and_crashed(mutants: Mutants) -> Recorded {
+    let mut rig = detached(mutants);
+    rig.holds = true;
+    let sealed = seal(&mut rig, 7);
+    if !rig.is_answered(sealed) {
+        rig.release();
+    }
+    assert!(matches!(rig.answer(sealed), Ok(Answer::Done)));
+    rig.crash().engine.recorded("v").expect("it is known")
+}
+
+/// Else a power cut would bring back the record of a volume that is being written, and the window
+/// in which others' writes are not noticed with it.
+#[test]
+fn a_seal_is_answered_when_its_record_is_durable() {
+    let recorded = sealed_and_crashed(Mutants::default());
+    assert_eq!(recorded, Recorded { epoch: Some(Epoch([7; 64])), written: false });
+}
+
+#[test]
+fn the_mutant_that_answers_a_seal_before_is_found() {
+    assert!(sealed_and_crashed(Mutants::only(Mutant::SealBeforeDurable)).written);
+}
+
+/// A volume without a proof is dropped, and not before that is durable.
+#[test]
+fn what_can_not_be_proven_is_dropped_before_the_answer() {
+    let spec = crate::volume::VolumeSpec { exclusive: false, ..volume("v") };
+    let mut rig = Rig::open(1020);
+    rig.ask(vec![Command::Attach(spec)]);
+    rig.ask(vec![Command::Detach(V)]);
+    rig.holds = true;
+    let sealed = rig.ask(vec![Command::Seal(V, None)])[0];
+    assert!(!rig.is_answered(sealed));
+    rig.release();
+    assert!(rig.answer(sealed).is_ok());
+    assert_eq!(rig.crash().engine.recorded("v"), None);
+}
+
+/// The same for one whose last flush failed.
+#[test]
+fn a_detach_that_failed_is_answered_when_the_volume_is_dropped_durably() {
+    let mut rig = Rig::open(1020);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.flush_fails = true;
+    rig.holds = true;
+    let detached = rig.ask(vec![Command::Detach(V)])[0];
+    assert!(!rig.is_answered(detached));
+    rig.release();
+    assert_eq!(rig.answer(detached).err(), Some(Failure::Io(IoError::Io)));
+    assert_eq!(rig.crash().engine.recorded("v"), None);
+}
+
+/// The lost device has the record of a volume that is being written, and may come back.
+#[test]
+fn a_device_lost_between_detach_and_seal_is_not_believed_any_more() {
+    let mut rig = detached(Mutants::default());
+    let abandoned = rig.ask(vec![Command::Abandon])[0];
+    assert!(rig.answer(abandoned).is_ok());
+    assert_eq!(rig.distrusts, 0);
+    let sealed = seal(&mut rig, 7);
+    assert!(rig.answer(sealed).is_ok());
+    assert_eq!(rig.distrusts, 1, "its generation was changed first");
+}
+
+#[test]
+fn a_device_lost_before_a_seal_is_durable_is_not_believed_any_more() {
+    let mut rig = detached(Mutants::default());
+    rig.holds = true;
+    let sealed = seal(&mut rig, 7);
+    let abandoned = rig.ask(vec![Command::Abandon])[0];
+    assert_eq!(rig.distrusts, 1);
+    assert!(rig.answer(sealed).is_ok(), "it does not wait for the device");
+    assert!(!rig.is_answered(abandoned));
+    rig.release();
+    assert!(rig.answer(abandoned).is_ok());
+}
