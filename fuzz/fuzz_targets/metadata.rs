@@ -8,6 +8,7 @@ use cinnabar_engine::metadata::checkpoint::{Head, Page, VolumeRecord};
 use cinnabar_engine::metadata::chunk::{ChunkHeader, Entry, RecordKind};
 use cinnabar_engine::metadata::journal::{PageHeader, Record, Sector, decode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::volume::Epoch;
 
 const SECTOR_BYTES: usize = 512;
@@ -130,7 +131,7 @@ fn journal(pages: &[MetaPage], from: u64) {
             assert_eq!(decode(&again)[0], Sector::Whole(header, records.clone()));
             let mut scan = Scan::new(header.device, header.era);
             scan.take(pages);
-            if let Some(read) = scan.read(from, false) {
+            if let Some(read) = scan.read(from, from / 2, Mutants::default()) {
                 assert!(read.start <= read.next && read.next - read.start <= pages.len() as u64);
             }
         }

@@ -64,6 +64,10 @@ pub enum Mutant {
     RebaseMistaken,
     /// The end of a volume is answered before the device durably knows of it.
     SealBeforeDurable,
+    /// Whatever is at the place of the journal's last page is taken for a torn write.
+    JournalEndTrusted,
+    /// A new format leaves the heads of an older one's checkpoints as they are.
+    HeadsKept,
 }
 
 /// The mutants switched on: none, in production.

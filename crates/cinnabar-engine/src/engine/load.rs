@@ -377,6 +377,7 @@ mod tests {
             journal_page: 1,
             life: 1,
             era: 1,
+            journal_durable: 1,
         };
         let records = vec![Record::Volume(Box::new(record(0, 2)))];
         let read = Read { start: 1, next: 2, checkpoint: 0, records };

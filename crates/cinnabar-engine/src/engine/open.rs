@@ -3,13 +3,15 @@
 //! Called by the engine's router. Order after a crash: the two checkpoint heads, the journal, the
 //! checkpoint's volumes; the device is marked as in use; then volumes can be attached, and the rest
 //! is loaded beside (see `load`). A device that is new, or leaves doubt, is first marked as cold,
-//! then its journal is written out blank, then an empty checkpoint: only after that can it be in use.
+//! then its journal is formatted and the checkpoints' heads are blanked, then an empty checkpoint is
+//! written: only after that can it be in use. Nothing that an older life left, of this format or of
+//! an earlier one, is believed then: see `docs/design/durability.md`.
 
 use super::Engine;
 use super::lifecycle::{Copies, Lifecycle};
 use super::load::Loader;
 use crate::health::{PassThroughReason, Start};
-use crate::journal::scan;
+use crate::journal::{Journal, scan};
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
 use crate::metadata::chunk::device_of;
@@ -26,14 +28,16 @@ pub(super) enum Opening {
     Settle,
     /// Reading the checkpoints' heads.
     Heads(Vec<(u64, Head)>, usize),
-    /// Reading the journal.
-    Ring(Box<(u64, Head)>, scan::Scan, u64),
+    /// Reading the journal, with the page before which it is known to have been durable.
+    Ring(Box<(u64, Head)>, u64, scan::Scan, u64),
     /// Reading the checkpoint's volumes.
     Volumes(Found),
     /// Marking the device as cold.
     Cold(Copies, Start),
-    /// Blanking the journal, from this page on.
+    /// Formatting the journal, from this page on.
     Blank(u64, Start),
+    /// Blanking the checkpoints' heads, from this one on.
+    Void(usize, Start),
     Empty(Box<CheckpointWriter>, Start),
     /// Marking the device as in use.
     Mark(Copies, Option<Box<Loader>>, Start),
@@ -93,6 +97,7 @@ impl<P: Payload> Engine<P> {
             Opening::Settle
                 | Opening::Cold(..)
                 | Opening::Blank(..)
+                | Opening::Void(..)
                 | Opening::Empty(..)
                 | Opening::Mark(..)
         );
@@ -106,7 +111,9 @@ impl<P: Payload> Engine<P> {
                 self.lifecycle = Lifecycle::Opening(id, Opening::Heads(Vec::new(), 0));
             }
             Opening::Heads(heads, slot) => self.head_read(id, heads, slot, pages),
-            Opening::Ring(head, scan, next) => self.ring_read(id, head, scan, next, pages),
+            Opening::Ring(head, durable, scan, next) => {
+                self.ring_read(id, (head, durable), scan, next, pages);
+            }
             Opening::Volumes(found) => self.volumes_read(id, found, pages),
             Opening::Cold(Copies::Both, start) => {
                 self.write_superblock();
@@ -114,6 +121,7 @@ impl<P: Payload> Engine<P> {
             }
             Opening::Cold(Copies::Last, start) => self.blank(id, 0, start),
             Opening::Blank(next, start) => self.blank(id, next, start),
+            Opening::Void(slot, start) => self.void_heads(id, slot, start),
             Opening::Empty(mut writer, start) => {
                 self.store.advance_checkpoint(&mut writer, &mut self.outbox);
                 if writer.is_done() {
@@ -165,6 +173,7 @@ impl<P: Payload> Engine<P> {
             DeviceState::Clean { checkpoint } => Some(checkpoint),
             _ => None,
         };
+        let durable = heads.iter().map(|(_, head)| head.journal_durable).max().unwrap_or(0);
         let newest = heads
             .into_iter()
             .filter(|(sequence, _)| wanted.is_none_or(|wanted| *sequence == wanted))
@@ -172,20 +181,26 @@ impl<P: Payload> Engine<P> {
         let Some(head) = newest else { return self.doubt(id) };
         let device = device_of(self.superblock.uuid);
         let scan = scan::Scan::new(device, self.superblock.era);
-        self.read_ring(id, Box::new(head), scan, 0);
+        self.read_ring(id, (Box::new(head), durable), scan, 0);
     }
 
-    fn read_ring(&mut self, id: RequestId, head: Box<(u64, Head)>, scan: scan::Scan, next: u64) {
+    fn read_ring(
+        &mut self,
+        id: RequestId,
+        (head, durable): (Box<(u64, Head)>, u64),
+        scan: scan::Scan,
+        next: u64,
+    ) {
         let (first, len) = self.superblock.geometry.marks;
         let count = self.config.bounds.open_pages.min(len - next);
         self.read_meta((first + next) * BLOCK_BYTES, count);
-        self.lifecycle = Lifecycle::Opening(id, Opening::Ring(head, scan, next + count));
+        self.lifecycle = Lifecycle::Opening(id, Opening::Ring(head, durable, scan, next + count));
     }
 
     fn ring_read(
         &mut self,
         id: RequestId,
-        head: Box<(u64, Head)>,
+        (head, durable): (Box<(u64, Head)>, u64),
         mut scan: scan::Scan,
         next: u64,
         pages: &[MetaPage],
@@ -195,11 +210,10 @@ impl<P: Payload> Engine<P> {
         }
         scan.take(pages);
         if next < self.superblock.geometry.marks.1 {
-            return self.read_ring(id, head, scan, next);
+            return self.read_ring(id, (head, durable), scan, next);
         }
         let (sequence, head) = *head;
-        let trusting = self.config.mutants.is(Mutant::JournalGapIgnored);
-        let read = scan.read(head.journal_page, trusting);
+        let read = scan.read(head.journal_page, durable, self.config.mutants);
         let Some(read) = read.filter(|read| read.checkpoint <= sequence) else {
             return self.doubt(id);
         };
@@ -247,26 +261,41 @@ impl<P: Payload> Engine<P> {
         self.lifecycle = Lifecycle::Opening(id, Opening::Cold(Copies::Both, Start::Damaged));
     }
 
-    /// Writes out the journal blank from page `next` on, then an empty checkpoint.
+    /// Formats the journal from page `next` on, for a new era: nothing written before it is taken
+    /// for a part of it.
     fn blank(&mut self, id: RequestId, next: u64, start: Start) {
+        self.superblock.era = self.superblock.next_incarnation;
         let (first, len) = self.superblock.geometry.marks;
         let count = self.config.bounds.open_pages.min(len - next);
-        if count > 0 {
-            let offset = (first + next) * BLOCK_BYTES;
-            let pages = vec![MetaPage::zeroed(); count as usize];
-            let data = smallvec::SmallVec::new();
-            let op = IoOp::WriteMeta { offset, pages, data, fua: false };
-            self.outbox.io(Target::Cache, op, Pending::Control);
-            self.lifecycle = Lifecycle::Opening(id, Opening::Blank(next + count, start));
+        if count == 0 {
+            return self.void_heads(id, 0, start);
+        }
+        let pages = Journal::formatted(&self.superblock, next, count);
+        self.write_control((first + next) * BLOCK_BYTES, pages);
+        self.lifecycle = Lifecycle::Opening(id, Opening::Blank(next + count, start));
+    }
+
+    /// Blanks the checkpoints' heads from `slot` on, then writes an empty checkpoint, which is
+    /// durable after them. An earlier format of the device may have numbered its own higher.
+    fn void_heads(&mut self, id: RequestId, slot: usize, start: Start) {
+        let heads = self.superblock.geometry.checkpoints.0;
+        if let Some(head) = heads.get(slot).filter(|_| !self.config.mutants.is(Mutant::HeadsKept)) {
+            self.write_control(head * BLOCK_BYTES, vec![MetaPage::zeroed()]);
+            self.lifecycle = Lifecycle::Opening(id, Opening::Void(slot + 1, start));
             return;
         }
-        // A new era: nothing written before it is taken for a part of it.
-        self.superblock.era = self.superblock.next_incarnation;
         self.store.begin_era(&self.superblock, &self.config);
         let sequence = self.checkpoint_sequence.max(self.superblock.sequence) + 1;
         let mut writer = self.store.empty_checkpoint(sequence, self.superblock.era);
         self.store.advance_checkpoint(&mut writer, &mut self.outbox);
         self.lifecycle = Lifecycle::Opening(id, Opening::Empty(Box::new(writer), start));
+    }
+
+    /// A step of opening writes these pages; a flush comes later.
+    fn write_control(&mut self, offset: u64, pages: Vec<MetaPage>) {
+        let data = smallvec::SmallVec::new();
+        let op = IoOp::WriteMeta { offset, pages, data, fua: false };
+        self.outbox.io(Target::Cache, op, Pending::Control);
     }
 
     fn mark_in_use(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
@@ -317,6 +346,8 @@ mod tests {
     use super::super::rig::{Rig, superblock, volume};
     use super::*;
     use crate::config::Config;
+    use crate::health::LoadReport;
+    use crate::mutant::Mutants;
     use crate::seam::Command;
     use crate::units::VolumeId;
     use crate::volume::VolumeSpec;
@@ -355,5 +386,84 @@ mod tests {
         assert!(rig.answer(replaced).is_ok());
         let groups = &rig.engine.store.log.groups;
         assert_eq!(groups.iter().map(|group| group.members).sum::<u32>(), 2);
+    }
+
+    /// A device whose earlier format has left a checkpoint with a high number.
+    fn formatted_before(mutants: Mutants) -> Rig {
+        let superblock = superblock(1020);
+        let head = Head {
+            segments: 1,
+            slots: superblock.geometry.slots(),
+            journal_page: 900,
+            life: 1,
+            // Each format's first one.
+            era: 1,
+            ..Head::default()
+        };
+        let config = Config { mutants, ..Config::default() };
+        let slot = superblock.geometry.checkpoints.0[1];
+        let mut rig = Rig::new(Engine::new(config, superblock));
+        rig.pages.insert(slot, Page::Head(head).encode(35, 0));
+        rig
+    }
+
+    fn report(rig: &mut Rig) -> LoadReport {
+        let id = rig.ask(vec![Command::AwaitLoad])[0];
+        match rig.answer(id) {
+            Ok(Answer::Loaded(report)) => report,
+            other => panic!("it was answered {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_new_format_leaves_no_checkpoint_of_an_older_one() {
+        let mut rig = formatted_before(Mutants::default());
+        rig.begin();
+        let report = report(&mut rig.crash());
+        assert_eq!((report.start, report.damaged_pages), (Start::Crashed, 0));
+    }
+
+    #[test]
+    fn so_does_a_device_that_takes_another_ones_place() {
+        let pages = formatted_before(Mutants::default()).pages;
+        let mut rig = Rig::new(Engine::without_device(Config::default()));
+        rig.pages = pages;
+        let replaced = rig.ask(vec![Command::Replace(Box::new(superblock(1020)))])[0];
+        assert!(rig.answer(replaced).is_ok());
+        let report = report(&mut rig.crash());
+        assert_eq!((report.start, report.damaged_pages), (Start::Crashed, 0));
+    }
+
+    #[test]
+    fn the_mutant_that_keeps_older_checkpoints_is_found() {
+        let mut rig = formatted_before(Mutants::only(Mutant::HeadsKept));
+        rig.begin();
+        let report = report(&mut rig.crash());
+        assert!(report.start == Start::Damaged || report.damaged_pages > 0, "{report:?}");
+    }
+
+    /// A checkpoint that was completed since tells how far the journal was durable.
+    #[test]
+    fn a_journal_that_ends_before_what_a_checkpoint_has_seen_leaves_doubt() {
+        let mut rig = Rig::open(1020);
+        rig.ask(vec![Command::Attach(volume("v"))]);
+        let superblock = superblock(1020);
+        let (ring, places) = superblock.geometry.marks;
+        // The attach was recorded in the first page; a read brings what was there before.
+        let first = ring + (places + 1) % places;
+        let before = Journal::formatted(rig.engine.superblock(), 1, 1).swap_remove(0);
+        assert_ne!(rig.pages.insert(first, before), None);
+        let slot = rig.engine.checkpoint_sequence as usize % 2;
+        let head = superblock.geometry.checkpoints.0[slot];
+        let (sequence, seen) = Page::decode_head(&rig.pages[&head]).expect("it is there");
+        assert_eq!(seen.journal_durable, places + 1, "nothing had been written");
+        let seen = Head { journal_durable: places + 2, ..seen };
+        let unseen = rig.pages.insert(head, Page::Head(seen).encode(sequence, 0));
+        let pages = rig.pages.clone();
+        assert_eq!(report(&mut rig.crash()).start, Start::Damaged);
+        let mut rig = Rig::open(1020);
+        rig.pages = pages;
+        rig.pages.insert(head, unseen.expect("it was there"));
+        assert_eq!(report(&mut rig.crash()).start, Start::Crashed, "this can't be told");
     }
 }

@@ -187,7 +187,9 @@ impl<P: Payload> Engine<P> {
                 Opening::Settle | Opening::Heads(..) | Opening::Ring(..) | Opening::Volumes(_) => {
                     Phase::OpenReads
                 }
-                Opening::Cold(..) | Opening::Blank(..) | Opening::Empty(..) => Phase::OpenBlank,
+                Opening::Cold(..) | Opening::Blank(..) | Opening::Void(..) | Opening::Empty(..) => {
+                    Phase::OpenBlank
+                }
                 Opening::Mark(..) => Phase::OpenMarks,
                 Opening::Distrust(_) => Phase::Replacing,
             },

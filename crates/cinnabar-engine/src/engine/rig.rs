@@ -15,7 +15,7 @@ use crate::volume::VolumeSpec;
 use std::collections::BTreeMap;
 
 /// Data that nobody looks at.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Nothing;
 
 impl Payload for Nothing {
@@ -32,7 +32,7 @@ impl Payload for Nothing {
 /// The engine, what its device holds, what it answered.
 pub(super) struct Rig {
     pub(super) engine: Engine<Nothing>,
-    pages: BTreeMap<u64, MetaPage>,
+    pub(super) pages: BTreeMap<u64, MetaPage>,
     answers: BTreeMap<RequestId, Result<Answer<Nothing>, Failure>>,
     /// I/O on the device ends when this is false.
     pub(super) holds: bool,
@@ -83,7 +83,7 @@ impl Rig {
         rig
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let open = self.ask(vec![Command::Open])[0];
         self.answer(open).expect("the device opens");
     }

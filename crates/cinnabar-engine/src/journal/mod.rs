@@ -26,6 +26,8 @@ pub(crate) struct Ticket(u64);
 /// What a write under way will have achieved.
 #[derive(Clone, Copy, Debug)]
 struct Writing {
+    /// First page of it.
+    first: u64,
     appended: u64,
     tail: u64,
     /// The rebase that this write completes. By the time it has ended, a checkpoint may have ended
@@ -81,7 +83,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal without records, on a ring that holds none of this era.
+    /// A journal without records, on a ring that is [formatted](Self::formatted) for this era.
     pub(crate) fn new(superblock: &Superblock, config: &Config) -> Self {
         Self {
             area: superblock.geometry.marks,
@@ -89,9 +91,9 @@ impl Journal {
             era: superblock.era,
             write_pages: config.bounds.journal_pages,
             enabled: config.crash_safe,
-            next: 1,
-            tail: 1,
-            tail_durable: 1,
+            next: superblock.geometry.marks.1 + 1,
+            tail: superblock.geometry.marks.1 + 1,
+            tail_durable: superblock.geometry.marks.1 + 1,
             checkpoint: 0,
             queue: Backlog::default(),
             live: Backlog::default(),
@@ -105,6 +107,13 @@ impl Journal {
             rebases: 0,
             mutants: config.mutants,
         }
+    }
+
+    /// The pages of a ring that holds nothing, from place `first` on.
+    pub(crate) fn formatted(superblock: &Superblock, first: u64, count: u64) -> Vec<MetaPage> {
+        let (device, places) = (device_of(superblock.uuid), superblock.geometry.marks.1);
+        let page = |at| PageHeader::formatted(device, superblock.era, places, at);
+        (first..first + count).map(page).collect()
     }
 
     /// Goes on behind what recovery read: `records` count until the next checkpoint.
@@ -135,6 +144,11 @@ impl Journal {
             self.queue.push(record);
         }
         Ticket(self.appended)
+    }
+
+    /// Pages before this one are durable, those that count no more left out.
+    pub(crate) fn durable_page(&self) -> u64 {
+        self.writing.map_or(self.next, |writing| writing.first)
     }
 
     /// The ticket of the newest record.
@@ -191,7 +205,7 @@ impl Journal {
         let appended = self.appended - self.queue.len() as u64;
         let complete = |rebase: &Rebase| rebase.next == rebase.end && rebase.state <= appended;
         let rebased = self.rebase.filter(complete).map(|rebase| rebase.number);
-        self.writing = Some(Writing { appended, tail: self.tail, rebased });
+        self.writing = Some(Writing { first, appended, tail: self.tail, rebased });
         self.writes += 1;
         Some(((self.area.0 + position) * BLOCK_BYTES, pages))
     }

@@ -83,14 +83,16 @@ struct Played {
     making: Option<(u64, usize)>,
     /// The newest complete one: number, first page, marks that it covers.
     head: (u64, u64, usize),
+    /// Pages before this one were durable when it was completed.
+    durable: u64,
 }
 
 impl Played {
     fn new(mutants: Mutants) -> Self {
         let journal = Journal::new(&superblock(), &Config { mutants, ..Config::default() });
-        let ring = vec![MetaPage::zeroed(); journal.area.1 as usize];
+        let ring = Journal::formatted(&superblock(), 0, journal.area.1);
         let head = (1, journal.next, 0);
-        Self { journal, ring, writing: None, marks: Vec::new(), making: None, head }
+        Self { journal, ring, writing: None, marks: Vec::new(), making: None, head, durable: 0 }
     }
 
     fn append(&mut self) {
@@ -129,6 +131,7 @@ impl Played {
     fn end_checkpoint(&mut self) {
         let Some((page, covered)) = self.making.take() else { return };
         self.head = (self.head.0 + 1, page, covered);
+        self.durable = self.journal.durable_page();
         self.journal.checkpoint_ends(Some((self.head.0, page)));
         self.check();
     }
@@ -139,7 +142,7 @@ impl Played {
         let superblock = superblock();
         let mut scan = Scan::new(device_of(superblock.uuid), superblock.era);
         scan.take(&self.ring);
-        let read = scan.read(page, false).expect("nothing was damaged");
+        let read = scan.read(page, self.durable, Mutants::default()).expect("nothing was damaged");
         assert!(read.checkpoint <= checkpoint, "the records go with a checkpoint that there is");
         let mut found = vec![false; self.marks.len()];
         for record in read.records {

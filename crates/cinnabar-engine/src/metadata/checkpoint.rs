@@ -48,6 +48,9 @@ pub struct Head {
     pub life: u32,
     /// Its era.
     pub era: u32,
+    /// Pages of the journal before this one were durable when the head was written; 0: an earlier
+    /// version did not say.
+    pub journal_durable: u64,
 }
 
 impl Head {
@@ -143,6 +146,7 @@ impl Page {
                 w.u64(head.journal_page);
                 w.u32(head.life);
                 w.u32(head.era);
+                w.u64(head.journal_durable);
             }
             Self::Volumes(records) => records.iter().for_each(|record| record.encode(&mut w)),
             Self::Segments(records) => {
@@ -201,6 +205,7 @@ impl Page {
                 journal_page: r.u64(),
                 life: r.u32(),
                 era: r.u32(),
+                journal_durable: r.u64(),
             })),
             1 if count <= VOLUMES_A_PAGE => (0..count)
                 .map(|_| VolumeRecord::decode(&mut r))
@@ -328,6 +333,7 @@ mod tests {
                 journal_page: 5,
                 life: 6,
                 era: 7,
+                journal_durable: 8,
             }),
             Page::Volumes(vec![volume; VOLUMES_A_PAGE]),
             Page::Segments(vec![segment; SEGMENTS_A_PAGE]),

@@ -183,6 +183,20 @@ pub struct PageHeader {
 }
 
 impl PageHeader {
+    /// A page without records, at place `at` of a ring of `places` that is formatted. Its number is
+    /// before that of the first page to be written, so that no place ever reads as zeros.
+    pub(crate) fn formatted(device: u32, era: u32, places: u64, at: u64) -> MetaPage {
+        let page = if at == 0 { places } else { at };
+        let header = Self { device, era, page, first: page, tail: places + 1, checkpoint: 0 };
+        header.encode(&mut [].iter().peekable()).0
+    }
+
+    /// Whether the page is one of a ring as it was formatted. Pages written since are not dead when
+    /// they are written.
+    pub const fn is_formatted(&self) -> bool {
+        self.tail > self.page
+    }
+
     /// The page with as many of `records` as fit, and how many that are.
     pub fn encode<'a>(
         &self,

@@ -167,6 +167,7 @@ impl<P: Payload> Store<P> {
             journal_page,
             life: self.life,
             era,
+            journal_durable: 0,
         };
         let stage = Stage::Chunks;
         CheckpointWriter { sequence, journal_page, stage, head, volumes, segments }
@@ -231,7 +232,10 @@ impl<P: Payload> Store<P> {
     }
 
     fn page(&self, writer: &CheckpointWriter, position: u32) -> Page {
-        let Some(index) = position.checked_sub(1) else { return Page::Head(writer.head) };
+        let Some(index) = position.checked_sub(1) else {
+            let journal_durable = self.journal.durable_page();
+            return Page::Head(Head { journal_durable, ..writer.head });
+        };
         let index = index as usize;
         let mut volumes = writer.volumes.chunks(VOLUMES_A_PAGE);
         let volume_pages = volumes.len();

@@ -63,7 +63,7 @@ impl Known {
 pub(crate) fn is_sound(head: &Head, geometry: &Geometry) -> bool {
     (head.slots == 0 || head.slots == geometry.slots())
         && head.segments <= geometry.segments
-        && head.journal_page <= PAGE_MAX
+        && head.journal_page.max(head.journal_durable) <= PAGE_MAX
         && head.pages() < geometry.checkpoints.1
 }
 

@@ -9,6 +9,7 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::chunk::device_of;
 use cinnabar_engine::metadata::journal::{PageHeader, Record, SECTORS, Sector, decode};
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::mutant::Mutants;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -20,7 +21,7 @@ static UNREADABLE: MetaPage = MetaPage([0xFF; 4096]);
 pub struct Pages {
     /// Of the present era, whole.
     pub whole: u64,
-    /// Never written, or of an earlier era or another device.
+    /// As it was formatted, or of an earlier era or another device.
     pub old: u64,
     /// New in some sectors and old in others.
     pub torn: u64,
@@ -55,10 +56,10 @@ impl Ring {
         Self { pages, scan }
     }
 
-    /// What recovery concludes if the checkpoint covers everything before page `from`; nothing if
-    /// records that were durable are missing.
-    pub fn conclude(self, from: u64) -> Option<Read> {
-        self.scan.read(from, false)
+    /// What recovery concludes if the checkpoint covers everything before page `from`, and pages
+    /// before `durable` are known to have been durable; nothing if records that were are missing.
+    pub fn conclude(self, from: u64, durable: u64) -> Option<Read> {
+        self.scan.read(from, durable, Mutants::default())
     }
 }
 
@@ -70,7 +71,7 @@ impl Pages {
         let one_page = ours.windows(2).all(|pair| pair[0] == pair[1]);
         *if !readable || sectors.contains(&Sector::Damaged) {
             &mut self.damaged
-        } else if ours.is_empty() {
+        } else if ours.iter().all(|header| header.is_formatted()) {
             &mut self.old
         } else if ours.len() == SECTORS && one_page {
             &mut self.whole

@@ -81,6 +81,13 @@ impl Index {
         self.head().map_or(1, |(_, head)| head.journal_page)
     }
 
+    /// Page of the journal before which it was durable when the head was written, if that is of the
+    /// present era.
+    pub(super) fn journal_durable(&self, superblock: &Superblock) -> Option<u64> {
+        let (_, head) = self.head()?;
+        (head.era == superblock.era).then_some(head.journal_durable)
+    }
+
     /// Blocks in it.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks.values().sum()

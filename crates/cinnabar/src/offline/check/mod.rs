@@ -83,7 +83,8 @@ fn check_region(
     let ring = Ring::read(source, superblock, watch);
     let pages = ring.pages;
     let chosen = choose(superblock, &slots).map(|slot| &slots[slot]);
-    let read = ring.conclude(chosen.map_or(1, Index::journal_page));
+    let durable = slots.iter().filter_map(|slot| slot.journal_durable(superblock)).max();
+    let read = ring.conclude(chosen.map_or(1, Index::journal_page), durable.unwrap_or(0));
     let next_start = if copies.outranked() {
         start::outranked()
     } else {

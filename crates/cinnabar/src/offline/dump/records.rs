@@ -55,7 +55,8 @@ pub(super) fn head(slot: usize, head: &SlotHead) -> Line {
             .with("slots", head.slots)
             .with("pages", head.pages())
             .with("chunk_sequence", head.chunk_sequence)
-            .with("journal_page", head.journal_page),
+            .with("journal_page", head.journal_page)
+            .with("journal_durable", head.journal_durable),
     }
 }
 
@@ -91,7 +92,7 @@ pub(super) fn segment(slot: usize, segment: &SegmentRecord) -> Line {
 }
 
 /// A page of the journal and its records: one line for the page if it is whole, else one for each of
-/// its sectors. Blank pages say nothing.
+/// its sectors. Pages as they were formatted say nothing.
 pub(super) fn journal_page(
     superblock: &Superblock,
     place: u64,
@@ -99,7 +100,11 @@ pub(super) fn journal_page(
     emit: Emit<'_>,
 ) -> ControlFlow<()> {
     let sectors = decode(page);
-    if sectors.iter().all(|sector| *sector == Sector::Blank) {
+    let formatted = |sector| match header(sector) {
+        Some(header) => header.is_formatted(),
+        None => *sector == Sector::Blank,
+    };
+    if sectors.iter().all(formatted) {
         return ControlFlow::Continue(());
     }
     let line = || Line::new("journal").with("place", place);
