@@ -5,7 +5,7 @@
 //! no run. Limits of the on-disk format and of the protocol are not here (see
 //! [`limits`](crate::limits)), for no run may change them.
 
-use crate::limits::{REQUESTS_MAX, VOLUMES_MAX};
+use crate::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX, VOLUMES_MAX};
 
 /// See the [module](self). All are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,17 @@ pub struct Bounds {
     pub requests: usize,
     /// Parts of one long trim, zeroing or invalidation that are under way at a time.
     pub parts: usize,
+    /// Parts of split requests under way, beside the first one of each request.
+    pub extra_parts: u32,
+    /// The same, of one volume: others have room beside one that trims all it has.
+    pub volume_extra_parts: u32,
+    /// Bytes of a trim or zeroing that an engine gets at a time.
+    pub part_bytes: u64,
+    /// Requests of one volume that were answered for taking too long while their I/O is still under
+    /// way: beyond that its requests fail at once until some of it has ended.
+    pub volume_late: u32,
+    /// The same, of all volumes of an engine that have such requests.
+    pub late: u32,
     /// Incarnations of volumes that the device reserves at a time.
     pub incarnations: u32,
     /// Volumes known at a time, detached ones with cached blocks included.
@@ -58,6 +69,11 @@ impl Default for Bounds {
         Self {
             requests: REQUESTS_MAX,
             parts: 32,
+            extra_parts: EXTRA_PARTS_MAX,
+            volume_extra_parts: EXTRA_PARTS_MAX / 8,
+            part_bytes: 1 << 30,
+            volume_late: 1024,
+            late: 16_384,
             incarnations: 256,
             volumes: VOLUMES_MAX as usize,
             open_pages: 64,
@@ -85,6 +101,11 @@ impl Bounds {
     pub const TINY: Self = Self {
         requests: 8,
         parts: 1,
+        extra_parts: 1,
+        volume_extra_parts: 1,
+        part_bytes: 4096,
+        volume_late: 1,
+        late: 1,
         incarnations: 1,
         volumes: 4,
         open_pages: 1,

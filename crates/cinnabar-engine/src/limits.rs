@@ -17,6 +17,11 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// Requests in flight in one engine, waiting ones included; one more is refused with
 /// [`Failure::Limit`](crate::Failure::Limit). Frontends keep far below it.
 pub const REQUESTS_MAX: usize = 16_384;
+/// Parts of split requests under way, beside the first one of each request. Together with the
+/// requests that frontends let in they stay below [`REQUESTS_MAX`], so no engine ever has to refuse
+/// one tenant's request for what others asked.
+pub const EXTRA_PARTS_MAX: u32 = 1024;
 
+const _: () = assert!((EXTRA_PARTS_MAX as usize) < REQUESTS_MAX);
 const _: () = assert!(DATA_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(VOLUMES_MAX < u16::MAX);

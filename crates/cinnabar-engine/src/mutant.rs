@@ -68,6 +68,14 @@ pub enum Mutant {
     JournalEndTrusted,
     /// A new format leaves the heads of an older one's checkpoints as they are.
     HeadsKept,
+    /// All parts of a long trim are under way at once.
+    PartsUnbounded,
+    /// Requests go past parts of earlier ones that no shard has seen yet.
+    PartsOvertaken,
+    /// I/O of the cache device that never ends is waited for.
+    SilentDeviceAwaited,
+    /// What waits behind another request's blocks is not answered when its time is over.
+    LateWaiterKept,
 }
 
 /// The mutants switched on: none, in production.

@@ -46,6 +46,9 @@ pub(crate) enum Pending {
     Distrust { volume: u16 },
     /// The backend flush of a volume being detached.
     Detach { volume: u16, covers: Covers },
+    /// It took too long and nothing waits for it any more, except for this request, into whose
+    /// guest's memory it may still write.
+    GivenUp { request: Option<usize> },
 }
 
 /// Actions of the current batch and all I/Os under way.
@@ -83,6 +86,12 @@ impl<P> Outbox<P> {
     /// Asks to be woken.
     pub(crate) fn wake_at(&mut self, at: Instant) {
         self.actions.push(Action::WakeAt(at));
+    }
+
+    /// Nothing waits for an I/O any more; gives what it was for. Its token stays taken.
+    pub(crate) fn give_up(&mut self, id: IoId, request: Option<usize>) -> Pending {
+        let pending = self.pending.get_mut(id.0 as usize).expect("an I/O under way");
+        std::mem::replace(pending, Pending::GivenUp { request })
     }
 
     /// What the completed I/O was for. A token that is not under way is a bug of the driver.

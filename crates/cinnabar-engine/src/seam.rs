@@ -17,6 +17,25 @@
 //! # Tokens
 //! Every [`IoRequest`] is answered by exactly one [`Event::IoDone`], every [`Event::Submit`] and
 //! [`Event::Control`] by exactly one [`Action::Reply`].
+//!
+//! # Time-outs
+//! The engine has no clock; the driver says what takes too long.
+//!
+//! [`Event::Overdue`] of a *backend* I/O: its request is answered with [`IoError::TimedOut`] now;
+//! its blocks stay held until the I/O completes after all, for a write that is still on its way may
+//! land at any time. [`Event::Late`] says the same of a request, whatever it waits for. One that
+//! waits for another's blocks lets go of its place: it never ran, and nobody waits for it.
+//!
+//! [`Event::Overdue`] of an I/O on the *cache device* gives the device up, and that I/O: nothing
+//! waits for it any more. A read of a guest's is done again, from the backend, into other memory;
+//! a write counts for nothing, and what it was to make durable is made so elsewhere. Each such I/O
+//! must be told of by itself. It still completes one day, or never; until then its buffers are
+//! its own, and the driver must not let another device's life begin in the same place. A read
+//! straight into a guest's own memory is the exception: nothing else may be written there while
+//! the device may still write, so its request, which holds no blocks any more, is done again when
+//! that I/O has ended.
+//! [`Command::Abandon`] and all other commands are answered once each I/O on the device has ended
+//! or is overdue, so a driver that sends `Overdue` in time has its answers in time.
 
 use crate::metadata::MetaPage;
 use crate::plan::Plan;
@@ -291,7 +310,7 @@ pub enum Command {
     /// for [`Target::Cache`] issued after the reply to [`Command::Abandon`] goes to it.
     Replace(Box<crate::metadata::superblock::Superblock>),
     /// Stop using the cache device: volumes pass through from now on. Answered when no I/O for it
-    /// is under way any more.
+    /// is under way any more but such as was given up.
     Abandon,
     /// Clean stop, after every volume is detached and sealed: write out what is only in RAM,
     /// checkpoint, mark the device as clean. Last command of a life.
@@ -352,10 +371,11 @@ pub enum Event<P> {
     Submit(Request<P>),
     /// An I/O completed.
     IoDone(IoDone),
-    /// A backend I/O takes longer than the driver's bound. Its request is answered with
-    /// [`IoError::TimedOut`] now; its blocks stay held until the I/O completes after all, which it
-    /// must do, for a write that is still on its way may land at any time.
+    /// An I/O takes longer than the driver's bound; see the [module](self), "Time-outs".
     Overdue(IoId),
+    /// A request takes longer than its volume's bound, counted from its arrival; see the
+    /// [module](self), "Time-outs". Nothing happens if it has been answered.
+    Late(RequestId),
     /// An instant asked for with [`Action::WakeAt`] has come.
     Wake,
     /// New sizes and write policies.

@@ -240,6 +240,8 @@ pub(crate) struct Volume {
     pub(crate) detector: Detector,
     /// Requests under way, flushes included.
     pub(crate) requests: u32,
+    /// Those of them that were answered for taking too long, or will be.
+    pub(crate) late: u32,
     /// Group that it is a member of, if it is one.
     pub(crate) group: Option<u16>,
     /// Backend writes, trims and zeroes that have completed, and how many of those a completed
@@ -288,6 +290,7 @@ impl Volume {
             holds: Holds::default(),
             detector: Detector::default(),
             requests: 0,
+            late: 0,
             group: None,
             writes: 0,
             writes_flushed: 0,

@@ -140,6 +140,7 @@ impl Driver {
             slow,
             engine_wake: None,
             next_overdue: None,
+            next_late: None,
             doubts_at: None,
             loaded: None,
             done: VecDeque::new(),

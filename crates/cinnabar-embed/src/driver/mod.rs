@@ -56,6 +56,8 @@ pub(crate) struct Driver {
     engine_wake: Option<Instant>,
     /// When the first I/O takes too long.
     next_overdue: Option<Instant>,
+    /// When the first request does.
+    next_late: Option<Instant>,
     /// When to try again to drop what could not be dropped.
     doubts_at: Option<Instant>,
     pub(crate) loaded: Option<LoadReport>,
@@ -72,6 +74,8 @@ struct Asked {
     asker: Asker,
     name: &'static str,
     span: ByteSpan,
+    /// When the engine is told that it takes too long; `None`: never, or it was told.
+    answer_by: Option<Instant>,
 }
 
 /// Who waits for an answer.
@@ -112,7 +116,9 @@ impl Driver {
         if self.requests.len() >= QUEUE_MAX {
             return Err(Error::QueueFull);
         }
-        let asked = Asked { asker, name: request.name(), span: request.span() };
+        let (name, span) = (request.name(), request.span());
+        let answer_by = self.answer_by(self.now(), volume.key);
+        let asked = Asked { asker, name, span, answer_by };
         match request.into_op() {
             Some(op) => {
                 let id_of = RequestId(self.requests.insert(asked) as u64);
@@ -126,7 +132,7 @@ impl Driver {
 
     /// Drops what is cached of a range of the volume of this key.
     fn drop_doubtful(&mut self, key: usize, volume: VolumeId, span: ByteSpan) {
-        let asked = Asked { asker: Asker::Doubt(key), name: "invalidation", span };
+        let asked = Asked { asker: Asker::Doubt(key), name: "invalidation", span, answer_by: None };
         let id = RequestId(self.requests.insert(asked) as u64);
         let op = Op::Invalidate { span };
         self.events.push(Event::Submit(cinnabar_engine::Request { id, volume, op }));
@@ -206,6 +212,7 @@ impl Driver {
             self.deliver(held.io, held.result, Vec::new());
         }
         self.tell_overdue(now);
+        self.tell_late(now);
         if self.doubts_at.is_some_and(|at| at <= now) {
             self.doubts_at = None;
             self.drop_doubts();
@@ -218,8 +225,9 @@ impl Driver {
 
     /// Waits until something happens, is due, or `limit` has passed, and gathers it.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let due = [self.engine_wake, self.next_overdue, self.timers.next(), self.doubts_at];
-        let due = due.into_iter().flatten().min();
+        let overdue = [self.next_overdue, self.next_late];
+        let due = [self.engine_wake, self.timers.next(), self.doubts_at];
+        let due = due.into_iter().chain(overdue).flatten().min();
         let due = due.map(|at| Duration::from_nanos(at.since_ns(self.now())));
         let timeout = match (due, limit) {
             (Some(due), Some(limit)) => Some(due.min(limit)),
@@ -245,7 +253,7 @@ impl Driver {
         if id.0 & COMMAND != 0 {
             return self.command_done((id.0 & !COMMAND) as usize, result);
         }
-        let Asked { asker, name, span } = self.requests.remove(id.0 as usize);
+        let Asked { asker, name, span, .. } = self.requests.remove(id.0 as usize);
         let result = match result {
             Ok(Answer::Data(memory)) => Ok(Some(Buffer::around(memory, span))),
             Ok(_) => Ok(None),

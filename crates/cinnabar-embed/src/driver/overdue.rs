@@ -1,11 +1,12 @@
-//! Operations that take too long: on a backend, whoever asked is told, and the operation is waited
-//! for on; the cache device is given up, for every write that needs a mark would hang with it.
+//! Operations and requests that take too long: on a backend, whoever asked is told, and the
+//! operation is waited for on; the cache device is given up, for every write that needs a mark would
+//! hang with it.
 //!
-//! Called by the turn. One look at all I/Os under way, at the moment the first of them is due.
+//! Called by the turn. One look at all of them, at the moment the first of them is due.
 
 use super::{Awaited, Driver};
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Command, Event};
+use cinnabar_engine::{Command, Event, RequestId};
 
 impl Driver {
     /// Until when an operation that starts now must be done; `None` is the cache device.
@@ -35,7 +36,10 @@ impl Driver {
             io.deadline = None;
             let what = io.what;
             match (io.volume, io.owner) {
-                (None, Some(_)) => device_hangs = true,
+                (None, Some(id)) => {
+                    device_hangs = true;
+                    self.events.push(Event::Overdue(id));
+                }
                 (Some(key), Some(id)) => {
                     self.events.push(Event::Overdue(id));
                     tracing::warn!(
@@ -57,6 +61,37 @@ impl Driver {
                 "the cache device does not answer and is given up: volumes pass through"
             );
             self.order(Awaited::Unheard, Command::Abandon);
+        }
+    }
+
+    /// When a request to this volume that is made now must be answered; `None`: whenever.
+    pub(super) fn answer_by(&mut self, now: Instant, volume: usize) -> Option<Instant> {
+        let bound = self.volumes[volume].timeout;
+        if bound.is_zero() {
+            return None;
+        }
+        let due = now.plus_ns(u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX));
+        self.next_late = Some(self.next_late.map_or(due, |next| next.min(due)));
+        Some(due)
+    }
+
+    /// Tells the engine of requests that are due and not answered, whatever they wait for.
+    pub(super) fn tell_late(&mut self, now: Instant) {
+        if self.next_late.is_none_or(|next| next > now) {
+            return;
+        }
+        self.next_late = None;
+        for (id, asked) in &mut self.requests {
+            match asked.answer_by {
+                Some(due) if due <= now => {
+                    asked.answer_by = None;
+                    self.events.push(Event::Late(RequestId(id as u64)));
+                }
+                Some(due) => {
+                    self.next_late = Some(self.next_late.map_or(due, |next| next.min(due)));
+                }
+                None => {}
+            }
         }
     }
 }

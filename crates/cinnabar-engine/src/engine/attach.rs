@@ -277,6 +277,7 @@ impl<P: Payload> Engine<P> {
             None => self.outbox.reply(id, Err(Failure::NoVolume)),
             Some(state) => {
                 state.state = VolumeState::Detaching(id);
+                self.orphan(volume.0);
                 self.detach_if_quiet(volume.0);
             }
         }

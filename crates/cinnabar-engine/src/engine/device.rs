@@ -1,4 +1,4 @@
-//! Losing the cache device and getting another one, and I/O that takes too long.
+//! Losing the cache device and getting another one.
 //!
 //! Called by the engine's router and by whoever finds that the device can't record what it must.
 //! Guests go on: reads pass through, writes too, each volume's first one after a word outside of the
@@ -8,12 +8,11 @@ use super::Engine;
 use super::identity::Identities;
 use super::lifecycle::Lifecycle;
 use super::open::Opening;
-use super::request::Kind;
 use crate::config::Config;
 use crate::health::PassThroughReason;
 use crate::metadata::superblock::{Geometry, Superblock};
 use crate::outbox::Pending;
-use crate::seam::{Answer, Failure, IoError, IoId, Payload, RequestId};
+use crate::seam::{Answer, Failure, IoError, Payload, RequestId};
 use crate::store::{Holding, Store};
 use crate::volume::{Volume, VolumeState};
 
@@ -36,6 +35,7 @@ impl<P: Payload> Engine<P> {
         self.device_losses += 1;
         self.store.dead = true;
         self.checkpoint = None;
+        self.log_flush.1 = false;
         self.doubtful = false;
         self.report = crate::health::LoadReport::default();
         if self.loader.take().is_some() {
@@ -101,7 +101,8 @@ impl<P: Payload> Engine<P> {
             | Pending::Backend { .. }
             | Pending::Detach { .. }
             | Pending::Prove { .. }
-            | Pending::Distrust { .. } => false,
+            | Pending::Distrust { .. }
+            | Pending::GivenUp { .. } => false,
         })
     }
 
@@ -195,42 +196,6 @@ impl<P: Payload> Engine<P> {
             self.join_group(index as u16);
             self.record_volume(index as u16);
             self.beat_at = Some(self.now);
-        }
-    }
-
-    /// An I/O takes longer than the driver's bound. A guest's request is answered; what it holds
-    /// stays held until the I/O has ended.
-    pub(super) fn overdue(&mut self, id: IoId) {
-        let Some(pending) = usize::try_from(id.0).ok().and_then(|id| self.outbox.pending.get(id))
-        else {
-            return;
-        };
-        let (Pending::BackendRead { request, .. }
-        | Pending::Backend { request, .. }
-        | Pending::Edge { request, slot: None, .. }) = *pending
-        else {
-            return;
-        };
-        let active = &mut self.requests[request];
-        let volume = active.volume;
-        active.failure.get_or_insert(IoError::TimedOut);
-        active.late = true;
-        // What a write that is late has done nobody knows: it is not kept.
-        if let Kind::Read(state) = &mut active.kind {
-            state.keep = false;
-        }
-        self.volume(volume).counters.backend_overdue += 1;
-        self.answer_late(request);
-    }
-
-    /// Tells the guest of a late request, once nothing is on its way to the guest's own memory.
-    pub(super) fn answer_late(&mut self, request: usize) {
-        let active = &mut self.requests[request];
-        let waits = matches!(&active.kind, Kind::Read(state) if state.direct > 0);
-        if active.late && !active.answered && !waits {
-            active.answered = true;
-            let guest = active.id;
-            self.outbox.reply(guest, Err(Failure::Io(IoError::TimedOut)));
         }
     }
 }

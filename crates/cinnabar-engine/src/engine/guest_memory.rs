@@ -6,6 +6,7 @@ use super::Engine;
 use super::rig::{superblock, volume};
 use crate::config::{Config, Eviction};
 use crate::metadata::MetaPage;
+use crate::mutant::Mutants;
 use crate::seam::{
     Action, Answer, Command, Event, Failure, IoDone, IoError, IoOp, IoRequest, Op, Payload,
     Request, RequestId, Slices, Target,
@@ -17,21 +18,21 @@ use std::rc::Rc;
 
 /// One number a block; a guest's or ours.
 #[derive(Clone)]
-struct Blocks {
-    values: Rc<RefCell<Vec<u64>>>,
+pub(super) struct Blocks {
+    pub(super) values: Rc<RefCell<Vec<u64>>>,
     private: bool,
 }
 
 impl Blocks {
-    fn new(blocks: u32, private: bool) -> Self {
+    pub(super) fn new(blocks: u32, private: bool) -> Self {
         Self { values: Rc::new(RefCell::new(vec![0; blocks as usize])), private }
     }
 
-    fn get(&self, block: u64) -> u64 {
+    pub(super) fn get(&self, block: u64) -> u64 {
         self.values.borrow()[block as usize]
     }
 
-    fn set(&self, block: u64, value: u64) {
+    pub(super) fn set(&self, block: u64, value: u64) {
         self.values.borrow_mut()[block as usize] = value;
     }
 }
@@ -56,31 +57,45 @@ impl Payload for Blocks {
 }
 
 /// An engine whose cache reads the test ends as it likes.
-struct Rig {
-    engine: Engine<Blocks>,
+pub(super) struct Rig {
+    pub(super) engine: Engine<Blocks>,
     pages: BTreeMap<u64, MetaPage>,
     /// Blocks of the cache device.
     flash: BTreeMap<u64, u64>,
-    answers: BTreeMap<RequestId, Result<Answer<Blocks>, Failure>>,
-    /// Data reads of the cache device, and reads of the backend, if those are held too.
-    held: Vec<IoRequest<Blocks>>,
-    holds_backend: bool,
+    /// Blocks of the backend that were written.
+    backend: BTreeMap<u64, u64>,
+    pub(super) answers: BTreeMap<RequestId, Result<Answer<Blocks>, Failure>>,
+    /// Data reads of the cache device, and what else the test holds.
+    pub(super) held: Vec<IoRequest<Blocks>>,
+    /// Reads of the backend are held, too.
+    pub(super) holds_backend: bool,
+    /// All I/O of the cache device is held.
+    pub(super) holds_device: bool,
+    /// Writes of the backend are held.
+    pub(super) holds_writes: bool,
     next: u64,
 }
 
-const VOLUME: VolumeId = VolumeId(0);
+pub(super) const VOLUME: VolumeId = VolumeId(0);
 
 impl Rig {
     /// A cache of whose volume all 64 blocks are on flash; block `b` holds `b + 100`.
     fn warm() -> Self {
-        let config = Config { eviction: Eviction::Clock, ..Config::default() };
+        Self::warm_with(Mutants::default())
+    }
+
+    pub(super) fn warm_with(mutants: Mutants) -> Self {
+        let config = Config { eviction: Eviction::Clock, mutants, ..Config::default() };
         let mut rig = Self {
             engine: Engine::new(config, superblock(1020)),
             pages: BTreeMap::new(),
             flash: BTreeMap::new(),
+            backend: BTreeMap::new(),
             answers: BTreeMap::new(),
             held: Vec::new(),
             holds_backend: false,
+            holds_device: false,
+            holds_writes: false,
             next: 0,
         };
         for command in [Command::Open, Command::Attach(volume("vm"))] {
@@ -98,12 +113,12 @@ impl Rig {
         rig
     }
 
-    fn id(&mut self) -> RequestId {
+    pub(super) fn id(&mut self) -> RequestId {
         self.next += 1;
         RequestId(self.next)
     }
 
-    fn read(&mut self, block: u64, blocks: u64, data: &Blocks) -> RequestId {
+    pub(super) fn read(&mut self, block: u64, blocks: u64, data: &Blocks) -> RequestId {
         let id = self.id();
         let span = ByteSpan::new(block * BLOCK_BYTES, blocks * BLOCK_BYTES);
         let op = Op::Read { span, data: data.clone() };
@@ -111,7 +126,7 @@ impl Rig {
         id
     }
 
-    fn run(&mut self, mut events: Vec<Event<Blocks>>) {
+    pub(super) fn run(&mut self, mut events: Vec<Event<Blocks>>) {
         let (mut actions, now) = (Vec::new(), self.engine.now);
         while !events.is_empty() {
             self.engine.apply(now, &mut events, &mut actions);
@@ -130,18 +145,29 @@ impl Rig {
     }
 
     fn holds(&self, io: &IoRequest<Blocks>) -> bool {
-        let read = matches!(io.op, IoOp::Read { .. });
-        read && (io.target == Target::Cache || self.holds_backend)
+        match (io.target, &io.op) {
+            (Target::Cache, IoOp::Read { .. }) => true,
+            (Target::Cache, _) => self.holds_device,
+            (_, IoOp::Read { .. }) => self.holds_backend,
+            (_, IoOp::Write { .. }) => self.holds_writes,
+            _ => false,
+        }
     }
 
-    fn carry_out(&mut self, io: IoRequest<Blocks>, result: Result<(), IoError>) -> Event<Blocks> {
+    pub(super) fn carry_out(
+        &mut self,
+        io: IoRequest<Blocks>,
+        result: Result<(), IoError>,
+    ) -> Event<Blocks> {
         let mut done = IoDone::new(io.id, result);
         match io.op {
             IoOp::Read { offset, data } if result.is_ok() => {
                 each_block(offset, &data, |block, payload, at| {
                     let value = match io.target {
                         Target::Cache => self.flash.get(&block).copied().unwrap_or(0),
-                        Target::Backend(_) => block + 100,
+                        Target::Backend(_) => {
+                            self.backend.get(&block).copied().unwrap_or(block + 100)
+                        }
                     };
                     payload.set(at, value);
                 });
@@ -151,6 +177,12 @@ impl Rig {
                     self.flash.insert(block, payload.get(at));
                 });
             }
+            IoOp::Write { offset, data, .. } if result.is_ok() => {
+                each_block(offset, &data, |block, payload, at| {
+                    self.backend.insert(block, payload.get(at));
+                });
+            }
+            IoOp::Distrust { held } => done.generation = Some(held + 1),
             IoOp::ReadMeta { offset, mut pages } => {
                 for (block, page) in (offset / BLOCK_BYTES..).zip(&mut pages) {
                     *page = self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());

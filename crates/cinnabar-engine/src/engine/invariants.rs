@@ -27,7 +27,7 @@ impl<P: Payload> Engine<P> {
             let ends = matches!(volume.state, VolumeState::Sealing(..));
             let alive = self.store.dead || self.store.holdings[index].alive;
             assert!(alive || ends, "a known volume's holding lives");
-            let of = |a: &&super::Active<P>| usize::from(a.volume) == index;
+            let of = |a: &&super::Active<P>| usize::from(a.volume) == index && !a.parked;
             let requests = self.requests.iter().map(|(_, active)| active).filter(of).count();
             assert_eq!(requests, volume.requests as usize, "requests of volume {index}");
             let c = &volume.counters;

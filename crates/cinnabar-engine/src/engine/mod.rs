@@ -2,8 +2,11 @@
 //!
 //! Called by drivers. This file routes; `read`, `write`, `zero` serve requests, `gate` holds writes
 //! back until what they void is durably void; `open` and `load` begin a life, `attach` knows of
-//! volumes, `heartbeat` and `lifecycle` keep what the next life will need, `device` copes without.
+//! volumes, `heartbeat` and `lifecycle` keep what the next life will need, `device` copes without, `late` with
+//! what takes too long.
 
+#[cfg(test)]
+mod answers;
 mod attach;
 mod device;
 #[cfg(test)]
@@ -14,6 +17,7 @@ mod guest_memory;
 mod heartbeat;
 mod identity;
 mod invariants;
+mod late;
 mod lifecycle;
 mod load;
 mod open;
@@ -75,6 +79,8 @@ pub struct Engine<P> {
     store: Store<P>,
     volumes: Vec<Option<Volume>>,
     requests: Slab<Active<P>>,
+    /// Those of them that take too long.
+    late: u32,
     outbox: Outbox<P>,
     /// Requests whose hold was granted.
     ready: VecDeque<usize>,
@@ -125,6 +131,7 @@ impl<P: Payload> Engine<P> {
             superblock,
             volumes: Vec::new(),
             requests: Slab::new(),
+            late: 0,
             outbox: Outbox::new(),
             ready: VecDeque::new(),
             paused: VecDeque::new(),
@@ -212,6 +219,7 @@ impl<P: Payload> Engine<P> {
                 self.advance_lifecycle();
             }
             Event::Overdue(id) => self.overdue(id),
+            Event::Late(id) => self.late(id),
             Event::Adopt(plan) => self.adopt(&plan),
             Event::Control(id, command) => self.control(id, command),
         }
@@ -286,6 +294,7 @@ impl<P: Payload> Engine<P> {
             }
             Pending::Detach { volume, covers } => self.detach_flushed(volume, covers, result),
             Pending::Prove { volume, covers } => self.proved(volume, covers, result, epoch),
+            Pending::GivenUp { request } => self.given_up_done(request),
             Pending::Distrust { volume } => self.distrust_done(volume, result, generation),
         }
     }

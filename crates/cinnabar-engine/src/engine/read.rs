@@ -26,11 +26,17 @@ pub(super) struct ReadState<P> {
     pub(super) direct: u32,
     /// Missed blocks are cached.
     pub(super) keep: bool,
+    /// The cache device fell silent: once nothing is under way, all of it comes from the backend.
+    pub(super) again: bool,
 }
 
 impl<P: Payload> ReadState<P> {
     pub(super) fn new(span: ByteSpan, data: P) -> Self {
-        Self { span, data, private: None, direct: 0, keep: false }
+        Self { span, data, private: None, direct: 0, keep: false, again: false }
+    }
+
+    pub(super) const fn span(&self) -> ByteSpan {
+        self.span
     }
 
     /// Memory of ours for the request's blocks.
@@ -205,7 +211,8 @@ impl<P: Payload> Engine<P> {
         if result.is_err() && !direct {
             self.store.count_device_error();
         }
-        let mut run = None;
+        let (mut run, dead) = (None, self.store.dead);
+        let count = if state.again { 0 } else { count };
         for (i, at) in (index..index + count).zip(slot..) {
             let key = Key { volume, block: first + u64::from(i) };
             if result.is_ok() {
@@ -220,11 +227,11 @@ impl<P: Payload> Engine<P> {
                 }
             }
             // The guest may have changed its memory, or taken it away: that says nothing of the SSD.
-            if direct {
+            if direct && !dead {
                 self.issue(request, Some(Run::Again { index: i, slot: at, count: 1 }));
                 continue;
             }
-            if result.is_ok() {
+            if result.is_ok() && !direct {
                 self.store.count_checksum_failure();
             }
             if self.store.find(key) == Some(at) {
@@ -279,7 +286,56 @@ impl<P: Payload> Engine<P> {
     }
 
     fn read_part_done(&mut self, request: usize) {
-        self.requests[request].outstanding -= 1;
-        self.finish_if_done(request);
+        let active = &mut self.requests[request];
+        active.outstanding -= 1;
+        if active.outstanding == 0 {
+            self.read_again_if_due(request);
+        }
+    }
+
+    /// A read of the cache device is not waited for any more.
+    pub(super) fn read_given_up(&mut self, request: usize, count: u32) {
+        let active = &mut self.requests[request];
+        let volume = active.volume;
+        let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
+        // What else it gets goes to the same memory.
+        (state.again, state.keep) = (true, false);
+        let counters = &mut self.volume(volume).counters;
+        counters.read_hits -= u64::from(count);
+        counters.misses += u64::from(count);
+        self.read_part_done(request);
+    }
+
+    /// Nothing is waited for any more: the end of a read, or its second beginning.
+    pub(super) fn read_again_if_due(&mut self, request: usize) {
+        let active = &self.requests[request];
+        let Kind::Read(state) = &active.kind else { unreachable!("a read") };
+        if active.outstanding > 0 {
+            return;
+        }
+        match (state.again, state.direct > 0) {
+            (true, true) => self.park(request),
+            (true, false) if active.failure.is_none() => self.read_again(request),
+            _ => self.finish(request),
+        }
+    }
+
+    /// Reads all of it from the backend, into memory that no I/O knows of.
+    pub(super) fn read_again(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
+        let count = state.span.blocks() as u32;
+        state.again = false;
+        state.private = None;
+        if state.data.is_private() {
+            state.data = P::alloc(count);
+        }
+        active.outstanding = 1;
+        let mut run = None;
+        for i in 0..count {
+            run = Some(self.extend_missing(request, run, i));
+        }
+        self.issue(request, run);
+        self.read_part_done(request);
     }
 }

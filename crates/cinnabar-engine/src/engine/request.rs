@@ -6,6 +6,7 @@ use super::Engine;
 use super::read::ReadState;
 use super::write::WriteState;
 use super::zero::ZeroState;
+use crate::bounds::Bounds;
 use crate::limits::DATA_BYTES_MAX;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -24,8 +25,14 @@ pub(super) struct Active<P> {
     pub(super) late: bool,
     /// The guest has been told so; nobody waits for the rest.
     pub(super) answered: bool,
-    /// It holds its blocks.
+    /// It holds its blocks, or waits for them.
     pub(super) held: bool,
+    /// It has them.
+    pub(super) granted: bool,
+    /// It waits for nothing but the end of I/O that was given up: no blocks, no part of its volume.
+    pub(super) parked: bool,
+    /// It is parked, and its volume has gone.
+    pub(super) orphan: bool,
     pub(super) kind: Kind<P>,
 }
 
@@ -42,11 +49,13 @@ impl<P: Payload> Engine<P> {
     pub(super) fn submit(&mut self, request: Request<P>) {
         let Request { id, volume, op } = request;
         let index = usize::from(volume.0);
-        let room = self.requests.len() < self.config.bounds.requests;
+        let in_flight = self.requests.len() - self.late as usize;
+        let room = in_flight < self.config.bounds.requests;
         let Some(Some(state)) = self.volumes.get_mut(index) else {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
-        if let Err(failure) = check(state, &op, room) {
+        let late = self.late;
+        if let Err(failure) = check(state, &op, room, late, &self.config.bounds) {
             state.counters.refused += 1;
             return self.outbox.reply(id, Err(failure));
         }
@@ -80,6 +89,9 @@ impl<P: Payload> Engine<P> {
             late: false,
             answered: false,
             held,
+            granted: false,
+            parked: false,
+            orphan: false,
             kind,
         };
         let request = self.requests.insert(active);
@@ -93,7 +105,10 @@ impl<P: Payload> Engine<P> {
 
     /// Starts a request that has its blocks, or goes on with one that paused.
     pub(super) fn start(&mut self, request: usize) {
-        match &self.requests[request].kind {
+        let active = &mut self.requests[request];
+        active.granted = true;
+        match &active.kind {
+            Kind::Read(state) if state.again => self.read_again(request),
             Kind::Read(_) => self.start_read(request),
             Kind::Write(_) => self.start_write(request),
             Kind::Zero(_) => self.advance_zero(request),
@@ -199,13 +214,24 @@ impl<P: Payload> Engine<P> {
         if !active.answered {
             self.outbox.reply(active.id, result);
         }
-        let ready = &mut self.ready;
-        let volume = self.volumes[usize::from(active.volume)].as_mut().expect("has requests");
-        if active.held {
-            volume.holds.leave(request, |granted| ready.push_back(granted));
+        if active.late {
+            self.not_late(active.volume);
+        }
+        self.leave(request, active.held, active.volume);
+    }
+
+    /// A request lets go of its blocks and of its volume.
+    pub(super) fn leave(&mut self, request: usize, held: bool, index: u16) {
+        let (ready, requests) = (&mut self.ready, &mut self.requests);
+        let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
+        if held {
+            volume.holds.leave(request, |granted| {
+                requests[granted].granted = true;
+                ready.push_back(granted);
+            });
         }
         volume.requests -= 1;
-        self.detach_if_quiet(active.volume);
+        self.detach_if_quiet(index);
     }
 
     /// A volume that is known to exist because it has a request or command under way.
@@ -215,12 +241,22 @@ impl<P: Payload> Engine<P> {
 }
 
 /// Whether a request can be served.
-fn check<P>(volume: &Volume, op: &Op<P>, room: bool) -> Result<(), Failure> {
+fn check<P>(
+    volume: &Volume,
+    op: &Op<P>,
+    room: bool,
+    late: u32,
+    bounds: &Bounds,
+) -> Result<(), Failure> {
     if volume.state != VolumeState::Attached {
         return Err(Failure::NoVolume);
     }
     if !room {
         return Err(Failure::Limit);
+    }
+    // Its backend is silent, and what it was asked before may still land: enough of that.
+    if volume.late >= bounds.volume_late || volume.late > 0 && late >= bounds.late {
+        return Err(Failure::Io(IoError::TimedOut));
     }
     let (span, writes, data) = match op {
         Op::Flush => return Ok(()),

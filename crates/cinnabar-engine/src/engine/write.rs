@@ -228,7 +228,9 @@ impl<P: Payload> Engine<P> {
             state.merge(index, &old, 0);
             state.edges[edge].whole = true;
         } else if whole_blocks_only && slot.is_some() {
-            // The cached copy is no good: the backend has the block.
+            // The cached copy is no good: the backend has the block. The SSD may still write to
+            // that memory.
+            let old = P::alloc(1);
             state.edges[edge].old = Some(old.clone());
             let target = Target::Backend(VolumeId(volume));
             return self.read_edge(request, edge, target, block * BLOCK_BYTES, None, old);

@@ -112,6 +112,12 @@ impl<P: Payload> Engine<P> {
                 state.align_to_blocks();
             }
         }
+        if !state.invalidate && self.requests[request].answered {
+            // It took too long, and the backend has heard of nothing yet: what was taken out was
+            // as good as any copy.
+            return self.finish(request);
+        }
+        let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         match state.stage {
             Stage::TakeOut(next) => self.take_out_some(request, next),
             Stage::Gate if state.invalidate => self.finish(request),

@@ -10,6 +10,7 @@ use crate::seam::{Answer, Command, Event, Failure, Payload, Reply, RequestId};
 use crate::units::VolumeId;
 use crate::volume::{VolumeSpec, Warmth};
 use smallvec::smallvec;
+use std::collections::VecDeque;
 
 /// A command under way.
 pub(super) struct CommandJoin {
@@ -100,18 +101,17 @@ impl<P: Payload> Router<P> {
     fn begin_detach(&mut self, key: usize, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
         known.phase = Phase::Leaving;
-        if known.unsent > 0 {
+        if !known.ranges.is_empty() {
             known.detach = Some(key);
         } else {
             self.send_to_all(key, &Command::Detach(volume), to);
         }
     }
 
-    /// The last part of a long request has been sent.
-    pub(super) fn all_sent(&mut self, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
+    /// Once the last part of the last split request has been sent, a detach goes on.
+    pub(super) fn detach_if_sent(&mut self, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("it has a request");
-        known.unsent -= 1;
-        if known.unsent == 0
+        if known.ranges.is_empty()
             && let Some(key) = known.detach.take()
         {
             self.send_to_all(key, &Command::Detach(volume), to);
@@ -124,7 +124,9 @@ impl<P: Payload> Router<P> {
             size_bytes: spec.size_bytes,
             ids: smallvec![None; self.map.shards() as usize],
             phase: Phase::Attaching,
-            unsent: 0,
+            ranges: Vec::new(),
+            waiting: VecDeque::new(),
+            extra_parts: 0,
             detach: None,
         })
     }

@@ -8,12 +8,17 @@
 //! # What holds across shards
 //! * A block belongs to one shard for ever ([`ShardMap`]), so everything the engine promises of a
 //!   block it promises here. A request across a boundary is atomic by block, as on any disk.
+//! * What is split is under way in a bounded number of parts, whatever guests ask for. What overlaps
+//!   parts that are still to be sent waits, in order of arrival, so a split request is as much in
+//!   its place as a whole one.
 //! * A flush is answered when every shard's is, so it covers every write replied to before.
 //! * A volume is attached, detached and sealed in all shards or none; its proofs are recorded by
 //!   each, so the newest of all counts ([`Belief::of_all`](crate::volume::Belief::of_all)).
 //! * A device that one shard lost is given up by all.
 
 mod commands;
+#[cfg(test)]
+mod fairness;
 mod io_name;
 mod losses;
 mod map;
@@ -22,6 +27,7 @@ mod router;
 mod sharded;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use io_name::name_io;
 pub use losses::{Losses, OWN_COMMAND};

@@ -1,22 +1,26 @@
 //! Guests' requests: as they are where one shard owns all of it, in parts otherwise.
 //!
-//! Called by drivers (submit) and by the router (replies). Data of a split request are copied to and
-//! from buffers of the parts: stripes are long, so splits are rare. Long trims and zeroes go to the
-//! shards a few parts at a time.
+//! Called by drivers (submit, late) and by the router (replies). Data of a split request are copied
+//! to and from buffers of the parts: stripes are long, so splits are rare. What is split goes to the
+//! shards a few parts at a time: one is always under way, so that it goes on, and more as long as
+//! its volume and the whole have room for them. So the parts under way are bounded, whatever guests
+//! ask for, and nobody is refused for what another asked. What overlaps parts that no shard has seen
+//! yet waits (see [`waiting`](super::waiting)).
 
 use super::Routed;
 use super::router::{Join, Phase, Router, id_of, refusal};
 use crate::limits::DATA_BYTES_MAX;
 use crate::mutant::Mutant;
-use crate::seam::{Answer, Event, Failure, Op, Payload, Reply, Request, RequestId};
+use crate::seam::{Answer, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
+use smallvec::{SmallVec, smallvec};
 
 /// A request under way.
 pub(super) struct RequestJoin<P> {
-    id: RequestId,
+    pub(super) id: RequestId,
     volume: VolumeId,
     outstanding: u32,
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     rest: Rest<P>,
     /// Whoever asked has the answer already: a deliberate bug's.
     answered: bool,
@@ -28,12 +32,26 @@ enum Rest<P> {
     Whole,
     /// A flush.
     Nothing,
-    /// A split write: its buffer goes back with the answer.
-    Written(P),
-    /// A split read: where its parts' blocks go.
-    Read { data: P, parts: Vec<ByteSpan> },
-    /// The rest of a trim or its like, and how to ask for it.
-    Range { op: Op<P>, left: ByteSpan },
+    /// More than one part.
+    Split(Box<Split<P>>),
+}
+
+/// A request that more than one shard has a part in.
+struct Split<P> {
+    op: Op<P>,
+    /// What no shard has seen yet, in order.
+    left: SmallVec<[ByteSpan; 2]>,
+    /// Parts of a read or write, in the order in which they were sent.
+    sent: Vec<ByteSpan>,
+}
+
+impl<P: Payload> RequestJoin<P> {
+    /// Whether a request of these blocks must not overtake what is still to be sent of this one.
+    pub(super) fn blocks(&self, first: u64, end: u64, writes: bool) -> bool {
+        let Rest::Split(split) = &self.rest else { return false };
+        let overlaps = |left: &ByteSpan| left.first_block() < end && first < left.end_block();
+        (writes || !matches!(split.op, Op::Read { .. })) && split.left.iter().any(overlaps)
+    }
 }
 
 impl<P: Payload> Router<P> {
@@ -46,10 +64,21 @@ impl<P: Payload> Router<P> {
         request: Request<P>,
         to: &mut impl FnMut(Routed<P>),
     ) -> Option<Reply<P>> {
-        let Request { id, volume, op } = request;
-        let Some(known) = self.volume(volume).filter(|known| known.phase == Phase::Attached) else {
-            return Some(refusal(id, Failure::NoVolume));
+        let Some(known) = self.volume(request.volume).filter(|v| v.phase == Phase::Attached) else {
+            return Some(refusal(request.id, Failure::NoVolume));
         };
+        if known.ranges.is_empty() {
+            self.admit(request, to);
+        } else {
+            self.admit_or_wait(request, to);
+        }
+        None
+    }
+
+    /// Sends a request on its way, or its first parts.
+    pub(super) fn admit(&mut self, request: Request<P>, to: &mut impl FnMut(Routed<P>)) {
+        let Request { id, volume, op } = request;
+        let known = self.volume(volume).expect("a volume that took the request");
         let (first, size) = (known.first, known.size_bytes);
         let join =
             |rest| RequestJoin { id, volume, outstanding: 0, failure: None, rest, answered: false };
@@ -60,56 +89,33 @@ impl<P: Payload> Router<P> {
             for shard in 0..if one { 1 } else { self.map.shards() } {
                 self.send(key, shard as usize, shard, op.clone(), to);
             }
-            return None;
+            return;
         };
         let mut rest = span;
         // What a shard will refuse must not have been carried out in part by another.
         let sound = is_sound(span, size, &op);
-        let (shard, part) = if sound { self.map.cut(first, &mut rest) } else { (0, span) };
+        let (shard, part) = if sound { self.cut(first, &mut rest, &op) } else { (0, span) };
         if part == span {
             let key = self.joins.insert(Join::Request(join(Rest::Whole)));
-            self.send(key, 0, shard, op, to);
-            return None;
+            return self.send(key, 0, shard, op, to);
         }
         self.split += 1;
-        match op {
-            Op::Read { data, .. } => {
-                let all: Vec<_> = self.split(first, span).collect();
-                let parts = all.iter().map(|(_, part)| *part).collect();
-                let key = self.joins.insert(Join::Request(join(Rest::Read { data, parts })));
-                for (at, (shard, part)) in all.into_iter().enumerate() {
-                    let op = Op::Read { span: part, data: P::alloc(part.blocks() as u32) };
-                    self.send(key, at, shard, op, to);
-                }
-            }
-            Op::Write { data, fua, .. } => {
-                let parts: Vec<_> = self.split(first, span).collect();
-                let key = self.joins.insert(Join::Request(join(Rest::Written(data.clone()))));
-                for (at, (shard, part)) in parts.into_iter().enumerate() {
-                    let own = P::alloc(part.blocks() as u32);
-                    let len = part.blocks() * BLOCK_BYTES;
-                    own.copy_from(0, &data, place(span, part), len);
-                    self.send(key, at, shard, Op::Write { span: part, data: own, fua }, to);
-                }
-            }
-            op => {
-                let key = self.joins.insert(Join::Request(join(Rest::Range { op, left: span })));
-                let known = self.volumes[usize::from(volume.0)].as_mut().expect("just seen");
-                known.unsent += 1;
-                self.go_on(key, to);
-            }
-        }
-        None
+        let split = Split { op, left: smallvec![span], sent: Vec::new() };
+        let key = self.joins.insert(Join::Request(join(Rest::Split(Box::new(split)))));
+        let known = self.volumes[usize::from(volume.0)].as_mut().expect("just seen");
+        known.ranges.push(key);
+        self.send_parts(key, to);
     }
 
-    /// The parts of a span and their shards.
-    fn split(
-        &self,
-        first: u32,
-        mut span: ByteSpan,
-    ) -> impl Iterator<Item = (u32, ByteSpan)> + use<P> {
-        let map = self.map;
-        std::iter::from_fn(move || (span.len > 0).then(|| map.cut(first, &mut span)))
+    /// Cuts off a first part that one shard owns alone, and that is not too long.
+    fn cut(&self, first: u32, span: &mut ByteSpan, op: &Op<P>) -> (u32, ByteSpan) {
+        let (shard, part) = self.map.cut(first, span);
+        let len = self.bounds.part_bytes - part.offset % BLOCK_BYTES;
+        if part.len <= len || !matches!(op, Op::Trim { .. } | Op::WriteZeroes { .. }) {
+            return (shard, part);
+        }
+        *span = ByteSpan::new(part.offset + len, part.len + span.len - len);
+        (shard, ByteSpan::new(part.offset, len))
     }
 
     fn send(
@@ -128,28 +134,85 @@ impl<P: Payload> Router<P> {
         to(Routed { shard, event: Event::Submit(request) });
     }
 
-    /// Sends the next parts of a long request; none after one has failed.
+    /// Sends the next parts of a split request; what waited for them goes on.
     fn go_on(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) {
+        let Join::Request(join) = &self.joins[key] else { unreachable!("a request") };
+        let volume = join.volume;
+        if self.send_parts(key, to) {
+            self.release_waiting(volume, to);
+        }
+    }
+
+    /// Sends the next parts of a split request, those first that others wait for; none after one
+    /// has failed. Says whether there is less left to send.
+    fn send_parts(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) -> bool {
+        let mut sent = false;
         loop {
             let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
             let (volume, failed) = (join.volume, join.failure.is_some());
-            let full = join.outstanding as usize >= self.parts;
-            let Rest::Range { op, left } = &mut join.rest else { return };
-            let known = self.volumes[usize::from(volume.0)].as_ref().expect("it has a request");
-            if left.len == 0 || full && !failed {
-                return;
+            let Rest::Split(split) = &mut join.rest else { return false };
+            if split.left.is_empty() {
+                return sent;
             }
             if failed {
-                left.len = 0;
-                return self.all_sent(volume, to);
+                split.left.clear();
+            } else if self.has_room(key) {
+                self.send_next(key, to);
+            } else {
+                return sent;
             }
-            let (shard, part) = self.map.cut(known.first, left);
-            let (op, last) = (with_span(op, part), left.len == 0);
-            self.send(key, 0, shard, op, to);
-            if last {
-                self.all_sent(volume, to);
+            sent = true;
+            if self.is_sent(key) {
+                let known = self.volumes[usize::from(volume.0)].as_mut().expect("it has a request");
+                known.ranges.retain(|other| *other != key);
             }
         }
+    }
+
+    /// Whether the shards have all of a request, or have all they will get.
+    fn is_sent(&self, key: usize) -> bool {
+        let Join::Request(join) = &self.joins[key] else { unreachable!("a request") };
+        !matches!(&join.rest, Rest::Split(split) if !split.left.is_empty())
+    }
+
+    /// Whether a part more of this request may be under way: the first one always.
+    fn has_room(&self, key: usize) -> bool {
+        let Join::Request(join) = &self.joins[key] else { unreachable!("a request") };
+        let known = self.volume(join.volume).expect("it has a request");
+        let bounds = &self.bounds;
+        let room = self.extra_parts < bounds.extra_parts;
+        let room = room && known.extra_parts < bounds.volume_extra_parts;
+        let room = room || self.mutants.is(Mutant::PartsUnbounded);
+        join.outstanding == 0 || (join.outstanding as usize) < bounds.parts && room
+    }
+
+    fn send_next(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) {
+        let Join::Request(join) = &self.joins[key] else { unreachable!("a request") };
+        let Rest::Split(split) = &join.rest else { unreachable!("it has parts left") };
+        let (volume, more) = (join.volume, join.outstanding > 0);
+        let known = self.volume(volume).expect("it has a request");
+        let (first, wanted) = (known.first, known.wanted());
+        // Reads and writes are put together in order; they are short.
+        let in_order = matches!(split.op, Op::Read { .. } | Op::Write { .. });
+        let wanted = wanted.filter(|_| !in_order);
+        let (place, mut span) = next_of(&split.left, wanted, self.map.stripe_bytes());
+        let before = split.left[place].offset;
+        let (shard, part) = self.cut(first, &mut span, &split.op);
+        if more {
+            self.extra_parts += 1;
+            self.volumes[usize::from(volume.0)].as_mut().expect("just seen").extra_parts += 1;
+        }
+        let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
+        let Rest::Split(split) = &mut join.rest else { unreachable!("just seen") };
+        split.left.remove(place);
+        for piece in [span, ByteSpan::new(before, part.offset - before)] {
+            if piece.len > 0 {
+                split.left.insert(place, piece);
+            }
+        }
+        let number = split.sent.len();
+        let op = split.part_op(part);
+        self.send(key, if in_order { number } else { 0 }, shard, op, to);
     }
 
     /// A part of a request has been answered.
@@ -162,33 +225,34 @@ impl<P: Payload> Router<P> {
     ) -> Option<Reply<P>> {
         let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
         join.outstanding -= 1;
-        let early = self.mutants.is(Mutant::SplitAnsweredEarly);
-        let mut whole = None;
+        if let Rest::Whole = join.rest {
+            let id = join.id;
+            self.joins.remove(key);
+            return Some(Reply { id, result });
+        }
         match (result, &join.rest) {
-            (result, Rest::Whole) => whole = Some(result),
             (Err(failure), _) => {
                 join.failure.get_or_insert(failure);
             }
-            (Ok(Answer::Data(own)), Rest::Read { data, parts }) => {
-                let len = parts[part].blocks() * BLOCK_BYTES;
-                data.copy_from(place(parts[0], parts[part]), &own, 0, len);
-            }
+            (Ok(Answer::Data(own)), Rest::Split(split)) => split.take(part, &own),
             (Ok(_), _) => {}
         }
-        if matches!(join.rest, Rest::Range { .. }) {
+        if let Rest::Split(_) = join.rest {
+            if join.outstanding > 0 {
+                let volume = join.volume;
+                self.extra_parts -= 1;
+                let known = self.volumes[usize::from(volume.0)].as_mut();
+                known.expect("it has a request").extra_parts -= 1;
+            }
             self.go_on(key, to);
         }
         let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
         let done = join.outstanding == 0;
-        let early = early && matches!(join.rest, Rest::Written(_)) && !join.answered;
-        if !(done || early) {
+        let early = self.mutants.is(Mutant::SplitAnsweredEarly) && join.is_write();
+        if !(done || early && !join.answered) {
             return None;
         }
-        let answer = match &join.rest {
-            Rest::Written(data) | Rest::Read { data, .. } => Answer::Data(data.clone()),
-            _ => Answer::Done,
-        };
-        let result = whole.unwrap_or_else(|| join.failure.map_or(Ok(answer), Err));
+        let result = join.failure.map_or_else(|| Ok(join.answer()), Err);
         let answered = std::mem::replace(&mut join.answered, true);
         let reply = Reply { id: join.id, result };
         if done {
@@ -196,10 +260,101 @@ impl<P: Payload> Router<P> {
         }
         (!answered).then_some(reply)
     }
+
+    /// A request takes longer than its volume's bound: what of it has not been sent never is, and
+    /// the shards hear of the rest. Gives the answer if no shard has seen any of it.
+    pub fn late(&mut self, id: RequestId, to: &mut impl FnMut(Routed<P>)) -> Option<Reply<P>> {
+        if self.take_waiting(id, to) {
+            return Some(refusal(id, Failure::Io(IoError::TimedOut)));
+        }
+        let of = |join: &Join<P>| matches!(join, Join::Request(join) if join.id == id);
+        let (key, _) = self.joins.iter().find(|(_, join)| of(join))?;
+        let Join::Request(join) = &mut self.joins[key] else { unreachable!("just seen") };
+        let flush = matches!(join.rest, Rest::Nothing);
+        let parts = match &join.rest {
+            Rest::Split(split) => split.sent.len().max(1),
+            Rest::Whole | Rest::Nothing => 1,
+        };
+        if let Rest::Split(_) = join.rest {
+            join.failure.get_or_insert(Failure::Io(IoError::TimedOut));
+            self.go_on(key, to);
+        }
+        for shard in 0..self.map.shards() {
+            let parts = if flush { shard as usize..shard as usize + 1 } else { 0..parts };
+            for part in parts {
+                to(Routed { shard, event: Event::Late(id_of(key, part)) });
+            }
+        }
+        None
+    }
+}
+
+impl<P: Payload> RequestJoin<P> {
+    const fn is_write(&self) -> bool {
+        matches!(&self.rest, Rest::Split(split) if matches!(split.op, Op::Write { .. }))
+    }
+
+    /// What a split request or a flush that went well is answered.
+    fn answer(&self) -> Answer<P> {
+        match &self.rest {
+            Rest::Split(split) => match &split.op {
+                Op::Read { data, .. } | Op::Write { data, .. } => Answer::Data(data.clone()),
+                _ => Answer::Done,
+            },
+            Rest::Whole | Rest::Nothing => Answer::Done,
+        }
+    }
+}
+
+impl<P: Payload> Split<P> {
+    /// What the shard of a part is asked.
+    fn part_op(&mut self, part: ByteSpan) -> Op<P> {
+        match &self.op {
+            Op::Read { .. } => {
+                self.sent.push(part);
+                Op::Read { span: part, data: P::alloc(part.blocks() as u32) }
+            }
+            Op::Write { span, data, fua } => {
+                self.sent.push(part);
+                let own = P::alloc(part.blocks() as u32);
+                own.copy_from(0, data, place(*span, part), part.blocks() * BLOCK_BYTES);
+                Op::Write { span: part, data: own, fua: *fua }
+            }
+            Op::Trim { fua, .. } => Op::Trim { span: part, fua: *fua },
+            Op::Invalidate { .. } => Op::Invalidate { span: part },
+            Op::WriteZeroes { fua, may_punch, .. } => {
+                Op::WriteZeroes { span: part, fua: *fua, may_punch: *may_punch }
+            }
+            Op::Flush => unreachable!("it has no parts"),
+        }
+    }
+
+    /// Takes what a shard has read.
+    fn take(&self, part: usize, own: &P) {
+        if let Op::Read { span, data } = &self.op {
+            let part = self.sent[part];
+            data.copy_from(place(*span, part), own, 0, part.blocks() * BLOCK_BYTES);
+        }
+    }
+}
+
+/// Where to go on, and with what: the stripe where `wanted` begins, if that is left, or the first.
+fn next_of(left: &[ByteSpan], wanted: Option<ByteSpan>, stripe_bytes: u64) -> (usize, ByteSpan) {
+    let overlaps = |piece: &ByteSpan, wanted: &ByteSpan| {
+        piece.first_block() < wanted.end_block() && wanted.first_block() < piece.end_block()
+    };
+    let found = wanted.and_then(|wanted| {
+        let place = left.iter().position(|piece| overlaps(piece, &wanted))?;
+        let piece = left[place];
+        let stripe = wanted.offset / stripe_bytes * stripe_bytes;
+        let start = stripe.max(piece.offset);
+        Some((place, ByteSpan::new(start, piece.end() - start)))
+    });
+    found.unwrap_or((0, left[0]))
 }
 
 /// The bytes a request is about; a flush is about all.
-const fn span_of<P>(op: &Op<P>) -> Option<ByteSpan> {
+pub(super) const fn span_of<P>(op: &Op<P>) -> Option<ByteSpan> {
     match op {
         Op::Flush => None,
         Op::Read { span, .. }
@@ -221,14 +376,4 @@ fn is_sound<P>(span: ByteSpan, size_bytes: u64, op: &Op<P>) -> bool {
 /// Where the blocks of a part lie in the buffer of the whole.
 const fn place(whole: ByteSpan, part: ByteSpan) -> u64 {
     (part.first_block() - whole.first_block()) * BLOCK_BYTES
-}
-
-/// The same wish for a part of the range.
-fn with_span<P>(op: &Op<P>, span: ByteSpan) -> Op<P> {
-    match *op {
-        Op::Trim { fua, .. } => Op::Trim { span, fua },
-        Op::Invalidate { .. } => Op::Invalidate { span },
-        Op::WriteZeroes { fua, may_punch, .. } => Op::WriteZeroes { span, fua, may_punch },
-        Op::Read { .. } | Op::Write { .. } | Op::Flush => unreachable!("its parts are told apart"),
-    }
 }

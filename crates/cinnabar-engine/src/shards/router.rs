@@ -7,28 +7,34 @@ use super::commands::CommandJoin;
 use super::io_name::shard_of;
 use super::requests::RequestJoin;
 use super::{Routed, ShardMap};
+use crate::bounds::Bounds;
 use crate::config::Config;
 use crate::limits::VOLUMES_MAX;
 use crate::mutant::Mutants;
 use crate::plan::{Plan, VolumePlan};
-use crate::seam::{Event, Failure, IoDone, Payload, Reply, RequestId};
+use crate::seam::{Event, Failure, IoDone, Payload, Reply, Request, RequestId};
 use crate::units::VolumeId;
 use slab::Slab;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 
 /// Lower bits of a shard's request ids: which part it is, or which shard's command.
 const PART_BITS: u32 = 16;
 
 /// A volume as the shards know it.
-pub(super) struct RoutedVolume {
+pub(super) struct RoutedVolume<P> {
     /// The shard of its first block.
     pub(super) first: u32,
     pub(super) size_bytes: u64,
     /// Its name in each shard, as far as that has answered.
     pub(super) ids: SmallVec<[Option<VolumeId>; 4]>,
     pub(super) phase: Phase,
-    /// Long requests whose last part no shard has seen yet.
-    pub(super) unsent: u32,
+    /// Split requests with parts that no shard has seen yet.
+    pub(super) ranges: Vec<usize>,
+    /// Requests that wait for such parts to be sent, in order of arrival; none if there are none.
+    pub(super) waiting: VecDeque<Request<P>>,
+    /// Parts under way beside the first one of each request.
+    pub(super) extra_parts: u32,
     /// The detach that waits for them.
     pub(super) detach: Option<usize>,
 }
@@ -66,22 +72,24 @@ pub(super) enum Join<P> {
 pub struct Router<P> {
     pub(super) map: ShardMap,
     pub(super) mutants: Mutants,
-    /// Parts of one long request under way at a time.
-    pub(super) parts: usize,
-    pub(super) volumes: Vec<Option<RoutedVolume>>,
+    pub(super) bounds: Bounds,
+    pub(super) volumes: Vec<Option<RoutedVolume<P>>>,
     /// The other way round: by shard and its name there.
     names: Vec<Vec<Option<VolumeId>>>,
     pub(super) joins: Slab<Join<P>>,
     /// Requests that more than one shard had a part in, flushes left out.
     pub(super) split: u64,
+    /// Parts under way beside the first one of each request.
+    pub(super) extra_parts: u32,
 }
 
 impl<P: Payload> Router<P> {
     /// A router without volumes.
     pub fn new(map: ShardMap, config: &Config) -> Self {
         let names = vec![Vec::new(); map.shards() as usize];
-        let (mutants, parts) = (config.mutants, config.bounds.parts);
-        Self { map, mutants, parts, volumes: Vec::new(), names, joins: Slab::new(), split: 0 }
+        let (mutants, bounds) = (config.mutants, config.bounds);
+        let (volumes, joins) = (Vec::new(), Slab::new());
+        Self { map, mutants, bounds, volumes, names, joins, split: 0, extra_parts: 0 }
     }
 
     /// Which shard owns what.
@@ -139,12 +147,12 @@ impl<P: Payload> Router<P> {
         self.volume(volume)?.ids[shard as usize]
     }
 
-    pub(super) fn volume(&self, volume: VolumeId) -> Option<&RoutedVolume> {
+    pub(super) fn volume(&self, volume: VolumeId) -> Option<&RoutedVolume<P>> {
         self.volumes.get(usize::from(volume.0))?.as_ref()
     }
 
     /// A place for a volume.
-    pub(super) fn new_volume(&mut self, volume: RoutedVolume) -> Option<VolumeId> {
+    pub(super) fn new_volume(&mut self, volume: RoutedVolume<P>) -> Option<VolumeId> {
         let index = (0..usize::from(VOLUMES_MAX))
             .find(|&index| self.volumes.get(index).is_none_or(Option::is_none))?;
         if self.volumes.len() <= index {
@@ -169,6 +177,7 @@ impl<P: Payload> Router<P> {
                 let (shard, id) = shard_of(id);
                 to(Routed { shard, event: Event::Overdue(id) });
             }
+            Event::Late(id) => return self.late(id, to),
             Event::Wake => {}
         }
         None

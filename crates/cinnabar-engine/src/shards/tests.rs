@@ -3,6 +3,7 @@
 use super::{Routed, Router, ShardMap, Whose};
 use crate::config::Config;
 use crate::metadata::superblock::Geometry;
+use crate::mutant::Mutants;
 use crate::seam::{
     Answer, Command, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId,
 };
@@ -13,7 +14,7 @@ use std::rc::Rc;
 
 /// One number a block.
 #[derive(Clone, Debug)]
-struct Blocks(Rc<RefCell<Vec<u64>>>);
+pub(super) struct Blocks(pub(super) Rc<RefCell<Vec<u64>>>);
 
 impl Payload for Blocks {
     fn alloc(blocks: u32) -> Self {
@@ -32,26 +33,34 @@ impl Payload for Blocks {
 }
 
 /// A router over three shards with stripes of four blocks, and what it asked of them.
-struct Rig {
-    router: Router<Blocks>,
-    asked: Vec<Routed<Blocks>>,
+pub(super) struct Rig {
+    pub(super) router: Router<Blocks>,
+    pub(super) asked: Vec<Routed<Blocks>>,
+    volumes: u16,
 }
 
 const SIZE_BLOCKS: u64 = 1 << 20;
 
 impl Rig {
-    fn new() -> Self {
+    pub(super) fn new(mutants: Mutants) -> Self {
         let geometry = Geometry::for_capacity(1020, 1).divided(3, 2);
-        let router = Router::new(ShardMap::of(&geometry), &Config::default());
-        Self { router, asked: Vec::new() }
+        let config = Config { mutants, ..Config::default() };
+        let router = Router::new(ShardMap::of(&geometry), &config);
+        Self { router, asked: Vec::new(), volumes: 0 }
     }
 
     fn attached() -> (Self, VolumeId) {
-        let mut rig = Self::new();
+        let mut rig = Self::new(Mutants::default());
+        let volume = rig.attach();
+        (rig, volume)
+    }
+
+    pub(super) fn attach(&mut self) -> VolumeId {
+        let rig = self;
         assert!(rig.control(1, &Command::Attach(spec())).is_none());
         let mut volume = None;
         for shard in [2, 0, 1] {
-            let inner = VolumeId(10 + shard as u16);
+            let inner = VolumeId(10 * (1 + rig.volumes) + shard as u16);
             let warmth = Warmth::Warm { blocks: 5 };
             let reply = rig.answer(shard, Ok(Answer::Attached { volume: inner, warmth }));
             assert_eq!(reply.is_some(), shard == 1, "all must have answered");
@@ -60,7 +69,8 @@ impl Rig {
                 volume = Some(outer);
             }
         }
-        (rig, volume.expect("attached"))
+        rig.volumes += 1;
+        volume.expect("attached")
     }
 
     fn control(&mut self, id: u64, command: &Command) -> Option<Reply<Blocks>> {
@@ -68,18 +78,35 @@ impl Rig {
         self.router.control(RequestId(id), command, &mut |routed| asked.push(routed))
     }
 
-    fn submit(&mut self, volume: VolumeId, op: Op<Blocks>) -> Option<Reply<Blocks>> {
-        let request = Request { id: RequestId(7), volume, op };
+    pub(super) fn submit(&mut self, volume: VolumeId, op: Op<Blocks>) -> Option<Reply<Blocks>> {
+        self.submit_as(7, volume, op)
+    }
+
+    pub(super) fn submit_as(
+        &mut self,
+        id: u64,
+        volume: VolumeId,
+        op: Op<Blocks>,
+    ) -> Option<Reply<Blocks>> {
+        let request = Request { id: RequestId(id), volume, op };
         let asked = &mut self.asked;
         self.router.submit(request, &mut |routed| asked.push(routed))
     }
 
     /// Answers the oldest thing that a shard was asked.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         shard: u32,
         result: Result<Answer<Blocks>, Failure>,
     ) -> Option<Result<Answer<Blocks>, Failure>> {
+        self.reply(shard, result).map(|reply| reply.result)
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        shard: u32,
+        result: Result<Answer<Blocks>, Failure>,
+    ) -> Option<Reply<Blocks>> {
         let at = self.asked.iter().position(|routed| routed.shard == shard).expect("was asked");
         let id = match self.asked.remove(at).event {
             Event::Submit(request) => request.id,
@@ -88,8 +115,7 @@ impl Rig {
         };
         let asked = &mut self.asked;
         let reply = Reply { id, result };
-        let reply = self.router.reply(shard, reply, &mut |routed| asked.push(routed));
-        reply.map(|reply| reply.result)
+        self.router.reply(shard, reply, &mut |routed| asked.push(routed))
     }
 }
 
@@ -98,7 +124,7 @@ fn spec() -> VolumeSpec {
     VolumeSpec { share_min_blocks: 300, ..spec }
 }
 
-fn span(block: u64, blocks: u64) -> ByteSpan {
+pub(super) fn span(block: u64, blocks: u64) -> ByteSpan {
     ByteSpan::new(block * BLOCK_BYTES, blocks * BLOCK_BYTES)
 }
 
@@ -221,7 +247,7 @@ fn a_detach_waits_for_what_was_accepted_before() {
 
 #[test]
 fn an_attach_that_one_shard_refuses_is_taken_back_in_the_others() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::new(Mutants::default());
     assert!(rig.control(1, &Command::Attach(spec())).is_none());
     let Event::Control(_, Command::Attach(part)) = &rig.asked[0].event else { panic!("an attach") };
     assert_eq!((part.share_min_blocks, part.share_max_blocks), (100, u64::MAX));

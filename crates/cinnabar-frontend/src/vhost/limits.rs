@@ -2,7 +2,7 @@
 //!
 //! Called by the daemon, which may change them, and by every part of the server.
 
-use cinnabar_engine::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
+use cinnabar_engine::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, EXTRA_PARTS_MAX, REQUESTS_MAX};
 use cinnabar_engine::units::BLOCK_BYTES;
 
 /// One second, in nanoseconds.
@@ -110,5 +110,6 @@ pub(super) const ACCEPTS_PER_TURN: u32 = 16;
 // A driver that keeps to what it is told never asks for more than the engine takes.
 const _: () = assert!(SEGMENTS_MAX as u64 * SEGMENT_BYTES_MAX as u64 <= DATA_BYTES_MAX);
 const _: () = assert!(CHAIN_MAX >= QUEUE_SIZE_MAX as u32);
-// Together with the NBD server's 8192, below what the engine takes.
-const _: () = assert!(6144 + 8192 < REQUESTS_MAX);
+// Together with the NBD server's 8192, and whatever these are split into, below what an engine takes:
+// of each request it has one part at most beside those that are counted apart.
+const _: () = assert!(6144 + 8192 + EXTRA_PARTS_MAX as usize + 512 < REQUESTS_MAX);

@@ -132,7 +132,7 @@ impl Plane {
         Ok(())
     }
 
-    /// Lets go of the device, lock included. No I/O of it may be under way.
+    /// Lets go of the device, lock included, unless I/O that was given up may still write to it.
     pub(super) fn close_cache(&mut self) {
         self.crew.close_cache(&mut self.lane);
         if self.cache.device.take().is_some() {
@@ -206,7 +206,7 @@ impl Plane {
                     (PassThroughReason::Abandoned, _) if self.cache.cut_short.is_some() => {
                         self.cache.cut_short.clone().unwrap_or_default()
                     }
-                    (PassThroughReason::Abandoned, _) if self.cache.hangs => {
+                    _ if self.cache.hangs => {
                         "the cache device did not answer and was given up".to_owned()
                     }
                     (PassThroughReason::Abandoned, _) | (_, None) => why(reason),
@@ -227,7 +227,7 @@ impl Plane {
         if let Health::PassThrough(reason) = self.crew.health() {
             self.cache.told = true;
             let path = self.cache.path.display();
-            if reason == PassThroughReason::Abandoned {
+            if reason == PassThroughReason::Abandoned || self.cache.hangs {
                 tracing::warn!(%path, "the cache device is not used any more: volumes pass through");
             } else {
                 self.cache.losses += 1;

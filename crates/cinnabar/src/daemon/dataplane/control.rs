@@ -325,6 +325,10 @@ impl Plane {
         let result = match *result {
             Ok(Answer::Attached { volume, warmth }) => {
                 self.serve(now, key, volume, warmth);
+                if self.is_detaching() {
+                    // All others have been told to go while this one was on its way.
+                    return self.detach(key, answer);
+                }
                 Ok(())
             }
             Ok(_) => Err(Failure::Invalid),

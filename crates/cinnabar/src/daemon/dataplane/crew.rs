@@ -77,6 +77,12 @@ impl Crew {
         router.submit(request, &mut |routed| post(lane, workers, routed))
     }
 
+    /// A request takes too long; answered here if no shard has seen it.
+    pub(super) fn late(&mut self, lane: &mut Lane, id: RequestId) -> Option<Reply<Memory>> {
+        let Self { router, workers, .. } = self;
+        router.late(id, &mut |routed| post(lane, workers, routed))
+    }
+
     /// An operator's command; answered at once only if it can't be carried out.
     pub(super) fn control(
         &mut self,

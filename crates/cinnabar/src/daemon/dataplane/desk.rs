@@ -38,8 +38,13 @@ pub(super) struct Desk {
     /// When the first of them takes too long.
     pub(super) next_overdue: Option<Instant>,
     cache: Option<(FileId, Arc<Disk>)>,
+    /// Devices that are not used any more, with I/O that has not ended. They stay locked as long as
+    /// that may still write to them.
+    left: Vec<(FileId, Arc<Disk>)>,
     /// Longest operation on the cache device; zero: no bound.
     cache_timeout: Duration,
+    /// A bound for the device in use, where there is none, because it is to be let go of.
+    hurried: Option<Duration>,
     /// By the plane's keys.
     volumes: Vec<Option<(FileId, Arc<VolumeIo>)>>,
     pub(super) warnings: Warnings,
@@ -68,8 +73,10 @@ pub(super) enum Told {
 /// An I/O under way.
 struct Io {
     owner: Owner,
-    /// Key of the volume; `None` is the cache device.
+    /// Key of the volume; `None` is a cache device.
     volume: Option<usize>,
+    /// Where it goes.
+    file: FileId,
     what: What,
     started: Instant,
     /// When the owner is told that it takes too long; `None`: never, or it was told.
@@ -102,7 +109,9 @@ impl Desk {
             timers: Timers::default(),
             next_overdue: None,
             cache: None,
+            left: Vec::new(),
             cache_timeout,
+            hurried: None,
             volumes: Vec::new(),
             warnings: Warnings::default(),
             told: Vec::new(),
@@ -123,7 +132,8 @@ impl Desk {
         };
         op.shift(base);
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
-        let io = self.insert(now, Owner::Engine(shard, id), None, what, self.cache_timeout);
+        let bound = self.hurried.unwrap_or(self.cache_timeout);
+        let io = self.insert(now, Owner::Engine(shard, id), (None, file), what, bound);
         self.port.submit(Job { token: io as u64, file, op });
     }
 
@@ -141,7 +151,7 @@ impl Desk {
         // Nobody waits for a proof; a new generation is a matter of this host.
         let waits = matches!(work, Work::Port(_));
         let bound = if waits { volume.timeout } else { Duration::ZERO };
-        let io = self.insert(now, Owner::Engine(shard, id), Some(key), what, bound);
+        let io = self.insert(now, Owner::Engine(shard, id), (Some(key), file), what, bound);
         let mut carry_out = true;
         if !matches!(work, Work::Distrust { .. })
             && let Some(verdict) = volume.judge(now, what.kind, what.offset, what.len)
@@ -168,7 +178,7 @@ impl Desk {
             What { name: "block status", kind: OpKind::Read, offset: span.offset, len: span.len };
         let (file, volume) = self.volume(key);
         let (file, bound) = (*file, volume.timeout);
-        let io = self.insert(now, Owner::BlockStatus(ticket), Some(key), what, bound);
+        let io = self.insert(now, Owner::BlockStatus(ticket), (Some(key), file), what, bound);
         self.port.submit(Job { token: io as u64, file, op: JobOp::Extents { span } });
     }
 
@@ -176,7 +186,7 @@ impl Desk {
         &mut self,
         now: Instant,
         owner: Owner,
-        volume: Option<usize>,
+        (volume, file): (Option<usize>, FileId),
         what: What,
         bound: Duration,
     ) -> usize {
@@ -191,6 +201,7 @@ impl Desk {
         self.ios.insert(Io {
             owner,
             volume,
+            file,
             what,
             started: now,
             deadline,
@@ -277,6 +288,8 @@ impl Desk {
             if volume.in_flight.fetch_sub(1, SeqCst) == 1 && volume.leaves.load(SeqCst) {
                 self.told.push(Told::Quiet(key));
             }
+        } else if !self.left.is_empty() {
+            self.close_left(io.file);
         }
         io
     }
@@ -294,10 +307,13 @@ impl Desk {
     pub(super) fn warn(&mut self, now: Instant, io: usize, errno: Errno) {
         if self.warnings.allow(now) {
             let Io { volume, what: What { name, offset, len, .. }, .. } = self.ios[io];
-            let path = match (volume, &self.cache) {
-                (Some(key), _) => self.volume(key).1.disk.path().display().to_string(),
-                (None, Some((_, disk))) => disk.path().display().to_string(),
-                (None, None) => String::new(),
+            let devices = self.cache.iter().chain(&self.left);
+            let path = match volume {
+                Some(key) => self.volume(key).1.disk.path().display().to_string(),
+                None => devices
+                    .filter(|(file, _)| *file == self.ios[io].file)
+                    .map(|(_, disk)| disk.path().display().to_string())
+                    .collect(),
             };
             tracing::warn!(path, operation = name, offset, len, %errno, "I/O failed");
         }
@@ -311,8 +327,8 @@ impl Desk {
     /// Lets go of everything. What still hangs in the kernel is left behind: waiting for it would
     /// keep the process from ending.
     pub(super) fn end(self) {
-        let Self { port, volumes, cache, .. } = self;
-        drop((volumes, cache));
+        let Self { port, volumes, cache, left, .. } = self;
+        drop((volumes, cache, left));
         let port = ManuallyDrop::into_inner(port);
         if port.in_flight() > 0 {
             tracing::warn!(in_flight = port.in_flight(), "ending with I/O under way");

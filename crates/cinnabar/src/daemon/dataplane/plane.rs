@@ -71,13 +71,15 @@ pub(super) struct Plane {
     pub(super) stop: Option<Stop>,
     /// How the opening of the device went, at start.
     pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,
+    /// When the first guest's request takes too long.
+    pub(super) next_late: Option<Instant>,
     /// Something looks at the time then.
     pub(super) look_at: Option<Instant>,
     pub(super) from_nbd: Vec<Incoming<Memory>>,
     pub(super) from_vhost: Vec<Incoming<Memory>>,
     /// Of volumes that are being attached: they wait, for a guest that was there before the daemon
     /// must not notice that it was restarted.
-    pub(super) waiting: Vec<(Front, Incoming<Memory>)>,
+    pub(super) waiting: Vec<(Instant, Front, Incoming<Memory>)>,
     pub(super) port_events: Vec<PortEvent>,
     pub(super) said: Vec<Said>,
 }
@@ -152,7 +154,8 @@ impl Plane {
         let busy = busy || !self.replies.is_empty() || !self.from_vhost.is_empty();
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
         let dues = [self.lane.deadline(), self.server.deadline(), self.vhost.deadline()];
-        let due = dues.into_iter().chain([stop, self.look_at]).flatten().min();
+        let own = [stop, self.look_at, self.next_late];
+        let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
         let Self { lane, vhost, from_vhost, heard, port_events, .. } = self;
         if lane.looks() {
@@ -196,6 +199,7 @@ impl Plane {
         }
         self.port_events = port_events;
         self.lane.look_at_time(now);
+        self.tell_late(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
             self.drop_doubts(now);

@@ -18,6 +18,10 @@ use crate::daemon::messages::{
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Failure};
+use std::time::Duration;
+
+/// Longest wait for the end of I/O on a device that is to be let go of, if no time-out is set.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A replacement under way.
 pub(super) struct Replacing {
@@ -60,7 +64,7 @@ impl Plane {
         match result {
             Ok(new) if self.stop.is_none() => {
                 replacing.new = Some(new);
-                self.command(Awaited::Abandon(None), &Command::Abandon);
+                self.let_go_of_cache(None);
             }
             Ok(_) => self.end_replacing(Err(CommandError::gone())),
             Err(error) => self.end_replacing(Err(error)),
@@ -69,11 +73,19 @@ impl Plane {
 
     pub(super) fn abandon_cache(&mut self, answer: AnswerTo<()>) {
         match self.may_change_device() {
-            Ok(()) => self.command(Awaited::Abandon(Some(answer)), &Command::Abandon),
+            Ok(()) => self.let_go_of_cache(Some(answer)),
             Err(error) => {
                 let _ = answer.send(Err(error));
             }
         }
+    }
+
+    /// Has the engines give up the device. An operator has the answer, even if the SSD never
+    /// answers.
+    fn let_go_of_cache(&mut self, answer: Option<AnswerTo<()>>) {
+        let now = self.lane.clock.now();
+        self.crew.hurry_cache(&mut self.lane, now, SILENCE_MAX);
+        self.command(Awaited::Abandon(answer), &Command::Abandon);
     }
 
     /// The engine has given up the device. The answer is for whoever wanted no more than that.

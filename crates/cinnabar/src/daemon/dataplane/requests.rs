@@ -3,6 +3,7 @@
 //!
 //! Called by the loop.
 
+use super::clock::after;
 use super::control::{COMMAND, failed};
 use super::plane::{Plane, Pool};
 use super::volume::{Kind, Phase, Volume};
@@ -20,6 +21,8 @@ pub(super) struct GuestRequest {
     volume: usize,
     kind: Kind,
     arrived: Instant,
+    /// When the engines are told that it takes too long; `None`: never, or they were told.
+    answer_by: Option<Instant>,
 }
 
 /// Which server a guest's request came through.
@@ -42,21 +45,27 @@ impl Plane {
     pub(super) fn admit(&mut self, now: Instant) {
         let mut incoming = std::mem::take(&mut self.from_nbd);
         for request in incoming.drain(..) {
-            self.admit_one(now, Front::Nbd, request);
+            self.admit_one(now, now, Front::Nbd, request);
         }
         self.from_nbd = incoming;
         let mut incoming = std::mem::take(&mut self.from_vhost);
         for request in incoming.drain(..) {
-            self.admit_one(now, Front::Vhost, request);
+            self.admit_one(now, now, Front::Vhost, request);
         }
         self.from_vhost = incoming;
     }
 
-    fn admit_one(&mut self, now: Instant, front: Front, request: Incoming<Memory>) {
+    fn admit_one(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        front: Front,
+        request: Incoming<Memory>,
+    ) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
         if self.volumes.get(key).is_some_and(|volume| matches!(volume.phase, Phase::Attaching)) {
-            return self.waiting.push((front, Incoming { ticket, export, command }));
+            return self.waiting.push((arrived, front, Incoming { ticket, export, command }));
         }
         let volume = self.volumes.get(key).and_then(|volume| match (&volume.phase, volume.id) {
             (Phase::Serving, Some(id)) => Some((volume, id)),
@@ -81,20 +90,56 @@ impl Plane {
                 return;
             }
         };
-        let request =
-            GuestRequest { asker: Asker::Guest(front, ticket), volume: key, kind, arrived: now };
+        let bound = volume.io.timeout;
+        let answer_by = (!bound.is_zero()).then(|| after(arrived, bound));
+        let asker = Asker::Guest(front, ticket);
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by };
+        self.note_answer_by(answer_by);
         self.submit(request, id, op);
     }
 
     /// A volume serves now, or will not: what waited for that goes on.
     pub(super) fn admit_waiting(&mut self, now: Instant, key: usize) {
         let all = std::mem::take(&mut self.waiting);
-        for (front, request) in all {
+        for (arrived, front, request) in all {
             if request.export.0 as usize == key {
-                self.admit_one(now, front, request);
+                self.admit_one(now, arrived, front, request);
             } else {
-                self.waiting.push((front, request));
+                self.waiting.push((arrived, front, request));
             }
+        }
+    }
+
+    fn note_answer_by(&mut self, due: Option<Instant>) {
+        if let Some(due) = due
+            && self.next_late.is_none_or(|next| due < next)
+        {
+            self.next_late = Some(due);
+        }
+    }
+
+    /// Tells the engines of guests' requests that their volumes' bounds have passed by. One look at
+    /// all of them, at the moment the first is due.
+    pub(super) fn tell_late(&mut self, now: Instant) {
+        if self.next_late.is_none_or(|next| next > now) {
+            return;
+        }
+        self.next_late = None;
+        let (mut due, mut next) = (Vec::new(), None);
+        for (id, request) in &mut self.requests {
+            match request.answer_by {
+                Some(at) if at <= now => {
+                    request.answer_by = None;
+                    due.push(RequestId(id as u64));
+                }
+                Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                None => {}
+            }
+        }
+        self.note_answer_by(next);
+        for id in due {
+            let reply = self.crew.late(&mut self.lane, id);
+            self.replies.extend(reply);
         }
     }
 
@@ -129,7 +174,8 @@ impl Plane {
     }
 
     fn invalidate_for(&mut self, now: Instant, key: usize, span: ByteSpan, asker: Asker) {
-        let request = GuestRequest { asker, volume: key, kind: Kind::Other, arrived: now };
+        let kind = Kind::Other;
+        let request = GuestRequest { asker, volume: key, kind, arrived: now, answer_by: None };
         let volume = self.volumes[key].id.expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
     }

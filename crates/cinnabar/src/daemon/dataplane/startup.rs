@@ -143,6 +143,7 @@ impl Plane {
             from_nbd: Vec::new(),
             from_vhost: Vec::new(),
             waiting: Vec::new(),
+            next_late: None,
             port_events: Vec::new(),
             said: Vec::new(),
         };

@@ -113,6 +113,11 @@ impl Plane {
         true
     }
 
+    /// Volumes are on their way out: none begins to serve.
+    pub(super) fn is_detaching(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.step != Step::Draining)
+    }
+
     fn is_drained(&self) -> bool {
         self.server.is_drained() && self.vhost.is_drained()
     }

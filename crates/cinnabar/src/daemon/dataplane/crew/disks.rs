@@ -6,7 +6,9 @@ use super::super::lane::Lane;
 use super::super::volume::VolumeIo;
 use super::Crew;
 use cinnabar_backend::Disk;
+use cinnabar_engine::units::Instant;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Crew {
     /// Gives all threads a cache device of this capacity.
@@ -25,7 +27,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Has all threads let go of the cache device. No I/O of it may be under way.
+    /// Has all threads let go of the cache device. Engines must not wait for I/O of it.
     pub(in super::super) fn close_cache(&mut self, lane: &mut Lane) {
         lane.desk.close_cache();
         self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.close_cache()));
@@ -37,6 +39,14 @@ impl Crew {
         lane.desk.leave_cache();
         self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.leave_cache()));
         self.capacity_blocks = 0;
+    }
+
+    /// Has all threads see to it that I/O on the cache device ends, or is given up.
+    pub(in super::super) fn hurry_cache(&mut self, lane: &mut Lane, now: Instant, bound: Duration) {
+        lane.desk.hurry_cache(now, bound);
+        for worker in &mut self.workers {
+            worker.order(move |lane| lane.desk.hurry_cache(now, bound));
+        }
     }
 
     /// Gives all threads a volume.

@@ -3,29 +3,64 @@
 //! Called by the owner of the desk.
 
 use super::{Desk, Owner, VolumeIo};
+use crate::daemon::dataplane::clock::after;
 use cinnabar_backend::{Disk, FileId};
+use cinnabar_engine::units::Instant;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Desk {
     /// Takes a cache device.
     pub(in super::super) fn install_cache(&mut self, disk: Arc<Disk>) -> rustix::io::Result<()> {
         let file = self.port.register(Arc::clone(&disk))?;
         self.cache = Some((file, disk));
+        self.hurried = None;
         Ok(())
     }
 
-    /// Lets go of the cache device. No I/O of it may be under way.
+    /// Lets go of the cache device. I/O that the engines have given up is left to the kernel: the
+    /// device stays locked until the last of it has ended, and is judged by it no more.
     pub(in super::super) fn close_cache(&mut self) {
-        if let Some((file, _)) = self.cache.take() {
+        let Some((file, disk)) = self.cache.take() else { return };
+        let mut hangs = false;
+        for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.file == file) {
+            (io.deadline, hangs) = (None, true);
+        }
+        if hangs {
+            self.left.push((file, disk));
+        } else {
             self.port.unregister(file);
         }
     }
 
-    /// Leaves the cache device to the kernel, with what hangs there.
+    /// The same, and no engine waits for what is under way.
     pub(in super::super) fn leave_cache(&mut self) {
-        self.cache = None;
         for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.volume.is_none()) {
             io.owner = Owner::Nobody;
+        }
+        self.close_cache();
+    }
+
+    /// Somebody waits for the end of all I/O on the cache device: what has no bound has this one.
+    pub(in super::super) fn hurry_cache(&mut self, now: Instant, bound: Duration) {
+        if self.cache_timeout.is_zero() && self.cache.is_some() {
+            self.hurried = Some(bound);
+            let due = after(now, bound);
+            for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.volume.is_none()) {
+                io.deadline.get_or_insert(due);
+            }
+            self.next_overdue = Some(self.next_overdue.map_or(due, |next| next.min(due)));
+        }
+    }
+
+    /// An I/O on a device that was left has ended: lets go of it if that was the last one.
+    pub(super) fn close_left(&mut self, file: FileId) {
+        if self.ios.iter().any(|(_, io)| io.file == file) {
+            return;
+        }
+        if let Some(place) = self.left.iter().position(|left| left.0 == file) {
+            self.left.swap_remove(place);
+            self.port.unregister(file);
         }
     }
 

@@ -36,7 +36,13 @@ impl Desk {
         under_way.deadline = None;
         under_way.overdue = true;
         let (owner, what) = (under_way.owner, under_way.what);
-        let Some(key) = under_way.volume else { return self.told.push(Told::Hangs(what)) };
+        let Some(key) = under_way.volume else {
+            // Each engine gives up its own; the plane says so, and has the others follow.
+            if let Owner::Engine(shard, id) = owner {
+                self.told.extend([Told::Overdue(shard, id), Told::Hangs(what)]);
+            }
+            return;
+        };
         match owner {
             Owner::Engine(shard, id) => self.told.push(Told::Overdue(shard, id)),
             Owner::BlockStatus(ticket) => {

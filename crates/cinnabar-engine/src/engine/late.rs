@@ -1,0 +1,180 @@
+//! What takes too long: I/O on a backend, requests, I/O on a cache device that is silent.
+//!
+//! Called by the engine's router. The rules are in [`seam`](crate::seam), "Time-outs". No guest waits
+//! for what may never end, and nothing that may still land is forgotten: a write to a backend keeps
+//! its blocks, I/O on the device its buffers and its token.
+
+use super::Engine;
+use super::lifecycle::Lifecycle;
+use super::request::Kind;
+use crate::health::PassThroughReason;
+use crate::mutant::Mutant;
+use crate::outbox::Pending;
+use crate::seam::{Failure, IoError, IoId, Payload, RequestId};
+use crate::volume::VolumeState;
+use smallvec::SmallVec;
+
+impl<P: Payload> Engine<P> {
+    /// An I/O takes longer than the driver's bound.
+    pub(super) fn overdue(&mut self, id: IoId) {
+        let place = usize::try_from(id.0).ok();
+        let Some(pending) = place.and_then(|id| self.outbox.pending.get(id)) else { return };
+        match *pending {
+            Pending::BackendRead { request, .. }
+            | Pending::Backend { request, .. }
+            | Pending::Edge { request, slot: None, .. } => {
+                let volume = self.requests[request].volume;
+                self.volume(volume).counters.backend_overdue += 1;
+                self.request_late(request);
+            }
+            // Nobody waits for these, or the driver has no bound for them.
+            Pending::Prove { .. } | Pending::Distrust { .. } | Pending::GivenUp { .. } => {}
+            Pending::Detach { volume, .. } => {
+                self.outbox.give_up(id, None);
+                self.detach_overdue(volume);
+            }
+            _ if self.config.mutants.is(Mutant::SilentDeviceAwaited) => {}
+            _ => self.give_up(id),
+        }
+    }
+
+    /// The last flush of a volume takes too long: it has failed, as far as anybody waits for it.
+    fn detach_overdue(&mut self, index: u16) {
+        let volume = self.volume(index);
+        let VolumeState::Flushing(id) = volume.state else { unreachable!("it was detaching") };
+        volume.counters.backend_overdue += 1;
+        self.outbox.reply(id, Err(Failure::Io(IoError::TimedOut)));
+        self.bury(index);
+        self.resume_replacement();
+    }
+
+    /// A request takes longer than its volume's bound. A shard has several of this name if it has
+    /// several parts of one request.
+    pub(super) fn late(&mut self, id: RequestId) {
+        let all = self.requests.iter().filter(|(_, active)| active.id == id && !active.answered);
+        let all: SmallVec<[usize; 4]> = all.map(|(request, _)| request).collect();
+        for request in all {
+            self.request_late(request);
+        }
+    }
+
+    fn request_late(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        let (volume, parked) = (active.volume, active.parked);
+        if active.late {
+            return;
+        }
+        active.failure.get_or_insert(IoError::TimedOut);
+        if !active.granted && !self.config.mutants.is(Mutant::LateWaiterKept) {
+            // It never ran, so nothing of it can land.
+            return self.finish(request);
+        }
+        active.late = true;
+        // What a write that is late has done nobody knows: it is not kept.
+        if let Kind::Read(state) = &mut active.kind {
+            state.keep = false;
+        }
+        if !parked {
+            self.volume(volume).late += 1;
+            self.late += 1;
+        }
+        self.answer_late(request);
+    }
+
+    /// Tells the guest of a late request, once nothing is on its way to the guest's own memory.
+    pub(super) fn answer_late(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        let waits = matches!(&active.kind, Kind::Read(state) if state.direct > 0);
+        if active.late && !active.answered && active.granted && !waits {
+            active.answered = true;
+            let guest = active.id;
+            self.outbox.reply(guest, Err(Failure::Io(IoError::TimedOut)));
+        }
+    }
+
+    /// An I/O on the cache device is not waited for any more, nor is the device.
+    fn give_up(&mut self, id: IoId) {
+        self.store.count_device_error();
+        let request = match self.outbox.pending[id.0 as usize] {
+            Pending::CacheRead { request, direct: true, .. } => Some(request),
+            _ => None,
+        };
+        let pending = self.outbox.give_up(id, request);
+        if let Lifecycle::Opening(command, _) = self.lifecycle {
+            self.opening_failed(command, IoError::TimedOut);
+        } else {
+            self.lose_device(PassThroughReason::Failed(IoError::TimedOut));
+        }
+        match pending {
+            Pending::CacheRead { request, slot, count, .. } => {
+                self.store.unpin(slot);
+                self.read_given_up(request, count);
+            }
+            Pending::Edge { request, edge, slot } => {
+                self.edge_done(request, edge, slot, Err(IoError::TimedOut));
+            }
+            // Buffers and slots of the log are never used again: the store is dead. The rest was
+            // for the device alone.
+            _ => {}
+        }
+    }
+
+    /// A read lets go of its blocks: all that it waits for is the end of I/O into the guest's own
+    /// memory, before which nothing else may be written there.
+    pub(super) fn park(&mut self, request: usize) {
+        let active = &mut self.requests[request];
+        active.parked = true;
+        let (index, held) = (active.volume, active.held);
+        let late = std::mem::take(&mut active.late);
+        let state = self.volumes[usize::from(index)].as_ref().map(|volume| volume.state);
+        self.requests[request].orphan = state != Some(VolumeState::Attached);
+        if late {
+            self.not_late(index);
+        }
+        self.leave(request, held, index);
+    }
+
+    /// I/O that was given up has ended after all.
+    pub(super) fn given_up_done(&mut self, request: Option<usize>) {
+        let Some(request) = request else { return };
+        let active = &mut self.requests[request];
+        let Kind::Read(state) = &mut active.kind else { unreachable!("only reads are direct") };
+        state.direct -= 1;
+        if state.direct > 0 {
+            return;
+        }
+        if !active.parked {
+            self.answer_late(request);
+            return self.read_again_if_due(request);
+        }
+        active.parked = false;
+        if active.orphan || active.failure.is_some() {
+            let active = self.requests.remove(request);
+            let failure = active.failure.map_or(Failure::NoVolume, Failure::Io);
+            return self.outbox.reply(active.id, Err(failure));
+        }
+        let Kind::Read(state) = &active.kind else { unreachable!("just seen") };
+        let (span, index) = (state.span(), active.volume);
+        let volume = self.volumes[usize::from(index)].as_mut().expect("else it is an orphan");
+        volume.requests += 1;
+        let (first, end) = (span.first_block(), span.end_block());
+        let granted = !active.held || volume.holds.enter(request, first, end, false);
+        self.requests[request].granted = granted;
+        if granted {
+            self.start(request);
+        }
+    }
+
+    /// A volume takes no more requests: those that are parked will not be done again.
+    pub(super) fn orphan(&mut self, volume: u16) {
+        for (_, active) in &mut self.requests {
+            active.orphan |= active.parked && active.volume == volume;
+        }
+    }
+
+    /// A late request is not under way any more.
+    pub(super) fn not_late(&mut self, volume: u16) {
+        self.late -= 1;
+        self.volume(volume).late -= 1;
+    }
+}

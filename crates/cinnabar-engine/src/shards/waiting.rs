@@ -1,0 +1,87 @@
+//! Requests that wait in the router: what they touch is a part of an earlier request that no shard has
+//! seen yet, and must not be overtaken.
+//!
+//! Called by the router. Within a shard, holds keep the order of arrival; this is the same for what
+//! is still to come to a shard. So a write never overtakes a trim, and nothing is read from the
+//! cache that an invalidation, once accepted, has yet to reach. They go on in order of arrival, and
+//! the parts that the first of them waits for are sent next.
+
+use super::Routed;
+use super::requests::span_of;
+use super::router::{Join, RoutedVolume, Router};
+use crate::mutant::Mutant;
+use crate::seam::{Op, Payload, Request, RequestId};
+use crate::units::{ByteSpan, VolumeId};
+
+impl<P: Payload> RoutedVolume<P> {
+    /// What is to be sent next, for the first request that waits.
+    pub(super) fn wanted(&self) -> Option<ByteSpan> {
+        self.waiting.front().and_then(|request| span_of(&request.op))
+    }
+}
+
+impl<P: Payload> Router<P> {
+    /// Admits a request of a volume that has split requests with parts left to send, unless it has
+    /// to wait.
+    pub(super) fn admit_or_wait(&mut self, request: Request<P>, to: &mut impl FnMut(Routed<P>)) {
+        let known = self.volume(request.volume).expect("just seen");
+        let waits = span_of(&request.op).is_some_and(|span| {
+            let (first, end, writes) = (span.first_block(), span.end_block(), writes(&request.op));
+            let behind = |other: &Request<P>| {
+                let span = span_of(&other.op).expect("a flush does not wait");
+                let overlaps = span.first_block() < end && first < span.end_block();
+                overlaps && (writes || self::writes(&other.op))
+            };
+            self.is_blocked(known, first, end, writes) || known.waiting.iter().any(behind)
+        });
+        if waits && !self.mutants.is(Mutant::PartsOvertaken) {
+            let known = self.volumes[usize::from(request.volume.0)].as_mut().expect("just seen");
+            known.waiting.push_back(request);
+        } else {
+            self.admit(request, to);
+        }
+    }
+
+    /// Whether one of these blocks is in a part that is still to be sent.
+    fn is_blocked(&self, known: &RoutedVolume<P>, first: u64, end: u64, writes: bool) -> bool {
+        known.ranges.iter().any(|key| match &self.joins[*key] {
+            Join::Request(join) => join.blocks(first, end, writes),
+            Join::Command(_) => unreachable!("a request"),
+        })
+    }
+
+    /// Parts of a request have been sent, or never will be: those that waited for them go on, and
+    /// so does a detach if there are no more.
+    pub(super) fn release_waiting(&mut self, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
+        let index = usize::from(volume.0);
+        loop {
+            let known = self.volumes[index].as_ref().expect("it has a request");
+            let Some(first) = known.waiting.front() else { break };
+            let span = span_of(&first.op).expect("a flush does not wait");
+            if self.is_blocked(known, span.first_block(), span.end_block(), writes(&first.op)) {
+                return;
+            }
+            let known = self.volumes[index].as_mut().expect("just seen");
+            let request = known.waiting.pop_front().expect("just seen");
+            self.admit(request, to);
+        }
+        self.detach_if_sent(volume, to);
+    }
+
+    /// Takes a request out of those that wait; says whether it was one.
+    pub(super) fn take_waiting(&mut self, id: RequestId, to: &mut impl FnMut(Routed<P>)) -> bool {
+        let of = |known: &RoutedVolume<P>| known.waiting.iter().position(|r| r.id == id);
+        let mut all = self.volumes.iter().enumerate();
+        let found = all.find_map(|(index, known)| Some((index, of(known.as_ref()?)?)));
+        let Some((index, place)) = found else { return false };
+        let known = self.volumes[index].as_mut().expect("just seen");
+        known.waiting.remove(place);
+        self.release_waiting(VolumeId(index as u16), to);
+        true
+    }
+}
+
+/// Whether a request excludes readers.
+const fn writes<P>(op: &Op<P>) -> bool {
+    !matches!(op, Op::Read { .. } | Op::Flush)
+}
