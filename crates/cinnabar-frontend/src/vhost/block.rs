@@ -5,6 +5,7 @@
 //! specification, 1.2.
 
 use super::export::Export;
+use super::limits::ZERO_SECTORS_MAX;
 use super::memory::{self, Pieces};
 use super::reason::DisconnectReason;
 use cinnabar_engine::limits::DATA_BYTES_MAX;
@@ -144,6 +145,9 @@ fn range(export: &Export, kind: u32, readable: &Pieces) -> Result<Wish, Status> 
     if sectors == 0 {
         return Err(Status::Ok);
     }
+    if sectors > ZERO_SECTORS_MAX {
+        return Err(Status::IoError);
+    }
     let span = within(export, sector, u64::from(sectors) * SECTOR_BYTES)?;
     Ok(if kind == kind::WRITE_ZEROES {
         Wish::Zero { span, may_punch: flags & UNMAP != 0 }
@@ -233,6 +237,7 @@ mod tests {
             let range = [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()];
             [header(13, 0), range.concat()].concat()
         };
+        let large = Export { size_bytes: 1 << 40, ..export() };
         let trim = [header(11, 0), zeroes(0, 1, 1)[16..].to_vec()].concat();
         for (export, readable, writable, status) in [
             (&fine, header(0, last), 1025, Status::IoError),
@@ -247,6 +252,7 @@ mod tests {
             (&fine, zeroes(0, 0, 0), 1, Status::Ok),
             (&fine, zeroes(0, 1, 2), 1, Status::Unsupported),
             (&fine, zeroes(last, 2, 0), 1, Status::IoError),
+            (&large, zeroes(0, ZERO_SECTORS_MAX + 1, 0), 1, Status::IoError),
             (&fine, trim, 1, Status::Unsupported),
             (&fine, [zeroes(0, 1, 0), vec![0; 16]].concat(), 1, Status::Unsupported),
         ] {

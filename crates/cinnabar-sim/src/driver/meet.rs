@@ -120,7 +120,7 @@ fn incident(event: &Event<Stamped>) -> Option<Incident> {
         },
         Event::IoDone(_) => return None,
         Event::Wake => Incident::Wake,
-        Event::Overdue(_) => Incident::Overdue,
+        Event::Overdue(_) | Event::Late(_) => Incident::Overdue,
         Event::Adopt(_) => Incident::Plan,
         Event::Control(_, command) => match command {
             Command::Attach(_) => Incident::Attach,

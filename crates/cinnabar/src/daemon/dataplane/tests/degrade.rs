@@ -350,3 +350,76 @@ fn a_device_that_hangs_is_given_up() {
     assert_eq!(rig.client("vm1").read(8192, 4096), Ok(vec![7; 4096]));
     assert!(rig.stop().clean);
 }
+
+/// Guests' writes need marks, which the device can't take.
+fn on_a_frozen_device(rig: &mut Rig, bound: Duration) -> Option<Frozen> {
+    let Some(ssd) = Frozen::mount(rig) else {
+        eprintln!("skipped: no root, no loop device, or no mkfs.ext4");
+        return None;
+    };
+    rig.config.cache.device = rig.path("ssd/cache.img");
+    rig.config.cache.device_timeout = bound;
+    rig.start();
+    warm_up(rig);
+    assert!(ssd.switch("-f"), "it can be frozen");
+    Some(ssd)
+}
+
+#[test]
+fn another_device_takes_the_place_of_one_that_never_answers() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let second = rig.volume("vm2");
+    // With and without a bound: an operator's command is answered in any case.
+    let Some(ssd) = on_a_frozen_device(&mut rig, Duration::from_secs(1)) else { return };
+    let add = |config| rig.send(|answer| Message::AddVolume(Box::new(config), answer));
+    // Its attach waits for the journal.
+    let added = add(second);
+    assert_eq!(replace(&rig, &rig.path("new.img"), false).map_err(|error| error.0), {
+        Err(CommandErrorKind::Busy)
+    });
+    assert_eq!(added.blocking_recv().expect("it is answered"), Ok(()));
+    assert_eq!(rig.status().cache.state, State::Degraded);
+    assert_eq!(replace(&rig, &rig.path("new.img"), false), Ok(()));
+    assert!(rig.client("vm2").read(0, 4096) == Ok(pattern(0, 4096)));
+    // What hangs on the old one has no say in the new one's life.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(rig.loaded().cache.state, State::Serving);
+    assert!(ssd.switch("-u"), "it can be thawed");
+    assert!(is_unlocked(&rig.path("ssd/cache.img")), "once the last write has ended");
+    assert_eq!(rig.loaded().cache.state, State::Serving);
+    assert!(rig.stop().clean);
+}
+
+/// A stop that begins while a volume is being attached must not forget that one.
+#[test]
+fn a_stop_takes_a_volume_along_that_was_on_its_way() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let second = rig.volume("vm2");
+    let Some(ssd) = on_a_frozen_device(&mut rig, Duration::from_secs(2)) else { return };
+    let added = rig.send(|answer| Message::AddVolume(Box::new(second), answer));
+    // Opened, and in the engine's hands.
+    while rig.status().volumes.len() < 2 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let report = rig.stop_within(Duration::from_secs(20));
+    assert!(report.clean, "without a device there is nothing more to do: {report:?}");
+    drop((added, ssd));
+}
+
+/// It waits for nothing that could be overdue by itself.
+#[test]
+fn what_waits_for_a_hanging_write_is_answered_in_its_own_time() {
+    both(|io| {
+        let mut rig = Rig::new(io, &["slow"]);
+        let file = rig.config.volumes[0].backend.clone();
+        rig.config.volumes[0].backend = format!("sim:network,packet=3s:{file}");
+        rig.config.volumes[0].backend_timeout = Duration::from_millis(200);
+        rig.start();
+        let (mut first, mut second) = (rig.client("slow"), rig.client("slow"));
+        assert_eq!(first.write(0, &[9; 4096], false), Err(EIO));
+        assert_eq!(second.read(0, 4096), Err(EIO));
+        assert_eq!(rig.status().volumes[0].counters.reads, 0, "it never ran");
+        drop((first, second));
+        rig.stop();
+    });
+}

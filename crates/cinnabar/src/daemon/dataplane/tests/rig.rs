@@ -102,10 +102,18 @@ impl Rig {
         &self,
         message: impl FnOnce(AnswerTo<T>) -> Message,
     ) -> Result<T, CommandError> {
+        self.send(message).blocking_recv().expect("every message is answered")
+    }
+
+    /// The same, without waiting.
+    pub(super) fn send<T>(
+        &self,
+        message: impl FnOnce(AnswerTo<T>) -> Message,
+    ) -> oneshot::Receiver<Result<T, CommandError>> {
         let (answer, answered) = oneshot::channel();
         let running = self.running.as_ref().expect("it runs");
         running.commands.send(message(answer)).expect("there is room");
-        answered.blocking_recv().expect("every message is answered")
+        answered
     }
 
     pub(super) fn status(&self) -> DataStatus {
