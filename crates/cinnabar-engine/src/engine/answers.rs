@@ -6,9 +6,7 @@ use super::guest_memory::{Blocks, Rig, VOLUME};
 use super::rig::{superblock, volume};
 use crate::health::{Health, PassThroughReason};
 use crate::mutant::{Mutant, Mutants};
-use crate::seam::{
-    Action, Answer, Command, Event, Failure, IoDone, IoError, IoId, IoOp, Op, Request, RequestId,
-};
+use crate::seam::{Answer, Command, Event, Failure, IoError, IoId, IoOp, Op, Request, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 
 impl Rig {
@@ -288,24 +286,4 @@ fn a_silent_backend_hurts_its_own_volume_only() {
     rig.all_end();
     let id = rig.write(1, 1);
     assert!(rig.went_well(id), "the backend answers again");
-}
-
-#[test]
-fn a_last_flush_that_takes_too_long_has_failed() {
-    let mut rig = Rig::warm_with(Mutants::default());
-    rig.engine.check_invariants();
-    let mut actions = Vec::new();
-    let now = rig.engine.now;
-    let detach = vec![Event::Control(RequestId(900), Command::Detach(VOLUME))];
-    rig.engine.apply(now, &mut { detach }, &mut actions);
-    let flush = actions.iter().find_map(|action| match action {
-        Action::Io(io) if matches!(io.op, IoOp::Flush) => Some(io.id),
-        _ => None,
-    });
-    let flush = flush.expect("the last flush");
-    rig.run(vec![Event::Overdue(flush)]);
-    assert_eq!(rig.failure(RequestId(900)), Some(TIMED_OUT));
-    let attached = rig.order(Command::Attach(volume("vm")));
-    assert!(rig.went_well(attached));
-    rig.run(vec![Event::IoDone(IoDone::new(flush, Ok(())))]);
 }

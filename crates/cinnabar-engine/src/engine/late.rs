@@ -27,25 +27,14 @@ impl<P: Payload> Engine<P> {
                 self.volume(volume).counters.backend_overdue += 1;
                 self.request_late(request);
             }
-            // Nobody waits for these, or the driver has no bound for them.
-            Pending::Prove { .. } | Pending::Distrust { .. } | Pending::GivenUp { .. } => {}
-            Pending::Detach { volume, .. } => {
-                self.outbox.give_up(id, None);
-                self.detach_overdue(volume);
-            }
+            // No guest waits for these, and a volume leaves when nothing of it is under way.
+            Pending::Prove { .. }
+            | Pending::Distrust { .. }
+            | Pending::Detach { .. }
+            | Pending::GivenUp { .. } => {}
             _ if self.config.mutants.is(Mutant::SilentDeviceAwaited) => {}
             _ => self.give_up(id),
         }
-    }
-
-    /// The last flush of a volume takes too long: it has failed, as far as anybody waits for it.
-    fn detach_overdue(&mut self, index: u16) {
-        let volume = self.volume(index);
-        let VolumeState::Flushing(id) = volume.state else { unreachable!("it was detaching") };
-        volume.counters.backend_overdue += 1;
-        self.outbox.reply(id, Err(Failure::Io(IoError::TimedOut)));
-        self.bury(index);
-        self.resume_replacement();
     }
 
     /// A request takes longer than its volume's bound. A shard has several of this name if it has

@@ -114,6 +114,9 @@ fn overtaken(mutants: Mutants, op: impl Fn(ByteSpan) -> Op<Blocks>) -> bool {
     assert_eq!(rig.asked.len(), 32);
     rig.write(2, volume, 3001, 1);
     rig.read(3, volume, 3001);
+    // What will be refused does not wait.
+    let wild = ByteSpan::new(512, u64::MAX - 511);
+    assert!(rig.submit_as(6, volume, Op::Trim { span: wild, fua: false }).is_none());
     // Of another place; and a flush covers what was answered only.
     rig.read(4, volume, 9000);
     assert!(rig.submit_as(5, volume, Op::Flush).is_none());
@@ -125,6 +128,7 @@ fn overtaken(mutants: Mutants, op: impl Fn(ByteSpan) -> Op<Blocks>) -> bool {
             Op::Write { .. } => order.push(('w', reached)),
             Op::Read { span, .. } if span.first_block() == 3001 => order.push(('r', reached)),
             Op::Read { .. } | Op::Flush => assert!(!reached, "it does not wait"),
+            Op::Trim { span, .. } if *span == wild => assert!(!reached, "it does not wait"),
             Op::Trim { span, .. } | Op::Invalidate { span } | Op::WriteZeroes { span, .. } => {
                 reached |= (span.first_block()..span.end_block()).contains(&3001);
             }
@@ -132,7 +136,7 @@ fn overtaken(mutants: Mutants, op: impl Fn(ByteSpan) -> Op<Blocks>) -> bool {
         answered.extend(rig.answer_next());
     }
     answered.sort_unstable();
-    assert_eq!(answered, [1, 2, 3, 4, 5]);
+    assert_eq!(answered, [1, 2, 3, 4, 5, 6]);
     order != [('w', true), ('r', true)]
 }
 

@@ -366,7 +366,7 @@ pub(super) const fn span_of<P>(op: &Op<P>) -> Option<ByteSpan> {
 }
 
 /// Whether no shard will refuse its part for what it looks like.
-fn is_sound<P>(span: ByteSpan, size_bytes: u64, op: &Op<P>) -> bool {
+pub(super) fn is_sound<P>(span: ByteSpan, size_bytes: u64, op: &Op<P>) -> bool {
     let aligned = (span.offset | span.len).is_multiple_of(SECTOR_BYTES);
     let inside = span.offset.checked_add(span.len).is_some_and(|end| end <= size_bytes);
     let data = matches!(op, Op::Read { .. } | Op::Write { .. });

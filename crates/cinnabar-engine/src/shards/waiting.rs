@@ -7,7 +7,7 @@
 //! the parts that the first of them waits for are sent next.
 
 use super::Routed;
-use super::requests::span_of;
+use super::requests::{is_sound, span_of};
 use super::router::{Join, RoutedVolume, Router};
 use crate::mutant::Mutant;
 use crate::seam::{Op, Payload, Request, RequestId};
@@ -25,7 +25,9 @@ impl<P: Payload> Router<P> {
     /// to wait.
     pub(super) fn admit_or_wait(&mut self, request: Request<P>, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volume(request.volume).expect("just seen");
-        let waits = span_of(&request.op).is_some_and(|span| {
+        // One that a shard will refuse need not wait for that.
+        let sound = |span: &ByteSpan| is_sound(*span, known.size_bytes, &request.op);
+        let waits = span_of(&request.op).filter(sound).is_some_and(|span| {
             let (first, end, writes) = (span.first_block(), span.end_block(), writes(&request.op));
             let behind = |other: &Request<P>| {
                 let span = span_of(&other.op).expect("a flush does not wait");
