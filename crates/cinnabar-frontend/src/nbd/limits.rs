@@ -63,7 +63,8 @@ impl Limits {
     /// free.
     #[must_use]
     pub(super) fn raised(self) -> Self {
-        let request_bytes = DATA_BLOCKS_MAX * BLOCK_BYTES;
+        // With a block for each edge of one that begins and ends within sectors.
+        let request_bytes = (DATA_BLOCKS_MAX + 2) * BLOCK_BYTES;
         Self {
             options_max: self.options_max.max(1),
             connection_requests_max: self.connection_requests_max.max(1),

@@ -8,7 +8,7 @@
 //!
 //! A request that can't be served is answered with an error and the stream goes on, its payload
 //! skipped. Only two things end the connection: a wrong magic, after which nothing can be trusted,
-//! and a write longer than the maximum, whose payload would be up to 4 GiB to skip.
+//! and a write of more than twice the maximum, whose payload would be up to 4 GiB to skip.
 
 use super::export::Export;
 use super::handshake::Agreed;
@@ -22,6 +22,8 @@ use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Op, RawMemory};
 
+/// Payload of a write that is too long, to be skipped; of a longer one the connection ends.
+const SKIP_BYTES_MAX: u64 = 2 * DATA_BYTES_MAX;
 /// Bytes brought in at most for one request to read ahead.
 const CACHE_BYTES_MAX: u64 = DATA_BYTES_MAX - SECTOR_BYTES;
 
@@ -271,7 +273,7 @@ impl<M: RawMemory> Transmission<M> {
         let data_bytes_max = DATA_BYTES_MAX;
         let (allowed_flags, past_end, changes) = match request.command {
             command::READ => (command_flag::FUA | command_flag::DF, Errno::Invalid, false),
-            command::WRITE if span.len > data_bytes_max => {
+            command::WRITE if span.len > SKIP_BYTES_MAX => {
                 return Verdict::Close(DisconnectReason::WriteTooLong);
             }
             command::WRITE => (command_flag::FUA, Errno::NoSpace, true),

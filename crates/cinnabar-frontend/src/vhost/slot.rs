@@ -50,12 +50,9 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What it holds until it is answered; a flush of our own holds nothing.
+    /// What it holds until it is answered.
     pub(super) const fn load(&self) -> Load {
-        match self.fate {
-            Fate::Internal => Load { requests: 0, bytes: 0 },
-            _ => Load { requests: 1, bytes: self.bytes },
-        }
+        Load { requests: 1, bytes: self.bytes }
     }
 
     /// Copies what was read to the guest, if that is its fate; returns how much. `None`: the engine

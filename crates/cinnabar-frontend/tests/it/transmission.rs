@@ -167,6 +167,7 @@ fn the_payload_of_a_refused_write_is_skipped() {
     for (flags, offset, len, error) in [
         (0, SIZE - 512, 1024_u32, Errno::NoSpace),
         (0, SIZE - 1, 2, Errno::NoSpace),
+        (0, 0, (32 << 20) + 1, Errno::NoSpace),
         (flag::NO_HOLE, 0, 512, Errno::Invalid),
     ] {
         let mut bytes = request(cmd::WRITE, flags, offset, len);
@@ -222,7 +223,7 @@ fn nothing_is_trusted_after_a_wrong_magic_or_a_giant_write() {
     magic[3] ^= 1;
     for (bytes, reason) in [
         (magic, DisconnectReason::RequestMagic),
-        (request(cmd::WRITE, 0, 0, (32 << 20) + 1), DisconnectReason::WriteTooLong),
+        (request(cmd::WRITE, 0, 0, (64 << 20) + 1), DisconnectReason::WriteTooLong),
         (request(cmd::WRITE, 0, 0, u32::MAX), DisconnectReason::WriteTooLong),
         (request(cmd::DISC, 0, 0, 0), DisconnectReason::Requested),
     ] {

@@ -216,6 +216,27 @@ fn coming_back_in_a_loop_does_not_widen_the_bound() {
 }
 
 #[test]
+fn flushes_of_front_ends_that_come_and_go_are_bounded() {
+    let limits = Limits { connection_requests_max: 4, ..Limits::default() };
+    let mut host = Host::serving(limits, export());
+    host.hold = true;
+    for _ in 0..10 {
+        let link = host.connect(ExportId(1));
+        link.send(&message(2, 0, &numbers(&[FEATURES])), &[]);
+        // Write-back off: what was written is to be made durable.
+        link.send(&message(25, 0, &[pair(32, 1), vec![0; 4], vec![0]].concat()), &[]);
+        host.settle();
+        assert!(host.held.len() <= 5, "{} flushes of one volume", host.held.len());
+        drop(link);
+        host.settle();
+    }
+    assert!(!host.held.is_empty());
+    host.answer_held(false);
+    host.settle();
+    assert!(host.is_clear());
+}
+
+#[test]
 fn a_volume_that_was_removed_and_added_waits_for_old_reads_too() {
     let mut pair = Pair::new();
     pair.host.pool.direct = true;

@@ -3,6 +3,7 @@
 //! Called by the daemon's data thread with each answer, and once at the end of a turn.
 
 use super::{Backlog, Served, Server};
+use crate::load::Load;
 use crate::request::{Body, Buffers, Command, Incoming, Ticket};
 use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
@@ -33,6 +34,18 @@ impl<M: RawMemory> Server<M> {
         if connection.flush_due {
             return;
         }
+        let (one, own) = (Load { requests: 1, bytes: 0 }, connection.load);
+        let served = self.exports.get(&connection.export);
+        let past = served.map_or_else(Load::default, |served| self.past_load(served));
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        // It needs no room among the requests of its guest, but front-ends that come and go must not
+        // pile them up on a volume that answers none.
+        if own.requests + past.requests > self.bounds.connection.requests {
+            connection.flushed(false);
+            return;
+        }
+        connection.load += one;
+        self.load += one;
         let ticket = self.slots.insert(Slot {
             connection: key,
             life: connection.life,
