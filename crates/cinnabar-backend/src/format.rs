@@ -25,8 +25,9 @@ pub fn fresh(geometry: Geometry) -> io::Result<Vec<Superblock>> {
 }
 
 /// Writes a fresh format: in each region zeros where marks will be written durably in small pieces
-/// (into holes that costs 2.5 times as much), then both copies of the superblock, one of them
-/// blank. The first region comes last: without it the device is not formatted.
+/// (into holes that costs 2.5 times as much) and over the heads of both checkpoints, which an older
+/// format may have left; then both copies of the superblock, one of them blank. The first region
+/// comes last: without it the device is not formatted.
 ///
 /// # Errors
 /// If the device fails.
@@ -37,6 +38,9 @@ pub fn write(disk: &Disk, superblocks: &[Superblock]) -> Result<(), DiskError> {
         let start = superblock.region_start();
         let (first, count) = superblock.geometry.marks;
         disk.write_zeros(start + first * BLOCK_BYTES, count * BLOCK_BYTES)?;
+        for head in superblock.geometry.checkpoints.0 {
+            disk.write_pages(start + head * BLOCK_BYTES, &[const { MetaPage::zeroed() }])?;
+        }
         let mut copies = [const { MetaPage::zeroed() }; 2];
         let (offset, page) = superblock.encode();
         copies[(offset / BLOCK_BYTES) as usize] = page;
@@ -99,5 +103,33 @@ mod tests {
         copies[(offset / BLOCK_BYTES) as usize] = page;
         found.disk.write_pages(made[2].region_start(), &copies).expect("it can be written");
         superblocks(&found.disk, first).expect_err("it is not this region's");
+    }
+
+    /// An older format's checkpoints may have higher numbers, and the same era.
+    #[test]
+    fn a_format_leaves_no_head_and_no_mark_of_an_older_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cache");
+        let options = CacheOptions { size_bytes: Some(64 << 20), ..CacheOptions::default() };
+        let cache = open_cache(&path, &options).expect("a new file");
+        let geometry = Geometry::for_shards(cache.disk.size_bytes(), 2).expect("a good size");
+        let made = fresh(geometry).expect("random numbers");
+        let places: Vec<u64> = made
+            .iter()
+            .flat_map(|superblock| {
+                let Geometry { marks, checkpoints, .. } = superblock.geometry;
+                [marks.0, marks.0 + marks.1 - 1, checkpoints.0[0], checkpoints.0[1]]
+                    .map(|block| superblock.region_start() + block * BLOCK_BYTES)
+            })
+            .collect();
+        for place in &places {
+            cache.disk.write_pages(*place, &[MetaPage([7; 4096])]).expect("it can be written");
+        }
+        write(&cache.disk, &made).expect("it can be written");
+        for place in places {
+            let mut page = [MetaPage([1; 4096])];
+            cache.disk.read_pages(place, &mut page).expect("it can be read");
+            assert!(page[0] == MetaPage::zeroed(), "what was at byte {place} is gone");
+        }
     }
 }

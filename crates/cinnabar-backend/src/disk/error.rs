@@ -155,8 +155,11 @@ impl DiskErrorKind {
             | Self::Io { .. }
             | Self::Short { .. }
             | Self::Superblock(SuperblockError::Damaged) => true,
-            // Its file system is not mounted, or was switched to read-only when the SSD failed.
-            Self::NoFolder | Self::NoSize | Self::Empty | Self::ReadOnly => known,
+            // Its file system is not mounted, or was switched to read-only when the SSD failed; or
+            // both copies of its superblock were overwritten.
+            Self::NoFolder | Self::NoSize | Self::Empty | Self::ReadOnly | Self::Foreign(_) => {
+                known
+            }
             _ => false,
         }
     }
@@ -185,11 +188,13 @@ mod tests {
         ] {
             assert!(kind.is_lost(false) && kind.is_lost(true), "{kind}");
         }
-        for kind in [DiskErrorKind::NoFolder, DiskErrorKind::NoSize, DiskErrorKind::ReadOnly] {
+        let overwritten = DiskErrorKind::Foreign("data".into());
+        for kind in
+            [DiskErrorKind::NoFolder, DiskErrorKind::NoSize, DiskErrorKind::ReadOnly, overwritten]
+        {
             assert!(!kind.is_lost(false) && kind.is_lost(true), "{kind}");
         }
         for kind in [
-            DiskErrorKind::Foreign("data".into()),
             DiskErrorKind::Superblock(SuperblockError::Version(9)),
             DiskErrorKind::InUse { waited: Duration::ZERO, holder: None },
             DiskErrorKind::Cancelled,

@@ -118,6 +118,28 @@ fn a_damaged_device_is_passed_by_and_a_required_one_is_not() {
     rig.stop();
 }
 
+/// What overwrote it is not formatted away: it may be somebody's data.
+#[test]
+fn a_device_whose_superblocks_were_overwritten_is_passed_by_and_kept_as_it_is() {
+    for byte in [0x5a, 0] {
+        let mut rig = with_ssd(IoMode::Auto);
+        let device = rig.config.cache.device.clone();
+        let file = std::fs::OpenOptions::new().write(true).open(&device).expect("it opens");
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte; 8192], 0).expect("it is written");
+        let before = std::fs::read(&device).expect("it is there");
+        rig.start();
+        let status = rig.status();
+        assert_eq!(status.cache.state, State::Degraded);
+        assert!(status.cache.reason.contains("not a Cinnabar cache"), "{}", status.cache.reason);
+        assert!(rig.client("vm1").read(0, 4096) == Ok(pattern(0, 4096)));
+        rig.stop();
+        rig.config.cache.required = true;
+        let error = rig.try_start().expect_err("it is required");
+        assert_eq!(error.kind, StartErrorKind::ForeignData);
+        assert!(std::fs::read(&device).expect("it is there") == before, "nothing was written");
+    }
+}
+
 #[test]
 fn a_device_is_exchanged_while_guests_read_and_write() {
     both(|io| {
