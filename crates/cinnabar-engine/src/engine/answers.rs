@@ -5,7 +5,9 @@
 use super::guest_memory::{Blocks, Rig, VOLUME};
 use super::rig::{superblock, volume};
 use crate::health::{Health, PassThroughReason};
-use crate::mutant::{Mutant, Mutants};
+#[cfg(feature = "mutants")]
+use crate::mutant::Mutant;
+use crate::mutant::Mutants;
 use crate::seam::{Answer, Command, Event, Failure, IoError, IoId, IoOp, Op, Request, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 

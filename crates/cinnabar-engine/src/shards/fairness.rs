@@ -5,7 +5,9 @@
 use super::Routed;
 use super::tests::{Blocks, Rig, span};
 use crate::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX};
-use crate::mutant::{Mutant, Mutants};
+#[cfg(feature = "mutants")]
+use crate::mutant::Mutant;
+use crate::mutant::Mutants;
 use crate::seam::{Answer, Command, Event, Failure, IoError, Op, Payload, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 
