@@ -20,6 +20,7 @@ pub mod oracle;
 pub mod pairs;
 pub mod script;
 pub mod shards;
+pub mod small;
 pub mod stamp;
 pub mod sweep;
 pub mod threaded;

@@ -21,6 +21,7 @@ mod pblcache_defects;
 mod rot;
 mod shares;
 mod sixteen;
+mod small;
 mod spc1;
 mod spc1_published;
 mod timed_cinnabar;

@@ -1,0 +1,358 @@
+//! Lives: start, attach, detach, clean stop, crash.
+
+use super::moves::{Crash, Device};
+use super::requests::{Left, State};
+use super::world::World;
+use crate::dice::Dice;
+use crate::machine::{Factory, Machine};
+use crate::medium::proof::judge;
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
+use cinnabar_engine::health::Start;
+use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
+use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
+use cinnabar_engine::volume::VolumeSpec;
+use cinnabar_engine::{Answer, Command, Event, Failure, IoOp, RequestId};
+
+/// A command under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    Open,
+    AwaitLoad,
+    Attach(usize),
+    Detach(usize),
+    Seal(usize, bool),
+    Forget(usize),
+    Abandon,
+    Replace,
+    Close,
+}
+
+impl World {
+    pub(super) fn command(&mut self, control: Control, command: Command) {
+        let id = RequestId(self.number());
+        self.note(|_| format!("  command {}: {control:?}", id.0));
+        self.controls.insert(id, control);
+        self.batch.push(Event::Control(id, command));
+    }
+
+    /// Begins a life.
+    pub(super) fn start(&mut self, device: Device) -> Result<(), Violation> {
+        self.insert(device);
+        self.forget_counters();
+        self.stopping = None;
+        self.replaced = false;
+        self.closed = false;
+        self.device_failed = false;
+        let machine = if self.present {
+            let pages = self.media.cache.superblocks();
+            match self.factory.start(&self.setup.cache, &pages) {
+                Ok(machine) => Some(machine),
+                Err(_) if self.media.cache.damaged => None,
+                Err(error) => {
+                    let what = format!("the superblock is not one any more: {error}");
+                    return Err(Violation::new(Kind::Warmth, what));
+                }
+            }
+        } else {
+            None
+        };
+        self.machine = machine;
+        if self.machine.is_none() {
+            self.without_device();
+        }
+        self.command(Control::Open, Command::Open);
+        self.command(Control::AwaitLoad, Command::AwaitLoad);
+        Ok(())
+    }
+
+    fn without_device(&mut self) {
+        if self.present {
+            self.park();
+        }
+        self.machine =
+            Factory::<Stamped>::start_without_device(&mut self.factory, &self.setup.cache);
+    }
+
+    /// What follows from what has been answered; false: nothing.
+    pub(super) fn go_on(&mut self) -> Result<bool, Violation> {
+        if self.device_failed && self.held.is_empty() {
+            // It could not be opened or closed: without it, then.
+            let closing = self.stopping.take();
+            self.controls.clear();
+            self.media.cache.damaged = true;
+            if let Some(device) = closing {
+                self.end_life();
+                self.start(device)?;
+                return Ok(true);
+            }
+            self.device_failed = false;
+            self.wake = None;
+            self.without_device();
+            self.command(Control::Open, Command::Open);
+            return Ok(true);
+        }
+        if let Some(device) = self.stopping {
+            let away = self.volumes.iter().all(|volume| volume.state == State::Away);
+            if self.closed && self.held.is_empty() {
+                self.machine().check_invariants();
+                self.end_life();
+                self.start(device)?;
+                return Ok(true);
+            }
+            if !self.closed && away && self.controls.is_empty() {
+                self.command(Control::Close, Command::Close);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The engine is gone, well or not.
+    fn end_life(&mut self) {
+        self.machine = None;
+        self.wake = None;
+        self.batch.clear();
+        self.batching = 0;
+        self.controls.clear();
+        for volume in &mut self.volumes {
+            volume.state = State::Away;
+            volume.overdue = 0;
+            volume.stays_away = false;
+        }
+    }
+
+    pub(super) fn attach(&mut self, volume: usize) {
+        let setup = self.volumes[volume].setup;
+        self.media.backends[volume].begin_attachment();
+        let epoch = setup.proof.then(|| self.media.backends[volume].epoch());
+        let name = format!("vol{volume}");
+        let recorded = self.machine().recorded(&name);
+        let device = self.present.then_some(self.media.cache.serial);
+        let spec = VolumeSpec {
+            size_bytes: setup.sectors * SECTOR_BYTES,
+            align_bytes: setup.align_bytes,
+            mode: setup.mode,
+            belief: judge(&recorded, epoch.as_ref()),
+            generation: self.media.backends[volume].generation_with(device),
+            epoch,
+            exclusive: setup.exclusive,
+            ..VolumeSpec::new(name, 0)
+        };
+        self.volumes[volume].state = State::Attaching;
+        self.volumes[volume].stays_away = false;
+        self.command(Control::Attach(volume), Command::Attach(spec));
+    }
+
+    pub(super) fn toggle(&mut self, volume: u8) {
+        let volume = usize::from(volume) % self.volumes.len();
+        if self.stopping.is_some() || self.machine.is_none() || self.is_opening() {
+            return;
+        }
+        match self.volumes[volume].state {
+            State::Attached(id) => self.detach(volume, id),
+            State::Away => self.attach(volume),
+            _ => {}
+        }
+    }
+
+    fn is_opening(&self) -> bool {
+        self.controls.values().any(|control| *control == Control::Open)
+    }
+
+    fn detach(&mut self, volume: usize, id: VolumeId) {
+        self.volumes[volume].state = State::Detaching(id);
+        self.volumes[volume].stays_away = true;
+        self.command(Control::Detach(volume), Command::Detach(id));
+    }
+
+    pub(super) fn forget(&mut self, volume: u8) {
+        let volume = usize::from(volume) % self.volumes.len();
+        let idle = self.machine.is_some() && self.stopping.is_none() && !self.is_opening();
+        if idle && self.volumes[volume].state == State::Away {
+            self.volumes[volume].state = State::Forgetting;
+            self.command(Control::Forget(volume), Command::Forget(format!("vol{volume}")));
+        }
+    }
+
+    pub(super) fn plan(&mut self, volume: u8, what: u8) {
+        let volume = usize::from(volume) % self.volumes.len();
+        let State::Attached(id) = self.volumes[volume].state else { return };
+        let modes = [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough];
+        let mode = modes.get(usize::from(what & 3)).copied();
+        let capacity = self.setup.cache.capacity_blocks;
+        let shares = [0, capacity / 4, capacity / 2, capacity];
+        let plan = VolumePlan {
+            volume: id,
+            mode,
+            share_min_blocks: (what & 4 != 0).then(|| shares[usize::from(what >> 3 & 3)]),
+            share_max_blocks: (what & 0x20 != 0).then(|| shares[usize::from(what >> 6 & 3)]),
+        };
+        self.batch.push(Event::Adopt(Plan { volumes: vec![plan] }));
+    }
+
+    /// Begins a clean stop.
+    pub(super) fn stop(&mut self, device: Device) {
+        if self.stopping.is_some() || self.machine.is_none() || self.is_opening() {
+            return;
+        }
+        self.stopping = Some(device);
+        for volume in 0..self.volumes.len() {
+            if let State::Attached(id) = self.volumes[volume].state {
+                self.detach(volume, id);
+            }
+        }
+    }
+
+    /// The engine dies, and the next life begins.
+    pub(super) fn crash(&mut self, crash: Crash, device: Device) -> Result<(), Violation> {
+        let mut dice = Dice::new(u64::from(crash.fate));
+        for volume in &mut self.volumes {
+            volume.overdue = 0;
+        }
+        for pending in std::mem::take(&mut self.pending).into_values() {
+            self.give_up(&pending);
+        }
+        for (_, ticket) in std::mem::take(&mut self.doubtful) {
+            self.oracle.write_ended(&ticket, crate::oracle::Outcome::Perhaps);
+        }
+        self.land(crash.fate, &mut dice);
+        let tick = self.oracle.tick();
+        self.media.crash(tick);
+        if crash.host {
+            self.media.cache.power_cut(&mut dice);
+        }
+        for backend in 0..self.media.backends.len() {
+            let mut reverted = Vec::new();
+            if crash.backends {
+                reverted = self.media.backends[backend].power_cut(&mut dice);
+            }
+            let medium = &self.media.backends[backend];
+            let contents = medium.sectors_of(0..medium.sectors());
+            self.oracle.settled(backend, contents, &reverted)?;
+        }
+        for volume in &mut self.volumes {
+            if volume.left == Left::Sealed {
+                volume.left = Left::Lost;
+            }
+        }
+        self.end_life();
+        self.start(device)
+    }
+
+    /// What was under way happens or does not.
+    fn land(&mut self, fate: u8, dice: &mut Dice) {
+        for mut held in std::mem::take(&mut self.held) {
+            let units = held.transfer.units();
+            let dead = held.transfer.backend().is_none() && self.media.cache.is_dead();
+            let some = dice.below(units as u64 + 1) as usize;
+            let done = match fate {
+                _ if dead => 0,
+                0 => 0,
+                1 => units,
+                _ => dice.pick(&[0, units, some]),
+            };
+            if let (IoOp::Distrust { held: generation }, Some(backend)) =
+                (&held.transfer.request.op, held.transfer.backend())
+                && (fate == 1 || fate > 1 && dice.chance(0.5))
+            {
+                self.media.backends[backend].distrust(*generation);
+            }
+            self.media.effect(&mut held.transfer, 0..done);
+            if done < units {
+                self.media.miss(&held.transfer, done..units);
+            }
+        }
+    }
+
+    pub(super) fn command_replied(
+        &mut self,
+        control: Control,
+        result: Result<Answer<Stamped>, Failure>,
+    ) -> Result<(), Violation> {
+        match (control, result) {
+            (Control::Open, Ok(Answer::Done)) => {
+                for volume in 0..self.volumes.len() {
+                    if self.stopping.is_none() && self.volumes[volume].state == State::Away {
+                        self.attach(volume);
+                    }
+                }
+            }
+            (Control::Close, Ok(Answer::Done)) => self.closed = true,
+            (Control::AwaitLoad, Ok(Answer::Loaded(report))) => {
+                if report.start == Start::Damaged && !self.cache_has_failed() {
+                    let what =
+                        format!("everything was dropped for damage that nobody did: {report:?}");
+                    return Err(Violation::new(Kind::Warmth, what));
+                }
+            }
+            (Control::Open | Control::Close, Err(Failure::Io(_))) if self.cache_has_failed() => {
+                self.device_failed = true;
+            }
+            (Control::AwaitLoad, Err(Failure::Io(_))) if self.cache_has_failed() => {}
+            (Control::Attach(volume), Ok(Answer::Attached { volume: id, .. })) => {
+                self.volumes[volume].state = State::Attached(id);
+                self.volumes[volume].left = Left::Lost;
+                self.media.attach(id, volume);
+                if self.stopping.is_some() {
+                    self.detach(volume, id);
+                }
+            }
+            (Control::Attach(volume), Err(Failure::Invalid))
+                if self.controls.values().any(|control| *control == Control::Replace) =>
+            {
+                self.volumes[volume].state = State::Away;
+            }
+            (Control::Detach(volume), Ok(Answer::Done)) => self.detached(volume)?,
+            (Control::Detach(volume), Err(Failure::Io(_))) if self.volumes[volume].errors > 0 => {
+                self.gone(volume);
+            }
+            (Control::Seal(volume, _), Ok(Answer::Done)) => {
+                self.volumes[volume].state = State::Away;
+                self.volumes[volume].left = Left::Sealed;
+            }
+            (Control::Seal(volume, _), Err(Failure::Io(_))) if self.cache_has_failed() => {
+                self.volumes[volume].state = State::Away;
+            }
+            (Control::Forget(volume), Ok(Answer::Done)) => {
+                self.volumes[volume].state = State::Away;
+                self.volumes[volume].left = Left::Never;
+            }
+            (Control::Forget(volume), Err(Failure::NoVolume | Failure::Io(_))) => {
+                self.volumes[volume].state = State::Away;
+            }
+            (Control::Abandon, Ok(Answer::Done)) => self.abandoned(),
+            (Control::Replace, Ok(Answer::Done)) => self.replacement_done(),
+            (Control::Replace, Err(Failure::Io(_)))
+                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) => {}
+            (control, result) => {
+                let what = format!("{control:?} was answered with {result:?}");
+                return Err(Violation::new(Kind::WrongReply, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// A volume that was detached can lose nothing any more; it is sealed with its proof.
+    fn detached(&mut self, volume: usize) -> Result<(), Violation> {
+        if let Some(sector) = self.media.backends[volume].first_not_durable() {
+            let what = "detached, but not flushed to the end";
+            return Err(Violation::at(Kind::NotDurable, volume, sector, what));
+        }
+        let State::Detaching(id) = self.volumes[volume].state else { return Ok(()) };
+        let proof = self.volumes[volume].setup.proof;
+        let epoch = proof.then(|| self.media.backends[volume].epoch());
+        self.media.detach(id);
+        self.volumes[volume].state = State::Sealing;
+        self.command(Control::Seal(volume, proof), Command::Seal(id, epoch));
+        Ok(())
+    }
+
+    fn gone(&mut self, volume: usize) {
+        if let State::Detaching(id) = self.volumes[volume].state {
+            self.media.detach(id);
+        }
+        self.volumes[volume].state = State::Away;
+        self.volumes[volume].left = Left::Lost;
+    }
+}

@@ -1,0 +1,187 @@
+//! Requests of guests and operators to volumes.
+
+use super::moves::{Ask, Place};
+use super::setup::VolumeSetup;
+use super::world::World;
+use crate::oracle::{ReadTicket, WriteTicket};
+use crate::stamp::{Stamp, Stamped};
+use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
+use cinnabar_engine::{Event, Op, Payload, Request, RequestId};
+
+/// Requests under way at most.
+const PENDING_MAX: usize = 64;
+
+/// Where a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Away,
+    Attaching,
+    Attached(VolumeId),
+    Detaching(VolumeId),
+    Sealing,
+    Forgetting,
+}
+
+/// How the cache device was left with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    Never,
+    Sealed,
+    Lost,
+}
+
+/// A volume.
+pub(super) struct Volume {
+    pub(super) setup: VolumeSetup,
+    pub(super) state: State,
+    pub(super) left: Left,
+    /// Errors and time-outs of its backend so far.
+    pub(super) errors: u64,
+    /// Its I/Os that are overdue.
+    pub(super) overdue: u32,
+    /// Newest version written.
+    pub(super) version: u64,
+    /// It stays away until it is attached by a move.
+    pub(super) stays_away: bool,
+}
+
+impl Volume {
+    pub(super) const fn new(setup: VolumeSetup) -> Self {
+        Self {
+            setup,
+            state: State::Away,
+            left: Left::Never,
+            errors: 0,
+            overdue: 0,
+            version: 0,
+            stays_away: false,
+        }
+    }
+}
+
+/// A request under way.
+pub(super) struct Pending {
+    pub(super) volume: usize,
+    pub(super) asked: Asked,
+    /// Errors of the volume's backend when it was submitted.
+    pub(super) errors_before: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Asked {
+    Read { ticket: ReadTicket, span: ByteSpan },
+    Write { ticket: WriteTicket, span: ByteSpan, data: Stamped, values: Vec<Stamp>, fua: bool },
+    Zeroes { ticket: WriteTicket },
+    Trim { ticket: WriteTicket },
+    Flush { tick: u64 },
+    Invalidate,
+}
+
+impl World {
+    /// The bytes of a place, within its volume.
+    fn span(&self, place: Place) -> (usize, ByteSpan) {
+        let volume = usize::from(place.volume) % self.volumes.len();
+        let sectors = self.volumes[volume].setup.sectors;
+        let first = u64::from(place.block) * 8 % sectors / 8 * 8;
+        let end = (first + u64::from(place.blocks.max(1)) * 8).min(sectors);
+        let cut = u64::from(place.cut);
+        let (first, end) =
+            if end - first > 2 * cut { (first + cut, end - cut) } else { (first, end) };
+        (volume, ByteSpan::new(first * SECTOR_BYTES, (end - first) * SECTOR_BYTES))
+    }
+
+    /// A guest or an operator asks for something, if the volume is there.
+    pub(super) fn ask(&mut self, ask: Ask, place: Place) {
+        let (volume, span) = self.span(place);
+        self.batching = self.batching.saturating_sub(1);
+        let State::Attached(id) = self.volumes[volume].state else { return };
+        if self.pending.len() < PENDING_MAX {
+            self.submit(volume, id, ask, span);
+        }
+    }
+
+    pub(super) fn submit(&mut self, volume: usize, id: VolumeId, ask: Ask, span: ByteSpan) {
+        let (asked, op) = self.prepare(volume, ask, span);
+        let number = RequestId(self.number());
+        let (first, count) = (span.offset / SECTOR_BYTES, span.len / SECTOR_BYTES);
+        self.note(|world| {
+            let version = world.volumes[volume].version;
+            format!(
+                "  request {}: {ask:?} volume {volume} sectors {first}+{count} v{version}",
+                number.0
+            )
+        });
+        let errors_before = self.volumes[volume].errors;
+        self.pending.insert(number, Pending { volume, asked, errors_before });
+        self.batch.push(Event::Submit(Request { id: number, volume: id, op }));
+    }
+
+    fn prepare(&mut self, volume: usize, ask: Ask, span: ByteSpan) -> (Asked, Op<Stamped>) {
+        let (first, count) = (span.offset / SECTOR_BYTES, span.len / SECTOR_BYTES);
+        match ask {
+            Ask::Read => {
+                let ticket = self.oracle.read_submitted(volume, first, count);
+                let data = Stamped::alloc(span.blocks() as u32);
+                (Asked::Read { ticket, span }, Op::Read { span, data })
+            }
+            Ask::Write { fua } => {
+                let values = self.new_values(volume, first, count);
+                let data = Stamped::alloc(span.blocks() as u32);
+                data.set((span.head_bytes() / SECTOR_BYTES) as usize, &values);
+                let ticket = self.oracle.write_submitted(volume, first, values.clone());
+                let op = Op::Write { span, data: data.clone(), fua };
+                (Asked::Write { ticket, span, data, values, fua }, op)
+            }
+            Ask::Zero { trim, fua } => {
+                let values = vec![Stamp::ZERO; count as usize];
+                let ticket = self.oracle.write_submitted(volume, first, values);
+                if trim {
+                    (Asked::Trim { ticket }, Op::Trim { span, fua })
+                } else {
+                    (Asked::Zeroes { ticket }, Op::WriteZeroes { span, fua, may_punch: true })
+                }
+            }
+            Ask::Flush => (Asked::Flush { tick: self.oracle.flush_submitted() }, Op::Flush),
+            Ask::Invalidate => (Asked::Invalidate, Op::Invalidate { span }),
+        }
+    }
+
+    /// Stamps of a version that was never written.
+    pub(super) fn new_values(&mut self, volume: usize, first: u64, count: u64) -> Vec<Stamp> {
+        self.volumes[volume].version += 1;
+        let version = self.volumes[volume].version;
+        (first..first + count).map(|sector| Stamp::new(volume, sector, version)).collect()
+    }
+
+    /// Another host writes a volume that no engine has, unless the operator has excluded that: long
+    /// enough after the last life that the proof must tell.
+    pub(super) fn foreign(&mut self, place: Place) {
+        let (volume, span) = self.span(place);
+        let Volume { state, left, setup, .. } = self.volumes[volume];
+        let known = left != Left::Never || self.is_known_elsewhere(volume);
+        if state != State::Away || setup.exclusive && known {
+            return;
+        }
+        self.pass_ns(super::setup::SECOND_NS * 4);
+        let (first, count) = (span.offset / SECTOR_BYTES, span.len / SECTOR_BYTES);
+        let values = self.new_values(volume, first, count);
+        self.media.backends[volume].write_behind(first, &values);
+        self.oracle.written_behind(volume, first, values);
+        self.note(|_| format!("  another host writes volume {volume} sectors {first}+{count}"));
+    }
+
+    /// Reads every sector of every volume that is attached.
+    pub(super) fn sweep(&mut self) -> Result<(), crate::violation::Violation> {
+        for volume in 0..self.volumes.len() {
+            let State::Attached(id) = self.volumes[volume].state else { continue };
+            let sectors = self.volumes[volume].setup.sectors;
+            for first in (0..sectors).step_by(512) {
+                let count = 512.min(sectors - first);
+                let span = ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES);
+                self.submit(volume, id, Ask::Read, span);
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! How a small world is made: chosen by the first bytes of a run.
+
+use super::tape::Tape;
+use crate::machine::CacheSetup;
+use cinnabar_engine::Config;
+use cinnabar_engine::config::Eviction;
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::plan::Mode;
+
+/// A volume.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeSetup {
+    /// Its size in sectors.
+    pub sectors: u64,
+    /// Alignment that its backend needs.
+    pub align_bytes: u32,
+    /// Nobody else writes it, says the operator.
+    pub exclusive: bool,
+    /// Its backend can prove whether anybody wrote.
+    pub proof: bool,
+    /// Initial mode.
+    pub mode: Mode,
+}
+
+/// A cache and its volumes.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The cache.
+    pub cache: CacheSetup,
+    /// Its volumes.
+    pub volumes: Vec<VolumeSetup>,
+}
+
+/// A second, in ns.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+
+impl Setup {
+    /// The setup that a tape begins with.
+    pub(super) fn from_tape(tape: &mut Tape<'_>, mutants: Mutants) -> Self {
+        let flags = tape.byte();
+        let eviction = if flags & 1 == 0 { Eviction::Clock } else { Eviction::Probation };
+        let shards = if flags & 0xE == 0xE { 2 } else { 1 };
+        let config = Config {
+            eviction,
+            probation_blocks: Some(if flags & 0x10 == 0 { 4 } else { 64 }),
+            chunk_age_ns_max: if flags & 0x20 == 0 { 0 } else { SECOND_NS / 2 },
+            heartbeat_ns: SECOND_NS,
+            mutants,
+            ..Config::default()
+        };
+        let capacity_blocks = 4 * 255 * u64::from(shards);
+        let span_log2 = u32::from(flags >> 6);
+        let cache = CacheSetup { shards, span_log2, ..CacheSetup::single(capacity_blocks, config) };
+        let volumes = (0..2).map(|_| Self::volume(tape)).collect();
+        Self { cache, volumes }
+    }
+
+    fn volume(tape: &mut Tape<'_>) -> VolumeSetup {
+        let flags = tape.byte();
+        let blocks = [4, 16, 64, 700][usize::from(flags & 3)];
+        // A size that is no multiple of the block's.
+        let cut = if flags & 0x20 == 0 { 0 } else { 3 };
+        let align_bytes = if flags & 0x10 == 0 { 512 } else { 4096 };
+        VolumeSetup {
+            sectors: blocks * 8 - if align_bytes == 512 { cut } else { 0 },
+            align_bytes,
+            exclusive: flags & 4 == 0,
+            proof: flags & 8 == 0,
+            mode: if flags & 0xC0 == 0xC0 { Mode::WriteAround } else { Mode::WriteThrough },
+        }
+    }
+}
