@@ -65,7 +65,7 @@ impl World {
     /// The operator gives the device up, once in a life.
     pub(super) fn abandon(&mut self) {
         let busy = self.controls.values().any(|control| *control != Control::AwaitLoad);
-        if busy || self.replaced || self.stopping.is_some() || self.machine.is_none() {
+        if busy || self.replaced || self.stopping.is_some() || !self.serves() {
             return;
         }
         self.replaced = true;

@@ -62,7 +62,6 @@ impl World {
             self.without_device();
         }
         self.command(Control::Open, Command::Open);
-        self.command(Control::AwaitLoad, Command::AwaitLoad);
         Ok(())
     }
 
@@ -146,7 +145,7 @@ impl World {
 
     pub(super) fn toggle(&mut self, volume: u8) {
         let volume = usize::from(volume) % self.volumes.len();
-        if self.stopping.is_some() || self.machine.is_none() || self.is_opening() {
+        if self.stopping.is_some() || !self.serves() {
             return;
         }
         match self.volumes[volume].state {
@@ -156,8 +155,10 @@ impl World {
         }
     }
 
-    fn is_opening(&self) -> bool {
-        self.controls.values().any(|control| *control == Control::Open)
+    /// The engine is open.
+    pub(super) fn serves(&self) -> bool {
+        let opening = self.controls.values().any(|control| *control == Control::Open);
+        self.machine.is_some() && !opening && !self.device_failed
     }
 
     fn detach(&mut self, volume: usize, id: VolumeId) {
@@ -168,7 +169,7 @@ impl World {
 
     pub(super) fn forget(&mut self, volume: u8) {
         let volume = usize::from(volume) % self.volumes.len();
-        let idle = self.machine.is_some() && self.stopping.is_none() && !self.is_opening();
+        let idle = self.stopping.is_none() && self.serves();
         if idle && self.volumes[volume].state == State::Away {
             self.volumes[volume].state = State::Forgetting;
             self.command(Control::Forget(volume), Command::Forget(format!("vol{volume}")));
@@ -193,7 +194,7 @@ impl World {
 
     /// Begins a clean stop.
     pub(super) fn stop(&mut self, device: Device) {
-        if self.stopping.is_some() || self.machine.is_none() || self.is_opening() {
+        if self.stopping.is_some() || !self.serves() {
             return;
         }
         self.stopping = Some(device);
@@ -272,6 +273,7 @@ impl World {
     ) -> Result<(), Violation> {
         match (control, result) {
             (Control::Open, Ok(Answer::Done)) => {
+                self.command(Control::AwaitLoad, Command::AwaitLoad);
                 for volume in 0..self.volumes.len() {
                     if self.stopping.is_none() && self.volumes[volume].state == State::Away {
                         self.attach(volume);
