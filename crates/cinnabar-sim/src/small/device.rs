@@ -5,9 +5,7 @@ use super::moves::Device;
 use super::requests::{Left, State};
 use super::world::World;
 use crate::dice::Dice;
-use crate::machine::Factory;
 use crate::medium::{CacheDevice, Death};
-use crate::stamp::Stamped;
 use cinnabar_engine::Command;
 use cinnabar_engine::metadata::superblock::Superblock;
 
@@ -47,7 +45,7 @@ impl World {
 
     fn new_device(&mut self) -> Shelved {
         self.devices += 1;
-        let format = Factory::<Stamped>::format(&mut self.factory, &self.setup.cache, self.devices);
+        let format = self.setup.format(self.devices);
         let mut cache = CacheDevice::new(&format);
         cache.serial = self.devices;
         self.swap(Shelved { cache, left: vec![Left::Never; self.volumes.len()] })

@@ -7,7 +7,7 @@ use super::life::Control;
 use super::moves::{End, Move};
 use super::requests::{Pending, Volume};
 use super::setup::Setup;
-use crate::machine::{Factory, Format, Machine};
+use crate::machine::{Format, Machine};
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::oracle::{Oracle, WriteTicket};
 use crate::shards::{ShardedFactory, Shards};
@@ -81,8 +81,7 @@ pub struct World {
 impl World {
     /// A world before its first life; `told`: with a story.
     pub(super) fn new(setup: Setup, told: bool) -> Self {
-        let mut factory = ShardedFactory;
-        let format = Factory::<Stamped>::format(&mut factory, &setup.cache, 0);
+        let format = setup.format(0);
         let backends = setup.volumes.iter().enumerate().map(|(index, volume)| {
             Backend::new(index, volume.sectors, u64::from(volume.align_bytes), false)
         });
@@ -90,7 +89,7 @@ impl World {
         let sectors: Vec<u64> = setup.volumes.iter().map(|volume| volume.sectors).collect();
         let volumes = setup.volumes.iter().map(|volume| Volume::new(*volume)).collect();
         let mut world = Self {
-            factory,
+            factory: ShardedFactory,
             format,
             machine: None,
             media,
