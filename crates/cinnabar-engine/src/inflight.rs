@@ -42,6 +42,13 @@ impl Holds {
         hold.blockers == 0
     }
 
+    /// Who holds what or waits for it, oldest first: request, first block, end, exclusive, blockers.
+    pub(crate) fn in_order(&self) -> Vec<(usize, u64, u64, bool, u32)> {
+        let mut holds = self.holds.clone();
+        holds.sort_unstable_by_key(|hold| hold.order);
+        holds.iter().map(|h| (h.request, h.first, h.end, h.exclusive, h.blockers)).collect()
+    }
+
     /// `request` is done; `granted` is called for each one that may go on now, oldest first.
     pub(crate) fn leave(&mut self, request: usize, mut granted: impl FnMut(usize)) {
         let index = self.holds.iter().position(|hold| hold.request == request);

@@ -8,6 +8,7 @@ use crate::buffers::Buffer;
 const NOTHING: u32 = u32::MAX;
 
 /// A ring of RAM slots.
+#[derive(Debug)]
 pub(crate) struct Probation {
     first: u32,
     tail: u32,

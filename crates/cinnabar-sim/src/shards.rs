@@ -12,6 +12,8 @@ use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{Action, Event, Payload, Phases};
+use std::fmt::Debug;
+use std::hash::Hasher;
 
 impl<P: Payload> Machine<P> for Sharded<P> {
     fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
@@ -58,6 +60,16 @@ impl<P: Payload> Machine<P> for Sharded<P> {
 
     fn split_requests(&self) -> u64 {
         self.router().split_requests()
+    }
+}
+
+impl<P: Payload + Debug> Shards<P> {
+    /// Adds the state of a machine on one thread, its router's left out: with one shard that follows
+    /// from the requests under way.
+    pub fn digest(&self, hasher: &mut impl Hasher) {
+        if let Self::Together(machine) = self {
+            machine.engines().for_each(|engine| engine.digest(hasher));
+        }
     }
 }
 

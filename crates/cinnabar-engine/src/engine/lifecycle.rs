@@ -17,6 +17,7 @@ use crate::volume::VolumeState;
 const FAILURES_MAX: u32 = 3;
 
 /// Where the engine is in its life.
+#[derive(Debug)]
 pub(super) enum Lifecycle {
     /// Not opened yet.
     Fresh,
@@ -39,6 +40,7 @@ pub(crate) enum Copies {
 }
 
 /// Steps of a clean stop.
+#[derive(Debug)]
 pub(super) enum Closing {
     /// Waiting for the index to be loaded, and for what is under way in the background.
     Quiet,
@@ -183,9 +185,11 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::Io(error)));
         }
         if self.checkpoint_failures >= FAILURES_MAX {
-            self.lose_device(PassThroughReason::Failed(error));
+            return self.lose_device(PassThroughReason::Failed(error));
         }
         self.continue_attaches();
+        // A clean stop may have waited for it.
+        self.advance_lifecycle();
     }
 
     fn volume_records(&mut self) -> Vec<VolumeRecord> {

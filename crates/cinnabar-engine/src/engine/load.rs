@@ -33,6 +33,7 @@ enum Stage {
 }
 
 /// The index being loaded.
+#[derive(Debug)]
 pub(super) struct Loader {
     known: Known,
     replay: Option<Replay>,

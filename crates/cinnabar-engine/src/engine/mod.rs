@@ -9,6 +9,7 @@
 mod answers;
 mod attach;
 mod device;
+mod digest;
 #[cfg(test)]
 mod endings;
 mod gate;
@@ -47,6 +48,7 @@ use crate::seam::{
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, VolumeSpec, Warmth};
+pub(crate) use digest::add as add_digest;
 use identity::Identities;
 pub(crate) use lifecycle::Copies;
 use lifecycle::Lifecycle;

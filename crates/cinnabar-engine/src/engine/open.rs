@@ -23,6 +23,7 @@ use crate::store::{CheckpointWriter, Index, is_sound};
 use crate::units::BLOCK_BYTES;
 
 /// How far opening has got; one I/O is under way.
+#[derive(Debug)]
 pub(super) enum Opening {
     /// Making durable whatever the last life left.
     Settle,
@@ -46,6 +47,7 @@ pub(super) enum Opening {
 }
 
 /// A checkpoint and a journal that go together.
+#[derive(Debug)]
 pub(super) struct Found {
     pub(super) sequence: u64,
     pub(super) head: Head,

@@ -16,6 +16,7 @@ use crate::volume::{Bypass, Volume};
 use smallvec::smallvec;
 
 /// A read under way.
+#[derive(Debug)]
 pub(super) struct ReadState<P> {
     span: ByteSpan,
     pub(super) data: P,

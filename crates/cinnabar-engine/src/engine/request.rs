@@ -15,6 +15,7 @@ use crate::units::{SECTOR_BYTES, VolumeId};
 use crate::volume::{Covers, Volume, VolumeState};
 
 /// A request under way.
+#[derive(Debug)]
 pub(super) struct Active<P> {
     pub(super) id: RequestId,
     pub(super) volume: u16,
@@ -37,6 +38,7 @@ pub(super) struct Active<P> {
 }
 
 /// What a request is and how far it has got.
+#[derive(Debug)]
 pub(super) enum Kind<P> {
     Read(ReadState<P>),
     Write(WriteState<P>),

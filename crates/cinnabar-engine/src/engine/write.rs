@@ -19,6 +19,7 @@ use crate::volume::Volume;
 use smallvec::{SmallVec, smallvec};
 
 /// A write under way.
+#[derive(Debug)]
 pub(super) struct WriteState<P> {
     pub(super) span: ByteSpan,
     pub(super) data: P,
@@ -39,6 +40,7 @@ pub(super) struct WriteState<P> {
 }
 
 /// A block that is written in part.
+#[derive(Debug)]
 struct Edge<P> {
     index: u32,
     /// The request's buffer holds the whole block.

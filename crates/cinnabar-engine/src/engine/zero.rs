@@ -32,6 +32,7 @@ enum Stage {
 }
 
 /// A trim or write-zeroes under way.
+#[derive(Debug)]
 pub(super) struct ZeroState<P> {
     span: ByteSpan,
     fua: bool,

@@ -63,6 +63,7 @@ impl Chunk {
 }
 
 /// Segments, their groups and what is being written.
+#[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) geometry: Geometry,
     pub(crate) segments: Vec<Segment>,

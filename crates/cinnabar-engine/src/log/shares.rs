@@ -7,6 +7,7 @@ use super::{Chunk, Log};
 use std::collections::VecDeque;
 
 /// A large volume, or all the small ones together (group 0).
+#[derive(Debug)]
 pub(crate) struct Group {
     /// The volume it belongs to; `None` for the common group and for one that died.
     pub(crate) owner: Option<u16>,

@@ -39,6 +39,7 @@ pub(crate) enum CheckpointPhase {
 }
 
 /// A checkpoint being written, one I/O at a time.
+#[derive(Debug)]
 pub(crate) struct CheckpointWriter {
     /// Its number; its slot is this modulo 2.
     pub(crate) sequence: u64,

@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod cleaner;
+mod digest;
 mod fill;
 mod invariants;
 mod load;

@@ -314,6 +314,21 @@ impl CacheDevice {
         (apart && (place..place + len).all(written)).then_some(place)
     }
 
+    /// Adds what is on it.
+    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+        for (block, cell) in self.cells.iter().enumerate() {
+            if cell.contents != Contents::Empty {
+                sink.word(block as u64);
+                cell.contents.digest(sink);
+            }
+        }
+        for (block, volatile) in &self.volatile {
+            sink.word(*block as u64);
+            volatile.digest(sink, |sink, contents| contents.digest(sink));
+        }
+        sink.word(u64::from(self.damaged) | u64::from(self.is_dead()) << 1);
+    }
+
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
         let offset = transfer.misdirected.unwrap_or(rules::offset_bytes(&transfer.request.op));
         let first = (offset / BLOCK_BYTES) as usize;

@@ -64,6 +64,22 @@ impl Transfer {
         )
     }
 
+    /// Adds what has become of it so far.
+    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+        use std::hash::Hasher;
+        sink.word(self.request.id.0);
+        sink.tick(self.started);
+        let mut hasher = crate::small::sink::Mixer::default();
+        hasher.write(format!("{:?}", self.request.target).as_bytes());
+        hasher.write_u64(rules::offset_bytes(&self.request.op));
+        hasher.write_u64(rules::len_bytes(&self.request.op));
+        if let IoOp::WriteMeta { pages, .. } = &self.request.op {
+            pages.iter().for_each(|page| hasher.write(&page.0));
+        }
+        sink.word(hasher.finish());
+        sink.stamps(&self.data);
+    }
+
     /// It goes to another place of the cache device, at this byte.
     pub(super) fn misdirect(&mut self, offset: u64) {
         self.misdirected = Some(offset);

@@ -44,6 +44,11 @@ pub struct WriteTicket {
 }
 
 impl WriteTicket {
+    /// The tick of its submission.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
     /// Sectors written.
     pub fn sectors(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.values.len() as u64
@@ -60,6 +65,11 @@ pub struct ReadTicket {
 }
 
 impl ReadTicket {
+    /// The tick of its submission.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
     /// Sectors wanted.
     pub fn sectors(&self) -> u64 {
         self.count
@@ -271,6 +281,18 @@ impl Oracle {
         self.backends[backend].fill_with(|| None);
         self.durability[backend] = Durability::default();
         self.untouched[backend] = version;
+    }
+
+    /// Adds what it knows. Writes that a flush owes are left out: of a state of the media they are those
+    /// that are not durable.
+    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+        for sector in self.backends.iter().flatten() {
+            match sector {
+                Some(sector) => sector.digest(sink),
+                None => sink.word(0),
+            }
+        }
+        self.reading.iter().for_each(|tick| sink.tick(*tick));
     }
 
     fn horizon(&self) -> u64 {

@@ -4,8 +4,10 @@
 //! Lines of code that ran tell little of a state machine: each line of a checkpoint and of a rebase has
 //! run long before the two meet. So a fuzzer is given these, too.
 
+use crate::stamp::mix;
+
 /// Counters that a fuzzer watches.
-pub const FEATURES: usize = 1 << 15;
+pub const FEATURES: usize = 1 << 16;
 
 /// A set of features.
 #[derive(Clone, Debug)]
@@ -25,24 +27,24 @@ impl Default for Coverage {
 
 impl Coverage {
     /// `event` happened while these moments lasted, one bit each.
-    pub(super) fn met(&mut self, event: u32, moments: u32) {
+    pub(super) fn met(&mut self, event: u64, moments: u64) {
         let mut first = moments;
-        self.add(event << 10);
+        self.add(event << 14);
         while first != 0 {
-            let one = first.trailing_zeros();
+            let one = u64::from(first.trailing_zeros()) + 1;
             first &= first - 1;
             let mut second = first;
-            self.add(event << 10 | (one + 1) << 5);
+            self.add(event << 14 | one << 7);
             while second != 0 {
-                let other = second.trailing_zeros();
+                let other = u64::from(second.trailing_zeros()) + 1;
                 second &= second - 1;
-                self.add(event << 10 | (one + 1) << 5 | (other + 1));
+                self.add(event << 14 | one << 7 | other);
             }
         }
     }
 
-    fn add(&mut self, feature: u32) {
-        let index = feature as usize % FEATURES;
+    fn add(&mut self, feature: u64) {
+        let index = mix(feature) as usize % FEATURES;
         self.bits[index / 64] |= 1 << (index % 64);
     }
 

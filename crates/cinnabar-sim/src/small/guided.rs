@@ -72,10 +72,14 @@ fn play(bytes: &[u8], mutants: Mutants, told: bool) -> (World, Result<(), Violat
     let mut tape = Tape::new(bytes);
     let setup = Setup::from_tape(&mut tape, mutants);
     let mut world = World::new(setup, told);
-    let lives = AssertUnwindSafe(|| world.live(&mut tape));
-    let result = catch_unwind(lives)
-        .unwrap_or_else(|panic| Err(Violation::new(Kind::Panic, panic_text(&*panic))));
+    let result = caught(|| world.live(&mut tape));
     (world, result)
+}
+
+/// A panic of the engine is a broken promise, too.
+pub(super) fn caught(what: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
+    catch_unwind(AssertUnwindSafe(what))
+        .unwrap_or_else(|panic| Err(Violation::new(Kind::Panic, panic_text(&*panic))))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -101,7 +105,7 @@ impl World {
     }
 
     /// Everything completes, everybody is answered, and every sector is read.
-    fn look_at_everything(&mut self) -> Result<(), Violation> {
+    pub(super) fn look_at_everything(&mut self) -> Result<(), Violation> {
         self.release()?;
         for _ in 0..8 {
             if self.is_quiet() {

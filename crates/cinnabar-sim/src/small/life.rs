@@ -39,7 +39,6 @@ impl World {
     /// Begins a life.
     pub(super) fn start(&mut self, device: Device) -> Result<(), Violation> {
         self.insert(device);
-        self.forget_counters();
         self.stopping = None;
         self.replaced = false;
         self.closed = false;

@@ -13,12 +13,16 @@
 pub mod class;
 pub mod coverage;
 mod device;
+mod digest;
+pub mod exhaustive;
 pub mod guided;
 mod life;
 pub mod moves;
 mod replies;
 mod requests;
+pub mod scenes;
 pub mod setup;
+pub(crate) mod sink;
 mod tape;
 pub mod world;
 

@@ -117,7 +117,7 @@ pub enum Move {
 
 impl Move {
     /// A small number for its kind.
-    pub(super) const fn kind(&self) -> u32 {
+    pub(super) const fn kind(&self) -> u64 {
         match self {
             Self::Hold(_) | Self::Batch(_) => 0,
             Self::Submit(ask, _) | Self::Row(ask, ..) => match ask {

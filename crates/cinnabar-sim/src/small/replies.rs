@@ -29,7 +29,7 @@ impl World {
         let backend = &self.media.backends[volume];
         let not_durable = |sector| backend.not_durable(sector);
         match (pending.asked, answer) {
-            (Asked::Read { ticket, span }, Answer::Data(data)) => {
+            (Asked::Read { ticket, span, .. }, Answer::Data(data)) => {
                 if data.sectors() as u64 != span.blocks() * BLOCK_SECTORS as u64 {
                     let what = format!("{data:?} came back for {span:?}");
                     return Err(Violation::new(Kind::WrongReply, what));

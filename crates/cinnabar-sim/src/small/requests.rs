@@ -39,21 +39,21 @@ pub(super) struct Volume {
     pub(super) errors: u64,
     /// Its I/Os that are overdue.
     pub(super) overdue: u32,
-    /// Newest version written.
-    pub(super) version: u64,
+    /// Newest version of each sector.
+    pub(super) versions: Vec<u32>,
     /// It stays away until it is attached by a move.
     pub(super) stays_away: bool,
 }
 
 impl Volume {
-    pub(super) const fn new(setup: VolumeSetup) -> Self {
+    pub(super) fn new(setup: VolumeSetup) -> Self {
         Self {
             setup,
             state: State::Away,
             left: Left::Never,
             errors: 0,
             overdue: 0,
-            version: 0,
+            versions: vec![0; setup.sectors as usize],
             stays_away: false,
         }
     }
@@ -69,7 +69,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 pub(super) enum Asked {
-    Read { ticket: ReadTicket, span: ByteSpan },
+    Read { ticket: ReadTicket, span: ByteSpan, data: Stamped },
     Write { ticket: WriteTicket, span: ByteSpan, data: Stamped, values: Vec<Stamp>, fua: bool },
     Zeroes { ticket: WriteTicket },
     Trim { ticket: WriteTicket },
@@ -105,7 +105,7 @@ impl World {
         let number = RequestId(self.number());
         let (first, count) = (span.offset / SECTOR_BYTES, span.len / SECTOR_BYTES);
         self.note(|world| {
-            let version = world.volumes[volume].version;
+            let version = world.volumes[volume].versions[first as usize];
             format!(
                 "  request {}: {ask:?} volume {volume} sectors {first}+{count} v{version}",
                 number.0
@@ -122,7 +122,7 @@ impl World {
             Ask::Read => {
                 let ticket = self.oracle.read_submitted(volume, first, count);
                 let data = Stamped::alloc(span.blocks() as u32);
-                (Asked::Read { ticket, span }, Op::Read { span, data })
+                (Asked::Read { ticket, span, data: data.clone() }, Op::Read { span, data })
             }
             Ask::Write { fua } => {
                 let values = self.new_values(volume, first, count);
@@ -148,16 +148,19 @@ impl World {
 
     /// Stamps of a version that was never written.
     pub(super) fn new_values(&mut self, volume: usize, first: u64, count: u64) -> Vec<Stamp> {
-        self.volumes[volume].version += 1;
-        let version = self.volumes[volume].version;
-        (first..first + count).map(|sector| Stamp::new(volume, sector, version)).collect()
+        let versions = &mut self.volumes[volume].versions;
+        let next = |sector: u64| {
+            versions[sector as usize] += 1;
+            Stamp::new(volume, sector, u64::from(versions[sector as usize]))
+        };
+        (first..first + count).map(next).collect()
     }
 
     /// Another host writes a volume that no engine has, unless the operator has excluded that: long
     /// enough after the last life that the proof must tell.
     pub(super) fn foreign(&mut self, place: Place) {
         let (volume, span) = self.span(place);
-        let Volume { state, left, setup, .. } = self.volumes[volume];
+        let &Volume { state, left, setup, .. } = &self.volumes[volume];
         let known = left != Left::Never || self.is_known_elsewhere(volume);
         if state != State::Away || setup.exclusive && known {
             return;

@@ -13,9 +13,8 @@ use crate::oracle::{Oracle, WriteTicket};
 use crate::shards::{ShardedFactory, Shards};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::health::Health;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Action, Event, IoError, IoOp, IoRequest, RequestId, Target};
+use cinnabar_engine::{Action, Event, IoError, IoOp, IoRequest, Phase, Phases, RequestId, Target};
 use std::collections::BTreeMap;
 
 /// Events that a move may cause, and a run.
@@ -26,6 +25,10 @@ const STEP_NS: u64 = 1_000;
 const NEAR_NS: u64 = 1_000_000;
 /// In the set of held classes: wakes.
 pub(super) const HOLD_WAKES: u16 = 1 << Class::COUNT;
+
+/// The engine's phases are the first bits of the moments, and there is room for some more.
+const PHASES: u32 = Phase::ALL.len() as u32;
+const _: () = assert!(PHASES + 6 <= 64);
 
 /// An I/O under way.
 pub(super) struct Held {
@@ -55,6 +58,8 @@ pub struct World {
     /// Kinds of I/O that do not complete by themselves.
     pub(super) hold: u16,
     pub(super) now: Instant,
+    /// Time between two events, in ns.
+    step_ns: u64,
     pub(super) wake: Option<Instant>,
     pub(super) numbers: u64,
     /// There is a cache device in this life; which one.
@@ -69,10 +74,6 @@ pub struct World {
     pub(super) replaced: bool,
     /// The clean stop is complete.
     pub(super) closed: bool,
-    /// Counters at the last batch, for the moments.
-    rebases: u64,
-    checkpoints: u64,
-    rebasing: bool,
     /// What was met.
     pub coverage: Coverage,
     story: Option<Vec<String>>,
@@ -103,6 +104,7 @@ impl World {
             batching: 0,
             hold: 0,
             now: Instant(0),
+            step_ns: STEP_NS,
             wake: None,
             numbers: 0,
             present: true,
@@ -113,9 +115,6 @@ impl World {
             device_failed: false,
             replaced: false,
             closed: false,
-            rebases: 0,
-            checkpoints: 0,
-            rebasing: false,
             coverage: Coverage::default(),
             story: told.then(Vec::new),
             setup,
@@ -136,9 +135,31 @@ impl World {
         }
     }
 
+    /// A name for a request: the lowest that is free where time stands still, so that ways which lead
+    /// to the same state do so by the same names.
     pub(super) fn number(&mut self) -> u64 {
         self.numbers += 1;
-        self.numbers
+        if self.step_ns > 0 {
+            return self.numbers;
+        }
+        let taken = |id: u64| {
+            let id = RequestId(id);
+            self.pending.contains_key(&id) || self.controls.contains_key(&id)
+        };
+        (1..).find(|id| !taken(*id)).expect("there are many")
+    }
+
+    /// From now on time passes by moves only.
+    pub(super) fn stand_still(&mut self) {
+        self.step_ns = 0;
+    }
+
+    pub(super) fn hold(&mut self, classes: u16) {
+        self.hold = classes;
+    }
+
+    pub(super) fn phases(&self) -> Phases {
+        self.machine().phases().unwrap_or_default()
     }
 
     pub(super) fn machine(&self) -> &Shards<Stamped> {
@@ -234,28 +255,22 @@ impl World {
         self.settle()
     }
 
-    /// What lasts at the moment, one bit each.
-    pub(super) fn moments(&self) -> u32 {
-        let mut moments = self.held.iter().fold(0, |all, held| all | u32::from(held.class.bit()));
-        let Some(machine) = &self.machine else { return moments };
-        let bit = |on: bool, bit: u32| u32::from(on) << bit;
-        let health = machine.health();
-        moments |= bit(matches!(health, Health::Loading { .. }), 14);
-        moments |= bit(matches!(health, Health::PassThrough(_)), 15);
-        moments |= bit(matches!(health, Health::Opening), 16);
-        moments |= bit(self.rebasing, 17);
-        moments |= bit(self.stopping.is_some(), 18);
-        moments |= bit(self.replaced, 19);
-        moments |= bit(self.held.iter().any(|held| held.overdue), 20);
-        moments |= bit(self.pending.len() > 1, 21);
-        moments |= bit(self.hold & HOLD_WAKES != 0 && self.wake.is_some(), 22);
-        moments |= bit(!self.controls.is_empty(), 23);
-        moments
+    /// What lasts at the moment, one bit each: the engine's phases, and some that only the world knows.
+    pub(super) fn moments(&self) -> u64 {
+        let Some(machine) = &self.machine else { return 0 };
+        let bit = |on: bool, bit: u32| u64::from(on) << (PHASES + bit);
+        machine.phases().unwrap_or_default().0
+            | bit(self.hold & HOLD_WAKES != 0 && self.wake.is_some(), 0)
+            | bit(self.held.iter().any(|held| held.overdue), 1)
+            | bit(self.held.iter().any(|held| held.class == Class::BackendRead), 2)
+            | bit(self.held.iter().any(|held| held.class == Class::BackendWrite), 3)
+            | bit(self.held.iter().any(|held| held.class == Class::LogRead), 4)
+            | bit(self.pending.len() > 1, 5)
     }
 
     /// The machine takes the batch, and what it asks for begins.
     fn apply(&mut self) -> Result<(), Violation> {
-        self.pass_ns(STEP_NS);
+        self.pass_ns(self.step_ns);
         self.coverage.events += self.batch.len() as u64;
         let Some(machine) = &mut self.machine else {
             self.batch.clear();
@@ -264,7 +279,6 @@ impl World {
         let mut actions = Vec::new();
         machine.apply(self.now, &mut self.batch, &mut actions);
         self.batch.clear();
-        self.note_counters();
         for action in actions {
             match action {
                 Action::Io(request) => self.take_off(request)?,
@@ -276,27 +290,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// A rebase lasts, as far as can be seen from here, until the journal write that follows its
-    /// beginning has ended.
-    fn note_counters(&mut self) {
-        let counters = self.machine().cache_counters();
-        let moments = self.moments();
-        if counters.journal_rebases > self.rebases {
-            self.coverage.met(30, moments);
-            self.rebasing = true;
-        } else if self.rebasing && !self.held.iter().any(|h| h.class == Class::JournalWrite) {
-            self.rebasing = false;
-        }
-        if counters.checkpoints > self.checkpoints {
-            self.coverage.met(31, moments);
-        }
-        (self.rebases, self.checkpoints) = (counters.journal_rebases, counters.checkpoints);
-    }
-
-    pub(super) fn forget_counters(&mut self) {
-        (self.rebases, self.checkpoints, self.rebasing) = (0, 0, false);
     }
 
     fn take_off(&mut self, request: IoRequest<Stamped>) -> Result<(), Violation> {
@@ -346,7 +339,8 @@ impl World {
             }
         }
         let moments = self.moments();
-        let event = 32 + held.class as u32 + if result.is_ok() { 0 } else { 14 };
+        let failed = if result.is_ok() { 0 } else { u64::from(Class::COUNT) };
+        let event = 32 + held.class as u64 + failed;
         self.coverage.met(event, moments);
         let id = held.transfer.request.id.0;
         self.note(|_| format!("  end I/O {id} {:?}: {end:?}", held.class));

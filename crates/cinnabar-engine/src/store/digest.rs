@@ -1,0 +1,44 @@
+//! What of the store decides what it will do next; see [`Engine::digest`](crate::Engine::digest).
+
+use super::Store;
+use crate::engine::add_digest as add;
+use crate::seam::Payload;
+use std::hash::{Hash, Hasher};
+
+impl<P: Payload> Store<P> {
+    pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
+        let Self {
+            seed: _,
+            uuid: _,
+            eviction: _,
+            map,
+            descriptors,
+            ghost,
+            probation,
+            buffers,
+            log,
+            cleaner,
+            holdings,
+            counters: _,
+            chunk_age_ns_max: _,
+            journal,
+            life,
+            barrier,
+            opened,
+            unflushed_log,
+            dead,
+            loading,
+            bounds: _,
+            mutants: _,
+        } = self;
+        map.table().hash(hasher);
+        descriptors.table().hash(hasher);
+        ghost.table().hash(hasher);
+        for block in 0..buffers.used() {
+            hasher.write_u32(buffers.data().checksum(u64::from(block) * 4096, 0));
+        }
+        add(hasher, &(probation, log, cleaner, holdings, life, barrier, opened));
+        add(hasher, &(unflushed_log, dead, loading));
+        journal.digest(hasher);
+    }
+}

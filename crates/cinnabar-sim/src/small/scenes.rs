@@ -1,0 +1,143 @@
+//! Where exhaustive searches begin, and what may happen in them: each a place where several mechanisms
+//! of the engine meet.
+
+use super::class::Class;
+use super::moves::{Ask, Device, End, Move, Place};
+use super::setup::{Setup, VolumeSetup};
+use super::world::{HOLD_WAKES, World};
+use crate::machine::CacheSetup;
+use crate::violation::Violation;
+use cinnabar_engine::bounds::Bounds;
+use cinnabar_engine::config::Eviction;
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::plan::Mode;
+use cinnabar_engine::{Config, Phase};
+
+/// Blocks of each of the two volumes.
+const BLOCKS: u16 = 2;
+
+/// A place to begin at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Everything is cached on flash, and the index is there.
+    Serving,
+    /// A crash has left it so, and the index is being loaded.
+    Loading,
+    /// A checkpoint is being written, and the journal is about to be rewritten.
+    Rebasing,
+    /// The device was given up, and another one is being opened.
+    Replacing,
+}
+
+impl Scene {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Serving, Self::Loading, Self::Rebasing, Self::Replacing];
+
+    /// Its world.
+    pub(super) fn setup(self, mutants: Mutants) -> Setup {
+        let bounds = Bounds { incarnations: 64, requests: 64, open_pages: 64, ..Bounds::TINY };
+        let config = Config {
+            eviction: Eviction::Clock,
+            probation_blocks: Some(1),
+            chunk_age_ns_max: 0,
+            bounds,
+            mutants,
+            ..Config::default()
+        };
+        let volume = VolumeSetup {
+            sectors: u64::from(BLOCKS) * 8,
+            align_bytes: 512,
+            exclusive: true,
+            proof: true,
+            mode: Mode::WriteThrough,
+        };
+        // The search of a rebase needs places for many marks.
+        let volumes = match self {
+            Self::Rebasing => vec![VolumeSetup { sectors: 64 * 8, ..volume }],
+            _ => vec![volume; 2],
+        };
+        Setup { cache: CacheSetup::single(4 * 255, config), journal_pages: 16, volumes }
+    }
+
+    /// What is held in it, so that it ends when a move says so.
+    const fn held(self) -> u16 {
+        let writes = Class::JournalWrite.bit() | Class::BackendWrite.bit();
+        match self {
+            Self::Serving => writes | Class::BackendRead.bit() | Class::LogWrite.bit(),
+            Self::Loading => writes | Class::HeaderRead.bit() | HOLD_WAKES,
+            Self::Rebasing => Class::JournalWrite.bit() | Class::CheckpointWrite.bit(),
+            Self::Replacing => writes | Class::Distrust.bit() | Class::CacheFlush.bit(),
+        }
+    }
+
+    /// Makes the world what the scene begins with.
+    pub(super) fn begin(self, world: &mut World) -> Result<(), Violation> {
+        world.start(Device::Same)?;
+        world.settle()?;
+        for volume in 0..world.volumes.len() {
+            let place = Place { volume: volume as u8, block: 0, blocks: 255, cut: 0 };
+            world.step(Move::Submit(Ask::Read, place))?;
+        }
+        world.step(Move::Time(1000))?;
+        match self {
+            Self::Serving => {}
+            Self::Loading => {
+                world.hold(self.held() | Class::CheckpointRead.bit());
+                let crash = super::moves::Crash { host: false, backends: false, fate: 1 };
+                world.hold(0);
+                world.step(Move::Stop(Device::Same))?;
+                world.hold(HOLD_WAKES);
+                world.step(Move::Crash(crash, Device::Same))?;
+            }
+            Self::Rebasing => {
+                world.hold(Class::CheckpointWrite.bit());
+                let mut block = 0;
+                while world.phases().has(Phase::CheckpointPages).eq(&false) && block < 500 {
+                    world.step(write(0, block))?;
+                    block += 1;
+                }
+            }
+            Self::Replacing => {
+                world.hold(self.held());
+                world.step(Move::Replace)?;
+            }
+        }
+        world.hold(self.held());
+        Ok(())
+    }
+
+    /// What may happen next.
+    pub(super) fn enabled(self, world: &World) -> Vec<Move> {
+        let mut moves = Vec::new();
+        if world.pending.len() < 3 {
+            match self {
+                Self::Rebasing => moves.push(write(0, world.numbers as u16)),
+                _ => {
+                    for (volume, block) in [(0, 0), (0, 1), (1, 0)] {
+                        moves.push(write(volume, block));
+                    }
+                    moves.push(read(0, 0));
+                }
+            }
+        }
+        for which in 0..world.held.len() {
+            moves.push(Move::Complete(which as u8, End::Well));
+        }
+        if world.wake.is_some_and(|at| at <= world.now) {
+            moves.push(Move::Wake);
+        }
+        moves
+    }
+}
+
+const fn place(volume: u8, block: u16) -> Place {
+    Place { volume, block, blocks: 1, cut: 0 }
+}
+
+const fn write(volume: u8, block: u16) -> Move {
+    Move::Submit(Ask::Write { fua: false }, place(volume, block))
+}
+
+const fn read(volume: u8, block: u16) -> Move {
+    Move::Submit(Ask::Read, place(volume, block))
+}
