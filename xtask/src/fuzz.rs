@@ -8,6 +8,11 @@ use crate::stage::Done;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
+/// The target whose bytes choose the engine's events.
+const ENGINE: &str = "engine";
+/// Its inputs that the tree keeps.
+const ENGINE_SEEDS: &str = "crates/cinnabar-sim/tests/corpus/guided";
+
 /// Builds the targets and runs them one after the other, `total` time together.
 ///
 /// # Errors
@@ -26,8 +31,8 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
         return Ok(Done::Skipped("there are no fuzz targets yet".into()));
     }
     show(&mut nightly(&["fuzz", "build"]))?;
-    let seconds = (total.as_secs() / targets.len() as u64).max(1);
     for target in &targets {
+        let seconds = share(total, target, targets.len());
         // The bound on memory turns an unbounded allocation into a finding.
         let time = format!("-max_total_time={seconds}");
         let options = [
@@ -37,11 +42,25 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
             "-verbosity=0",
             "-print_final_stats=1",
         ];
-        let mut args = vec!["fuzz", "run", target, "--"];
-        args.extend(options);
-        show(&mut nightly(&args)).with_context(|| format!("fuzz target {target}"))?;
+        let corpora = root().join("fuzz/corpus").join(target);
+        let seeds = root().join(ENGINE_SEEDS);
+        let mut run = nightly(&["fuzz", "run", target]);
+        if target == ENGINE {
+            // What is new goes to the first, which the tree does not keep.
+            std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
+            run.arg(corpora).arg(seeds);
+        }
+        run.arg("--").args(options);
+        show(&mut run).with_context(|| format!("fuzz target {target}"))?;
     }
     Ok(Done::Passed(Vec::new()))
+}
+
+/// Seconds of a target: the engine, whose inputs are whole lives, has half of the time.
+fn share(total: Duration, target: &str, targets: usize) -> u64 {
+    let others = (targets as u64 - 1).max(1);
+    let seconds = if target == ENGINE { total.as_secs() / 2 } else { total.as_secs() / 2 / others };
+    seconds.max(1)
 }
 
 fn list() -> Result<Vec<String>> {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long to search.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Minutes for fault simulations, and as many for fuzz targets [default: fault simulations, on
+    /// Minutes for fault simulations, as many for the exhaustive search, and for fuzz targets [default: fault simulations, on
     /// and on]
     #[arg(long, hide_default_value = true)]
     minutes: Option<u64>,
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Seeds for each of the simulator's tests
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// Only these stages: faults, seeds, fuzz [default: all; without --minutes: faults]
+    /// Only these stages: faults, seeds, exhaustive, fuzz [default: all; without --minutes: faults]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -38,6 +38,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Stage::new("seeds", move || {
             let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
             show(cargo(&test).env("CINNABAR_SEEDS", &seeds)).map(Done::Passed)
+        }),
+        Stage::new("exhaustive", move || {
+            let minutes = limit.unwrap_or(Duration::from_hours(1)).as_secs() / 60;
+            let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
+            let mut search = cargo(&test);
+            search.args(["--test", "it", "small::every_order", "--", "--nocapture"]);
+            search.env("CINNABAR_MOVES", "99");
+            show(search.env("CINNABAR_MINUTES", minutes.max(1).to_string())).map(Done::Passed)
         }),
         Stage::new("fuzz", move || fuzz::run(limit.unwrap_or(Duration::from_hours(1)))),
     ];

@@ -2,7 +2,7 @@
 //! of the engine meet.
 
 use super::class::Class;
-use super::moves::{Ask, Device, End, Move, Place};
+use super::moves::{Ask, Crash, Device, End, Move, Place};
 use super::setup::{Setup, VolumeSetup};
 use super::world::{HOLD_WAKES, World};
 use crate::machine::CacheSetup;
@@ -56,7 +56,7 @@ impl Scene {
             Self::Rebasing => vec![VolumeSetup { sectors: 64 * 8, ..volume }],
             _ => vec![volume; 2],
         };
-        Setup { cache: CacheSetup::single(4 * 255, config), journal_pages: 16, volumes }
+        Setup { cache: CacheSetup::single(4 * 255, config), journal_pages: 24, volumes }
     }
 
     /// What is held in it, so that it ends when a move says so.
@@ -79,22 +79,25 @@ impl Scene {
             world.step(Move::Submit(Ask::Read, place))?;
         }
         world.step(Move::Time(1000))?;
+        let crash = Move::Crash(Crash { host: false, backends: false, fate: 1 }, Device::Same);
         match self {
             Self::Serving => {}
             Self::Loading => {
-                world.hold(self.held() | Class::CheckpointRead.bit());
-                let crash = super::moves::Crash { host: false, backends: false, fate: 1 };
-                world.hold(0);
                 world.step(Move::Stop(Device::Same))?;
                 world.hold(HOLD_WAKES);
-                world.step(Move::Crash(crash, Device::Same))?;
+                world.step(crash)?;
             }
             Self::Rebasing => {
+                world.step(Move::Stop(Device::Same))?;
                 world.hold(Class::CheckpointWrite.bit());
-                let mut block = 0;
-                while world.phases().has(Phase::CheckpointPages).eq(&false) && block < 500 {
+                world.step(crash)?;
+                world.hold(self.held());
+                for block in 0..64 {
+                    if world.phases().has(Phase::RebaseLast) {
+                        break;
+                    }
+                    world.complete_all(Class::JournalWrite)?;
                     world.step(write(0, block))?;
-                    block += 1;
                 }
             }
             Self::Replacing => {
@@ -111,7 +114,7 @@ impl Scene {
         let mut moves = Vec::new();
         if world.pending.len() < 3 {
             match self {
-                Self::Rebasing => moves.push(write(0, world.numbers as u16)),
+                Self::Rebasing => moves.push(write(0, 0)),
                 _ => {
                     for (volume, block) in [(0, 0), (0, 1), (1, 0)] {
                         moves.push(write(volume, block));

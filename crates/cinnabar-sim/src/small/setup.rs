@@ -57,7 +57,8 @@ impl Setup {
         let span_log2 = u32::from(flags >> 6);
         let cache = CacheSetup { shards, span_log2, ..CacheSetup::single(capacity_blocks, config) };
         let volumes = (0..2).map(|_| Self::volume(tape)).collect();
-        let journal_pages = if tiny & 0x40 == 0 { 16 } else { 64 };
+        // In fewer than 24 pages, writing live records once more would never make room.
+        let journal_pages = if tiny & 0x40 == 0 { 24 } else { 64 };
         Self { cache, journal_pages, volumes }
     }
 
@@ -100,6 +101,7 @@ fn bounds(tiny: u8) -> Bounds {
     if is(2) {
         bounds.void_lookups = 4;
     }
+    bounds.incarnations = 256;
     if is(3) {
         bounds.passed_ranges = 2;
     }

@@ -183,14 +183,7 @@ impl World {
             Move::Row(ask, place, count) => self.row(ask, place, count)?,
             Move::Batch(count) => self.batching = count,
             Move::Complete(which, end) => self.complete_one(which, end)?,
-            Move::CompleteAll(class) => {
-                let (ended, held): (Vec<Held>, _) =
-                    self.held.drain(..).partition(|held| held.class as u8 == class);
-                self.held = held;
-                for held in ended {
-                    self.end(held, End::Well)?;
-                }
-            }
+            Move::CompleteAll(class) => self.end_all(class)?,
             Move::Overdue(which) => self.overdue(which),
             Move::Time(ms) => self.pass_ns(u64::from(ms) * 1_000_000),
             Move::Wake => self.batch.push(Event::Wake),
@@ -306,6 +299,22 @@ impl World {
         let tick = self.oracle.tick();
         let transfer = self.media.start(request, tick)?;
         self.held.push(Held { transfer, class, overdue: false });
+        Ok(())
+    }
+
+    fn end_all(&mut self, class: u8) -> Result<(), Violation> {
+        let (ended, held): (Vec<Held>, _) =
+            self.held.drain(..).partition(|held| held.class as u8 == class);
+        self.held = held;
+        ended.into_iter().try_for_each(|held| self.end(held, End::Well))
+    }
+
+    /// Ends I/O of a class for as long as there is some.
+    pub(super) fn complete_all(&mut self, class: Class) -> Result<(), Violation> {
+        while self.held.iter().any(|held| held.class == class) {
+            self.end_all(class as u8)?;
+            self.settle()?;
+        }
         Ok(())
     }
 

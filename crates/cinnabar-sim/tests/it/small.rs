@@ -1,9 +1,14 @@
 //! Small worlds: what the fuzzer has found interesting runs as a test, and random bytes do, too.
 //!
 //! `CINNABAR_GUIDED=FILE` tells the story of one input and fails where it fails.
+//! `CINNABAR_MOVES=8 CINNABAR_MINUTES=5` looks further than the few moves that each test run tries.
 
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_sim::small::exhaustive::search;
+use cinnabar_sim::small::scenes::Scene;
 use cinnabar_sim::small::{guided, run};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Where the inputs are that the fuzzer begins with.
 fn corpus() -> PathBuf {
@@ -51,4 +56,21 @@ fn random_bytes_are_sound() {
         }
     }
     assert_ne!(state, 0);
+}
+
+/// All orders of a few moves, from each scene.
+#[test]
+fn every_order_of_a_few_moves_is_sound() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let moves = u32::try_from(number("CINNABAR_MOVES", 4)).expect("few moves");
+    let limit = Duration::from_mins(number("CINNABAR_MINUTES", 60)) / Scene::ALL.len() as u32;
+    for scene in Scene::ALL {
+        let start = Instant::now();
+        match search(&scene, moves, limit, Mutants::default()) {
+            Ok(searched) => println!("{scene:?}: {searched:?} in {:?}", start.elapsed()),
+            Err(failure) => panic!("{scene:?}: {failure}"),
+        }
+    }
 }
