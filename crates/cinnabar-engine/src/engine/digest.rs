@@ -102,13 +102,14 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         awaiting_distrust,
         distrusting,
         bereft,
+        sync_failed,
     } = volume;
     digest_holds(holds, hasher);
     if spec.bypass_sequential_bytes > 0 {
         add(hasher, detector);
     }
     add(hasher, &(spec, incarnation, state, requests, group, writes - writes_flushed, written));
-    add(hasher, &(beat, distrusted, awaiting_distrust, distrusting, bereft));
+    add(hasher, &(beat, distrusted, awaiting_distrust, distrusting, bereft, sync_failed));
 }
 
 fn digest_holds(holds: &Holds, hasher: &mut impl Hasher) {

@@ -27,7 +27,7 @@ impl<P: Payload> Store<P> {
             opened,
             unflushed_log,
             dead,
-            loading,
+            index,
             bounds: _,
             mutants: _,
         } = self;
@@ -38,7 +38,7 @@ impl<P: Payload> Store<P> {
             hasher.write_u32(buffers.data().checksum(u64::from(block) * 4096, 0));
         }
         add(hasher, &(probation, log, cleaner, holdings, life, barrier, opened));
-        add(hasher, &(unflushed_log, dead, loading));
+        add(hasher, &(unflushed_log, dead, index));
         journal.digest(hasher);
     }
 }
