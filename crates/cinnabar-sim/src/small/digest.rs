@@ -29,6 +29,7 @@ impl World {
             sink.word(u64::from(held.overdue));
         }
         for volume in &self.volumes {
+            sink.word(u64::from(volume.sync_failed));
             let mut hasher = Mixer::default();
             hasher.write(
                 format!("{:?} {:?} {}", volume.state, volume.left, volume.overdue).as_bytes(),
@@ -40,6 +41,7 @@ impl World {
             digest_pending(pending, &mut sink);
             let backend = &self.volumes[pending.volume];
             sink.word(u64::from(backend.errors > pending.errors_before));
+            sink.word(u64::from(pending.sync_failed));
         }
         sink.digest()
     }

@@ -139,6 +139,7 @@ impl World {
         };
         self.volumes[volume].state = State::Attaching;
         self.volumes[volume].stays_away = false;
+        self.volumes[volume].sync_failed = false;
         self.command(Control::Attach(volume), Command::Attach(spec));
     }
 

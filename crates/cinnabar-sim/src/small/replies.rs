@@ -55,6 +55,10 @@ impl World {
             (Asked::Trim { ticket }, Answer::Done) => {
                 self.oracle.write_ended(&ticket, Outcome::Perhaps);
             }
+            (Asked::Flush { .. }, Answer::Done) if pending.sync_failed => {
+                let what = "a flush succeeded after one that failed";
+                return Err(Violation::new(Kind::WrongReply, what));
+            }
             (Asked::Flush { tick }, Answer::Done) => {
                 self.oracle.flush_done(volume, tick, not_durable)?;
             }
@@ -68,7 +72,12 @@ impl World {
     }
 
     fn failed(&mut self, pending: &Pending, failure: Failure) -> Result<(), Violation> {
-        let errors = self.volumes[pending.volume].errors > pending.errors_before;
+        let may_flush = matches!(
+            pending.asked,
+            Asked::Flush { .. } | Asked::Zeroes { .. } | Asked::Trim { .. }
+        );
+        let errors = self.volumes[pending.volume].errors > pending.errors_before
+            || pending.sync_failed && may_flush;
         if !matches!(failure, Failure::Io(_)) || !errors {
             let what = format!("{:?} failed with {failure:?}; no backend error", pending.asked);
             return Err(Violation::new(Kind::WrongReply, what));

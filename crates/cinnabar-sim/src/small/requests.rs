@@ -39,6 +39,8 @@ pub(super) struct Volume {
     pub(super) errors: u64,
     /// Its I/Os that are overdue.
     pub(super) overdue: u32,
+    /// A flush has failed since it was attached: later ones must fail, too.
+    pub(super) sync_failed: bool,
     /// Newest version of each sector.
     pub(super) versions: Vec<u32>,
     /// It stays away until it is attached by a move.
@@ -53,6 +55,7 @@ impl Volume {
             left: Left::Never,
             errors: 0,
             overdue: 0,
+            sync_failed: false,
             versions: vec![0; setup.sectors as usize],
             stays_away: false,
         }
@@ -63,8 +66,9 @@ impl Volume {
 pub(super) struct Pending {
     pub(super) volume: usize,
     pub(super) asked: Asked,
-    /// Errors of the volume's backend when it was submitted.
+    /// Errors of the volume's backend when it was submitted, and whether a flush had failed.
     pub(super) errors_before: u64,
+    pub(super) sync_failed: bool,
 }
 
 #[derive(Debug)]
@@ -111,8 +115,8 @@ impl World {
                 number.0
             )
         });
-        let errors_before = self.volumes[volume].errors;
-        self.pending.insert(number, Pending { volume, asked, errors_before });
+        let &Volume { errors: errors_before, sync_failed, .. } = &self.volumes[volume];
+        self.pending.insert(number, Pending { volume, asked, errors_before, sync_failed });
         self.batch.push(Event::Submit(Request { id: number, volume: id, op }));
     }
 

@@ -343,7 +343,11 @@ impl World {
         let result = if end == End::Well { Ok(()) } else { Err(IoError::Io) };
         if result.is_err() {
             match held.transfer.backend() {
-                Some(backend) => self.volumes[backend].errors += 1,
+                Some(backend) => {
+                    let volume = &mut self.volumes[backend];
+                    volume.errors += 1;
+                    volume.sync_failed |= held.class == Class::BackendFlush;
+                }
                 None => self.media.cache.damaged = true,
             }
         }
