@@ -64,8 +64,8 @@ impl Scene {
         let writes = Class::JournalWrite.bit() | Class::BackendWrite.bit();
         match self {
             Self::Serving => writes | Class::BackendRead.bit() | Class::LogWrite.bit(),
-            Self::Loading => writes | Class::HeaderRead.bit() | HOLD_WAKES,
-            Self::Rebasing => Class::JournalWrite.bit() | Class::CheckpointWrite.bit(),
+            Self::Loading => writes | Class::CheckpointRead.bit() | HOLD_WAKES,
+            Self::Rebasing => Class::JournalWrite.bit() | Class::CacheFlush.bit(),
             Self::Replacing => writes | Class::Distrust.bit() | Class::CacheFlush.bit(),
         }
     }
@@ -84,19 +84,29 @@ impl Scene {
             Self::Serving => {}
             Self::Loading => {
                 world.step(Move::Stop(Device::Same))?;
-                world.hold(HOLD_WAKES);
+                world.hold(Class::CheckpointRead.bit() | HOLD_WAKES);
                 world.step(crash)?;
+                while !world.phases().has(Phase::LoadPages) {
+                    world.complete_some(Class::CheckpointRead)?;
+                }
+                // All pages but the last.
+                for _ in 0..3 {
+                    world.complete_some(Class::CheckpointRead)?;
+                }
             }
             Self::Rebasing => {
                 world.step(Move::Stop(Device::Same))?;
-                world.hold(Class::CheckpointWrite.bit());
-                world.step(crash)?;
+                // The flush of the checkpoint that follows a crash is not answered.
+                world.hold(Class::CacheFlush.bit());
+                world.release_opening(crash)?;
                 world.hold(self.held());
                 for block in 0..64 {
                     if world.phases().has(Phase::RebaseLast) {
                         break;
                     }
-                    world.complete_all(Class::JournalWrite)?;
+                    while world.is_held(Class::JournalWrite) {
+                        world.complete_some(Class::JournalWrite)?;
+                    }
                     world.step(write(0, block))?;
                 }
             }

@@ -309,11 +309,21 @@ impl World {
         ended.into_iter().try_for_each(|held| self.end(held, End::Well))
     }
 
-    /// Ends I/O of a class for as long as there is some.
-    pub(super) fn complete_all(&mut self, class: Class) -> Result<(), Violation> {
-        while self.held.iter().any(|held| held.class == class) {
-            self.end_all(class as u8)?;
-            self.settle()?;
+    pub(super) fn is_held(&self, class: Class) -> bool {
+        self.held.iter().any(|held| held.class == class)
+    }
+
+    /// Ends the I/O of a class that is under way, and lets follow what is not held.
+    pub(super) fn complete_some(&mut self, class: Class) -> Result<(), Violation> {
+        self.end_all(class as u8)?;
+        self.settle()
+    }
+
+    /// Makes a move that starts a life, and answers what opening waits for.
+    pub(super) fn release_opening(&mut self, start: Move) -> Result<(), Violation> {
+        self.step(start)?;
+        while self.phases().has(Phase::OpenReads) {
+            self.complete_some(Class::CacheFlush)?;
         }
         Ok(())
     }
