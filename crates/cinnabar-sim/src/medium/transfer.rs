@@ -74,7 +74,9 @@ impl Transfer {
         hasher.write_u64(rules::offset_bytes(&self.request.op));
         hasher.write_u64(rules::len_bytes(&self.request.op));
         if let IoOp::WriteMeta { pages, .. } = &self.request.op {
-            pages.iter().for_each(|page| hasher.write(&page.0));
+            for page in pages {
+                hasher.write(&page.0);
+            }
         }
         sink.word(hasher.finish());
         sink.stamps(&self.data);

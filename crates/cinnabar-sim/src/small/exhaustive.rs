@@ -41,7 +41,7 @@ const CRASHES: [Option<Crash>; 4] = [
 /// # Errors
 /// The first order that broke a promise, with its story.
 pub fn search(
-    scene: &Scene,
+    scene: Scene,
     moves: u32,
     limit: Duration,
     mutants: Mutants,
@@ -58,7 +58,7 @@ pub fn search(
             }
             let (world, result) = reach(scene, way, mutants, false);
             if result.is_err() {
-                return Err(tell(scene, way, None, mutants));
+                return Err(Box::new(tell(scene, way, None, mutants)));
             }
             if !seen.insert(world.digest()) {
                 searched.cut_off += 1;
@@ -69,7 +69,7 @@ pub fn search(
             for crash in CRASHES {
                 let (mut world, _) = reach(scene, way, mutants, false);
                 if world.judge(crash).is_err() {
-                    return Err(tell(scene, way, crash, mutants));
+                    return Err(Box::new(tell(scene, way, crash, mutants)));
                 }
             }
             if depth < moves {
@@ -92,7 +92,7 @@ pub fn search(
 
 /// The world after these moves.
 fn reach(
-    scene: &Scene,
+    scene: Scene,
     way: &[Move],
     mutants: Mutants,
     told: bool,
@@ -107,13 +107,13 @@ fn reach(
 }
 
 /// The same once more, with the story.
-fn tell(scene: &Scene, way: &[Move], crash: Option<Crash>, mutants: Mutants) -> Box<Failure> {
+fn tell(scene: Scene, way: &[Move], crash: Option<Crash>, mutants: Mutants) -> Failure {
     let (mut world, mut result) = reach(scene, way, mutants, true);
     if result.is_ok() {
         result = world.judge(crash);
     }
     let violation = result.expect_err("it has failed before");
-    Box::new(Failure { violation, story: world.into_story() })
+    Failure { violation, story: world.into_story() }
 }
 
 impl World {

@@ -123,14 +123,9 @@ impl Scene {
     pub(super) fn enabled(self, world: &World) -> Vec<Move> {
         let mut moves = Vec::new();
         if world.pending.len() < 3 {
-            match self {
-                Self::Rebasing => moves.push(write(0, 0)),
-                _ => {
-                    for (volume, block) in [(0, 0), (0, 1), (1, 0)] {
-                        moves.push(write(volume, block));
-                    }
-                    moves.push(read(0, 0));
-                }
+            moves.push(write(0, 0));
+            if self != Self::Rebasing {
+                moves.extend([write(0, 1), write(1, 0), read(0, 0)]);
             }
         }
         for which in 0..world.held.len() {

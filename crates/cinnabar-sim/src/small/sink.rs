@@ -22,7 +22,9 @@ impl Sink {
 
     pub(crate) fn stamps(&mut self, stamps: &[Stamp]) {
         self.word(stamps.len() as u64);
-        stamps.iter().for_each(|stamp| self.word(stamp.bits()));
+        for stamp in stamps {
+            self.word(stamp.bits());
+        }
     }
 
     pub(crate) fn digest(self) -> u64 {
@@ -31,10 +33,8 @@ impl Sink {
         ticks.sort_unstable();
         ticks.dedup();
         self.values.iter().fold(0, |hash, &(value, tick)| {
-            let value = match tick {
-                true => ticks.binary_search(&value).expect("it is among them") as u64,
-                false => value,
-            };
+            let rank = || ticks.binary_search(&value).expect("it is among them") as u64;
+            let value = if tick { rank() } else { value };
             mix(hash ^ value).wrapping_add(u64::from(tick))
         })
     }

@@ -129,10 +129,9 @@ impl World {
     }
 
     pub(super) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.story.is_some() {
-            let line = line(self);
-            self.story.as_mut().expect("just seen").push(line);
-        }
+        let Some(mut story) = self.story.take() else { return };
+        story.push(line(self));
+        self.story = Some(story);
     }
 
     /// A name for a request: the lowest that is free where time stands still, so that ways which lead
@@ -146,7 +145,7 @@ impl World {
             let id = RequestId(id);
             self.pending.contains_key(&id) || self.controls.contains_key(&id)
         };
-        (1..).find(|id| !taken(*id)).expect("there are many")
+        (1..=u64::MAX).find(|id| !taken(*id)).expect("there are many")
     }
 
     /// From now on time passes by moves only.
@@ -391,7 +390,7 @@ impl World {
             return;
         }
         let index = usize::from(which) % open.len();
-        let held = &mut open[index];
+        let held = &mut *open[index];
         held.overdue = true;
         let backend = held.transfer.backend().expect("just filtered");
         let id = held.transfer.request.id;

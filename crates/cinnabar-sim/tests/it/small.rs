@@ -68,7 +68,7 @@ fn every_order_of_a_few_moves_is_sound() {
     let limit = Duration::from_mins(number("CINNABAR_MINUTES", 60)) / Scene::ALL.len() as u32;
     for scene in Scene::ALL {
         let start = Instant::now();
-        match search(&scene, moves, limit, Mutants::default()) {
+        match search(scene, moves, limit, Mutants::default()) {
             Ok(searched) => println!("{scene:?}: {searched:?} in {:?}", start.elapsed()),
             Err(failure) => panic!("{scene:?}: {failure}"),
         }
