@@ -62,6 +62,7 @@ impl<P: Payload + Debug> Engine<P> {
             replacing,
             reopening,
             device_losses: _,
+            devices,
         } = self;
         store.digest(hasher);
         for volume in volumes {
@@ -80,7 +81,7 @@ impl<P: Payload + Debug> Engine<P> {
         add(hasher, &(superblock, ready, paused, lifecycle, identities, wake, loader));
         add(hasher, &(awaiting_load, doubtful, checkpoint, checkpoint_sequence));
         add(hasher, &(checkpoint_failures, at_gate, at_journal, beat_at, log_flush));
-        add(hasher, &(abandoning, replacing, reopening, attaching));
+        add(hasher, &(abandoning, replacing, reopening, attaching, devices));
     }
 }
 
@@ -103,13 +104,14 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         distrusting,
         bereft,
         sync_failed,
+        replaces,
     } = volume;
     digest_holds(holds, hasher);
     if spec.bypass_sequential_bytes > 0 {
         add(hasher, detector);
     }
     add(hasher, &(spec, incarnation, state, requests, group, writes - writes_flushed, written));
-    add(hasher, &(beat, distrusted, awaiting_distrust, distrusting, bereft, sync_failed));
+    add(hasher, &(beat, distrusted, awaiting_distrust, distrusting, bereft, sync_failed, replaces));
 }
 
 fn digest_holds(holds: &Holds, hasher: &mut impl Hasher) {
