@@ -233,7 +233,7 @@ impl World {
             self.oracle.settled(backend, contents, &reverted)?;
         }
         for volume in &mut self.volumes {
-            if volume.left == Left::Sealed {
+            if volume.left == Left::Sealed && volume.state != State::Away {
                 volume.left = Left::Lost;
             }
         }
@@ -310,11 +310,13 @@ impl World {
                 self.gone(volume);
             }
             (Control::Seal(volume, _), Ok(Answer::Done)) => {
-                self.volumes[volume].state = State::Away;
+                self.gone(volume);
                 self.volumes[volume].left = Left::Sealed;
             }
-            (Control::Seal(volume, _), Err(Failure::Io(_))) if self.cache_has_failed() => {
-                self.volumes[volume].state = State::Away;
+            (Control::Seal(volume, _), Err(Failure::Io(_)))
+                if self.cache_has_failed() || self.volumes[volume].errors > 0 =>
+            {
+                self.gone(volume);
             }
             (Control::Forget(volume), Ok(Answer::Done)) => {
                 self.volumes[volume].state = State::Away;
@@ -344,14 +346,13 @@ impl World {
         let State::Detaching(id) = self.volumes[volume].state else { return Ok(()) };
         let proof = self.volumes[volume].setup.proof;
         let epoch = proof.then(|| self.media.backends[volume].epoch());
-        self.media.detach(id);
-        self.volumes[volume].state = State::Sealing;
+        self.volumes[volume].state = State::Sealing(id);
         self.command(Control::Seal(volume, proof), Command::Seal(id, epoch));
         Ok(())
     }
 
     fn gone(&mut self, volume: usize) {
-        if let State::Detaching(id) = self.volumes[volume].state {
+        if let State::Detaching(id) | State::Sealing(id) = self.volumes[volume].state {
             self.media.detach(id);
         }
         self.volumes[volume].state = State::Away;

@@ -18,7 +18,7 @@ pub(super) enum State {
     Attaching,
     Attached(VolumeId),
     Detaching(VolumeId),
-    Sealing,
+    Sealing(VolumeId),
     Forgetting,
 }
 
@@ -169,7 +169,10 @@ impl World {
         if state != State::Away || setup.exclusive && known {
             return;
         }
-        self.pass_ns(super::setup::SECOND_NS * 4);
+        // After a clean detach there is no window in which it may go unnoticed.
+        if left == Left::Lost || self.is_known_elsewhere(volume) {
+            self.pass_ns(super::setup::SECOND_NS * 4);
+        }
         let (first, count) = (span.offset / SECTOR_BYTES, span.len / SECTOR_BYTES);
         let values = self.new_values(volume, first, count);
         self.media.backends[volume].write_behind(first, &values);
