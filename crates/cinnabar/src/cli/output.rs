@@ -105,7 +105,7 @@ impl Table {
         if !hidden.is_empty() {
             let names: Vec<&str> =
                 hidden.iter().map(|column| self.rows[0][*column].as_str()).collect();
-            text += &format!("(a wider terminal has {}, too)\n", names.join(", "));
+            text += &["(a wider terminal has ", &names.join(", "), ", too)\n"].concat();
         }
         text
     }

@@ -1,18 +1,18 @@
 //! Which text format of metrics a scraper asks for, and the older one made of the newer.
 //!
-//! The library writes OpenMetrics. Who does not ask for it (curl, older scrapers, `promtool check
-//! metrics`) gets the Prometheus text format 0.0.4: there a family has the name of its samples,
+//! The library writes `OpenMetrics`. A client that does not ask for it (curl, older scrapers, `promtool
+//! check metrics`) gets the Prometheus text format 0.0.4: there a family has the name of its samples,
 //! `_total` and `_info` included, there is no type `info`, and comments other than HELP and TYPE mean
 //! nothing.
 
 use std::fmt::Write;
 
-/// OpenMetrics.
+/// The newer one.
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The Prometheus text format.
+/// The older one, the Prometheus text format.
 pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether a request with this `Accept` asks for OpenMetrics, and for nothing else more.
+/// Whether a request with this `Accept` asks for `OpenMetrics`, and for nothing else more.
 pub(super) fn wants_openmetrics(accept: &str) -> bool {
     let wanted = quality(accept, "application/openmetrics-text");
     wanted > 0.0 && wanted >= quality(accept, "text/plain")
@@ -31,7 +31,7 @@ fn quality(accept: &str, media_type: &str) -> f64 {
     accept.split(',').filter_map(of).fold(0.0, f64::max)
 }
 
-/// OpenMetrics as Prometheus text.
+/// `OpenMetrics` as Prometheus text.
 pub(super) fn text_of(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

@@ -46,7 +46,7 @@ async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Res
     }
 }
 
-/// The metrics of a status as OpenMetrics.
+/// The metrics of a status as `OpenMetrics`.
 ///
 /// # Errors
 /// Never in practice: writing to a string does not fail.
