@@ -46,7 +46,6 @@ pub fn write(disk: &Disk, superblocks: &[Superblock]) -> Result<(), DiskError> {
         copies[(offset / BLOCK_BYTES) as usize] = page;
         disk.write_pages(start, &copies)?;
     }
-    disk.keep();
     let capacity_blocks: u64 = superblocks.iter().map(|s| s.geometry.capacity_blocks()).sum();
     let regions = superblocks.len();
     tracing::info!(path = %disk.path().display(), capacity_blocks, regions, "formatted the cache device");

@@ -141,6 +141,7 @@ impl Disk {
     pub fn write_pages(&self, offset: u64, pages: &[MetaPage]) -> Result<(), DiskError> {
         let failed = |errno| DiskError::from_errno(&self.path, "formatting", errno);
         blocking::write_pages(self, pages, offset).map_err(failed)?;
+        self.keep();
         fsync(&self.fd).map_err(failed)
     }
 }

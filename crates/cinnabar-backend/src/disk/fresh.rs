@@ -25,8 +25,8 @@ impl Fresh {
 }
 
 impl Disk {
-    /// A file that was made for this disk stays from now on.
-    pub(crate) fn keep(&self) {
+    /// A file that was made for this disk holds something, and stays from now on.
+    pub(super) fn keep(&self) {
         if let Some(fresh) = &self.fresh {
             fresh.kept.store(true, Relaxed);
         }
