@@ -192,8 +192,9 @@ impl Den {
         let den = Self { parent, name, fd, socket };
         // Whoever may write to the parent may have put another folder in its place.
         let stat = rustix::fs::fstat(&den.fd)?;
-        let ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0;
-        if ours { Ok(den) } else { Err(Errno::PERM) }
+        let others = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXG | Mode::RWXO);
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if ours && others.is_empty() { Ok(den) } else { Err(Errno::PERM) }
     }
 
     /// Makes the socket. Its address is short, however long the folder's path is.

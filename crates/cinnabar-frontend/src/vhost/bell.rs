@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Calls under way at a time, all of which are over when `io_submit` returns.
 const BATCH: usize = 32;
 /// Completions that the kernel keeps for us; they are thrown away long before that.
-const EVENTS: libc::c_long = 4 * BATCH as libc::c_long;
+const EVENTS: usize = 4 * BATCH;
 
 /// Takes a descriptor for an eventfd, if it is one.
 ///
@@ -100,7 +100,7 @@ fn write_to(fd: &OwnedFd) {
     }
 }
 
-/// `aio_context_t` of linux/aio_abi.h.
+/// `aio_context_t` of `linux/aio_abi.h`.
 type Context = libc::c_ulong;
 
 /// `struct iocb`, in the order of a little-endian machine.
@@ -162,21 +162,21 @@ impl Kernel {
         let mut blocks: [Iocb; BATCH] = [self.block(0); BATCH];
         let mut list = [std::ptr::null_mut::<Iocb>(); BATCH];
         for (at, fd) in fds.iter().enumerate() {
-            blocks[at] = self.block(fd.as_raw_fd() as u32);
+            blocks[at] = self.block(fd.as_raw_fd().cast_unsigned());
         }
         for (place, block) in list.iter_mut().zip(&mut blocks) {
             *place = block;
         }
         let mut done = 0;
         while done < fds.len() {
-            if self.events + BATCH > EVENTS as usize {
+            if self.events + BATCH > EVENTS {
                 self.throw_away();
             }
             let left = &mut list[done..fds.len()];
             // SAFETY: `left` are pointers to blocks that live until the call returns; they read
             // nothing into nowhere from an empty file, which is over by then.
             let taken = unsafe {
-                let count = left.len() as libc::c_long;
+                let count = left.len();
                 libc::syscall(libc::SYS_io_submit, self.context, count, left.as_mut_ptr())
             };
             // One that can't be signalled is passed over: its guest has made it so.
@@ -193,7 +193,7 @@ impl Kernel {
             rw_flags: 0,
             opcode: PREAD,
             priority: 0,
-            file: self.nothing.as_raw_fd() as u32,
+            file: self.nothing.as_raw_fd().cast_unsigned(),
             buffer: 0,
             bytes: 0,
             offset: 0,
@@ -205,12 +205,19 @@ impl Kernel {
 
     /// Makes room for further completions.
     fn throw_away(&mut self) {
-        let mut events = [Event::default(); EVENTS as usize];
+        let mut events = [Event::default(); EVENTS];
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let to = events.as_mut_ptr();
         // SAFETY: writes at most as many events as there is room for, and waits for none.
         unsafe {
-            libc::syscall(libc::SYS_io_getevents, self.context, 0, EVENTS, to, &raw const now);
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                0_usize,
+                EVENTS,
+                to,
+                &raw const now,
+            );
         }
         self.events = 0;
     }
@@ -270,7 +277,9 @@ mod tests {
             (0..5 * BATCH).map(|_| Arc::new(adopt(blocking()).expect("one"))).collect();
         let mut bells = Bells::default();
         for round in 1..=20 {
-            fds.iter().for_each(|fd| bells.add(fd));
+            for fd in &fds {
+                bells.add(fd);
+            }
             bells.ring();
             assert!(bells.due.is_empty());
             if round == 10 {

@@ -190,10 +190,13 @@ fn requests_without_data_may_have_any_length_and_those_with_data_32_mib() {
                 assert_eq!(cinnabar_engine::RawMemory::len_bytes(&data), pending.bytes);
                 Ok(span.len)
             }
-            Step::Request(_, Command::Engine(Op::Trim { span, .. }))
-            | Step::Request(_, Command::Engine(Op::WriteZeroes { span, .. }))
-            | Step::Request(_, Command::Engine(Op::Read { span, .. }))
-            | Step::Request(_, Command::BlockStatus { span, .. }) => Ok(span.len),
+            Step::Request(
+                _,
+                Command::Engine(
+                    Op::Trim { span, .. } | Op::WriteZeroes { span, .. } | Op::Read { span, .. },
+                )
+                | Command::BlockStatus { span, .. },
+            ) => Ok(span.len),
             Step::Modify(_, modify) => Ok(modify.span.len),
             Step::Refuse(_, error) => Err(error),
             other => panic!("{other:?}"),

@@ -36,10 +36,10 @@ impl<M: RawMemory> Server<M> {
         if full {
             return Err(AddError::TooMany(self.limits.exports_max));
         }
-        let access = SocketAccess { mode: socket.mode, group: socket.group.clone() };
-        let listener = UnixListener::new(&socket.path, &access)?;
+        let SocketSpec { path, mode, group } = socket;
+        let listener = UnixListener::new(&path, &SocketAccess { mode, group })?;
         let watch = self.watches.add(listener.fd.as_raw_fd(), Source::Listener(id));
-        let lives = self.begin_life(&export, &socket);
+        let lives = self.begin_life(&export, path);
         let served = Served {
             export,
             lives,

@@ -7,7 +7,7 @@
 use super::{Served, Server};
 use crate::load::Load;
 use crate::vhost::budget::Account;
-use crate::vhost::export::{Export, SocketSpec};
+use crate::vhost::export::Export;
 use cinnabar_engine::RawMemory;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ impl Life {
 
 impl<M: RawMemory> Server<M> {
     /// A life for a new export, and those before it that have left something: its own comes first.
-    pub(super) fn begin_life(&mut self, export: &Export, socket: &SocketSpec) -> Vec<u64> {
-        let same = |life: &Life| life.name == export.name || life.path == socket.path;
+    pub(super) fn begin_life(&mut self, export: &Export, path: PathBuf) -> Vec<u64> {
+        let same = |life: &Life| life.name == export.name || life.path == path;
         let past = self.lives.iter().filter(|(_, life)| same(life)).map(|(key, _)| key);
         let past: Vec<u64> = past.collect();
         let own = self.lives.insert(Life {
             name: export.name.clone(),
-            path: socket.path.clone(),
+            path,
             served: true,
             leases: 0,
             load: Load::default(),
