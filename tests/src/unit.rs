@@ -71,11 +71,8 @@ impl Unit {
             }
             // SAFETY: takes numbers only.
             unsafe { libc::umask(mask) };
-            // SAFETY: takes numbers only.
-            if no_new_privileges
-                && unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0
-            {
-                return Err(std::io::Error::last_os_error());
+            if no_new_privileges {
+                rustix::thread::set_no_new_privs(true)?;
             }
             if let Some(filter) = &filter {
                 let program = libc::sock_fprog {

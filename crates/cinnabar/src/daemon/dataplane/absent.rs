@@ -264,7 +264,7 @@ impl Plane {
         let device = self.cache.identity().map(|(id, _)| id);
         match result {
             // Its generation is not known, or that of a device that is not in use any more.
-            Ok(opened) if opened.kept_on != Some(device) || self.replacing.is_some() => {
+            Ok(opened) if !opened.kept || opened.kept_on != device || self.replacing.is_some() => {
                 let absent = &mut self.absents.list[at];
                 (absent.trying, absent.next_try) = (None, now);
                 if self.replacing.is_some() {

@@ -232,7 +232,7 @@ impl Task {
                         let names = std::slice::from_ref(&name);
                         let kept = ledger.with(|state| state.attach(names, device));
                         opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
-                        opened.kept_on = Some(device.map(|(id, _)| id));
+                        (opened.kept, opened.kept_on) = (true, device.map(|(id, _)| id));
                     }
                     Ok(Box::new(opened))
                 };

@@ -24,8 +24,9 @@ pub(super) struct OpenedVolume {
     pub(super) epoch: Option<Epoch>,
     /// Under which its blocks are believed; 0 until that is looked up.
     pub(super) generation: u64,
-    /// The cache device, or none, that the generation was looked up for; outer `None`: it was not.
-    pub(super) kept_on: Option<Option<DeviceId>>,
+    /// Whether it was looked up, and for which cache device, if there was one.
+    pub(super) kept: bool,
+    pub(super) kept_on: Option<DeviceId>,
 }
 
 impl OpenedVolume {
@@ -87,6 +88,7 @@ pub(super) fn open_volume(
         layers: spec.layers,
         epoch,
         generation: 0,
+        kept: false,
         kept_on: None,
     })
 }

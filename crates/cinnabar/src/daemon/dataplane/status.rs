@@ -48,7 +48,7 @@ impl Plane {
             Some(Duration::from_nanos(now.since_ns(since)))
         };
         let each = self.order.iter().zip(counters.volumes);
-        let served = each.map(|(key, own)| self.volume_status(*key, own, passed_by, age(*key)));
+        let served = each.map(|(key, own)| self.volume_status(*key, &own, passed_by, age(*key)));
         let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
             config: config.clone(),
             state: State::Waiting,
@@ -79,7 +79,7 @@ impl Plane {
     fn volume_status(
         &self,
         key: usize,
-        own: VolumeCounters,
+        own: &VolumeCounters,
         passed_by: bool,
         oldest: Option<Duration>,
     ) -> VolumeStatus {
@@ -89,7 +89,7 @@ impl Plane {
         // Most are refused by the servers, and never come to an engine.
         let export = export_of(key);
         let refused = own.refused + self.server.refused(export) + self.vhost.refused(export);
-        let counters = VolumeCounters { cached_blocks, refused, ..own };
+        let counters = VolumeCounters { cached_blocks, refused, ..*own };
         VolumeStatus {
             config: volume.config.clone(),
             state,

@@ -77,9 +77,12 @@ fn clients_of_a_volume_that_waits_are_turned_away_with_the_reason() {
     assert!(rig.stop().clean);
 }
 
+/// What the reason says, and what brings it about.
+type Break<'b> = (&'static str, &'b dyn Fn(&Rig));
+
 #[test]
 fn whatever_may_pass_is_waited_for() {
-    let cases: [(&str, &dyn Fn(&Rig)); 4] = [
+    let cases: [Break<'_>; 4] = [
         ("is empty", &|rig| std::fs::write(rig.path("vm1.raw"), []).expect("a file")),
         ("not a multiple", &|rig| std::fs::write(rig.path("vm1.raw"), [0; 1000]).expect("a file")),
         ("no such file", &|rig| std::fs::remove_file(rig.path("vm1.raw")).expect("a file")),
