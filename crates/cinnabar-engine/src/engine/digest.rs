@@ -63,6 +63,7 @@ impl<P: Payload + Debug> Engine<P> {
             reopening,
             device_losses: _,
             devices,
+            late,
         } = self;
         store.digest(hasher);
         for volume in volumes {
@@ -81,7 +82,7 @@ impl<P: Payload + Debug> Engine<P> {
         add(hasher, &(superblock, ready, paused, lifecycle, identities, wake, loader));
         add(hasher, &(awaiting_load, doubtful, checkpoint, checkpoint_sequence));
         add(hasher, &(checkpoint_failures, at_gate, at_journal, beat_at, log_flush));
-        add(hasher, &(abandoning, replacing, reopening, attaching, devices));
+        add(hasher, &(abandoning, replacing, reopening, attaching, devices, late));
     }
 }
 
@@ -105,13 +106,17 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         bereft,
         sync_failed,
         replaces,
+        late,
     } = volume;
     digest_holds(holds, hasher);
     if spec.bypass_sequential_bytes > 0 {
         add(hasher, detector);
     }
     add(hasher, &(spec, incarnation, state, requests, group, writes - writes_flushed, written));
-    add(hasher, &(beat, distrusted, awaiting_distrust, distrusting, bereft, sync_failed, replaces));
+    add(
+        hasher,
+        &(beat, distrusted, awaiting_distrust, distrusting, bereft, sync_failed, replaces, late),
+    );
 }
 
 fn digest_holds(holds: &Holds, hasher: &mut impl Hasher) {

@@ -90,6 +90,13 @@ pub fn search(
     Ok(searched)
 }
 
+/// How a scene begins, line by line.
+pub fn story(scene: Scene) -> Vec<String> {
+    let (mut world, _) = reach(scene, &[], Mutants::default(), true);
+    world.note(|world| format!("phases {:?}", world.phases().iter().collect::<Vec<_>>()));
+    world.into_story()
+}
+
 /// The world after these moves.
 fn reach(
     scene: Scene,
