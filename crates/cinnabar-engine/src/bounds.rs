@@ -6,6 +6,7 @@
 //! [`limits`](crate::limits)), for no run may change them.
 
 use crate::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX, VOLUMES_MAX};
+use std::cell::Cell;
 
 /// See the [module](self). All are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Bounds {
     pub zero_fallback_blocks: u32,
     /// Pages of one journal write.
     pub journal_pages: u64,
+    /// Records since the last checkpoint that call for one, at least; more where the device is large.
+    pub live_records: usize,
     /// Pages of one checkpoint write.
     pub checkpoint_pages: u32,
     /// RAM slots that one event of a clean stop moves to flash.
@@ -88,6 +91,7 @@ impl Default for Bounds {
             zero_blocks: 4096,
             zero_fallback_blocks: 256,
             journal_pages: 16,
+            live_records: 64,
             checkpoint_pages: 64,
             stop_slots: 256,
             clean_slots: (64, 4096),
@@ -120,9 +124,99 @@ impl Bounds {
         zero_blocks: 1,
         zero_fallback_blocks: 1,
         journal_pages: 1,
+        live_records: 1,
         checkpoint_pages: 1,
         stop_slots: 1,
         clean_slots: (1, 1),
         parked_segments: 1,
     };
+}
+
+macro_rules! bounds {
+    ($($(#[$doc:meta])* $bound:ident = $name:literal,)*) => {
+        /// A bound that something ran into.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bound { $($(#[$doc])* $bound,)* }
+
+        impl Bound {
+            /// Every bound that is counted, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$bound,)*];
+
+            /// The name of the field of [`Bounds`] that it is.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$bound => $name,)* }
+            }
+        }
+    };
+}
+
+bounds! {
+    /// [`Bounds::incarnations`]
+    Incarnations = "incarnations",
+    /// [`Bounds::volumes`]
+    Volumes = "volumes",
+    /// [`Bounds::passed_ranges`]
+    PassedRanges = "passed_ranges",
+    /// [`Bounds::parts`]
+    Parts = "parts",
+    /// [`Bounds::open_pages`]
+    OpenPages = "open_pages",
+    /// [`Bounds::load_pages`]
+    LoadPages = "load_pages",
+    /// [`Bounds::load_reads`]
+    LoadReads = "load_reads",
+    /// [`Bounds::replay_reads`]
+    ReplayReads = "replay_reads",
+    /// [`Bounds::replay_blocks`]
+    ReplayBlocks = "replay_blocks",
+    /// [`Bounds::void_lookups`]
+    VoidLookups = "void_lookups",
+    /// [`Bounds::miss_blocks`]
+    MissBlocks = "miss_blocks",
+    /// [`Bounds::write_blocks`]
+    WriteBlocks = "write_blocks",
+    /// [`Bounds::zero_blocks`]
+    ZeroBlocks = "zero_blocks",
+    /// [`Bounds::zero_fallback_blocks`]
+    ZeroFallbackBlocks = "zero_fallback_blocks",
+    /// [`Bounds::journal_pages`]
+    JournalPages = "journal_pages",
+    /// [`Bounds::checkpoint_pages`]
+    CheckpointPages = "checkpoint_pages",
+    /// [`Bounds::stop_slots`]
+    StopSlots = "stop_slots",
+    /// [`Bounds::clean_slots`]
+    CleanSlots = "clean_slots",
+    /// [`Bounds::parked_segments`]
+    ParkedSegments = "parked_segments",
+}
+
+/// How often each bound was run into: a search must have crossed them all.
+#[derive(Clone, Debug, Default)]
+pub struct Crossings([Cell<u32>; Bound::ALL.len()]);
+
+impl Crossings {
+    pub(crate) fn note(&self, bound: Bound) {
+        let count = &self.0[bound as usize];
+        count.set(count.get().saturating_add(1));
+    }
+
+    /// Notes a bound if it was run into.
+    pub(crate) fn note_if(&self, crossed: bool, bound: Bound) {
+        if crossed {
+            self.note(bound);
+        }
+    }
+
+    /// How often a bound was run into.
+    pub fn of(&self, bound: Bound) -> u32 {
+        self.0[bound as usize].get()
+    }
+
+    /// Adds those of another part of the cache.
+    pub fn add(&self, other: &Self) {
+        for (count, more) in self.0.iter().zip(&other.0) {
+            count.set(count.get().saturating_add(more.get()));
+        }
+    }
 }

@@ -31,7 +31,7 @@ mod store;
 pub mod units;
 pub mod volume;
 
-pub use bounds::Bounds;
+pub use bounds::{Bound, Bounds, Crossings};
 pub use config::{Config, Eviction};
 pub use engine::{Engine, Phase, Phases};
 pub use seam::*;

@@ -2,10 +2,11 @@
 //!
 //! Called by the driver (counts), by reports and by tests: what never fired was not tested.
 
+use cinnabar_engine::Bound;
 use std::fmt;
 
 /// More kinds than there are of anything.
-const KINDS_MAX: usize = 48;
+const KINDS_MAX: usize = 64;
 
 /// Something that is counted by kind.
 pub trait Counted: Copy + fmt::Debug + 'static {
@@ -90,6 +91,18 @@ macro_rules! counted {
     };
 }
 
+impl Counted for Bound {
+    const ALL: &'static [Self] = Bound::ALL;
+    fn index(self) -> usize {
+        self as usize
+    }
+    fn name(self) -> &'static str {
+        Bound::name(self)
+    }
+}
+
+const _: () = assert!(Bound::ALL.len() <= KINDS_MAX);
+
 counted! {
     /// Something that goes wrong, or that somebody does to the cache.
     Fault {
@@ -166,6 +179,10 @@ counted! {
         Forgotten = "forgotten",
         /// A backend that could prove that nobody wrote could not do so for once.
         ProofLost = "proof_lost",
+        /// The clock of a backend's host was set back.
+        ClockStep = "clock_step",
+        /// A backend's server started anew under the daemon, and lost what no flush covered.
+        ServerRestart = "server_restart",
         /// A new plan.
         PlanChange = "plan_change",
         /// A volume went away and came back while others worked on.

@@ -8,7 +8,7 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, Config, Engine, Event, Payload, Phases};
+use cinnabar_engine::{Action, Config, Crossings, Engine, Event, Payload, Phases};
 
 /// A state machine behind the seam.
 pub trait Machine<P> {
@@ -25,6 +25,10 @@ pub trait Machine<P> {
     /// See [`Engine::health`].
     fn health(&self) -> Health {
         Health::Serving
+    }
+    /// How often each bound was run into; see [`Engine::crossings`].
+    fn crossings(&self) -> Crossings {
+        Crossings::default()
     }
     /// What it is doing; see [`Engine::phases`]. `None`: it can't tell.
     fn phases(&self) -> Option<Phases> {
@@ -79,14 +83,34 @@ pub struct CacheSetup {
     pub span_log2: u32,
     /// Threads that share the shards.
     pub threads: u32,
+    /// Pages of each shard's journal; `None`: as many as a device of that size has.
+    pub journal_pages: Option<u64>,
     /// Settings of each engine.
     pub config: Config,
 }
 
 impl CacheSetup {
+    /// The geometry of each of its regions, of so many data blocks.
+    ///
+    /// # Panics
+    /// If a shard can't be that large.
+    pub fn geometry(&self, region_blocks: u64) -> Geometry {
+        let region = u32::try_from(region_blocks).expect("a shard's size");
+        let geometry = Geometry::for_capacity(region, self.segment_chunks);
+        self.journal_pages.map_or(geometry, |pages| geometry.with_journal(pages))
+    }
+
     /// A cache of one shard, with segments of one chunk.
     pub const fn single(capacity_blocks: u64, config: Config) -> Self {
-        Self { capacity_blocks, segment_chunks: 1, shards: 1, span_log2: 10, threads: 1, config }
+        Self {
+            capacity_blocks,
+            segment_chunks: 1,
+            shards: 1,
+            span_log2: 10,
+            threads: 1,
+            journal_pages: None,
+            config,
+        }
     }
 }
 
@@ -168,6 +192,10 @@ impl<P: Payload> Machine<P> for Engine<P> {
         Engine::health(self)
     }
 
+    fn crossings(&self) -> Crossings {
+        Engine::crossings(self)
+    }
+
     fn phases(&self) -> Option<Phases> {
         Some(Engine::phases(self))
     }
@@ -185,8 +213,7 @@ impl<P: Payload> Factory<P> for EngineFactory {
     type Machine = Engine<P>;
 
     fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format {
-        let capacity = u32::try_from(setup.capacity_blocks).expect("a shard's size");
-        let geometry = Geometry::for_capacity(capacity, setup.segment_chunks);
+        let geometry = setup.geometry(setup.capacity_blocks);
         Format::of(&[Superblock::format([0xC1 ^ serial; 16], geometry)])
     }
 

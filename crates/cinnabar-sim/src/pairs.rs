@@ -86,7 +86,7 @@ impl IoKind {
     pub const fn of_phase(phase: Phase) -> Option<Self> {
         Some(match phase {
             Phase::OpenReads | Phase::LoadPages | Phase::LoadHeaders => Self::MetaRead,
-            Phase::OpenMarks | Phase::CloseMarks => Self::SuperblockWrite,
+            Phase::OpenMarks | Phase::CloseMarks | Phase::Reserving => Self::SuperblockWrite,
             Phase::OpenBlank => Self::CheckpointWrite,
             Phase::CheckpointChunks | Phase::ChunkWrite | Phase::CloseLog => Self::ChunkWrite,
             Phase::CheckpointPages | Phase::CheckpointHead | Phase::CloseCheckpoint => {

@@ -7,11 +7,11 @@ use crate::threaded::Threaded;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
-use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, Event, Payload, Phases};
+use cinnabar_engine::{Action, Crossings, Event, Payload, Phases};
 use std::fmt::Debug;
 use std::hash::Hasher;
 
@@ -34,6 +34,12 @@ impl<P: Payload> Machine<P> for Sharded<P> {
 
     fn health(&self) -> Health {
         Sharded::health(self)
+    }
+
+    fn crossings(&self) -> Crossings {
+        let all = self.router().crossings().clone();
+        self.engines().for_each(|engine| all.add(&engine.crossings()));
+        all
     }
 
     fn phases(&self) -> Option<Phases> {
@@ -112,6 +118,10 @@ impl<P: Payload> Machine<P> for Shards<P> {
         either!(self, machine => Machine::health(machine))
     }
 
+    fn crossings(&self) -> Crossings {
+        either!(self, machine => Machine::crossings(machine))
+    }
+
     fn phases(&self) -> Option<Phases> {
         either!(self, machine => Machine::phases(machine))
     }
@@ -166,9 +176,7 @@ impl<P: Payload> Factory<P> for ShardedFactory {
 
     fn format(&mut self, setup: &CacheSetup, serial: u8) -> Format {
         let region = setup.capacity_blocks.div_ceil(u64::from(setup.shards));
-        let region = u32::try_from(region).expect("a shard's size");
-        let geometry = Geometry::for_capacity(region, setup.segment_chunks);
-        let geometry = geometry.divided(setup.shards, setup.span_log2);
+        let geometry = setup.geometry(region).divided(setup.shards, setup.span_log2);
         Format::of(&Superblock::format_all([0xC1 ^ serial; 16], geometry))
     }
 

@@ -12,8 +12,8 @@ use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap, nam
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
-    Action, Answer, Command, Config, Engine, Event, IoDone, IoError, IoId, IoOp, IoRequest,
-    Payload, Phases, Reply, RequestId, Target,
+    Action, Answer, Command, Config, Crossings, Engine, Event, IoDone, IoError, IoId, IoOp,
+    IoRequest, Payload, Phases, Reply, RequestId, Target,
 };
 
 /// Whose a volume is that an engine has named.
@@ -206,6 +206,12 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn health(&self) -> Health {
         Health::of_all(self.units.iter().map(|unit| unit.engine.health()))
+    }
+
+    fn crossings(&self) -> Crossings {
+        let all = self.router.crossings().clone();
+        self.units.iter().for_each(|unit| all.add(&unit.engine.crossings()));
+        all
     }
 
     fn phases(&self) -> Option<Phases> {

@@ -8,6 +8,7 @@
 
 use super::Engine;
 use super::lifecycle::Copies;
+use crate::bounds::Bound;
 use crate::metadata::superblock::DeviceState;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -67,6 +68,7 @@ impl<P: Payload> Engine<P> {
         };
         if !self.identities.reserving {
             self.identities.reserving = true;
+            self.store.crossings.note(Bound::Incarnations);
             self.superblock.next_incarnation = more;
             self.write_superblock_for(Pending::Reserve { copies: Copies::Both });
         }
@@ -132,6 +134,7 @@ impl<P: Payload> Engine<P> {
             self.identities.sweeping = None;
             return true;
         }
+        self.store.crossings.note(Bound::Volumes);
         let gone = |index: usize| self.volumes.get(index).is_none_or(Option::is_none);
         let dead = (0..self.store.holdings.len()).any(gone);
         // One whose end is being recorded is gone in a moment, or can be forgotten then.

@@ -8,6 +8,7 @@ use super::Engine;
 use super::open::Found;
 use super::passed::Passed;
 use super::phases::Phase;
+use crate::bounds::Bound;
 use crate::descriptors::Key;
 use crate::health::{LoadReport, Start};
 use crate::metadata::MetaPage;
@@ -199,6 +200,7 @@ impl<P: Payload> Engine<P> {
         let base = self.store.log.geometry.checkpoints.0[slot];
         while loader.next < end && loader.reading < self.config.bounds.load_reads {
             let count = self.config.bounds.load_pages.min(end - loader.next);
+            self.store.crossings.note_if(count < end - loader.next, Bound::LoadPages);
             let position = loader.next;
             let offset = (base + u64::from(position)) * BLOCK_BYTES;
             let spare = loader.spare.pop().filter(|pages| pages.len() == count as usize);
@@ -208,6 +210,7 @@ impl<P: Payload> Engine<P> {
             loader.next += count;
             loader.reading += 1;
         }
+        self.store.crossings.note_if(loader.next < end, Bound::LoadReads);
         loader.next >= end && loader.reading == 0
     }
 
@@ -282,6 +285,7 @@ impl<P: Payload> Engine<P> {
         self.doubtful = loader.start == Start::Crashed
             || loader.known.damaged_pages > 0
             || loader.passed.is_coarse();
+        self.store.crossings.note_if(loader.passed.is_coarse(), Bound::PassedRanges);
         self.report = LoadReport {
             start: loader.start,
             blocks: self.store.counters().cached_blocks,

@@ -33,6 +33,7 @@ mod write;
 mod written_while_loading;
 mod zero;
 
+use crate::bounds::{Bound, Crossings};
 use crate::config::Config;
 use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::descriptors::Key;
@@ -339,6 +340,15 @@ impl<P: Payload> Engine<P> {
             device_losses: self.device_losses,
             ..self.store.counters()
         }
+    }
+
+    /// How often each bound was run into, on this device.
+    pub fn crossings(&self) -> Crossings {
+        let crossings = self.store.crossings.clone();
+        for _ in 0..self.store.journal.cut {
+            crossings.note(Bound::JournalPages);
+        }
+        crossings
     }
 
     /// Counters of a volume.

@@ -10,6 +10,7 @@
 use super::Engine;
 use super::lifecycle::{Copies, Lifecycle};
 use super::load::Loader;
+use crate::bounds::Bound;
 use crate::health::{PassThroughReason, Start};
 use crate::journal::{Journal, scan};
 use crate::metadata::MetaPage;
@@ -195,6 +196,7 @@ impl<P: Payload> Engine<P> {
     ) {
         let (first, len) = self.superblock.geometry.marks;
         let count = self.config.bounds.open_pages.min(len - next);
+        self.store.crossings.note_if(count < len - next, Bound::OpenPages);
         self.read_meta((first + next) * BLOCK_BYTES, count);
         self.lifecycle = Lifecycle::Opening(id, Opening::Ring(head, durable, scan, next + count));
     }
@@ -269,6 +271,7 @@ impl<P: Payload> Engine<P> {
         self.superblock.era = self.superblock.next_incarnation;
         let (first, len) = self.superblock.geometry.marks;
         let count = self.config.bounds.open_pages.min(len - next);
+        self.store.crossings.note_if(count < len - next, Bound::OpenPages);
         if count == 0 {
             return self.void_heads(id, 0, start);
         }

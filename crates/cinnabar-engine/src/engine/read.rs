@@ -5,6 +5,7 @@
 
 use super::Engine;
 use super::request::Kind;
+use crate::bounds::Bound;
 use crate::descriptors::Key;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -144,6 +145,8 @@ impl<P: Payload> Engine<P> {
         {
             return Run::Missing { index, count: count + 1 };
         }
+        let cut = matches!(run, Some(Run::Missing { index, count }) if index + count == i);
+        self.store.crossings.note_if(cut, Bound::MissBlocks);
         self.issue(request, run);
         Run::Missing { index: i, count: 1 }
     }

@@ -7,6 +7,7 @@
 
 use super::Engine;
 use super::request::Kind;
+use crate::bounds::Bound;
 use crate::descriptors::Key;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -324,6 +325,7 @@ impl<P: Payload> Engine<P> {
         let (mut not_reused, mut refused) = (0, 0);
         let end = state.span.blocks() as u32;
         let stop = end.min(state.offered + self.config.bounds.write_blocks);
+        self.store.crossings.note_if(stop < end, Bound::WriteBlocks);
         for i in state.offered..stop {
             if state.edges.iter().any(|edge| edge.index == i && !edge.whole) {
                 continue;

@@ -5,6 +5,7 @@
 
 use super::Engine;
 use super::request::Kind;
+use crate::bounds::Bound;
 use crate::descriptors::Key;
 use crate::mutant::Mutant;
 use crate::seam::{IoError, IoOp, Payload, Slice};
@@ -189,6 +190,7 @@ impl<P: Payload> Engine<P> {
             self.volume(volume).counters.invalidated_blocks += removed;
         }
         if stop < end {
+            self.store.crossings.note(Bound::ZeroBlocks);
             return self.paused.push_back(request);
         }
         if self.marks_all() {
@@ -215,6 +217,8 @@ impl<P: Payload> Engine<P> {
         let blocks = self.config.bounds.zero_fallback_blocks;
         let step = u64::from(blocks) * BLOCK_BYTES;
         let len = (state.inner.end() - offset).min(step);
+        let cut = offset + len < state.inner.end();
+        self.store.crossings.note_if(cut, Bound::ZeroFallbackBlocks);
         if offset == state.inner.offset {
             let zeros = P::alloc(blocks);
             zeros.zero(0, step);

@@ -78,6 +78,8 @@ pub(crate) struct Journal {
     /// Order of records about volumes.
     stamp: u64,
     pub(crate) writes: u64,
+    /// Writes that had no room for all there was.
+    pub(crate) cut: u32,
     pub(crate) rebases: u64,
     mutants: Mutants,
 }
@@ -104,6 +106,7 @@ impl Journal {
             covered: None,
             stamp: u64::from(superblock.next_incarnation) << 32,
             writes: 0,
+            cut: 0,
             rebases: 0,
             mutants: config.mutants,
         }
@@ -233,6 +236,7 @@ impl Journal {
             }
             pages.push(page);
             if done || pages.len() as u64 == most {
+                self.cut += u32::from(!done && most == self.write_pages);
                 return pages;
             }
         }
@@ -338,9 +342,9 @@ impl Journal {
         }
     }
 
-    /// Live records that call for a checkpoint: 0.5 % of the slots.
-    pub(crate) fn live_max(geometry: &Geometry) -> usize {
-        (geometry.slots() as usize / 200).max(64)
+    /// Live records that call for a checkpoint: 0.5 % of the slots, but so many at least.
+    pub(crate) fn live_max(geometry: &Geometry, least: usize) -> usize {
+        (geometry.slots() as usize / 200).max(least)
     }
 
     /// What decides what it will do next; see [`Engine::digest`](crate::Engine::digest).

@@ -9,6 +9,7 @@
 
 use super::Routed;
 use super::router::{Join, Phase, Router, id_of, refusal};
+use crate::bounds::Bound;
 use crate::limits::DATA_BYTES_MAX;
 use crate::mutant::Mutant;
 use crate::seam::{Answer, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId};
@@ -159,6 +160,7 @@ impl<P: Payload> Router<P> {
             } else if self.has_room(key) {
                 self.send_next(key, to);
             } else {
+                self.crossings.note(Bound::Parts);
                 return sent;
             }
             sent = true;

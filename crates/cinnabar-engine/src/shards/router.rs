@@ -7,7 +7,7 @@ use super::commands::CommandJoin;
 use super::io_name::shard_of;
 use super::requests::RequestJoin;
 use super::{Routed, ShardMap};
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, Crossings};
 use crate::config::Config;
 use crate::limits::VOLUMES_MAX;
 use crate::mutant::Mutants;
@@ -73,6 +73,7 @@ pub struct Router<P> {
     pub(super) map: ShardMap,
     pub(super) mutants: Mutants,
     pub(super) bounds: Bounds,
+    pub(super) crossings: Crossings,
     pub(super) volumes: Vec<Option<RoutedVolume<P>>>,
     /// The other way round: by shard and its name there.
     names: Vec<Vec<Option<VolumeId>>>,
@@ -88,8 +89,17 @@ impl<P: Payload> Router<P> {
     pub fn new(map: ShardMap, config: &Config) -> Self {
         let names = vec![Vec::new(); map.shards() as usize];
         let (mutants, bounds) = (config.mutants, config.bounds);
-        let (volumes, joins) = (Vec::new(), Slab::new());
-        Self { map, mutants, bounds, volumes, names, joins, split: 0, extra_parts: 0 }
+        Self {
+            map,
+            mutants,
+            bounds,
+            crossings: Crossings::default(),
+            volumes: Vec::new(),
+            names,
+            joins: Slab::new(),
+            split: 0,
+            extra_parts: 0,
+        }
     }
 
     /// Which shard owns what.
@@ -100,6 +110,11 @@ impl<P: Payload> Router<P> {
     /// Requests so far that more than one shard had a part in, flushes left out.
     pub fn split_requests(&self) -> u64 {
         self.split
+    }
+
+    /// How often each bound of its own was run into.
+    pub fn crossings(&self) -> &Crossings {
+        &self.crossings
     }
 
     /// Whose it is what a shard asks of a volume.

@@ -8,6 +8,7 @@
 
 use super::fill::Reason;
 use super::{Outbox, Pending, Store};
+use crate::bounds::Bound;
 use crate::descriptors::{DESCRIPTOR_BYTES, Flags};
 use crate::log::SegmentState;
 use crate::metadata::checkpoint::{
@@ -88,6 +89,7 @@ impl<P: Payload> Store<P> {
     ) -> Option<usize> {
         let slots: Vec<u32> =
             self.probation.slots().skip(done).take(self.bounds.stop_slots).collect();
+        self.crossings.note_if(slots.len() == self.bounds.stop_slots, Bound::StopSlots);
         for &slot in &slots {
             let Some(key) = self.descriptors.key(slot) else { continue };
             if !self.promote(slot, key, Reason::CleanStop, now, outbox) {
@@ -114,9 +116,13 @@ impl<P: Payload> Store<P> {
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let geometry = &self.log.geometry;
         self.journal.is_enabled()
-            && (self.journal.live_len() > crate::journal::Journal::live_max(geometry)
+            && (self.journal.live_len() > self.live_max()
                 || self.opened > (geometry.segments / 8).max(2)
                 || self.is_journal_cramped())
+    }
+
+    fn live_max(&self) -> usize {
+        crate::journal::Journal::live_max(&self.log.geometry, self.bounds.live_records)
     }
 
     /// Whether only a checkpoint makes room in the journal.
@@ -196,6 +202,7 @@ impl<P: Payload> Store<P> {
         writer.stage = match writer.stage {
             Stage::Pages(first) if first < total => {
                 let count = self.bounds.checkpoint_pages.min(total - first);
+                self.crossings.note_if(count < total - first, Bound::CheckpointPages);
                 self.write_pages(writer, first..first + count, outbox);
                 Stage::Pages(first + count)
             }

@@ -8,6 +8,7 @@
 
 use super::fill::Reason;
 use super::{Key, Outbox, Pending, Store};
+use crate::bounds::Bound;
 use crate::buffers::Buffer;
 use crate::descriptors::Flags;
 use crate::journal::Ticket;
@@ -66,6 +67,7 @@ impl<P: Payload> Store<P> {
         // So many at least, so that a slow trickle of appends gets there too.
         let (least, most) = self.bounds.clean_slots;
         let mut budget = (self.cleaner.owed + least).min(most);
+        self.crossings.note_if(self.cleaner.owed + least > most, Bound::CleanSlots);
         self.cleaner.owed = 0;
         self.release_parked();
         while budget > 0 {
@@ -80,6 +82,7 @@ impl<P: Payload> Store<P> {
                 let count = budget.min(used - cursor);
                 budget -= self.scan(segment, cursor, count, outbox).max(1);
             } else if reads > 0 || self.cleaner.parked.len() >= self.bounds.parked_segments {
+                self.crossings.note_if(reads == 0, Bound::ParkedSegments);
                 return false;
             } else {
                 self.cleaner.victim = None;

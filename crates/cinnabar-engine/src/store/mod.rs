@@ -13,7 +13,7 @@ mod load;
 mod replay;
 
 use crate::address_map::AddressMap;
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, Crossings};
 use crate::buffers::{Buffer, Buffers};
 use crate::config::{Config, Eviction};
 use crate::counters::{CacheCounters, RamBytes};
@@ -116,6 +116,7 @@ pub(crate) struct Store<P> {
     /// Whether the index tells what is cached.
     pub(crate) index: Index,
     pub(crate) bounds: Bounds,
+    pub(crate) crossings: Crossings,
     pub(crate) mutants: Mutants,
 }
 
@@ -150,6 +151,7 @@ impl<P: Payload> Store<P> {
             dead: false,
             index: Index::InUse,
             bounds: config.bounds,
+            crossings: Crossings::default(),
             mutants: config.mutants,
         }
     }

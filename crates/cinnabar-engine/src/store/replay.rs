@@ -6,6 +6,7 @@
 
 use super::load::{Chain, Known};
 use super::{Outbox, Pending, Store};
+use crate::bounds::Bound;
 use crate::descriptors::{Flags, Key};
 use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::MetaPage;
@@ -110,6 +111,7 @@ impl<P: Payload> Store<P> {
             let op = IoOp::ReadMeta { offset, pages: vec![MetaPage::zeroed()] };
             outbox.io(Target::Cache, op, Pending::Header { chain });
         }
+        self.crossings.note_if(!replay.chains.is_empty(), Bound::ReplayReads);
     }
 
     /// A header, or what is in its place, has been read; `None`: it could not be.
@@ -153,6 +155,7 @@ impl<P: Payload> Store<P> {
             };
             budget = budget.saturating_sub(cost.max(1));
         }
+        self.crossings.note(Bound::ReplayBlocks);
         false
     }
 
@@ -240,6 +243,7 @@ impl<P: Payload> Store<P> {
     ) -> (u64, bool) {
         let count = blocks.end - blocks.start;
         if count > self.bounds.void_lookups {
+            self.crossings.note(Bound::VoidLookups);
             let slots = self.log.geometry.slots();
             let from = *within as u32;
             let stop = u64::from(slots).min(*within + budget * 8) as u32;

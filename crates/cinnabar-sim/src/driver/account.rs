@@ -38,16 +38,30 @@ pub(super) struct Account {
     /// It was attached while the device was being replaced, which some shards had done and others
     /// had not: under which generation each of them recorded it is not known here.
     pub(super) mixed: bool,
+    /// The device may know of it by an attach that was never answered.
+    pub(super) may_know: bool,
+    /// It was forgotten, and not attached since: it may be written without a word to anybody.
+    pub(super) forgotten: bool,
     pub(super) foreign: Vec<Foreign>,
 }
 
 impl Account {
     pub(super) fn new() -> Self {
-        Self { left: Left::Never, generation: 0, attached: 0, mixed: false, foreign: Vec::new() }
+        Self {
+            left: Left::Never,
+            generation: 0,
+            attached: 0,
+            mixed: false,
+            may_know: false,
+            forgotten: false,
+            foreign: Vec::new(),
+        }
     }
 
     pub(super) fn forget(&mut self) {
         self.left = Left::Never;
+        self.may_know = false;
+        self.forgotten = true;
         self.foreign.clear();
     }
 

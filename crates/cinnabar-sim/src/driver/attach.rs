@@ -26,6 +26,8 @@ pub(super) struct Attaching {
     written: bool,
     /// The device was being replaced.
     replacing: bool,
+    /// The device may have known of it before.
+    known: bool,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -61,7 +63,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             generation: self.media.backends[volume].generation_with(device),
             written: recorded.iter().any(|recorded| recorded.written),
             replacing: self.is_waiting_for(|control| *control == Control::Replace),
+            known: self.accounts[volume].may_know,
         };
+        self.accounts[volume].may_know = true;
+        self.accounts[volume].forgotten = false;
         if attaching.belief == Belief::Unchanged {
             self.excuse_window(volume, &recorded);
         }
@@ -90,8 +95,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let open = |recorded: &&Recorded| recorded.written;
         let epochs = recorded.iter().filter(open).filter_map(|one| one.epoch.as_ref());
         let Some(now) = epochs.map(|epoch| Proof::decode(epoch).now).max() else { return };
+        let back = self.media.backends[volume].stepped_back_ns();
         for foreign in &self.accounts[volume].foreign {
-            if (now..=now + WINDOW_NS).contains(&foreign.at_ns) {
+            // A clock that was set back shows an earlier time, and passes the window twice.
+            if (now - back..=now + WINDOW_NS + back).contains(&foreign.at_ns) {
                 self.oracle.excuse(volume, foreign.first, &foreign.before);
                 self.count.faults.add(Fault::ForeignInside);
             }
@@ -160,9 +167,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let damaged = self.cache_has_failed();
         let short = |blocks, due| blocks > due || !damaged && blocks + evicted < due;
         let sound = match warmth {
-            Warmth::New => due.is_none_or(|due| due == 0) || self.cache_has_failed(),
+            Warmth::New => {
+                // The one with the least to lose is forgotten where indices are short.
+                let short = self.profile.setup.config.bounds.volumes <= self.volumes.len() + 2;
+                short || due.is_none_or(|due| due == 0) || self.cache_has_failed()
+            }
             // Of a volume that it never had it can know by an attach that was not answered.
-            Warmth::Loading => warm || account.left == Left::Never,
+            Warmth::Loading => warm || account.left == Left::Never && attaching.known,
             Warmth::Warm { blocks: 0 } => true,
             Warmth::Warm { blocks } => warm && !due.is_some_and(|due| short(blocks, due)),
             Warmth::Dropped { reason, .. } => {

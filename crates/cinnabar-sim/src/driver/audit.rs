@@ -8,6 +8,7 @@ use crate::kinds::Path;
 use crate::machine::{Factory, Machine};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
+use cinnabar_engine::Bound;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -47,6 +48,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         count.paths.add_many(Path::Rebases, cache.journal_rebases);
         if let Health::PassThrough(PassThroughReason::Failed(_)) = machine.health() {
             count.paths.add(Path::PassThroughFailed);
+        }
+        let crossings = machine.crossings();
+        for &bound in Bound::ALL {
+            count.bounds.add_many(bound, u64::from(crossings.of(bound)));
         }
         count.paths.add_many(Path::SplitRequests, machine.split_requests());
         for volume in &self.volumes {

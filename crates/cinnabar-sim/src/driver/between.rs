@@ -60,6 +60,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Nothing, less than the window after a crash, or more.
     fn pass_time(&mut self) {
+        if self.features().clock_steps && self.dice.chance(0.3) {
+            self.set_clock_back();
+        }
         let longest = self.dice.pick(&[1, 1_000_000_000, 2_000_000_000, 20_000_000_000]);
         let at = self.now.plus_ns(self.dice.below(longest));
         self.advance(at);
@@ -67,7 +70,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Somebody else writes to a volume that no engine has, unless the operator has excluded it.
     pub(super) fn write_behind(&mut self, volume: usize) {
-        if self.features().foreign_writes && !self.profile.volumes[volume].exclusive {
+        // The operator's word is over where a volume was forgotten, if no other device has it.
+        let alone = self.shelf.is_none() && self.parked.is_none();
+        let free = alone && self.accounts[volume].forgotten;
+        let exclusive = self.profile.volumes[volume].exclusive && !free;
+        if self.features().foreign_writes && !exclusive {
             self.write_behind_at_will(volume);
         }
     }

@@ -141,6 +141,8 @@ pub(super) enum Asked {
     },
     Invalidate {
         span: ByteSpan,
+        /// What the backend lost there.
+        losses: Vec<WriteTicket>,
     },
     Nonsense,
     /// A write that no guest waits for: a frontend mixed something up.
@@ -256,8 +258,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The operator says that somebody else wrote these bytes; beside the guest's slots, too.
     pub(super) fn submit_invalidate(&mut self, volume: usize, span: ByteSpan) {
+        self.submit_loss(volume, span, Vec::new());
+    }
+
+    /// The driver says that these bytes may have changed, and what of them has.
+    pub(super) fn submit_loss(&mut self, volume: usize, span: ByteSpan, losses: Vec<WriteTicket>) {
         self.volumes[volume].slots += 1;
-        self.enter(volume, Asked::Invalidate { span }, Op::Invalidate { span }, None, None);
+        let asked = Asked::Invalidate { span, losses };
+        self.enter(volume, asked, Op::Invalidate { span }, None, None);
     }
 
     /// Is a guest's write to these sectors under way?

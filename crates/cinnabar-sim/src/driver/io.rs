@@ -44,6 +44,17 @@ impl Flight {
         &self.transfer.request
     }
 
+    /// It is asked for once more, under another number.
+    pub(super) fn begin_again(&mut self, number: u64, tick: u64) {
+        self.number = number;
+        self.transfer.begin_again(tick);
+        let units = self.transfer.units();
+        self.ahead.clear();
+        if units > 0 {
+            self.ahead.push(Range { start: 0, end: units });
+        }
+    }
+
     /// May a driver call it overdue?
     pub(super) fn may_be_overdue(&self) -> bool {
         self.transfer.backend().is_some() && !self.overdue

@@ -20,6 +20,7 @@ mod meet;
 mod replay;
 mod replies;
 mod report;
+mod restart;
 mod sabotage;
 mod steer;
 mod threads;

@@ -95,7 +95,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.count.paths.add_many(Path::CrossShardFlushes, u64::from(shards > 1));
                 self.oracle.flush_done(volume, tick, not_durable)?;
             }
-            (Asked::Invalidate { span }, Answer::Done) => {
+            (Asked::Invalidate { span, losses }, Answer::Done) => {
+                losses.iter().for_each(|ticket| self.oracle.loss_known(ticket));
                 self.oracle.end_excuses(volume, sectors_of(span));
             }
             (Asked::Unasked, Answer::Data(_)) => {}
@@ -165,7 +166,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 }
                 self.oracle.write_ended(ticket, outcome);
             }
-            Asked::Flush { .. } | Asked::Invalidate { .. } | Asked::Nonsense | Asked::Unasked => {}
+            Asked::Invalidate { losses, .. } => {
+                losses.iter().for_each(|loss| self.oracle.write_ended(loss, Outcome::Perhaps));
+            }
+            Asked::Flush { .. } | Asked::Nonsense | Asked::Unasked => {}
         }
     }
 

@@ -6,6 +6,7 @@ use crate::driver::log::Log;
 use crate::kinds::{Fault, Path, Tally};
 use crate::pairs::Pairs;
 use crate::violation::{Kind, Violation};
+use cinnabar_engine::Bound;
 use std::fmt;
 
 /// What a successful run counted.
@@ -75,6 +76,8 @@ pub struct Report {
     pub faults: Tally<Fault>,
     /// Recovery paths, by kind.
     pub paths: Tally<Path>,
+    /// Bounds of the engine that were run into.
+    pub bounds: Tally<Bound>,
     /// Moments of the engine and what they met.
     pub pairs: Pairs,
 }
@@ -116,6 +119,7 @@ impl Report {
             crash_blocks_back: self.crash_blocks_back + other.crash_blocks_back,
             faults: self.faults.plus(other.faults),
             paths: self.paths.plus(other.paths),
+            bounds: self.bounds.plus(other.bounds),
             pairs: self.pairs.plus(other.pairs),
         }
     }

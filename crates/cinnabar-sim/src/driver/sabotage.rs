@@ -38,6 +38,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if features.deaths && self.present && self.dice.chance(0.002) {
             self.kill_device();
         }
+        if features.server_restarts && self.dice.chance(0.006) {
+            self.restart_server(volume);
+        }
+        if features.clock_steps && self.dice.chance(0.003) {
+            self.set_clock_back();
+        }
         if features.replacements && self.dice.chance(0.003) {
             self.abandon_device();
         }
@@ -70,6 +76,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let which = if cache { "the cache".to_owned() } else { format!("backend {volume}") };
             format!("STALL of {which} until {until:?}")
         });
+    }
+
+    /// The clock of a backend's host is set back.
+    pub(super) fn set_clock_back(&mut self) {
+        let backend = self.dice.below(self.volumes.len() as u64) as usize;
+        let ns = self.dice.pick(&[1, 1_000_000, 500_000_000, 2_000_000_000]);
+        self.media.backends[backend].step_back(ns);
+        self.count.faults.add(Fault::ClockStep);
+        self.log.milestone(self.now, || format!("CLOCK of backend {backend} is set back {ns} ns"));
     }
 
     fn kill_device(&mut self) {

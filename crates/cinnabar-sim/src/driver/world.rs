@@ -33,6 +33,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A machine that has not replied after so much virtual time never will: ten times the slowest
 /// straggler of the slowest medium, a few times over.
 const PATIENCE_NS: u64 = 600_000_000_000;
+/// Tells the dice of the engine's bounds from the others of a seed.
+const SIZES: u64 = 0x5173_5000_0000_0000;
 /// Steps between two checks of the machine's invariants.
 const STEPS_A_CHECK: u64 = 200;
 /// More events than any phase of a run needs.
@@ -124,7 +126,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
     pub(super) fn new(seed: u64, options: Options, factory: &'f mut F, words: bool) -> Self {
         let mut dice = Dice::new(seed);
         let mut more = Dice::new(mix(seed));
-        let mut profile = Profile::draw(&mut dice, &mut more, &options.features);
+        let mut sizes = Dice::new(mix(seed ^ SIZES));
+        let mut profile = Profile::draw(&mut dice, &mut more, &mut sizes, &options.features);
         profile.setup.config.mutants = options.mutants;
         let format = factory.format(&profile.setup, 0);
         let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {

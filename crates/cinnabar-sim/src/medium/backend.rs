@@ -3,7 +3,7 @@
 //! Called through [`Media`](super::Media), and by drivers that play another writer or cut the power.
 
 use crate::dice::Dice;
-use crate::medium::proof::Proof;
+use crate::medium::proof::{Proof, WINDOW_NS};
 use crate::medium::volatile::Volatile;
 use crate::medium::{initial, rules, transfer::Transfer};
 use crate::stamp::{BLOCK_SECTORS, Stamp, mix};
@@ -32,6 +32,8 @@ pub struct Backend {
     /// Raised when the volume is deleted and created anew.
     creation: u64,
     clock: u64,
+    /// How much further its clock may be set back.
+    steps_left: u64,
     change: u64,
     /// The change time that a power cut of the backend's host leaves at least.
     durable_change: u64,
@@ -58,6 +60,7 @@ impl Backend {
             touched: Vec::new(),
             creation: 1,
             clock,
+            steps_left: WINDOW_NS,
             change: clock,
             durable_change: clock,
             generation: 0,
@@ -132,6 +135,13 @@ impl Backend {
         self.clock += ns;
     }
 
+    /// Its clock is set back, as much as it may be in all.
+    pub fn step_back(&mut self, ns: u64) {
+        let ns = ns.min(self.steps_left);
+        self.steps_left -= ns;
+        self.clock -= ns;
+    }
+
     /// Its clock's time, in ns.
     pub fn clock_ns(&self) -> u64 {
         self.clock
@@ -187,9 +197,10 @@ impl Backend {
         self.durable_change = self.change;
     }
 
-    /// A change is later than the one before, however coarse the clock.
+    /// A change has another time than the one before, however coarse the clock: a later one, unless
+    /// the clock was set back.
     fn changed(&mut self) {
-        self.change = self.clock.max(self.change + 1);
+        self.change = if self.clock == self.change { self.change + 1 } else { self.clock };
     }
 
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
@@ -261,6 +272,17 @@ impl Backend {
             entry.is_some()
         });
         self.durable_change = self.change;
+    }
+
+    /// Sectors that a power cut could take back, in order.
+    pub fn volatile_sectors(&self) -> Vec<u64> {
+        let sectors = self.volatile.iter().enumerate().filter(|(_, entry)| entry.is_some());
+        sectors.map(|(sector, _)| sector as u64).collect()
+    }
+
+    /// How far its clock was set back in all, in ns.
+    pub fn stepped_back_ns(&self) -> u64 {
+        WINDOW_NS - self.steps_left
     }
 
     /// The engine died: what its writes left counts as complete.

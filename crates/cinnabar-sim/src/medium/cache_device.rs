@@ -288,22 +288,24 @@ impl CacheDevice {
         (at..self.cells.len()).chain(0..at).find(is_data)
     }
 
-    /// A place of a log where a write of so many blocks can land by mistake, apart from `range`.
-    pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>) -> Option<u64> {
-        if !self.is_log(range.start as usize) {
-            return None;
-        }
+    /// A place where `len` blocks of an I/O of `range` can go by mistake, apart from that: a log for
+    /// what is meant for a log, a checkpoint for what is meant for a checkpoint. (A journal that is
+    /// written elsewhere can't be noticed by anybody; nor can a superblock.)
+    pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>, len: u64) -> Option<u64> {
+        let area = match self.part(range.start * BLOCK_BYTES) {
+            Part::Log => self.log..self.region,
+            Part::Checkpoint => self.checkpoints..self.log,
+            Part::Journal | Part::Superblock => return None,
+        };
         let base = self.any_region(dice) as u64;
-        let (log, len) = (self.log as u64, range.end - range.start);
-        let last = (self.region as u64).checked_sub(len).filter(|last| *last > log)?;
-        let place = base + dice.within(log..last + 1);
+        let last = (area.end as u64).checked_sub(len).filter(|last| *last > area.start as u64)?;
+        let place = base + dice.within(area.start as u64..last + 1);
         (place + len <= range.start || range.end <= place).then_some(place)
     }
 
     /// A place of metadata, apart from `range`, that a read can go to by mistake. Never one that is
     /// still empty: that would look like metadata that were never written.
-    pub fn metadata_elsewhere(&self, dice: &mut Dice, range: &Range<u64>) -> Option<u64> {
-        let len = range.end - range.start;
+    pub fn metadata_elsewhere(&self, dice: &mut Dice, range: &Range<u64>, len: u64) -> Option<u64> {
         let place = dice.below((self.blocks() + 1).checked_sub(len)?);
         let written = |block: u64| {
             let contents = &self.cells[block as usize].contents;
@@ -330,14 +332,13 @@ impl CacheDevice {
     }
 
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
-        let offset = transfer.misdirected.unwrap_or(rules::offset_bytes(&transfer.request.op));
-        let first = (offset / BLOCK_BYTES) as usize;
         for unit in units {
-            let block = first + unit;
+            let (meant, block) = transfer.block_of(unit);
+            let astray = meant != block;
             let contents = match &transfer.request.op {
                 IoOp::Read { .. } => {
                     let cell = &self.cells[block];
-                    let wrong = cell.rotten || transfer.misdirected.is_some();
+                    let wrong = cell.rotten || astray;
                     self.rotten_reads += u64::from(wrong);
                     let stamps = cell.contents.stamps();
                     transfer.data[unit * BLOCK_SECTORS..][..BLOCK_SECTORS].copy_from_slice(&stamps);
@@ -355,7 +356,7 @@ impl CacheDevice {
                 IoOp::WriteZeroes { .. } => Contents::Empty,
                 IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => continue,
             };
-            self.put(block, contents, transfer.started, transfer.misdirected.is_some());
+            self.put(block, contents, transfer.started, astray);
         }
     }
 
@@ -377,20 +378,14 @@ impl CacheDevice {
                 self.data_blocks_written += data;
                 self.meta_blocks_written += transfer.units() as u64 - data;
                 let durable = *fua && result.is_ok();
-                let offset = transfer.misdirected.unwrap_or(rules::offset_bytes(op));
-                let first = (offset / BLOCK_BYTES) as usize;
-                for block in first..first + transfer.units() {
+                for unit in 0..transfer.units() {
+                    let (meant, block) = transfer.block_of(unit);
+                    // What should be there is not.
+                    self.cells[meant].rotten |= meant != block;
                     let Some(volatile) = self.volatile.get_mut(&block) else { continue };
                     if volatile.complete(began, tick, durable) {
                         self.volatile.remove(&block);
                     }
-                }
-                if transfer.misdirected.is_some() {
-                    // What should be there is not.
-                    let meant = (rules::offset_bytes(op) / BLOCK_BYTES) as usize;
-                    self.cells[meant..meant + transfer.units()]
-                        .iter_mut()
-                        .for_each(|cell| cell.rotten = true);
                 }
             }
             _ => {}

@@ -21,7 +21,7 @@ pub use transfer::Transfer;
 use crate::dice::Dice;
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
+use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -80,19 +80,28 @@ impl Media {
         self.busy.values().any(|(taken, _)| taken.start < blocks.end && blocks.start < taken.end)
     }
 
-    /// Sends a transfer of the cache device to another place, if there is a fitting one: a read
-    /// anywhere where something is, a write elsewhere in the log where no I/O is under way.
+    /// Sends a transfer of the cache device, or one block of it, to another place, if there is a
+    /// fitting one: a read anywhere where something is, a write elsewhere in the log or in the
+    /// checkpoints, where no I/O is under way.
     pub fn misdirect(&self, transfer: &mut Transfer, dice: &mut Dice) -> bool {
         let Some((range, writes)) = rules::cache_blocks(&transfer.request.op) else { return false };
-        let place = match &transfer.request.op {
-            IoOp::ReadMeta { .. } => self.cache.metadata_elsewhere(dice, &range),
-            _ => self.cache.elsewhere(dice, &range),
+        let units = transfer.units();
+        let astray = match dice.chance(0.5) {
+            true => 0..units,
+            false => {
+                let unit = dice.below(units as u64) as usize;
+                unit..unit + 1
+            }
         };
-        let len = range.end - range.start;
+        let len = astray.len() as u64;
+        let place = match &transfer.request.op {
+            IoOp::ReadMeta { .. } => self.cache.metadata_elsewhere(dice, &range, len),
+            _ => self.cache.elsewhere(dice, &range, len),
+        };
         let Some(place) = place.filter(|p| !writes || !self.is_busy(&(*p..*p + len))) else {
             return false;
         };
-        transfer.misdirect(place * BLOCK_BYTES);
+        transfer.misdirect(astray, place);
         true
     }
 

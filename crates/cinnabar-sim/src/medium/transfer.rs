@@ -8,6 +8,7 @@ use crate::violation::{Kind, Violation};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
 use cinnabar_engine::{IoOp, IoRequest, Slices};
+use std::ops::Range;
 
 /// An I/O under way.
 #[derive(Clone, Debug)]
@@ -22,8 +23,16 @@ pub struct Transfer {
     pub(super) data: Vec<Stamp>,
     /// Pages of a metadata read as far as they were read.
     pub(super) pages: Vec<MetaPage>,
-    /// Where on the cache device it goes by mistake, in bytes.
-    pub(super) misdirected: Option<u64>,
+    /// What of it goes to another place of the cache device by mistake.
+    pub(super) astray: Option<Astray>,
+}
+
+/// Blocks of an I/O that go to another place.
+#[derive(Clone, Debug)]
+pub(super) struct Astray {
+    pub(super) units: Range<usize>,
+    /// The block where the first of them goes.
+    pub(super) block: usize,
 }
 
 impl Transfer {
@@ -39,7 +48,12 @@ impl Transfer {
             IoOp::ReadMeta { pages, .. } => (Vec::new(), pages.clone()),
             _ => (Vec::new(), Vec::new()),
         };
-        Self { request, backend, started, data, pages, misdirected: None }
+        Self { request, backend, started, data, pages, astray: None }
+    }
+
+    /// It begins once more at this tick, as if nothing of it had happened.
+    pub fn begin_again(&mut self, tick: u64) {
+        self.started = tick;
     }
 
     /// Parts it can happen in: sectors on a backend, blocks on the cache device, none for a flush.
@@ -82,9 +96,20 @@ impl Transfer {
         sink.stamps(&self.data);
     }
 
-    /// It goes to another place of the cache device, at this byte.
-    pub(super) fn misdirect(&mut self, offset: u64) {
-        self.misdirected = Some(offset);
+    /// These blocks of it go to another place of the cache device.
+    pub(super) fn misdirect(&mut self, units: Range<usize>, block: u64) {
+        self.astray = Some(Astray { units, block: block as usize });
+    }
+
+    /// Where on the cache device a block of it is meant to be, and where it goes.
+    pub(super) fn block_of(&self, unit: usize) -> (usize, usize) {
+        let meant = (rules::offset_bytes(&self.request.op) / BLOCK_BYTES) as usize + unit;
+        match &self.astray {
+            Some(Astray { units, block }) if units.contains(&unit) => {
+                (meant, block + unit - units.start)
+            }
+            _ => (meant, meant),
+        }
     }
 
     /// Neither side may touch memory that is under I/O.

@@ -228,6 +228,11 @@ impl Oracle {
         self.end_write(&ticket, Outcome::Done);
     }
 
+    /// Whoever has the backend knows by now that it went back to the values of this write.
+    pub fn loss_known(&mut self, ticket: &WriteTicket) {
+        self.end_write(ticket, Outcome::Done);
+    }
+
     /// Whoever had this backend is gone, and everything has landed: it holds `contents`, and that is
     /// the truth from now on. `reverted` sectors went back in a power cut, which nobody is to blame
     /// for: a flush that was answered too early has been found before.

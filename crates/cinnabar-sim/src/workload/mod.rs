@@ -3,6 +3,7 @@
 //! Called by the driver, once a seed. Swarm style: each seed turns some kinds of things off
 //! altogether, because what always happens together hides what happens alone.
 
+mod bounds;
 mod guest;
 mod latency;
 
@@ -79,6 +80,12 @@ pub struct Features {
     pub shards: bool,
     /// Guests whose frontend knows after a crash what it has not answered, and asks again.
     pub replays: bool,
+    /// Engines whose steps and tables are tiny.
+    pub tiny_bounds: bool,
+    /// Backends whose clocks are set back.
+    pub clock_steps: bool,
+    /// Backends on servers that start anew, and lose what no flush covers.
+    pub server_restarts: bool,
 }
 
 impl Features {
@@ -115,6 +122,9 @@ impl Features {
         bypass: true,
         shards: true,
         replays: true,
+        tiny_bounds: true,
+        clock_steps: true,
+        server_restarts: true,
     };
 
     /// A selection of these.
@@ -152,6 +162,9 @@ impl Features {
             bypass: keep(self.bypass, 0.3),
             shards: false,
             replays: false,
+            tiny_bounds: false,
+            clock_steps: false,
+            server_restarts: false,
         }
     }
 
@@ -221,6 +234,8 @@ pub struct VolumeProfile {
     pub bypass_sequential_bytes: u64,
     /// See [`cinnabar_engine::volume::VolumeSpec`].
     pub bypass_large_bytes: u64,
+    /// It is on a server that can start anew.
+    pub server: bool,
     /// Its frontend asks again after a crash for what it has not answered.
     pub replays: bool,
     /// What its guest does.
@@ -258,9 +273,12 @@ pub struct Profile {
 
 impl Profile {
     /// The profile of a seed. `more` is a second source of chance, for what concerns shards and
-    /// replays.
-    pub fn draw(dice: &mut Dice, more: &mut Dice, allowed: &Features) -> Self {
-        let features = allowed.draw(dice).draw_more(more, allowed);
+    /// replays, and `sizes` a third, for the engine's bounds.
+    pub fn draw(dice: &mut Dice, more: &mut Dice, sizes: &mut Dice, allowed: &Features) -> Self {
+        let mut features = allowed.draw(dice).draw_more(more, allowed);
+        features.tiny_bounds = allowed.tiny_bounds && sizes.chance(0.85);
+        features.clock_steps = allowed.clock_steps && sizes.chance(0.4);
+        features.server_restarts = allowed.server_restarts && sizes.chance(0.4);
         let mut capacity_blocks = dice.within(1000..2200);
         let shards = if features.shards { more.within(2..5) } else { 1 };
         if shards > 1 {
@@ -272,6 +290,7 @@ impl Profile {
             shards: shards as u32,
             span_log2: more.pick(&[2, 4, 6, 8]),
             threads: 1,
+            journal_pages: None,
             segment_chunks: if dice.chance(0.8) { 1 } else { 2 },
             config: Config {
                 eviction: if features.clock { Eviction::Clock } else { Eviction::Probation },
@@ -282,8 +301,19 @@ impl Profile {
                 ..Config::default()
             },
         };
+        let mut setup = setup;
+        if features.tiny_bounds {
+            setup.config.bounds = bounds::draw(sizes);
+            setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);
+        }
         let mut volumes = draw_volumes(dice, &features, capacity_blocks);
         for volume in &mut volumes {
+            if features.server_restarts && sizes.chance(0.5) {
+                // A server can prove nothing.
+                volume.server = true;
+                volume.proof = false;
+                volume.exclusive |= sizes.chance(0.6);
+            }
             volume.replays = features.replays && more.chance(0.7);
         }
         let mut lives = draw_lives(dice, &features);
@@ -333,6 +363,7 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
             },
             bypass_sequential_bytes: bypass(dice, 256 << 10),
             bypass_large_bytes: bypass(dice, 128 << 10),
+            server: false,
             replays: false,
             guest: GuestProfile::draw(dice, features, capacity),
         });

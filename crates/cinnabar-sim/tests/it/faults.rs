@@ -12,6 +12,17 @@ const SEEDS: u64 = 200;
 /// As it was before there were shards, and frontends that ask again.
 pub(crate) const SINGLE: Features = Features { shards: false, replays: false, ..Features::ALL };
 
+/// Seeds that must run into every bound of the engine together.
+const BOUND_SEEDS: u64 = 100;
+
+#[test]
+fn every_bound_is_run_into_in_a_hundred_seeds() {
+    let summary = search(1000..1000 + BOUND_SEEDS, &FaultOptions::default(), |_| {});
+    println!("{:#?}", summary.report.bounds);
+    let missed: Vec<_> = summary.report.bounds.missing().map(Counted::name).collect();
+    assert!(missed.is_empty(), "never run into: {missed:?}");
+}
+
 /// Seeds that once found a bug, of the engine or of the simulator.
 const REGRESSIONS: &str = include_str!("../regressions.txt");
 

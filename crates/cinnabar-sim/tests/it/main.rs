@@ -26,4 +26,5 @@ mod spc1;
 mod spc1_published;
 mod timed_cinnabar;
 mod timed_model;
+mod torn;
 mod traces;

@@ -122,6 +122,7 @@ struct Found {
     crash_blocks_back: u64,
     faults: BTreeMap<&'static str, u64>,
     recovery_paths: BTreeMap<&'static str, u64>,
+    bounds: BTreeMap<&'static str, u64>,
     never_met: Vec<&'static str>,
     pairs_possible: u64,
     pairs_met: u64,
@@ -162,11 +163,13 @@ impl Found {
             crash_blocks_back: report.crash_blocks_back,
             faults: counts(&report.faults),
             recovery_paths: counts(&report.paths),
+            bounds: counts(&report.bounds),
             never_met: report
                 .faults
                 .missing()
                 .map(Counted::name)
                 .chain(report.paths.missing().map(Counted::name))
+                .chain(report.bounds.missing().map(Counted::name))
                 .collect(),
             pairs_possible,
             pairs_met: pairs_possible - unmet.len() as u64,
@@ -208,6 +211,7 @@ fn render(found: &Found) -> String {
     };
     parts.push(table("FAULT", &found.faults));
     parts.push(table("RECOVERY", &found.recovery_paths));
+    parts.push(table("BOUND", &found.bounds));
     if !found.never_met.is_empty() && found.seeds > 1 {
         parts.push(format!("never met: {}\n\n", found.never_met.join(", ")));
     }

@@ -1,0 +1,57 @@
+//! The engine's bounds in a run: mostly tiny, so that a small world crosses them.
+//!
+//! Called by the workload, once a seed.
+
+use crate::dice::Dice;
+use cinnabar_engine::Bounds;
+
+/// Bounds of which some are as usual and the others so small that they are run into.
+pub(super) fn draw(dice: &mut Dice) -> Bounds {
+    let usual = Bounds::default();
+    let mut small =
+        |usual: u64, some: &[u64]| if dice.chance(0.4) { usual } else { dice.pick(some) };
+    let incarnations = small(u64::from(usual.incarnations), &[1, 2, 5]) as u32;
+    // More than there are volumes at a time.
+    let volumes = small(usual.volumes as u64, &[4, 5, 6]) as usize;
+    let passed_ranges = small(usual.passed_ranges as u64, &[1, 3, 10]) as usize;
+    let parts = small(usual.parts as u64, &[1, 2, 4]) as usize;
+    let open_pages = small(usual.open_pages, &[1, 5, 16]);
+    let load_pages = small(u64::from(usual.load_pages), &[1, 2]) as u32;
+    let load_reads = small(u64::from(usual.load_reads), &[1, 2]) as u32;
+    let replay_reads = small(usual.replay_reads as u64, &[1, 2]) as usize;
+    let replay_blocks = small(usual.replay_blocks, &[1, 20, 300]);
+    let void_lookups = small(usual.void_lookups, &[1, 16, 200]);
+    let miss_blocks = small(u64::from(usual.miss_blocks), &[1, 4, 16]) as u32;
+    let write_blocks = small(u64::from(usual.write_blocks), &[1, 4, 16]) as u32;
+    let zero_blocks = small(usual.zero_blocks, &[1, 8, 100]);
+    let zero_fallback_blocks = small(u64::from(usual.zero_fallback_blocks), &[1, 8, 32]) as u32;
+    let journal_pages = small(usual.journal_pages, &[1, 1, 2]);
+    let live_records = small(usual.live_records as u64, &[8, 400, 800]) as usize;
+    let checkpoint_pages = small(u64::from(usual.checkpoint_pages), &[1, 2, 4]) as u32;
+    let stop_slots = small(usual.stop_slots as u64, &[1, 8, 32]) as usize;
+    let parked_segments = small(usual.parked_segments as u64, &[1, 2]) as usize;
+    let clean_slots = dice.pick(&[usual.clean_slots, (1, 4), (8, 8), (64, 64), (64, 256)]);
+    Bounds {
+        incarnations,
+        volumes,
+        passed_ranges,
+        parts,
+        open_pages,
+        load_pages,
+        load_reads,
+        replay_reads,
+        replay_blocks,
+        void_lookups,
+        miss_blocks,
+        write_blocks,
+        zero_blocks,
+        zero_fallback_blocks,
+        journal_pages,
+        live_records,
+        checkpoint_pages,
+        stop_slots,
+        clean_slots,
+        parked_segments,
+        ..usual
+    }
+}
