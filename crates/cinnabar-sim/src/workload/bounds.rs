@@ -25,8 +25,8 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
     let write_blocks = small(u64::from(usual.write_blocks), &[1, 4, 16]) as u32;
     let zero_blocks = small(usual.zero_blocks, &[1, 8, 100]);
     let zero_fallback_blocks = small(u64::from(usual.zero_fallback_blocks), &[1, 8, 32]) as u32;
-    let journal_pages = small(usual.journal_pages, &[1, 1, 2]);
-    let live_records = small(usual.live_records as u64, &[8, 400, 800]) as usize;
+    let journal_pages = small(usual.journal_pages, &[1]);
+    let live_records = small(usual.live_records as u64, &[8, 800]) as usize;
     let checkpoint_pages = small(u64::from(usual.checkpoint_pages), &[1, 2, 4]) as u32;
     let stop_slots = small(usual.stop_slots as u64, &[1, 8, 32]) as usize;
     let parked_segments = small(usual.parked_segments as u64, &[1, 2]) as usize;
