@@ -9,10 +9,11 @@
 use super::Engine;
 use super::lifecycle::Copies;
 use crate::bounds::Bound;
+use crate::health::PassThroughReason;
 use crate::metadata::superblock::DeviceState;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
-use crate::seam::{Failure, IoError, Payload};
+use crate::seam::{IoError, Payload};
 use crate::store::Holding;
 use crate::volume::{Volume, VolumeState};
 
@@ -76,7 +77,7 @@ impl<P: Payload> Engine<P> {
     }
 
     /// A copy of the superblock that reserves more incarnations has been written. If that failed, the
-    /// attaches that wait for them fail; some number may be skipped, which does no harm.
+    /// device is lost, and the attaches that wait go on without it.
     pub(super) fn reserve_done(&mut self, copies: Copies, result: Result<(), IoError>) {
         match (result, copies) {
             // The device was given up meanwhile, and needs none.
@@ -84,9 +85,7 @@ impl<P: Payload> Engine<P> {
             (Err(error), _) => {
                 self.identities.reserving = false;
                 self.store.count_device_error();
-                for (id, _) in std::mem::take(&mut self.attaching) {
-                    self.outbox.reply(id, Err(Failure::Io(error)));
-                }
+                self.lose_device(PassThroughReason::Failed(error));
             }
             (Ok(()), Copies::Both) => {
                 self.write_superblock_for(Pending::Reserve { copies: Copies::Last });
@@ -142,6 +141,10 @@ impl<P: Payload> Engine<P> {
         let dead = dead || self.volumes.iter().flatten().any(ends);
         if !dead && !self.forget_least() {
             // All are attached: this one attach fails, nothing is waited for.
+            return true;
+        }
+        if self.free_index().is_some() {
+            // The one that was forgotten held nothing: nobody would come back to this attach.
             return true;
         }
         // Else loading or a checkpoint keeps them: they end by themselves, and look here then.
@@ -261,6 +264,20 @@ mod tests {
             assert!(came.is_ok(), "attach {n}: {came:?}");
         }
         assert_eq!(rig.engine.store.counters().cached_blocks, 4, "the last four");
+    }
+
+    /// No sweep and no checkpoint ends after which the attach could go on.
+    #[test]
+    fn a_volume_that_held_nothing_makes_room_at_once() {
+        let mut rig = Rig::open_with(config(Mutants::default()), 4080);
+        for n in 0..10 {
+            let spec = VolumeSpec { exclusive: true, ..volume(&format!("vm-{n}")) };
+            let attach = rig.ask(vec![Command::Attach(spec)])[0];
+            let answer = rig.answer(attach);
+            let Ok(Answer::Attached { volume, .. }) = answer else { panic!("{n}: {answer:?}") };
+            rig.ask(vec![Command::Detach(volume)]);
+            rig.ask(vec![Command::Seal(volume, None)]);
+        }
     }
 
     #[test]
