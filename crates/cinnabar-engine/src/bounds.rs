@@ -55,6 +55,9 @@ pub struct Bounds {
     pub zero_fallback_blocks: u32,
     /// Pages of one journal write.
     pub journal_pages: u64,
+    /// Segments opened since the last checkpoint that call for one, at least; more where there are
+    /// many.
+    pub opened_segments: u32,
     /// Records since the last checkpoint that call for one, at least; more where the device is large.
     pub live_records: usize,
     /// Pages of one checkpoint write.
@@ -91,6 +94,7 @@ impl Default for Bounds {
             zero_blocks: 4096,
             zero_fallback_blocks: 256,
             journal_pages: 16,
+            opened_segments: 2,
             live_records: 64,
             checkpoint_pages: 64,
             stop_slots: 256,
@@ -124,6 +128,7 @@ impl Bounds {
         zero_blocks: 1,
         zero_fallback_blocks: 1,
         journal_pages: 1,
+        opened_segments: 1,
         live_records: 1,
         checkpoint_pages: 1,
         stop_slots: 1,

@@ -273,8 +273,9 @@ mod tests {
         for n in 0..10 {
             let spec = VolumeSpec { exclusive: true, ..volume(&format!("vm-{n}")) };
             let attach = rig.ask(vec![Command::Attach(spec)])[0];
-            let answer = rig.answer(attach);
-            let Ok(Answer::Attached { volume, .. }) = answer else { panic!("{n}: {answer:?}") };
+            let Ok(Answer::Attached { volume, .. }) = rig.answer(attach) else {
+                panic!("attach {n} was not answered well")
+            };
             rig.ask(vec![Command::Detach(volume)]);
             rig.ask(vec![Command::Seal(volume, None)]);
         }

@@ -117,7 +117,7 @@ impl<P: Payload> Store<P> {
         let geometry = &self.log.geometry;
         self.journal.is_enabled()
             && (self.journal.live_len() > self.live_max()
-                || self.opened > (geometry.segments / 8).max(2)
+                || self.opened > (geometry.segments / 8).max(self.bounds.opened_segments)
                 || self.is_journal_cramped())
     }
 

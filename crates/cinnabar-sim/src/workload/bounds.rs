@@ -25,8 +25,14 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
     let write_blocks = small(u64::from(usual.write_blocks), &[1, 4, 16]) as u32;
     let zero_blocks = small(usual.zero_blocks, &[1, 8, 100]);
     let zero_fallback_blocks = small(u64::from(usual.zero_fallback_blocks), &[1, 8, 32]) as u32;
-    let journal_pages = small(usual.journal_pages, &[1]);
-    let live_records = small(usual.live_records as u64, &[8, 800]) as usize;
+    // Many records, and few of them at a time; or a checkpoint every moment.
+    let (journal_pages, live_records, opened_segments) = match dice.below(4) {
+        0 => (usual.journal_pages, usual.live_records, usual.opened_segments),
+        1 => (1, 8, 1),
+        _ => (1, 1000, 1000),
+    };
+    let mut small =
+        |usual: u64, some: &[u64]| if dice.chance(0.4) { usual } else { dice.pick(some) };
     let checkpoint_pages = small(u64::from(usual.checkpoint_pages), &[1, 2, 4]) as u32;
     let stop_slots = small(usual.stop_slots as u64, &[1, 8, 32]) as usize;
     let parked_segments = small(usual.parked_segments as u64, &[1, 2]) as usize;
@@ -48,6 +54,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         zero_fallback_blocks,
         journal_pages,
         live_records,
+        opened_segments,
         checkpoint_pages,
         stop_slots,
         clean_slots,

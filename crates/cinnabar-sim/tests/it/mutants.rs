@@ -39,16 +39,36 @@ const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::NoMarkWhileLoading, 110),
 ];
 
-/// Mutants that 2000 seeds have not found yet: behind each of them, a second defence (the seeded
-/// checksum of the data, the generation, the proof) catches most of what it lets through.
-const NOT_FOUND: &[Mutant] = &[
-    Mutant::CheckpointOfUnwrittenChunks,
+/// Mutants that scripted tests find: what they let through needs a coincidence that seeds seldom draw.
+const SCRIPTED: &[Mutant] = &[
+    // `torn.rs`: torn pages fail by their data's checksums, too, but where an old copy lies behind.
     Mutant::TornChunkTrusted,
-    Mutant::LifeIgnored,
-    Mutant::DropNotRecorded,
-    // All shards write to one backend, and one flush of that covers what any of them has written.
-    Mutant::FlushOfOneShard,
+    // The engine's tests of `identity`: an attach fails, and a run may not go on without it.
+    Mutant::IncarnationsRunOut,
 ];
+
+/// Mutants that nobody could notice, with the reason.
+const EQUIVALENT: &[(Mutant, &str)] = &[
+    (
+        Mutant::CheckpointOfUnwrittenChunks,
+        "a descriptor of a block that is not on flash has the checksum of data that are not there: \
+         what is read in its place fails it. Write-back, where the copy is the only one, must not \
+         rely on that.",
+    ),
+    (
+        Mutant::LifeIgnored,
+        "sequence numbers of each life begin behind all that an earlier one can have used, so that an \
+         older life's chunk is not newer than what it would have to follow.",
+    ),
+    (
+        Mutant::FlushOfOneShard,
+        "all shards write to one backend, and one flush of that covers what any of them has written; \
+         a fault with write-back.",
+    ),
+];
+
+/// Mutants that 2000 seeds have not found yet.
+const NOT_FOUND: &[Mutant] = &[Mutant::DropNotRecorded, Mutant::PassedRunGrows];
 
 /// Options that a mutant is looked for with, and the same without it.
 fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
@@ -77,6 +97,12 @@ fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
 }
 
 fn search_for_all(which: &str) {
+    for mutant in SCRIPTED {
+        println!("{mutant:?}: scripted");
+    }
+    for (mutant, why) in EQUIVALENT {
+        println!("{mutant:?} makes no difference: {why}");
+    }
     let mut missed = Vec::new();
     let found = FOUND_AT.iter().chain(FOUND_SINGLE).map(|(mutant, _)| *mutant);
     for mutant in found.chain(NOT_FOUND.iter().copied()) {
