@@ -15,6 +15,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
     let volumes = small(usual.volumes as u64, &[4, 5, 6]) as usize;
     let passed_ranges = small(usual.passed_ranges as u64, &[1, 3, 10]) as usize;
     let parts = small(usual.parts as u64, &[1, 2, 4]) as usize;
+    let part_bytes = small(usual.part_bytes, &[1 << 12, 1 << 16, 1 << 20]);
     let open_pages = small(usual.open_pages, &[1, 5, 16]);
     let load_pages = small(u64::from(usual.load_pages), &[1, 2]) as u32;
     let load_reads = small(u64::from(usual.load_reads), &[1, 2]) as u32;
@@ -42,6 +43,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         volumes,
         passed_ranges,
         parts,
+        part_bytes,
         open_pages,
         load_pages,
         load_reads,
