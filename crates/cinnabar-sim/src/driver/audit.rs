@@ -78,11 +78,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let VolumeCounters { reads, writes, flushes, trims, zeroes, .. } = counters;
             let mut counted = [reads, writes, flushes, trims, zeroes];
             let told = [served.reads, served.writes, served.flushes, served.trims, served.zeroes];
-            if machine.shards() > 1 {
-                // Parts of a request count one by one, flushes do not.
-                for kind in [0, 1, 3, 4] {
-                    counted[kind] = told[kind].min(counted[kind]);
-                }
+            // Parts of a request count one by one, flushes do not; long trims and zeroes come in parts
+            // to one shard, too.
+            let in_parts: &[usize] = if machine.shards() > 1 { &[0, 1, 3, 4] } else { &[3, 4] };
+            for &kind in in_parts {
+                counted[kind] = told[kind].min(counted[kind]);
             }
             let blocks = counters.blocks_read == served.blocks_read
                 && counters.blocks_written == served.blocks_written
