@@ -29,6 +29,7 @@ impl<P: Payload> Store<P> {
             dead,
             index,
             bounds: _,
+            crossings: _,
             mutants: _,
         } = self;
         map.table().hash(hasher);
