@@ -145,8 +145,10 @@ impl<P: Payload> Engine<P> {
         for index in 0..self.volumes.len() {
             let Some(volume) = &self.volumes[index] else { continue };
             // One that is past its last request will be gone in a moment, and forgotten.
-            use VolumeState::{Detached, Flushing, Sealing};
-            let leaves = matches!(volume.state, Flushing(_) | Detached | Sealing(..));
+            let leaves = matches!(
+                volume.state,
+                VolumeState::Flushing(_) | VolumeState::Detached | VolumeState::Sealing(..)
+            );
             ready &= volume.distrusted && !volume.distrusting && !leaves;
             if !volume.distrusted && !leaves {
                 self.distrust(index as u16);
