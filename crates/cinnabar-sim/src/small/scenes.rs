@@ -5,7 +5,7 @@ use super::class::Class;
 use super::moves::{Ask, Crash, Device, End, Move, Place};
 use super::setup::{Setup, VolumeSetup};
 use super::world::{HOLD_WAKES, World};
-use crate::machine::CacheSetup;
+use crate::machine::{CacheSetup, Machine};
 use crate::violation::Violation;
 use cinnabar_engine::bounds::Bounds;
 use cinnabar_engine::config::Eviction;
@@ -15,6 +15,8 @@ use cinnabar_engine::{Config, Phase};
 
 /// Blocks of each of the two volumes.
 const BLOCKS: u16 = 2;
+/// Blocks of the volume whose writes fill the journal.
+const BLOCKS_TO_MARK: u16 = 64;
 
 /// A place to begin at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,9 @@ impl Scene {
         };
         // The search of a rebase needs places for many marks.
         let volumes = match self {
-            Self::Rebasing => vec![VolumeSetup { sectors: 64 * 8, ..volume }],
+            Self::Rebasing => {
+                vec![VolumeSetup { sectors: u64::from(BLOCKS_TO_MARK) * 8, ..volume }]
+            }
             _ => vec![volume; 2],
         };
         Setup { cache: CacheSetup::single(4 * 255, config), journal_pages: 24, volumes }
@@ -100,14 +104,17 @@ impl Scene {
                 world.hold(Class::CacheFlush.bit());
                 world.release_opening(crash)?;
                 world.hold(self.held());
-                for block in 0..64 {
-                    if world.phases().has(Phase::RebaseLast) {
+                let mut blocks = 0..BLOCKS_TO_MARK;
+                // The second one: the first has moved the tail behind where the checkpoint begins.
+                let second = |world: &World| world.machine().cache_counters().journal_rebases > 1;
+                while !(second(world) && world.phases().has(Phase::RebaseLast)) {
+                    if world.is_held(Class::JournalWrite) {
+                        world.complete_some(Class::JournalWrite)?;
+                    } else if let Some(block) = blocks.next() {
+                        world.step(write(0, block))?;
+                    } else {
                         break;
                     }
-                    while world.is_held(Class::JournalWrite) {
-                        world.complete_some(Class::JournalWrite)?;
-                    }
-                    world.step(write(0, block))?;
                 }
             }
             Self::Replacing => {

@@ -3,7 +3,7 @@
 //! `CINNABAR_GUIDED=FILE` tells the story of one input and fails where it fails.
 //! `CINNABAR_MOVES=8 CINNABAR_MINUTES=5` looks further than the few moves that each test run tries.
 
-use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_sim::small::exhaustive::search;
 use cinnabar_sim::small::scenes::Scene;
 use cinnabar_sim::small::{guided, run};
@@ -72,5 +72,23 @@ fn every_order_of_a_few_moves_is_sound() {
             Ok(searched) => println!("{scene:?}: {searched:?} in {:?}", start.elapsed()),
             Err(failure) => panic!("{scene:?}: {failure}"),
         }
+    }
+}
+
+/// Deliberate bugs that few moves find: a checkpoint that ends while a rebase does, a run that grows
+/// while the index is being loaded, and marks that are missing or late.
+#[test]
+fn few_moves_find_deliberate_bugs() {
+    let known = [
+        (Mutant::RebaseMistaken, Scene::Rebasing, 3),
+        (Mutant::PassedRunGrows, Scene::Loading, 4),
+        (Mutant::NoMark, Scene::Serving, 3),
+        (Mutant::MarkAfterWrite, Scene::Serving, 3),
+        (Mutant::MarkTooOld, Scene::Loading, 3),
+        (Mutant::NoMarkWhileLoading, Scene::Loading, 3),
+    ];
+    for (mutant, scene, moves) in known {
+        let found = search(scene, moves, Duration::MAX, Mutants::only(mutant));
+        assert!(found.is_err(), "{mutant:?} is not found in {scene:?} by {moves} moves");
     }
 }
