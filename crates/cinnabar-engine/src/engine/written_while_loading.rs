@@ -82,7 +82,7 @@ fn finish(rig: &mut Rig, mut each: impl FnMut(&mut Rig, u32)) -> u32 {
 /// these is still cached.
 fn grows(run: u64, at: u32, mutants: Mutants) -> bool {
     let victim = run + 5;
-    let mut rig = loading(config(mutants, 100), &[victim, 3, 7], &[0..run]);
+    let mut rig = loading(config(mutants, 100), &[victim, 3, 7], std::slice::from_ref(&(0..run)));
     let steps = finish(&mut rig, |rig, step| {
         if step == at {
             let id = rig.submit(VOLUME, write(run..victim + 1));

@@ -101,10 +101,10 @@ impl<P: Payload> Router<P> {
     fn begin_detach(&mut self, key: usize, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
         known.phase = Phase::Leaving;
-        if !known.ranges.is_empty() {
-            known.detach = Some(key);
-        } else {
+        if known.ranges.is_empty() {
             self.send_to_all(key, &Command::Detach(volume), to);
+        } else {
+            known.detach = Some(key);
         }
     }
 

@@ -62,8 +62,7 @@ fn parts_of_long_trims(mutants: Mutants) -> usize {
     let mut per_shard = [0; 3];
     rig.asked.iter().for_each(|routed| per_shard[routed.shard as usize] += 1);
     // The others' requests, all in one shard.
-    let worst = per_shard.into_iter().max().expect("three shards") + 14_336 - 12 * 512;
-    worst
+    per_shard.into_iter().max().expect("three shards") + 14_336 - 12 * 512
 }
 
 #[test]
