@@ -66,7 +66,7 @@ impl Unit {
         let has_filter = filter.is_some();
         let set_up = move || {
             for capability in (0..=CAPABILITY_MAX).filter(|number| !kept.contains(number)) {
-                // SAFETY: takes numbers only. Those beyond the kernel's last are refused.
+                // SAFETY: takes numbers only; those beyond the last of the kernel are refused.
                 unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
             }
             // SAFETY: takes numbers only.

@@ -90,7 +90,7 @@ fn one_at_a_time(cache: &mut Cache, table: Volume) -> Result<(), Error> {
         assert_eq!(page[..8], number.to_le_bytes(), "every page says its number");
         count += 1;
     }
-    print_phase("one at a time", cache, table, before, count, since.elapsed())?;
+    print_phase("one at a time", cache, table, &before, count, since.elapsed())?;
     println!("    slowest {slowest:.1?}");
     Ok(())
 }
@@ -115,7 +115,7 @@ fn many_at_a_time(cache: &mut Cache, table: Volume) -> Result<(), Error> {
             finished += 1;
         }
     }
-    print_phase("32 at a time", cache, table, before, finished, since.elapsed())
+    print_phase("32 at a time", cache, table, &before, finished, since.elapsed())
 }
 
 /// A transaction: some pages, then a flush, all in one queue.
@@ -144,7 +144,7 @@ fn print_phase(
     name: &str,
     cache: &Cache,
     table: Volume,
-    before: cinnabar_embed::VolumeCounters,
+    before: &cinnabar_embed::VolumeCounters,
     count: u64,
     took: Duration,
 ) -> Result<(), Error> {

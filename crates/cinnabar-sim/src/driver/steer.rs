@@ -158,7 +158,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         match incident {
             Incident::Plan if features.plans => self.new_plan(),
             Incident::Invalidate if features.invalidations && attached => {
-                self.write_beneath(volume)
+                self.write_beneath(volume);
             }
             Incident::Detach if features.detaches && attached => self.detach_for_a_while(volume),
             Incident::Abandon if features.replacements => self.abandon_device(),
