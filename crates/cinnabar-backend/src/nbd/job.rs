@@ -205,6 +205,11 @@ impl Job {
         matches!(self.stage, Stage::Flushing(_))
     }
 
+    /// Whether the server may be changing what it holds for this job.
+    pub(super) fn is_write_under_way(&self) -> bool {
+        self.outstanding > 0 && !matches!(self.command, Command::Read | Command::Flush)
+    }
+
     /// The memory of a part of its range.
     pub(super) fn memory(&self, at: u64, len: u64) -> Iovecs {
         let mut parts = Iovecs::new();

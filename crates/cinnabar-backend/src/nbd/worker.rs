@@ -52,6 +52,8 @@ pub(super) struct Worker {
     dialing: Option<Dialing>,
     /// When an outage was last told of.
     told: Option<Instant>,
+    /// New connections are wanted, as soon as no write is under way on those that there are.
+    renew: bool,
     next_look: Instant,
     /// When the connections that there are, or were last, were made.
     connected: Instant,
@@ -90,6 +92,7 @@ impl Worker {
             outage: None,
             dialing: None,
             told: None,
+            renew: false,
             next_look: Instant::now(),
             connected: Instant::now(),
             answers: Vec::new(),
@@ -122,9 +125,7 @@ impl Worker {
         for (outage, news) in mail.news {
             self.hear(outage, news);
         }
-        if mail.renew && self.outage.is_none() {
-            self.lose("its export has grown");
-        }
+        self.renew |= mail.renew;
         mail.closed
     }
 
@@ -162,7 +163,10 @@ impl Worker {
 
     /// Makes requests of what is ready, as far as there is room, and sends them.
     fn ask(&mut self) {
-        while let Some(&key) = self.ready.front() {
+        self.renew_if_quiet();
+        while !self.renew
+            && let Some(&key) = self.ready.front()
+        {
             let Some(link) = self.links.iter_mut().min_by_key(|link| link.load()) else { break };
             if !link.has_room() {
                 break;
@@ -187,6 +191,17 @@ impl Worker {
         }
         if let Some(reason) = broken {
             self.lose(&reason);
+        }
+    }
+
+    /// Connects again if that is wanted. A server goes on with what came over a connection that is
+    /// gone: a write that is asked for twice could be done once more after a newer one, so those
+    /// under way are waited for, and nothing else is asked meanwhile.
+    fn renew_if_quiet(&mut self) {
+        let writes = || self.jobs.iter().any(|(_, job)| job.is_write_under_way());
+        if self.renew && self.outage.is_none() && !writes() {
+            self.renew = false;
+            self.lose("its export has grown");
         }
     }
 

@@ -225,6 +225,33 @@ fn a_server_that_has_grown_goes_on() {
     assert_eq!(volume.disk.size_bytes(), 2 * MIB);
 }
 
+/// A server goes on with what came over a connection that is gone: a write that is under way is not
+/// asked for twice while the server is well.
+#[test]
+fn new_connections_for_a_grown_export_wait_for_the_writes_under_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, text) = place(&folder, ",connections=1");
+    let server = Server::start(&path, Manner::of_size(MIB));
+    let mut volume = Volume::open(IoMode::Uring, &text);
+    server.script(|asked| if asked.offset == 0 { Deed::Ignore } else { Deed::Serve });
+    volume.submit(1, write_op(0, &[1; 4096], false));
+    until("the write has come", || server.asked() == 1);
+    server.change(|manner| manner.size = 2 * MIB);
+    volume.disk.grow_to(2 * MIB);
+    volume.submit(2, write_op(MIB, &[2; 4096], false));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.asked(), 1, "the write is asked for once, and nothing beyond the old end");
+    server.script(|_| Deed::Serve);
+    server.hang_up();
+    volume.all(2);
+    assert_eq!(server.contents()[MIB as usize..][..4096], [2; 4096]);
+    // Nothing is under way: the new connections come at once.
+    let before = server.connections();
+    volume.disk.grow_to(2 * MIB + 4096);
+    until("there is a new connection", || server.connections() > before);
+    assert_eq!(volume.run(write_op(MIB, &[3; 4096], false)).0, Ok(()));
+}
+
 /// A server that ends each connection is not asked as fast as it can go.
 #[test]
 fn a_server_that_hangs_up_is_not_hammered() {
