@@ -62,7 +62,7 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
         match Disk::open_any_size(path, &options.open) {
             Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => match create(path, options)? {
                 Some(mut disk) => {
-                    disk.forget_sync_failures();
+                    disk.serve_as_cache();
                     return Ok(CacheDisk { disk, contents: Contents::Blank });
                 }
                 // Another process was quicker; or it is a link that leads nowhere.
@@ -74,7 +74,7 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
             other => break other?,
         }
     };
-    disk.forget_sync_failures();
+    disk.serve_as_cache();
     let contents = inspect(&disk, options)?;
     if contents == Contents::Blank {
         return blank(path, disk, options);
@@ -231,6 +231,10 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
     };
     let mut patience = Patience::new(&options.open);
     lock(fd.as_fd(), path, false, &mut patience)?;
+    // Whoever had the lock meanwhile may have formatted it, or put another file in its place.
+    if !is_at(fd.as_fd(), path) || rustix::fs::fstat(&fd).map_err(failed)?.st_size > 0 {
+        return Ok(None);
+    }
     // The same description, so the lock is held until the name is gone.
     let held = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failed)?;
     let direct = options.open.direct && set_direct(&fd, path);

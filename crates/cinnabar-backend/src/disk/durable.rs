@@ -56,8 +56,13 @@ struct State {
     done: u64,
     done_all: u64,
     running: bool,
-    /// The first failure, if it sticks.
-    failed: Option<Errno>,
+    /// One of those that wait needs a flush of all.
+    all_wanted: bool,
+    /// The newest failure and the number of its flush; the first and only one if it sticks.
+    failed: Option<(u64, Errno)>,
+    /// Those that have come to wait, ever.
+    #[cfg(test)]
+    came: usize,
 }
 
 impl State {
@@ -67,6 +72,12 @@ impl State {
             Extent::All => self.done_all >= number,
         }
     }
+
+    /// A failure that is for those that flush, too, who came while this flush was under way or
+    /// next: it was told once, and may have been of what they wrote.
+    fn failed_since(&self, number: u64, sticks: bool) -> Option<Errno> {
+        self.failed.filter(|(failed, _)| sticks || *failed >= number).map(|(_, errno)| errno)
+    }
 }
 
 impl Syncs {
@@ -75,24 +86,36 @@ impl Syncs {
         &self,
         extent: Extent,
         sticks: bool,
-        flush: impl FnOnce() -> Result<(), Errno>,
+        flush: impl FnOnce(Extent) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let mut state = self.locked();
         let wanted = state.begun + 1;
+        let since = if state.running { state.begun } else { wanted };
+        #[cfg(test)]
+        {
+            state.came += usize::from(state.running);
+        }
         while state.running {
+            // Else many that want the data alone could keep it from its turn.
+            state.all_wanted |= extent == Extent::All;
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
-            if state.failed.is_none() && state.covers(wanted, extent) {
+            if let Some(errno) = state.failed_since(since, sticks) {
+                return Err(errno);
+            }
+            if state.covers(wanted, extent) {
                 return Ok(());
             }
         }
-        if let Some(errno) = state.failed {
+        if let Some(errno) = state.failed_since(since, sticks) {
             return Err(errno);
         }
+        let all = std::mem::take(&mut state.all_wanted) || extent == Extent::All;
+        let extent = if all { Extent::All } else { Extent::Data };
         state.begun += 1;
         state.running = true;
         let number = state.begun;
         drop(state);
-        let result = flush();
+        let result = flush(extent);
         let mut state = self.locked();
         state.running = false;
         match result {
@@ -104,8 +127,7 @@ impl Syncs {
             }
             // Nothing was tried.
             Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) if sticks => state.failed = Some(errno),
-            Err(_) => {}
+            Err(errno) => state.failed = Some((number, errno)),
         }
         drop(state);
         self.ended.notify_all();
@@ -125,7 +147,7 @@ impl Disk {
             // It has no lock on a flush, and tells a lost connection by an error, too.
             return server.flush();
         }
-        self.syncs.run(extent, self.sync_failure_sticks, || match (self.kind, extent) {
+        self.syncs.run(extent, self.sync_failure_sticks, |extent| match (self.kind, extent) {
             (DiskKind::File, Extent::All) => fsync(&self.fd),
             _ => fdatasync(&self.fd),
         })
@@ -133,13 +155,16 @@ impl Disk {
 
     /// The failure of a flush that sticks to this disk until it is opened again.
     pub fn sync_failure(&self) -> Option<Errno> {
-        self.syncs.locked().failed
+        self.syncs.locked().failed_since(u64::MAX, self.sync_failure_sticks)
     }
 
     /// A failed flush of a cache device does not stick: its contents are checked when they are
-    /// read, and the engine gives up a device that goes on failing.
-    pub(super) fn forget_sync_failures(&mut self) {
-        self.sync_failure_sticks = false;
+    /// read, and the engine gives up a device that goes on failing. Over the page cache it does:
+    /// there a durable write is a flush, too, and one that succeeds over the lost mark of another
+    /// shard would be believed.
+    pub(super) fn serve_as_cache(&mut self) {
+        self.is_cache = true;
+        self.sync_failure_sticks = !self.direct && !self.in_memory;
     }
 
     /// Whether a write with `RWF_DSYNC` is durable when it ends, and tells only of itself.
@@ -157,13 +182,13 @@ mod tests {
     #[test]
     fn a_failure_sticks_and_an_interruption_does_not() {
         let syncs = Syncs::default();
-        let run = |result| syncs.run(Extent::Data, true, || result);
+        let run = |result| syncs.run(Extent::Data, true, |_| result);
         assert_eq!(run(Err(Errno::INTR)), Err(Errno::INTR));
         assert_eq!(run(Ok(())), Ok(()));
         assert_eq!(run(Err(Errno::NOSPC)), Err(Errno::NOSPC));
         assert_eq!(run(Ok(())), Err(Errno::NOSPC));
         let forgiving = Syncs::default();
-        let run = |result| forgiving.run(Extent::Data, false, || result);
+        let run = |result| forgiving.run(Extent::Data, false, |_| result);
         assert_eq!(run(Err(Errno::IO)), Err(Errno::IO));
         assert_eq!(run(Ok(())), Ok(()));
     }
@@ -175,7 +200,7 @@ mod tests {
         let first = {
             let (syncs, begun, go) = (syncs.clone(), begun.clone(), go.clone());
             std::thread::spawn(move || {
-                syncs.run(Extent::Data, true, || {
+                syncs.run(Extent::Data, true, |_| {
                     begun.wait();
                     go.wait();
                     Ok(())
@@ -188,7 +213,7 @@ mod tests {
             .map(|_| {
                 let (syncs, count) = (syncs.clone(), count.clone());
                 std::thread::spawn(move || {
-                    syncs.run(Extent::Data, true, || {
+                    syncs.run(Extent::Data, true, |_| {
                         count.fetch_add(1, SeqCst);
                         Ok(())
                     })
@@ -202,6 +227,61 @@ mod tests {
         }
         // One for those that had come before the first ended, and one for each that came later.
         assert!((1..=8).contains(&count.load(SeqCst)));
+    }
+
+    /// Begins a flush that ends with `result`, has others come meanwhile, and gives what all were
+    /// told: the first, then the others.
+    fn meet(sticks: bool, others: &[Extent], result: Result<(), Errno>) -> Met {
+        let (syncs, done) = (Syncs::default(), Mutex::new(Vec::new()));
+        let (begun, go) = (Barrier::new(2), Barrier::new(2));
+        let told = std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                syncs.run(Extent::Data, sticks, |_| {
+                    begun.wait();
+                    go.wait();
+                    result
+                })
+            });
+            begun.wait();
+            let others: Vec<_> = others
+                .iter()
+                .map(|&extent| {
+                    let (syncs, done) = (&syncs, &done);
+                    let begin = move |extent| {
+                        done.lock().expect("no panic").push(extent);
+                        Ok(())
+                    };
+                    scope.spawn(move || syncs.run(extent, sticks, begin))
+                })
+                .collect();
+            while syncs.locked().came < others.len() {
+                std::thread::yield_now();
+            }
+            go.wait();
+            let all = std::iter::once(first).chain(others);
+            all.map(|thread| thread.join().expect("no panic")).collect()
+        });
+        (told, done.into_inner().expect("no panic"))
+    }
+
+    type Met = (Vec<Result<(), Errno>>, Vec<Extent>);
+
+    #[test]
+    fn those_that_waited_hear_of_a_failure_that_does_not_stick() {
+        let failed = Err(Errno::IO);
+        let (told, done) = meet(false, &[Extent::Data; 3], failed);
+        assert_eq!((told, done), (vec![failed; 4], vec![]));
+    }
+
+    #[test]
+    fn a_flush_of_all_that_waits_is_the_next_one() {
+        let mut wanted = [Extent::Data; 12];
+        wanted[5] = Extent::All;
+        // Who wakes first is chance.
+        for _ in 0..20 {
+            let (told, done) = meet(true, &wanted, Ok(()));
+            assert_eq!((told, done), (vec![Ok(()); 13], vec![Extent::All]));
+        }
     }
 
     #[test]

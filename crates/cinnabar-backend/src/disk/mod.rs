@@ -73,6 +73,7 @@ pub struct Disk {
     dsync_is_known: bool,
     syncs: durable::Syncs,
     sync_failure_sticks: bool,
+    is_cache: bool,
     /// I/Os that one port gives the kernel at a time, at most.
     depth_max: usize,
     identity: Identity,
@@ -124,6 +125,11 @@ impl Disk {
     /// I/Os that one port gives the kernel at a time, at most, whatever the port would allow.
     pub(crate) fn depth_max(&self) -> usize {
         self.depth_max
+    }
+
+    /// Whether it is a cache device, whose I/O is all volumes'.
+    pub(crate) fn is_cache(&self) -> bool {
+        self.is_cache
     }
 
     /// Who it is.

@@ -105,6 +105,7 @@ impl Disk {
             dsync_is_known: kind == DiskKind::Block || durable::is_known(&stat_fs),
             syncs: durable::Syncs::default(),
             sync_failure_sticks: true,
+            is_cache: false,
             depth_max: DEPTH_MAX,
             identity: Identity::Inode(stat.st_dev, stat.st_ino),
         };

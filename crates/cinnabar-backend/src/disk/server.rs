@@ -47,6 +47,7 @@ impl Disk {
             dsync_is_known: true,
             syncs: Syncs::default(),
             sync_failure_sticks: true,
+            is_cache: false,
             depth_max: usize::MAX,
             identity: Identity::Server(client.place().to_owned()),
             fd,

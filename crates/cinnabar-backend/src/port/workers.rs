@@ -72,7 +72,7 @@ impl Workers {
         }
         let (file, heavy) = (task.file.0 as usize, task.is_heavy());
         let mut queue = locked(&self.shared.queue);
-        queue.push(file, heavy, (task, disk));
+        queue.push(file, heavy, disk.is_cache(), (task, disk));
         if !queue.wants_thread() {
             drop(queue);
             return self.shared.available.notify_one();

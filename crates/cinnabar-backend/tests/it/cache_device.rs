@@ -186,6 +186,28 @@ fn a_new_file_that_another_process_has_locked_stays() {
     assert!(fuse.has("cache.img"), "the other one's file is gone");
 }
 
+/// The same, and that daemon has formatted it and gone again before this one's patience ended.
+#[test]
+fn a_new_file_that_another_process_has_formatted_is_not_taken_for_blank() {
+    let Some(fuse) = Fuse::mount() else { return };
+    let path = fuse.folder().join("cache.img");
+    fuse.knobs.locked_elsewhere.store(true, SeqCst);
+    let options =
+        CacheOptions { size_bytes: Some(1 << 20), open: soon(), ..CacheOptions::default() };
+    let found = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| open_cache(&path, &options));
+        let until = std::time::Instant::now() + crate::rig::PATIENCE;
+        while !fuse.has("cache.img") && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        std::fs::write(&path, [7; 8192]).expect("the other one writes");
+        fuse.knobs.locked_elsewhere.store(false, SeqCst);
+        opening.join().expect("no panic")
+    });
+    let error = found.expect_err("what is there is looked at");
+    assert!(matches!(error.kind, DiskErrorKind::Foreign(_)), "{error}");
+}
+
 #[test]
 fn a_new_file_whose_room_is_refused_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,8 +1,9 @@
 //! What *durable* means on each file system, and what becomes of a flush that failed.
 
 use crate::fuse::Fuse;
-use crate::rig::{Rig, dirty, slices};
-use cinnabar_backend::port::{IoMode, JobOp};
+use crate::rig::{Rig, dirty, slices, soon};
+use cinnabar_backend::disk::{CacheOptions, OpenOptions, open_cache};
+use cinnabar_backend::port::{self, IoMode, JobOp};
 use cinnabar_backend::{Proof, ProofError};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::SeqCst;
@@ -81,5 +82,25 @@ fn every_one_of_several_flushes_hears_of_a_failure() {
         fuse.hang(None);
         let results: Vec<_> = rig.finish(8).into_iter().map(|done| done.result).collect();
         assert_eq!(results, [Err(Errno::IO); 8], "{mode:?}");
+    }
+}
+
+/// Over the page cache one shard's flush would take the error of the other's durable mark.
+#[test]
+fn a_flush_of_a_cache_device_that_failed_is_not_forgotten_over_the_page_cache() {
+    let Some(fuse) = Fuse::mount() else { return };
+    for (direct, then) in [(false, Err(Errno::IO)), (true, Ok(()))] {
+        let open = OpenOptions { direct, ..soon() };
+        let options = CacheOptions { size_bytes: Some(1 << 20), open, ..CacheOptions::default() };
+        let cache = open_cache(&fuse.folder().join("cache.img"), &options).expect("it opens");
+        assert_eq!(cache.disk.is_direct(), direct);
+        let disk = std::sync::Arc::new(cache.disk);
+        let mut port = port::open(IoMode::Threads).expect("a port");
+        let file = port.register(std::sync::Arc::clone(&disk)).expect("it registers");
+        let mut rig = Rig { port, file, disk };
+        fuse.knobs.failing_flushes.store(1, SeqCst);
+        assert_eq!(rig.run(JobOp::Flush).result, Err(Errno::IO));
+        assert_eq!(write(&mut rig, true), then, "direct: {direct}");
+        assert_eq!(rig.run(JobOp::Flush).result, then, "direct: {direct}");
     }
 }

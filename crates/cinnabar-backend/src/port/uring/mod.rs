@@ -89,6 +89,14 @@ struct File {
     waiting: VecDeque<usize>,
 }
 
+impl File {
+    /// Whether the ring may have more of it.
+    fn has_room(&self, depths: &Depths) -> bool {
+        let max = self.disk.depth_max();
+        self.in_ring < if self.disk.is_cache() { max } else { depths.of(max) }
+    }
+}
+
 impl Uring {
     pub(super) fn new() -> Result<Self, PortError> {
         Self::over(Ring::new()?)
@@ -118,7 +126,7 @@ impl Uring {
     fn enqueue(&mut self, task: Task) {
         let file = &mut self.files[task.file.0 as usize];
         let index = self.tasks.insert(task);
-        if file.in_ring < self.depths.of(file.disk.depth_max()) {
+        if file.has_room(&self.depths) {
             file.in_ring += 1;
             self.start(index);
         } else {
@@ -140,7 +148,7 @@ impl Uring {
         let file = &mut self.files[task.file.0 as usize];
         file.in_ring -= 1;
         // More than one, if there are fewer files than before.
-        while file.in_ring < self.depths.of(file.disk.depth_max())
+        while file.has_room(&self.depths)
             && let Some(next) = file.waiting.pop_front()
         {
             file.in_ring += 1;
@@ -180,7 +188,9 @@ impl Uring {
     /// Shares the ring's depth and the workers among the files there are now.
     fn share(&mut self) {
         self.helpers.share_among(self.files.len());
-        if let Some(threads) = self.depths.share_among(self.files.len()) {
+        let caches = self.files.iter().filter(|(_, file)| file.disk.is_cache());
+        let of_caches = caches.map(|(_, file)| file.disk.depth_max()).sum();
+        if let Some(threads) = self.depths.share_among(self.files.len(), of_caches) {
             self.ring.allow_threads(threads);
         }
     }

@@ -31,6 +31,8 @@ pub(super) struct Queue<T> {
 struct Lane<T> {
     light: Kind<T>,
     heavy: Kind<T>,
+    /// It has the most that a file can have, however many there are.
+    wide: bool,
     /// It is in `ready`.
     listed: bool,
 }
@@ -76,12 +78,15 @@ impl<T> Queue<T> {
         self.startable = (0..self.lanes.len()).map(|file| self.startable_of(file)).sum();
     }
 
-    /// Queues a task.
-    pub(super) fn push(&mut self, file: usize, heavy: bool, task: T) {
+    /// Queues a task. A file that all others need is `wide`: the cache device.
+    pub(super) fn push(&mut self, file: usize, heavy: bool, wide: bool, task: T) {
         if self.lanes.len() <= file {
             self.lanes.resize_with(file + 1, Lane::default);
         }
-        self.change(file, |lane| lane.kind(heavy).waiting.push_back(task));
+        self.change(file, |lane| {
+            lane.wide = wide;
+            lane.kind(heavy).waiting.push_back(task);
+        });
     }
 
     /// Whether more may start than there are threads that wait for it.
@@ -98,8 +103,8 @@ impl<T> Queue<T> {
     pub(super) fn take(&mut self) -> Option<Turn<T>> {
         while let Some(file) = self.ready.pop_front() {
             self.lanes[file].listed = false;
-            let max = self.light_max;
             let lane = &self.lanes[file];
+            let max = self.light_max_of(lane);
             let heavy = lane.light.startable(max) == 0;
             if heavy && lane.heavy.startable(HEAVY_MAX) == 0 {
                 continue;
@@ -134,9 +139,13 @@ impl<T> Queue<T> {
         }
     }
 
+    fn light_max_of(&self, lane: &Lane<T>) -> usize {
+        if lane.wide { LIGHT.1 } else { self.light_max }
+    }
+
     fn startable_of(&self, file: usize) -> usize {
         let lane = &self.lanes[file];
-        lane.light.startable(self.light_max) + lane.heavy.startable(HEAVY_MAX)
+        lane.light.startable(self.light_max_of(lane)) + lane.heavy.startable(HEAVY_MAX)
     }
 }
 
@@ -149,7 +158,7 @@ impl<T> Lane<T> {
 impl<T> Default for Lane<T> {
     fn default() -> Self {
         let none = || Kind { waiting: VecDeque::new(), running: 0 };
-        Self { light: none(), heavy: none(), listed: false }
+        Self { light: none(), heavy: none(), wide: false, listed: false }
     }
 }
 
@@ -164,8 +173,8 @@ mod tests {
     #[test]
     fn no_file_has_more_than_its_part_and_files_take_turns() {
         let mut queue = Queue::default();
-        (0..100).for_each(|task| queue.push(3, false, task));
-        (0..2).for_each(|task| queue.push(1, false, task));
+        (0..100).for_each(|task| queue.push(3, false, false, task));
+        (0..2).for_each(|task| queue.push(1, false, false, task));
         let taken = take_all(&mut queue);
         assert_eq!(taken[..4], [(3, 0), (1, 0), (3, 1), (1, 1)]);
         assert_eq!(taken.len(), LIGHT.1 + 2);
@@ -180,9 +189,9 @@ mod tests {
     #[test]
     fn long_tasks_keep_no_short_ones_waiting() {
         let mut queue = Queue::default();
-        (0..5).for_each(|task| queue.push(0, true, task));
+        (0..5).for_each(|task| queue.push(0, true, false, task));
         assert_eq!(take_all(&mut queue), [(0, 0)]);
-        queue.push(0, false, 100);
+        queue.push(0, false, false, 100);
         assert_eq!(take_all(&mut queue), [(0, 100)]);
         queue.give_back(0, true);
         assert_eq!(take_all(&mut queue), [(0, 1)]);
@@ -193,11 +202,22 @@ mod tests {
         let mut queue = Queue::default();
         let files = 100;
         queue.share_among(files);
-        (0..files).for_each(|file| (0..40).for_each(|task| queue.push(file, false, task)));
+        (0..files).for_each(|file| (0..40).for_each(|task| queue.push(file, false, false, task)));
         let taken = take_all(&mut queue).len();
         assert!(taken <= THREADS_MAX && taken >= files * LIGHT.0, "{taken}");
         queue.share_among(1);
         assert!(queue.has_turn(), "who is left may have more");
         assert_eq!(take_all(&mut queue).len(), files * LIGHT.1 - taken);
+    }
+
+    #[test]
+    fn the_cache_device_has_its_whole_part_whatever_there_is_beside_it() {
+        let mut queue = Queue::default();
+        queue.share_among(THREADS_MAX);
+        (0..100).for_each(|task| queue.push(0, false, true, task));
+        (0..100).for_each(|task| queue.push(1, false, false, task));
+        let taken = take_all(&mut queue);
+        assert_eq!(taken.iter().filter(|(file, _)| *file == 0).count(), LIGHT.1);
+        assert_eq!(taken.len(), LIGHT.1 + LIGHT.0);
     }
 }
