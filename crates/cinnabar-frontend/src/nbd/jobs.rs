@@ -4,8 +4,12 @@
 //! change of it may be handed to the engine, or it would be lost: it waits here. Once the write is
 //! handed over the engine keeps the order. So for whatever overlaps such a change happens at once, as
 //! far as clients of this server can see.
+//!
+//! What the engine does not have when its connection ends never reaches it: it could land on what the
+//! client's successor wrote, or in the volume that takes the place of a removed one.
 
 use super::export::ExportId;
+use super::load::Load;
 use super::memory;
 use super::request::{Body, Buffers, Command, Incoming, Ticket};
 use super::sectors;
@@ -15,7 +19,7 @@ use super::transmission::{Modify, Pending, With};
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Failure, IoError, Op, RawMemory};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A change under way.
 struct Job<M> {
@@ -37,13 +41,6 @@ struct Edge<M> {
     data: Option<M>,
 }
 
-/// A sector that is read and not written yet.
-struct Lock {
-    export: ExportId,
-    sector: ByteSpan,
-    job: u64,
-}
-
 enum Waiting<M> {
     Request(Incoming<M>),
     Job(u64),
@@ -60,7 +57,8 @@ pub(super) struct Finished {
 /// All of them.
 pub(super) struct Jobs<M> {
     table: Table<Job<M>>,
-    locks: Vec<Lock>,
+    /// Sectors that are read and not written yet, by their first byte, and by which job.
+    locks: BTreeMap<(ExportId, u64), u64>,
     /// What has to wait for a lock, oldest first.
     waiting: VecDeque<Waiting<M>>,
     /// Writes of jobs that have read; their locks end when these are handed over.
@@ -73,7 +71,7 @@ impl<M: RawMemory> Jobs<M> {
     pub(super) const fn new() -> Self {
         Self {
             table: Table::new(),
-            locks: Vec::new(),
+            locks: BTreeMap::new(),
             waiting: VecDeque::new(),
             ready: Vec::new(),
             stirred: false,
@@ -139,15 +137,15 @@ impl<M: RawMemory> Jobs<M> {
         let Some(job) = self.table.get_mut(key) else { return };
         job.left = sectors.len() as u32;
         for (index, sector) in (0..).zip(sectors) {
-            self.locks.push(Lock { export, sector, job: key });
+            self.locks.insert((export, sector.offset), key);
             let op = Op::Read { span: sector, data: buffers.take(1) };
             incoming.push(job.part(Part::Edge(key, index), op, slots));
         }
     }
 
     fn is_locked(&self, export: ExportId, span: ByteSpan) -> bool {
-        let meets = |other: ByteSpan| other.offset < span.end() && span.offset < other.end();
-        self.locks.iter().any(|lock| lock.export == export && meets(lock.sector))
+        // Whole sectors, both.
+        self.locks.range((export, span.offset)..(export, span.end())).next().is_some()
     }
 
     /// A part of a job is done.
@@ -191,9 +189,9 @@ impl<M: RawMemory> Jobs<M> {
         buffers: &mut impl Buffers<M>,
     ) -> Option<Finished> {
         let job = self.table.remove(key)?;
-        let Job { connection, export, pending, with, edges, failure, .. } = job;
+        let Job { connection, export, pending, span, with, edges, failure, .. } = job;
         if unchanged {
-            self.unlock(key);
+            self.unlock(key, export, span);
             edges.into_iter().filter_map(|edge| edge.data).for_each(|data| buffers.give(data));
             if let With::Data(Some(data)) = with {
                 buffers.give(data);
@@ -203,9 +201,62 @@ impl<M: RawMemory> Jobs<M> {
         Some(Finished { connection, export, pending, result: failure.map_or(Ok(()), Err) })
     }
 
-    fn unlock(&mut self, key: u64) {
-        self.locks.retain(|lock| lock.job != key);
+    fn unlock(&mut self, key: u64, export: ExportId, span: ByteSpan) {
+        for sector in sectors::edges(span) {
+            let place = (export, sector.offset);
+            if self.locks.get(&place) == Some(&key) {
+                self.locks.remove(&place);
+            }
+        }
         self.stirred = true;
+    }
+
+    /// A connection is gone: takes back what the engine does not have, and returns what that held.
+    pub(super) fn abandon(
+        &mut self,
+        connection: u64,
+        slots: &mut Table<Slot>,
+        buffers: &mut impl Buffers<M>,
+    ) -> Vec<Load> {
+        let mut held = Vec::new();
+        if self.is_empty() {
+            return held;
+        }
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting {
+                Waiting::Request(request) if is_from(connection, &request, slots) => {
+                    held.extend(take_back(request, slots, buffers));
+                }
+                Waiting::Job(key) if self.is_job_from(connection, key) => {
+                    held.extend(self.finish(key, true, buffers).map(|job| job.pending.load()));
+                }
+                other => self.waiting.push_back(other),
+            }
+        }
+        for (key, change) in std::mem::take(&mut self.ready) {
+            if !self.is_job_from(connection, key) {
+                self.ready.push((key, change));
+                continue;
+            }
+            // Several changes of one job hold what the job does.
+            take_back(change, slots, buffers);
+            if self.table.get_mut(key).is_some_and(Job::is_last) {
+                held.extend(self.finish(key, true, buffers).map(|job| job.pending.load()));
+            }
+        }
+        let reading = self.table.iter().filter(|(_, job)| job.connection == connection);
+        let reading: Vec<u64> = reading.map(|(key, _)| key).collect();
+        for key in reading {
+            // It ends with the last of its reads.
+            if let Some(job) = self.table.get_mut(key) {
+                job.failure = job.failure.or(Some(Failure::Io(IoError::Io)));
+            }
+        }
+        held
+    }
+
+    fn is_job_from(&self, connection: u64, key: u64) -> bool {
+        self.table.get(key).is_some_and(|job| job.connection == connection)
     }
 
     /// Hands over what was read and changed, then what waited for it.
@@ -217,7 +268,9 @@ impl<M: RawMemory> Jobs<M> {
     ) {
         for (key, change) in std::mem::take(&mut self.ready) {
             incoming.push(change);
-            self.unlock(key);
+            if let Some(Job { export, span, .. }) = self.table.get(key) {
+                self.unlock(key, *export, *span);
+            }
         }
         if !std::mem::take(&mut self.stirred) {
             return;
@@ -231,7 +284,30 @@ impl<M: RawMemory> Jobs<M> {
     }
 }
 
+/// Whether a request is of this connection.
+fn is_from<M>(connection: u64, request: &Incoming<M>, slots: &Table<Slot>) -> bool {
+    slots.get(request.ticket.0).is_some_and(|slot| slot.connection == connection)
+}
+
+/// Forgets a request that the engine never had; returns what it held.
+fn take_back<M: RawMemory>(
+    request: Incoming<M>,
+    slots: &mut Table<Slot>,
+    buffers: &mut impl Buffers<M>,
+) -> Option<Load> {
+    if let Command::Engine(Op::Write { data, .. }) = request.command {
+        buffers.give(data);
+    }
+    slots.remove(request.ticket.0).map(|slot| slot.pending.load())
+}
+
 impl<M: RawMemory> Job<M> {
+    /// One of its changes is done with; true if it was the last.
+    fn is_last(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0
+    }
+
     fn part(&self, part: Part, op: Op<M>, slots: &mut Table<Slot>) -> Incoming<M> {
         let Self { connection, export, pending, .. } = *self;
         let ticket = Ticket(slots.insert(Slot { connection, export, pending, part }));

@@ -3,8 +3,9 @@
 use crate::client::{Client, request};
 use crate::running::{Running, held, memory};
 use crate::sample::{SIZE, export};
+use cinnabar_engine::Op;
 use cinnabar_frontend::nbd::proto::command as cmd;
-use cinnabar_frontend::nbd::{ExportId, Limits};
+use cinnabar_frontend::nbd::{Command, ExportId, Incoming, Limits};
 
 fn server() -> Running {
     Running::start(Limits::default(), vec![export(1, "vm1")], memory)
@@ -121,6 +122,80 @@ fn a_client_that_leaves_in_the_middle_of_a_change_leaves_nothing() {
     server.run(|host| host.turn(50));
     answer_all(&server);
     assert!(server.nothing_is_held());
+}
+
+/// Answers what is held but reads, until nothing else is.
+fn answer_changes(server: &Running) {
+    for _ in 0..20 {
+        server.run(|host| {
+            host.turn(5);
+            let is_read =
+                |held: &Incoming<_>| matches!(held.command, Command::Engine(Op::Read { .. }));
+            let (reads, others) = std::mem::take(&mut host.held).into_iter().partition(is_read);
+            host.held = others;
+            host.answer_held();
+            host.held = reads;
+            host.turn(0);
+        });
+    }
+}
+
+#[test]
+fn what_a_client_that_left_did_not_get_through_never_lands_on_its_successors_writes() {
+    let write = |cookie, offset, data: &[u8]| {
+        [request(cmd::WRITE, cookie, offset, data.len() as u32).as_slice(), data].concat()
+    };
+    let part = write(1, 10, b"abc");
+    for sent in [
+        // A change of sectors whose edges are read, and what waits for one.
+        write(1, 10, &[7; 2000]),
+        request(cmd::WRITE_ZEROES, 1, 10, 2000).to_vec(),
+        [part.clone(), write(2, 0, &[7; 4096])].concat(),
+        [part.clone(), write(2, 20, &[7; 4000])].concat(),
+        [part, request(cmd::WRITE_ZEROES, 2, 20, 4000).to_vec()].concat(),
+    ] {
+        let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+        let mut first = Client::enter(&server.socket, "vm1");
+        first.send(&sent);
+        assert!(server.until(|host| !host.held.is_empty()));
+        drop(first);
+        assert!(server.until(|host| host.server.connections(ExportId(1)) == 0));
+        let mut second = Client::enter(&server.socket, "vm1");
+        second.send(&write(3, 1024, &[9; 512]));
+        answer_changes(&server);
+        assert_eq!(second.simple_reply(), (0, 3));
+        answer_all(&server);
+        second.send(&request(cmd::READ, 4, 1024, 512));
+        answer_all(&server);
+        assert_eq!(second.simple_reply(), (0, 4));
+        assert!(second.read::<512>() == [9; 512], "an acknowledged write is gone");
+        drop(second);
+        answer_all(&server);
+        assert!(server.nothing_is_held());
+    }
+}
+
+#[test]
+fn a_change_that_was_read_when_its_client_left_is_given_up() {
+    for sent in [
+        [request(cmd::WRITE, 1, 10, 2000).as_slice(), &[7; 2000]].concat(),
+        request(cmd::WRITE_ZEROES, 1, 10, 2000).to_vec(),
+    ] {
+        let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+        let mut client = Client::enter(&server.socket, "vm1");
+        client.send(&sent);
+        assert!(server.until(|host| host.held.len() == 2));
+        drop(client);
+        let handed_over = server.run(|host| {
+            host.answer_held();
+            host.server.remove_export(ExportId(1), &mut host.pool);
+            host.turn(0);
+            host.turn(0);
+            host.held.len()
+        });
+        assert_eq!(handed_over, 0, "the export's id may be another volume's by now");
+        assert!(server.nothing_is_held());
+    }
 }
 
 #[test]

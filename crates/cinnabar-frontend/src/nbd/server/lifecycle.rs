@@ -182,6 +182,9 @@ impl<M: RawMemory> Server<M> {
         self.shared.release(held);
         if let Some(export) = connection.export {
             self.shared.leave_behind(export, connection.in_engine);
+            for load in self.jobs.abandon(key, &mut self.shared.slots, buffers) {
+                self.shared.forget(export, load);
+            }
         }
         if self.eldest == Some(key) {
             self.eldest = None;
