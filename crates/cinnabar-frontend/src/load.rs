@@ -5,8 +5,8 @@
 //! A connection may have half of what is free at most, so that n greedy ones leave 1/(n + 2) of the
 //! server to the next. That alone would let many busy connections keep one large request waiting for
 //! as long as they like: small ones always find room first. So waiting counts: a connection that holds
-//! nothing and has waited longest may have what is free but an eighth of the whole, and as long as it
-//! waits, those that hold buffers already get no more.
+//! nothing and has waited longest may also have what is free but an eighth of the whole, and as long as
+//! it waits, those that hold buffers already get no more.
 
 /// Requests and bytes of buffers, held or let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,16 +113,17 @@ impl Bounds {
         let requests_free = self.total.requests.saturating_sub(total.requests);
         let bytes_free = self.total.bytes.saturating_sub(total.bytes);
         let holds_some = if has_buffer { held.bytes > 0 } else { held.requests > 0 };
+        let fits_half = held.requests < requests_free / 2
+            && (!has_buffer || held.bytes + bytes <= bytes_free / 2);
         let fits = match rank {
+            // Where less than a quarter is free for good, since back ends hang, half of that is more.
             Rank::Eldest if !holds_some => {
                 let kept = Load { requests: self.total.requests / 8, bytes: self.total.bytes / 8 };
-                requests_free > kept.requests && bytes.saturating_add(kept.bytes) <= bytes_free
+                let fits = bytes.saturating_add(kept.bytes) <= bytes_free;
+                fits_half || (requests_free > kept.requests && fits)
             }
             Rank::Behind if has_buffer && holds_some => false,
-            _ => {
-                held.requests < requests_free / 2
-                    && (!has_buffer || held.bytes + bytes <= bytes_free / 2)
-            }
+            _ => fits_half,
         };
         match fits {
             true => Ok(()),
@@ -161,6 +162,11 @@ mod tests {
         assert_eq!(fits(none, 80, Rank::Free), Err(Short::Total));
         assert_eq!(fits(none, 80, Rank::Eldest), Ok(()));
         assert_eq!(fits(none, 81, Rank::Eldest), Err(Short::Total), "a late comer finds room");
+        let late = |total, rank| BOUNDS.fits(none, none, total, 10, rank);
+        assert_eq!(late(load(9, 370), Rank::Free), Ok(()));
+        assert_eq!(late(load(9, 370), Rank::Eldest), Ok(()), "it is not worse off than others");
+        assert_eq!(late(load(95, 0), Rank::Free), Ok(()));
+        assert_eq!(late(load(95, 0), Rank::Eldest), Ok(()));
         assert_eq!(fits(load(1, 1), 1, Rank::Free), Ok(()));
         assert_eq!(fits(load(1, 1), 1, Rank::Behind), Err(Short::Own));
         assert_eq!(fits(load(1, 10), 60, Rank::Eldest), Err(Short::Own), "it has some already");
