@@ -225,38 +225,64 @@ impl Den {
         let failed =
             |errno: Errno| ListenError::Io { address: address.clone(), source: errno.into() };
         for _ in 0..PLACINGS {
-            match self.rename(RenameFlags::NOREPLACE) {
+            match self.take_place() {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),
             }
             let Some(dead) = self.dead(address, path)? else { continue };
-            match self.rename(RenameFlags::EXCHANGE) {
-                Ok(()) if self.inode().ok() == Some(dead) => {
+            match self.replace(dead) {
+                Ok(true) => {
                     tracing::info!(%address, "replaced the socket of a server that is gone");
                     return Ok(());
                 }
-                // Another server was quicker: what is here now is alive, and goes back.
-                Ok(()) => self.rename(RenameFlags::EXCHANGE).map_err(failed)?,
-                Err(Errno::NOENT) => {}
+                // Another server was quicker.
+                Ok(false) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
         Err(ListenError::InUse(address.clone()))
     }
 
-    fn rename(&self, flags: RenameFlags) -> rustix::io::Result<()> {
-        match renameat_with(&self.fd, &self.socket, &self.parent, &self.socket, flags) {
-            // A file system that knows no flags: a moment is left in which a sibling may lose.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                let taken = statat(&self.parent, &self.socket, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-                if flags == RenameFlags::NOREPLACE && taken {
-                    return Err(Errno::EXIST);
-                }
-                renameat(&self.fd, &self.socket, &self.parent, &self.socket)
-            }
+    /// Puts the socket where nothing is.
+    fn take_place(&self) -> rustix::io::Result<()> {
+        match self.rename(RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) if self.in_the_way().is_ok() => Err(Errno::EXIST),
+            Err(Errno::INVAL | Errno::NOSYS) => self.rename_plainly(),
             result => result,
         }
+    }
+
+    /// Puts the socket in the place of a dead one; false if that is another's by now.
+    fn replace(&self, dead: (u64, u64)) -> rustix::io::Result<bool> {
+        match self.rename(RenameFlags::EXCHANGE) {
+            Err(Errno::INVAL | Errno::NOSYS) if self.in_the_way()? != dead => Ok(false),
+            Err(Errno::INVAL | Errno::NOSYS) => self.rename_plainly().map(|()| true),
+            Err(errno) => Err(errno),
+            Ok(()) if self.inode() == Ok(dead) => Ok(true),
+            // What is here now is alive, and goes back.
+            Ok(()) => self.rename(RenameFlags::EXCHANGE).map(|()| false),
+        }
+    }
+
+    fn rename(&self, flags: RenameFlags) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        if tests::NO_FLAGS.get() {
+            return Err(Errno::INVAL);
+        }
+        renameat_with(&self.fd, &self.socket, &self.parent, &self.socket, flags)
+    }
+
+    /// For a file system that knows no flags (NFS, CephFS, older ZFS): a moment is left in which a
+    /// sibling may lose.
+    fn rename_plainly(&self) -> rustix::io::Result<()> {
+        renameat(&self.fd, &self.socket, &self.parent, &self.socket)
+    }
+
+    /// Device and inode of what is at the socket's place.
+    fn in_the_way(&self) -> rustix::io::Result<(u64, u64)> {
+        let stat = statat(&self.parent, &self.socket, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((stat.st_dev, stat.st_ino))
     }
 
     /// Device and inode of the socket in the way, if it is one that nobody listens at. `None`: there
@@ -335,7 +361,27 @@ fn group_id(group: &str) -> Result<Gid, ListenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    thread_local! {
+        /// As on a file system that knows no flags for renames.
+        pub(super) static NO_FLAGS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn a_dead_ones_socket_is_replaced_where_renames_know_no_flags() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.sock");
+        NO_FLAGS.set(true);
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+        let listener = listen_here(&path).expect("nobody listens");
+        std::os::unix::net::UnixStream::connect(&path).expect("it listens");
+        assert!(matches!(listen_here(&path), Err(ListenError::InUse(_))));
+        drop(listener);
+        drop(listen_here(&path).expect("nothing is there"));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
+    }
 
     #[test]
     fn mode_and_group_are_as_asked() {
