@@ -155,7 +155,10 @@ impl Disk {
 
     /// The failure of a flush that sticks to this disk until it is opened again.
     pub fn sync_failure(&self) -> Option<Errno> {
-        self.syncs.locked().failed_since(u64::MAX, self.sync_failure_sticks)
+        match self.server() {
+            Some(server) => server.failed_flush(),
+            None => self.syncs.locked().failed_since(u64::MAX, self.sync_failure_sticks),
+        }
     }
 
     /// A failed flush of a cache device does not stick: its contents are checked when they are

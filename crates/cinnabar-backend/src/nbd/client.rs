@@ -53,6 +53,8 @@ pub(super) struct Mail {
     pub(super) renew: bool,
     /// The other way: why the server is out of reach.
     trouble: Option<String>,
+    /// And a flush that it failed, which sticks.
+    failed_flush: Option<Errno>,
 }
 
 impl std::fmt::Debug for Mail {
@@ -130,6 +132,11 @@ impl Client {
         self.mailbox.lock().trouble.clone()
     }
 
+    /// The failure of a flush that sticks.
+    pub(crate) fn failed_flush(&self) -> Option<Errno> {
+        self.mailbox.lock().failed_flush
+    }
+
     /// Takes a task; the sink is told when it has ended.
     pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
         self.mailbox.put(|mail| mail.tasks.push((task, sink)));
@@ -173,12 +180,17 @@ impl Mailbox {
         self.lock().trouble = trouble;
     }
 
+    pub(super) fn set_failed_flush(&self, errno: Errno) {
+        self.lock().failed_flush = Some(errno);
+    }
+
     /// All there is; it stays closed.
     pub(super) fn take(&self) -> Mail {
         let _ = read(&self.bell, &mut [0_u8; 8]);
         let mut mail = self.lock();
-        let (closed, trouble) = (mail.closed, mail.trouble.clone());
-        std::mem::replace(&mut *mail, Mail { closed, trouble, ..Mail::default() })
+        let (closed, trouble, failed_flush) =
+            (mail.closed, mail.trouble.clone(), mail.failed_flush);
+        std::mem::replace(&mut *mail, Mail { closed, trouble, failed_flush, ..Mail::default() })
     }
 
     /// What rings when there is something.

@@ -287,7 +287,10 @@ impl Worker {
         let mut result = job.result;
         if job.is_flush() {
             let failed = result.err().filter(|errno| *errno != Errno::OPNOTSUPP);
-            self.failed_flush = self.failed_flush.or(failed);
+            if let (None, Some(errno)) = (self.failed_flush, failed) {
+                self.failed_flush = failed;
+                self.mailbox.set_failed_flush(errno);
+            }
             result = self.failed_flush.map_or(result, Err);
         }
         if result.is_err() {

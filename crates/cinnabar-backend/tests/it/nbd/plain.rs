@@ -171,6 +171,8 @@ fn a_flush_that_a_server_fails_is_not_forgotten() {
         server.script(|_| Deed::Serve);
         assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO), "the next one");
         assert!(volume.disk.prove().is_err(), "and the heartbeat's");
+        let trouble = volume.disk.trouble().expect("an operator is told");
+        assert!(trouble.contains("a flush of the backend failed"), "{trouble}");
         volume.well(write_op(0, &[2; 4096], false));
         drop(volume);
         Volume::open(mode, &text).well(JobOp::Flush);
