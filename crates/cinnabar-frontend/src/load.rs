@@ -10,9 +10,11 @@
 
 /// Requests and bytes of buffers, held or let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub(crate) requests: u64,
-    pub(crate) bytes: u64,
+pub struct Load {
+    /// Requests that the engine has, or may have at a time.
+    pub requests: u64,
+    /// Bytes of buffers.
+    pub bytes: u64,
 }
 
 impl std::ops::Add for Load {
@@ -77,18 +79,17 @@ impl Rank {
 }
 
 impl Bounds {
-    /// Adds one request with `bytes` bytes of buffer to both loads, if there is room. `past` is what
-    /// earlier connections of the same export left behind.
+    /// Adds `more`, one request for a guest, to both loads, if there is room. `past` is what earlier
+    /// connections of the same export left behind.
     pub(crate) fn reserve(
         &self,
         own: &mut Load,
         past: Load,
         total: &mut Load,
-        bytes: u64,
+        more: Load,
         rank: Rank,
     ) -> Result<(), Short> {
-        self.fits(*own, past, *total, bytes, rank)?;
-        let more = Load { requests: 1, bytes };
+        self.fits(*own, past, *total, more, rank)?;
         *own += more;
         *total += more;
         Ok(())
@@ -100,12 +101,13 @@ impl Bounds {
         own: Load,
         past: Load,
         total: Load,
-        bytes: u64,
+        more: Load,
         rank: Rank,
     ) -> Result<(), Short> {
         let held = own + past;
+        let Load { requests, bytes } = more;
         let has_buffer = bytes > 0;
-        if held.requests >= self.connection.requests
+        if held.requests + requests > self.connection.requests
             || (has_buffer && held.bytes + bytes > self.connection.bytes)
         {
             return Err(Short::Own);
@@ -113,14 +115,14 @@ impl Bounds {
         let requests_free = self.total.requests.saturating_sub(total.requests);
         let bytes_free = self.total.bytes.saturating_sub(total.bytes);
         let holds_some = if has_buffer { held.bytes > 0 } else { held.requests > 0 };
-        let fits_half = held.requests < requests_free / 2
+        let fits_half = held.requests + requests <= requests_free / 2
             && (!has_buffer || held.bytes + bytes <= bytes_free / 2);
         let fits = match rank {
             // Where less than a quarter is free for good, since back ends hang, half of that is more.
             Rank::Eldest if !holds_some => {
                 let kept = Load { requests: self.total.requests / 8, bytes: self.total.bytes / 8 };
                 let fits = bytes.saturating_add(kept.bytes) <= bytes_free;
-                fits_half || (requests_free > kept.requests && fits)
+                fits_half || (requests + kept.requests <= requests_free && fits)
             }
             Rank::Behind if has_buffer && holds_some => false,
             _ => fits_half,
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn what_was_left_behind_counts() {
         let none = Load::default();
-        let fits = |own, past| BOUNDS.fits(own, past, none, 50, Rank::Free);
+        let fits = |own, past| BOUNDS.fits(own, past, none, load(1, 50), Rank::Free);
         assert_eq!(fits(load(1, 50), none), Ok(()));
         assert_eq!(fits(none, load(1, 60)), Err(Short::Own));
         assert_eq!(fits(load(4, 0), load(4, 0)), Err(Short::Own));
@@ -158,11 +160,11 @@ mod tests {
     #[test]
     fn the_eldest_gets_more_than_half_and_those_that_have_some_wait() {
         let (none, total) = (Load::default(), load(9, 270));
-        let fits = |own, bytes, rank| BOUNDS.fits(own, none, total, bytes, rank);
+        let fits = |own, bytes, rank| BOUNDS.fits(own, none, total, load(1, bytes), rank);
         assert_eq!(fits(none, 80, Rank::Free), Err(Short::Total));
         assert_eq!(fits(none, 80, Rank::Eldest), Ok(()));
         assert_eq!(fits(none, 81, Rank::Eldest), Err(Short::Total), "a late comer finds room");
-        let late = |total, rank| BOUNDS.fits(none, none, total, 10, rank);
+        let late = |total, rank| BOUNDS.fits(none, none, total, load(1, 10), rank);
         assert_eq!(late(load(9, 370), Rank::Free), Ok(()));
         assert_eq!(late(load(9, 370), Rank::Eldest), Ok(()), "it is not worse off than others");
         assert_eq!(late(load(95, 0), Rank::Free), Ok(()));

@@ -273,7 +273,7 @@ impl Den {
         renameat_with(&self.fd, &self.socket, &self.parent, &self.socket, flags)
     }
 
-    /// For a file system that knows no flags (NFS, CephFS, older ZFS): a moment is left in which a
+    /// For a file system that knows no flags (NFS, `CephFS`, older ZFS): a moment is left in which a
     /// sibling may lose.
     fn rename_plainly(&self) -> rustix::io::Result<()> {
         renameat(&self.fd, &self.socket, &self.parent, &self.socket)

@@ -67,9 +67,9 @@ impl Limits {
         let request_bytes = (DATA_BLOCKS_MAX + 2) * BLOCK_BYTES;
         Self {
             options_max: self.options_max.max(1),
-            connection_requests_max: self.connection_requests_max.max(1),
+            connection_requests_max: self.connection_requests_max.max(REQUEST_PARTS_MAX),
             connection_bytes_max: self.connection_bytes_max.max(request_bytes),
-            requests_max: self.requests_max.max(2),
+            requests_max: self.requests_max.max(2 * REQUEST_PARTS_MAX),
             bytes_max: self.bytes_max.max(2 * request_bytes),
             ..self
         }
@@ -100,6 +100,9 @@ impl Limits {
     }
 }
 
+/// What the engine has at most of one client's request at a time: both edges of one that begins and
+/// ends within sectors, and what is between.
+const REQUEST_PARTS_MAX: u32 = 3;
 /// Bytes of one option's data; a longer one ends the connection. The longest sensible one, a GO
 /// with a name of 4096 bytes, is far below.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;

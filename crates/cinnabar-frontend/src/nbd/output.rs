@@ -37,21 +37,15 @@ pub(super) struct Entry<M> {
 }
 
 impl<M> Entry<M> {
-    /// An empty reply to a request whose buffer had `bytes` bytes.
-    pub(super) const fn new(bytes: u64) -> Self {
-        Self {
-            head: [0; HEAD_BYTES],
-            head_len: 0,
-            tail: Tail::Nothing,
-            load: Load { requests: 1, bytes },
-        }
+    /// An empty reply to a request that held `load`.
+    pub(super) const fn new(load: Load) -> Self {
+        Self { head: [0; HEAD_BYTES], head_len: 0, tail: Tail::Nothing, load }
     }
 
     /// Output of the handshake, no reply to a request.
     pub(super) fn handshake(bytes: Vec<u8>) -> Self {
-        let mut entry = Self::new(0);
+        let mut entry = Self::new(Load { requests: 0, bytes: 0 });
         entry.tail = Tail::Bytes(bytes);
-        entry.load = Load { requests: 0, bytes: 0 };
         entry
     }
 
@@ -258,7 +252,7 @@ mod tests {
                 (0..len).map(|_| { byte = byte.wrapping_add(1); byte }).collect()
             };
             for &(head, tail) in &entries {
-                let mut entry = Entry::new(1);
+                let mut entry = Entry::new(Load { requests: 1, bytes: 1 });
                 let (head, tail) = (bytes(head), bytes(tail));
                 expected.extend([head.as_slice(), &tail].concat());
                 entry.put(&head);

@@ -86,7 +86,7 @@ fn failed<M>(agreed: Agreed, pending: &Pending, error: Errno) -> Entry<M> {
 }
 
 fn simple<M>(pending: &Pending, error: u32) -> Entry<M> {
-    let mut entry = Entry::new(pending.bytes);
+    let mut entry = Entry::new(pending.load);
     entry.put(&proto::SIMPLE_REPLY_MAGIC.to_be_bytes());
     entry.put(&error.to_be_bytes());
     entry.put(&pending.cookie.to_be_bytes());
@@ -96,7 +96,7 @@ fn simple<M>(pending: &Pending, error: u32) -> Entry<M> {
 /// The head of a reply of one chunk.
 fn chunk_head<M>(pending: &Pending, kind: u16, len: u64) -> Entry<M> {
     let len = u32::try_from(len).expect("a chunk is at most 32 MiB and a bit");
-    let mut entry = Entry::new(pending.bytes);
+    let mut entry = Entry::new(pending.load);
     entry.put(&proto::STRUCTURED_REPLY_MAGIC.to_be_bytes());
     entry.put(&chunk::DONE.to_be_bytes());
     entry.put(&kind.to_be_bytes());

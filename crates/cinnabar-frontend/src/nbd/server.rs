@@ -250,6 +250,10 @@ impl<M: RawMemory> Server<M> {
                     self.shared.stats.pauses += u64::from(!was_paused);
                     if connection.short == Some(Short::Total) {
                         self.eldest.get_or_insert(key);
+                    } else if self.eldest == Some(key) {
+                        // It waits for its own now, which may take for ever.
+                        self.eldest = None;
+                        self.shared.released = true;
                     }
                     if !std::mem::replace(&mut connection.in_paused, true) {
                         self.paused.push(key);

@@ -12,7 +12,6 @@
 
 use super::export::Export;
 use super::handshake::Agreed;
-use super::load::Load;
 use super::memory;
 use super::proto::{self, Errno, Request, command, command_flag};
 use super::reason::DisconnectReason;
@@ -21,6 +20,8 @@ use super::sectors;
 use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Op, RawMemory};
+
+pub use super::load::Load;
 
 /// Payload of a write that is too long, to be skipped; of a longer one the connection ends.
 const SKIP_BYTES_MAX: u64 = 2 * DATA_BYTES_MAX;
@@ -50,14 +51,14 @@ pub struct Pending {
     pub cookie: u64,
     /// What to answer.
     pub expect: Expect,
-    /// Bytes of its buffer, as asked of [`Room`].
-    pub bytes: u64,
+    /// What was asked of [`Room`] for it.
+    pub load: Load,
 }
 
 impl Pending {
     /// What it holds until its reply has left.
     pub(super) const fn load(&self) -> Load {
-        Load { requests: 1, bytes: self.bytes }
+        self.load
     }
 }
 
@@ -103,10 +104,10 @@ pub enum With<M> {
     },
 }
 
-/// Grants room for one more request and `bytes` bytes of buffer, or not now.
+/// Grants room for one more request of a client, or not now.
 pub trait Room {
     /// Called once for each request when its fixed part has come, and again later after a refusal.
-    fn reserve(&mut self, bytes: u64) -> bool;
+    fn reserve(&mut self, more: Load) -> bool;
 }
 
 /// Where the stream stands.
@@ -237,12 +238,15 @@ impl<M: RawMemory> Transmission<M> {
             Verdict::Serve(_) if changes => sectors::edges(span).len() as u64,
             _ => 0,
         };
+        // What the engine has of it at a time: the edges are read, or zeroed with what is between.
+        let between = request.command == command::WRITE_ZEROES && edges > 0;
+        let requests = (edges + u64::from(between)).max(1);
         // A block for each edge that has to be read.
-        let bytes = bytes + edges * BLOCK_BYTES;
-        if !room.reserve(bytes) {
+        let load = Load { requests, bytes: bytes + edges * BLOCK_BYTES };
+        if !room.reserve(load) {
             return Some(Step::Wait);
         }
-        let pending = Pending { cookie: request.cookie, expect: expect(&request, span), bytes };
+        let pending = Pending { cookie: request.cookie, expect: expect(&request, span), load };
         match verdict {
             Verdict::Refuse(error) if request.command == command::WRITE && request.len > 0 => {
                 self.phase = Phase::Skip { pending, error, left: u64::from(request.len) };

@@ -444,6 +444,10 @@ impl<M: RawMemory> Server<M> {
             Ok(Taken::NoRoom(short)) => {
                 if short == Short::Total {
                     self.eldest.get_or_insert((key, index));
+                } else if self.eldest == Some((key, index)) {
+                    // It waits for its own now, which may take for ever.
+                    self.eldest = None;
+                    self.released = true;
                 }
                 let queue = &mut connection.queues[usize::from(index)];
                 if !std::mem::replace(&mut queue.in_paused, true) {

@@ -4,7 +4,7 @@ use crate::memory::{Heap, Pool};
 use crate::sample::{Listed, export};
 use cinnabar_engine::Op;
 use cinnabar_frontend::nbd::handshake::{self, Agreed, Directory, Handshake};
-use cinnabar_frontend::nbd::transmission::{self, Modify, Room, Transmission, With};
+use cinnabar_frontend::nbd::transmission::{self, Load, Modify, Room, Transmission, With};
 use cinnabar_frontend::nbd::{Buffers, Command, ExportId};
 
 enum Phase {
@@ -27,7 +27,7 @@ pub(crate) struct Life {
 struct Bytes(u64);
 
 impl Room for Bytes {
-    fn reserve(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, Load { bytes, .. }: Load) -> bool {
         bytes <= self.0
     }
 }

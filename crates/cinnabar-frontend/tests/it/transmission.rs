@@ -6,14 +6,14 @@ use cinnabar_engine::Op;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_frontend::nbd::handshake::Agreed;
 use cinnabar_frontend::nbd::proto::{Errno, Request, command as cmd, command_flag as flag};
-use cinnabar_frontend::nbd::transmission::{Expect, Room, Step, Transmission};
+use cinnabar_frontend::nbd::transmission::{Expect, Load, Room, Step, Transmission};
 use cinnabar_frontend::nbd::{Command, DisconnectReason, Export};
 
 /// Room without end, or none at all.
 pub(crate) struct Rooms(pub(crate) bool);
 
 impl Room for Rooms {
-    fn reserve(&mut self, _bytes: u64) -> bool {
+    fn reserve(&mut self, _more: Load) -> bool {
         self.0
     }
 }
@@ -50,7 +50,7 @@ fn a_read_covers_whole_blocks() {
         panic!("{step:?}")
     };
     assert_eq!((taken, span), (28, ByteSpan::new(3584, 1024)));
-    assert_eq!((pending.expect, pending.bytes), (Expect::Data(span), 8192));
+    assert_eq!((pending.expect, pending.load.bytes), (Expect::Data(span), 8192));
     assert_eq!(cinnabar_engine::RawMemory::len_bytes(&data), 8192);
 }
 
@@ -187,7 +187,7 @@ fn requests_without_data_may_have_any_length_and_those_with_data_32_mib() {
         let mut stream = Transmission::<Heap>::new(&export, ALL);
         match step(&mut stream, &request(command, 0, offset, len)).1 {
             Step::Request(pending, Command::Prefetch { span, data }) => {
-                assert_eq!(cinnabar_engine::RawMemory::len_bytes(&data), pending.bytes);
+                assert_eq!(cinnabar_engine::RawMemory::len_bytes(&data), pending.load.bytes);
                 Ok(span.len)
             }
             Step::Request(

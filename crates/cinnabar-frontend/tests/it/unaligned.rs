@@ -1,11 +1,12 @@
 //! Clients that agreed on no block size: they begin and end at any byte.
 
 use crate::client::{Client, request};
+use crate::host::Host;
 use crate::running::{Running, held, memory};
 use crate::sample::{SIZE, export};
 use cinnabar_engine::Op;
 use cinnabar_frontend::nbd::proto::command as cmd;
-use cinnabar_frontend::nbd::{Command, ExportId, Incoming, Limits};
+use cinnabar_frontend::nbd::{Command, Export, ExportId, Incoming, Limits};
 
 fn server() -> Running {
     Running::start(Limits::default(), vec![export(1, "vm1")], memory)
@@ -149,10 +150,10 @@ fn what_a_client_that_left_did_not_get_through_never_lands_on_its_successors_wri
     for sent in [
         // A change of sectors whose edges are read, and what waits for one.
         write(1, 10, &[7; 2000]),
-        request(cmd::WRITE_ZEROES, 1, 10, 2000).to_vec(),
+        request(cmd::WRITE_ZEROES, 1, 10, 2000),
         [part.clone(), write(2, 0, &[7; 4096])].concat(),
         [part.clone(), write(2, 20, &[7; 4000])].concat(),
-        [part, request(cmd::WRITE_ZEROES, 2, 20, 4000).to_vec()].concat(),
+        [part, request(cmd::WRITE_ZEROES, 2, 20, 4000)].concat(),
     ] {
         let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
         let mut first = Client::enter(&server.socket, "vm1");
@@ -179,7 +180,7 @@ fn what_a_client_that_left_did_not_get_through_never_lands_on_its_successors_wri
 fn a_change_that_was_read_when_its_client_left_is_given_up() {
     for sent in [
         [request(cmd::WRITE, 1, 10, 2000).as_slice(), &[7; 2000]].concat(),
-        request(cmd::WRITE_ZEROES, 1, 10, 2000).to_vec(),
+        request(cmd::WRITE_ZEROES, 1, 10, 2000),
     ] {
         let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
         let mut client = Client::enter(&server.socket, "vm1");
@@ -196,6 +197,62 @@ fn a_change_that_was_read_when_its_client_left_is_given_up() {
         assert_eq!(handed_over, 0, "the export's id may be another volume's by now");
         assert!(server.nothing_is_held());
     }
+}
+
+#[test]
+fn the_engine_never_has_more_than_all_clients_may_ask_for() {
+    let limits = Limits { requests_max: 64, ..Limits::default() };
+    let server = Running::start(limits, vec![export(1, "vm1")], held);
+    let mut clients: Vec<Client> = (0..6).map(|_| Client::enter(&server.socket, "vm1")).collect();
+    for (at, client) in (0_u64..).zip(&mut clients) {
+        let zeroes = |one| request(cmd::WRITE_ZEROES, one, (at * 40 + one) * 4096 + 10, 2000);
+        client.send(&(0..40).flat_map(zeroes).collect::<Vec<u8>>());
+    }
+    let mut most = 0;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while server.stats().requests < 240 || server.stats().held_requests > 0 {
+        most = most.max(server.run(|host| {
+            for _ in 0..10 {
+                host.turn(0);
+            }
+            let held = host.held.len();
+            host.answer_held();
+            host.turn(0);
+            held
+        }));
+        assert!(std::time::Instant::now() < deadline, "it does not go on");
+    }
+    assert!((20..=64).contains(&most), "{most} at a time");
+    for client in &mut clients {
+        let mut cookies: Vec<u64> = (0..40).map(|_| client.simple_reply().1).collect();
+        cookies.sort_unstable();
+        assert!(cookies.into_iter().eq(0..40));
+    }
+}
+
+#[test]
+fn who_waits_for_its_own_does_not_hold_up_others() {
+    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
+    let limits = Limits { bytes_max: 0, ..Limits::default() };
+    let server = Running::start(limits, vec![disk(1, "vm1"), disk(2, "vm2")], held);
+    let long = |cookie| request(cmd::READ, cookie, 0, 30 << 20);
+    let mut hung = Client::enter(&server.socket, "vm1");
+    hung.send(&long(1));
+    assert!(server.until(|host| host.held.len() == 1));
+    // There is not enough for this one: it waits longest of all.
+    let mut eldest = Client::enter(&server.socket, "vm1");
+    eldest.send(&long(2));
+    assert!(server.until(|host| host.server.stats().pauses == 1));
+    // What its export's first client leaves behind is its own now, and comes to no end.
+    drop(hung);
+    assert!(server.until(|host| host.server.connections(ExportId(1)) == 1));
+    let mut other = Client::enter(&server.socket, "vm2");
+    other.send(&[request(cmd::READ, 3, 0, 4096), request(cmd::READ, 4, 0, 4096)].concat());
+    assert!(server.until(|host| host.held.len() == 3), "one at a time is all it gets");
+    drop((eldest, other));
+    assert!(server.until(|host| host.server.stats().connections == 0));
+    server.run(Host::answer_held);
+    assert!(server.nothing_is_held());
 }
 
 #[test]

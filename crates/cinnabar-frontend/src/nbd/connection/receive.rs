@@ -68,9 +68,9 @@ struct Grant<'a> {
 }
 
 impl Room for Grant<'_> {
-    fn reserve(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, more: Load) -> bool {
         let Self { own, past, total, limits, rank, short } = self;
-        match limits.bounds().reserve(own, *past, total, bytes, **rank) {
+        match limits.bounds().reserve(own, *past, total, more, **rank) {
             Ok(()) => {
                 // Having waited longest counts once.
                 if **rank == Rank::Eldest {

@@ -202,7 +202,8 @@ impl Connection {
         if bytes > 0 && self.waiter.is_some_and(|waiter| waiter != index) {
             return Err((Short::Own, bytes));
         }
-        let fits = turn.bounds.fits(self.load, turn.past, *turn.total, bytes, turn.rank);
+        let more = Load { requests: 1, bytes };
+        let fits = turn.bounds.fits(self.load, turn.past, *turn.total, more, turn.rank);
         fits.map_err(|short| (short, bytes))
     }
 
