@@ -52,8 +52,11 @@ impl<P: Payload> Engine<P> {
             Lifecycle::Ended => self.lifecycle = Lifecycle::Ended,
             _ => {}
         }
-        for volume in &mut self.volumes {
-            volume.take_if(|volume| volume.state == VolumeState::Sealed);
+        for (volume, holding) in self.volumes.iter_mut().zip(&mut self.store.holdings) {
+            if volume.take_if(|volume| volume.state == VolumeState::Sealed).is_some() {
+                // Else its index would never be free again.
+                holding.alive = false;
+            }
             if let Some(volume) = volume {
                 volume.bereft = true;
             }

@@ -281,6 +281,21 @@ mod tests {
         }
     }
 
+    /// What the lost device held of them is nothing any more.
+    #[test]
+    fn volumes_of_a_lost_device_keep_no_index() {
+        let mut rig = Rig::open_with(config(Mutants::default()), 4080);
+        for name in ["a", "b", "c", "d"] {
+            come_and_go(&mut rig, name, true).expect("there is room");
+        }
+        let abandoned = rig.ask(vec![Command::Abandon])[0];
+        rig.answer(abandoned).expect("it is given up");
+        for n in 0..10 {
+            let came = come_and_go(&mut rig, &format!("vm-{n}"), true);
+            assert!(came.is_ok(), "attach {n}: {came:?}");
+        }
+    }
+
     #[test]
     fn attaches_wait_for_the_device_and_fail_with_it() {
         let mut rig = Rig::open_with(config(Mutants::default()), 4080);
