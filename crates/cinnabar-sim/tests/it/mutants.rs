@@ -1,9 +1,9 @@
 //! The proof can fail: each deliberate bug of the engine is found by the fault simulation, at the
-//! seed given here, where the sound engine passes.
+//! seed given here or, where a change of the engine or of the dice has moved it, at another one of
+//! the first 2000. The sound engine passes there.
 //!
-//! `CINNABAR_MUTANT_SEARCH=1` looks for a finding seed of each mutant instead, among the
-//! first 2000: to be run, and the table filled in anew, when the simulator's dice have changed.
-//! `CINNABAR_MUTANT_SEARCH=NoMark` does so for one.
+//! `CINNABAR_MUTANT_SEARCH=1` looks for a seed of each mutant instead, and prints the table to be
+//! filled in. `CINNABAR_MUTANT_SEARCH=NoMark` does so for one.
 
 use crate::faults::SINGLE;
 use cinnabar_engine::mutant::{Mutant, Mutants};
@@ -16,27 +16,29 @@ const SEEDS_MAX: u64 = 2000;
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NoMark, 7),
-    (Mutant::MarkAfterWrite, 117),
+    (Mutant::MarkAfterWrite, 55),
     (Mutant::MarkTooOld, 21),
     (Mutant::MarkRetiredBeforeFlush, 24),
-    (Mutant::GenerationNotRaised, 265),
+    (Mutant::GenerationNotRaised, 28),
     (Mutant::EpochIgnored, 4),
     (Mutant::ChecksumNotVerified, 3),
-    (Mutant::NoTombstone, 392),
-    (Mutant::FillNotRevalidated, 3),
-    (Mutant::TrimNotMarked, 43),
+    (Mutant::NoTombstone, 304),
+    (Mutant::FillNotRevalidated, 5),
+    (Mutant::TrimNotMarked, 18),
     (Mutant::FailedWriteCached, 14),
     (Mutant::FailedSyncForgotten, 9),
     (Mutant::SplitAnsweredEarly, 9),
+    (Mutant::DropNotRecorded, 277),
+    (Mutant::PassedRunGrows, 21),
 ];
 
 /// The same, but found among seeds without shards and replays.
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
-    (Mutant::MarksLostInSecondCrash, 167),
-    (Mutant::CheckpointBeforeSegments, 269),
-    (Mutant::JournalGapIgnored, 1177),
+    (Mutant::MarksLostInSecondCrash, 229),
+    (Mutant::CheckpointBeforeSegments, 109),
+    (Mutant::JournalGapIgnored, 538),
     (Mutant::SegmentReusedSilently, 134),
-    (Mutant::NoMarkWhileLoading, 110),
+    (Mutant::NoMarkWhileLoading, 14),
 ];
 
 /// Mutants that scripted tests find: what they let through needs a coincidence that seeds seldom draw.
@@ -45,6 +47,11 @@ const SCRIPTED: &[Mutant] = &[
     Mutant::TornChunkTrusted,
     // The engine's tests of `identity`: an attach fails, and a run may not go on without it.
     Mutant::IncarnationsRunOut,
+    // The engine's tests of `fairness` and `answers`: no run has so many requests, and none a device
+    // that is silent for good.
+    Mutant::PartsUnbounded,
+    Mutant::SilentDeviceAwaited,
+    Mutant::LateWaiterKept,
 ];
 
 /// Mutants that nobody could notice, with the reason.
@@ -67,8 +74,15 @@ const EQUIVALENT: &[(Mutant, &str)] = &[
     ),
 ];
 
-/// Mutants that 2000 seeds have not found yet.
-const NOT_FOUND: &[Mutant] = &[Mutant::DropNotRecorded, Mutant::PassedRunGrows];
+/// Mutants that 2000 seeds have not found, or that no search has been made for; scripted tests of the
+/// engine find each of them.
+const NOT_FOUND: &[Mutant] = &[
+    Mutant::RebaseMistaken,
+    Mutant::SealBeforeDurable,
+    Mutant::JournalEndTrusted,
+    Mutant::HeadsKept,
+    Mutant::PartsOvertaken,
+];
 
 /// Options that a mutant is looked for with, and the same without it.
 fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
@@ -86,14 +100,25 @@ fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
     let mut lost = Vec::new();
     for &(mutant, seed) in FOUND_AT.iter().chain(FOUND_SINGLE) {
         let (with, without) = with(mutant);
-        if run_one(seed, &with).is_ok() {
-            lost.push((mutant, seed));
+        let found = if run_one(seed, &with).is_err() {
+            Some(seed)
+        } else {
+            // What the change has moved is slower to find, and not lost.
+            let one = FaultOptions { failures_max: 1, ..with };
+            search(0..SEEDS_MAX, &one, |_| {}).failures.first().map(|failed| failed.seed)
+        };
+        let Some(found) = found else {
+            lost.push(mutant);
+            continue;
+        };
+        if found != seed {
+            println!("{mutant:?} is found at seed {found} now, not at {seed}");
         }
-        if let Err(failed) = run_one(seed, &without) {
+        if let Err(failed) = run_one(found, &without) {
             panic!("{mutant:?} is found where there is none: {failed}");
         }
     }
-    assert!(lost.is_empty(), "not found any more, look for other seeds: {lost:?}");
+    assert!(lost.is_empty(), "not found in {SEEDS_MAX} seeds: {lost:?}");
 }
 
 fn search_for_all(which: &str) {
