@@ -265,6 +265,45 @@ fn what_waits_behind_a_silent_backend_for_good_is_found() {
     behind_a_silent_write(Mutants::only(Mutant::LateWaiterKept)).expect_err("it is found");
 }
 
+/// A long trim whose time is over while its blocks are being taken out, then a write of one of
+/// them. The backend never hears of the trim, but the index knows of the copies no more: if the
+/// write did not wait, a crash would bring back what was there before it.
+#[test]
+fn what_a_late_trim_has_taken_out_is_void_before_it_is_written() {
+    let mut rig = Rig::warm_with(Mutants::default());
+    rig.engine.config.bounds.zero_blocks = 4;
+    rig.holds_device = true;
+    let id = rig.id();
+    let op = Op::Trim { span: ByteSpan::new(0, 64 * BLOCK_BYTES), fua: false };
+    rig.run(vec![Event::Submit(Request { id, volume: VOLUME, op }), Event::Late(id)]);
+    assert_eq!(rig.failure(id), Some(TIMED_OUT));
+    assert_eq!(rig.engine.in_flight().0, 0, "it has ended");
+    let written = rig.write(1, 7);
+    assert!(!rig.answers.contains_key(&written), "the old copy may come back");
+    rig.all_end();
+    assert!(rig.went_well(written));
+}
+
+/// Its server is back and may have lost what is cached: guests' requests that are refused can be
+/// asked again, what is not dropped is served.
+#[test]
+fn what_must_go_is_dropped_however_much_is_late() {
+    let mut rig = Rig::warm_with(Mutants::default());
+    rig.engine.config.bounds.volume_late = 4;
+    rig.holds_writes = true;
+    for n in 0..5 {
+        let id = rig.write(n, n);
+        rig.run(vec![Event::Late(id)]);
+        assert_eq!(rig.failure(id), Some(TIMED_OUT));
+    }
+    let id = rig.id();
+    let span = ByteSpan::new(40 * BLOCK_BYTES, BLOCK_BYTES);
+    let op = Op::Invalidate { span };
+    rig.run(vec![Event::Submit(Request { id, volume: VOLUME, op })]);
+    assert!(rig.went_well(id));
+    rig.all_end();
+}
+
 /// Else one tenant's backend would fill the engine for all.
 #[test]
 fn a_silent_backend_hurts_its_own_volume_only() {

@@ -363,7 +363,7 @@ impl<P: Payload> Engine<P> {
         let volume = self.volume(index);
         let waits = matches!(volume.state, VolumeState::Sealing(sealed, _) if sealed == id);
         assert!(waits, "a record is that of the volume which waits for it");
-        if dead && volume.bereft && !volume.distrusted {
+        if dead && (volume.distrusting || volume.bereft && !volume.distrusted) {
             return self.distrust(index);
         }
         self.end_sealing(index, Ok(()));

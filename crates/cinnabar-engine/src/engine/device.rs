@@ -147,11 +147,9 @@ impl<P: Payload> Engine<P> {
         let mut ready = true;
         for index in 0..self.volumes.len() {
             let Some(volume) = &self.volumes[index] else { continue };
-            // One that is past its last request will be gone in a moment, and forgotten.
-            let leaves = matches!(
-                volume.state,
-                VolumeState::Flushing(_) | VolumeState::Detached | VolumeState::Sealing(..)
-            );
+            // One that ends without a device is gone in a moment, and forgotten. One that is flushed
+            // or waits for its proof may be so for good: its backend is asked.
+            let leaves = matches!(volume.state, VolumeState::Sealing(..));
             ready &= volume.distrusted && !volume.distrusting && !leaves;
             if !volume.distrusted && !leaves {
                 self.distrust(index as u16);

@@ -102,3 +102,30 @@ fn a_device_lost_before_a_seal_is_durable_is_not_believed_any_more() {
     rig.release();
     assert!(rig.answer(abandoned).is_ok());
 }
+
+/// Its last flush may never end, and its proof never come: the others are not to go without a
+/// cache for that.
+#[test]
+fn a_volume_on_its_way_out_keeps_no_device_from_taking_anothers_place() {
+    let mut rig = Rig::open(1020);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.holds_flushes = true;
+    let left = rig.ask(vec![Command::Detach(V)])[0];
+    assert!(!rig.is_answered(left), "its backend is silent");
+    for _ in 0..2 {
+        let changed = rig
+            .ask(vec![Command::Abandon, Command::Replace(Box::new(super::rig::superblock(1020)))]);
+        for id in changed {
+            assert!(rig.is_answered(id), "it waits for the volume");
+            assert!(rig.answer(id).is_ok());
+        }
+        // The second time it is detached, and waits for its proof.
+        rig.release();
+    }
+    assert_eq!(rig.distrusts, 2, "neither lost device is believed");
+    assert!(rig.answer(left).is_ok());
+    let sealed = seal(&mut rig, 7);
+    assert!(rig.answer(sealed).is_ok());
+    let known = Recorded { epoch: Some(Epoch([7; 64])), written: false };
+    assert_eq!(rig.crash().engine.recorded("v"), Some(known));
+}

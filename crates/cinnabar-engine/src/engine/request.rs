@@ -256,8 +256,11 @@ fn check<P>(
     if !room {
         return Err(Failure::Limit);
     }
-    // Its backend is silent, and what it was asked before may still land: enough of that.
-    if volume.late >= bounds.volume_late || volume.late > 0 && late >= bounds.late {
+    // Its backend is silent, and what it was asked before may still land: enough of that. What is
+    // to be dropped does not concern the backend, and is served as long as it is not.
+    let asks = !matches!(op, Op::Invalidate { .. });
+    let silent = volume.late >= bounds.volume_late || volume.late > 0 && late >= bounds.late;
+    if asks && silent {
         return Err(Failure::Io(IoError::TimedOut));
     }
     let (span, writes, data) = match op {

@@ -45,6 +45,8 @@ pub(super) struct Rig {
     woken: bool,
     pub(super) now: Instant,
     held: Vec<IoRequest<Nothing>>,
+    /// Backend flushes end when this is false.
+    pub(super) holds_flushes: bool,
     /// Backend flushes fail.
     pub(super) flush_fails: bool,
     /// New generations asked for.
@@ -65,6 +67,7 @@ impl Rig {
             woken: false,
             now: Instant(0),
             held: Vec::new(),
+            holds_flushes: false,
             flush_fails: false,
             distrusts: 0,
             next: 0,
@@ -169,7 +172,8 @@ impl Rig {
 
     /// Ends what was held.
     pub(super) fn release(&mut self) {
-        (self.holds, self.holds_reads, self.holds_proofs) = (false, false, false);
+        (self.holds, self.holds_reads) = (false, false);
+        (self.holds_proofs, self.holds_flushes) = (false, false);
         let held = std::mem::take(&mut self.held);
         let mut events = held.into_iter().map(|io| Event::IoDone(self.carry_out(io))).collect();
         self.run(&mut events);
@@ -185,6 +189,11 @@ impl Rig {
                         self.held.push(io);
                     }
                     Action::Io(io) if self.holds_proofs && matches!(io.op, IoOp::Prove) => {
+                        self.held.push(io);
+                    }
+                    Action::Io(
+                        io @ IoRequest { target: Target::Backend(_), op: IoOp::Flush, .. },
+                    ) if self.holds_flushes => {
                         self.held.push(io);
                     }
                     Action::Io(io @ IoRequest { op: IoOp::ReadMeta { .. }, .. })

@@ -114,9 +114,13 @@ impl<P: Payload> Engine<P> {
                 state.align_to_blocks();
             }
         }
-        if !state.invalidate && self.requests[request].answered {
-            // It took too long, and the backend has heard of nothing yet: what was taken out was
-            // as good as any copy.
+        let (stage, marked, invalidate) = (state.stage, state.marked, state.invalidate);
+        if !invalidate && self.requests[request].answered {
+            // It took too long, and the backend has heard of nothing yet. What was taken out was as
+            // good as any copy, but no later write will find it to mark it.
+            if let (Stage::TakeOut(_), Some((first, end))) = (stage, marked) {
+                self.store.void_durably(index, first, end);
+            }
             return self.finish(request);
         }
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };

@@ -116,7 +116,7 @@ fn overtaken(mutants: Mutants, op: impl Fn(ByteSpan) -> Op<Blocks>) -> bool {
     rig.write(2, volume, 3001, 1);
     rig.read(3, volume, 3001);
     // What will be refused does not wait.
-    let wild = ByteSpan::new(512, u64::MAX - 511);
+    let wild = ByteSpan::new(3001 * BLOCK_BYTES, 511);
     assert!(rig.submit_as(6, volume, Op::Trim { span: wild, fua: false }).is_none());
     // Of another place; and a flush covers what was answered only.
     rig.read(4, volume, 9000);

@@ -68,6 +68,10 @@ impl<P: Payload> Router<P> {
         let Some(known) = self.volume(request.volume).filter(|v| v.phase == Phase::Attached) else {
             return Some(refusal(request.id, Failure::NoVolume));
         };
+        let mut request = request;
+        if !within(&mut request.op, known.size_bytes) {
+            return Some(refusal(request.id, Failure::Invalid));
+        }
         if known.ranges.is_empty() {
             self.admit(request, to);
         } else {
@@ -365,6 +369,19 @@ pub(super) const fn span_of<P>(op: &Op<P>) -> Option<ByteSpan> {
         | Op::Invalidate { span }
         | Op::WriteZeroes { span, .. } => Some(*span),
     }
+}
+
+/// Whether a request is within a volume of so many bytes. While a volume grows, some shards know of
+/// more, and would take for their own what belongs to all. An invalidation is cut off: nothing is
+/// cached beyond.
+fn within<P>(op: &mut Op<P>, size_bytes: u64) -> bool {
+    if let Op::Invalidate { span } = op
+        && span.offset < size_bytes
+    {
+        span.len = span.len.min(size_bytes - span.offset);
+    }
+    let end = span_of(op).map_or(Some(0), |span| span.offset.checked_add(span.len));
+    end.is_some_and(|end| end <= size_bytes)
 }
 
 /// Whether no shard will refuse its part for what it looks like.

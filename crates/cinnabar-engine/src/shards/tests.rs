@@ -73,7 +73,7 @@ impl Rig {
         volume.expect("attached")
     }
 
-    fn control(&mut self, id: u64, command: &Command) -> Option<Reply<Blocks>> {
+    pub(super) fn control(&mut self, id: u64, command: &Command) -> Option<Reply<Blocks>> {
         let asked = &mut self.asked;
         self.router.control(RequestId(id), command, &mut |routed| asked.push(routed))
     }
@@ -182,13 +182,15 @@ fn a_write_across_shards_fails_if_a_part_does_and_waits_for_all() {
 fn what_a_shard_would_refuse_is_not_carried_out_in_part() {
     let (mut rig, volume) = Rig::attached();
     let end = SIZE_BLOCKS * BLOCK_BYTES;
-    let bad = [
+    let beyond = [
         ByteSpan::new(end - 4 * BLOCK_BYTES, 9 * BLOCK_BYTES),
         ByteSpan::new(u64::MAX - 511, 1024),
-        ByteSpan::new(100, 8 * BLOCK_BYTES),
-        ByteSpan::new(0, 0),
     ];
-    for span in bad {
+    for span in beyond {
+        let reply = rig.submit(volume, Op::Trim { span, fua: false }).expect("at once");
+        assert_eq!(reply.result.expect_err("refused"), Failure::Invalid);
+    }
+    for span in [ByteSpan::new(100, 8 * BLOCK_BYTES), ByteSpan::new(0, 0)] {
         assert!(rig.submit(volume, Op::Trim { span, fua: false }).is_none());
         assert_eq!(rig.asked.len(), 1, "{span:?} goes to one shard, which refuses it");
         let shard = rig.asked[0].shard;
@@ -280,4 +282,26 @@ fn a_detach_that_fails_in_one_shard_leaves_no_proof_in_the_others() {
     let reply = rig.answer(2, Ok(Answer::Done)).expect("the last");
     assert_eq!(reply.expect_err("failed"), Failure::Io(IoError::Io));
     assert_eq!(rig.control(3, &Command::Detach(volume)).map(|r| r.result.is_err()), Some(true));
+}
+
+/// Until all shards know of a volume's new size, the first one must not take for its own what
+/// lies in all of them.
+#[test]
+fn nothing_beyond_the_size_that_all_shards_know_of_reaches_one_of_them() {
+    let (mut rig, volume) = Rig::attached();
+    let bytes = (SIZE_BLOCKS + 100) * BLOCK_BYTES;
+    assert!(rig.control(1, &Command::Grow(volume, bytes, None)).is_none());
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none());
+    let beyond = ByteSpan::new(SIZE_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
+    let trim = Op::Trim { span: beyond, fua: false };
+    let refused = rig.submit(volume, trim).expect("it is answered at once");
+    assert_eq!(refused.result.err(), Some(Failure::Invalid));
+    // What all shards hold is dropped in all of them.
+    let all = Op::Invalidate { span: ByteSpan::new(0, bytes) };
+    let before = rig.asked.len();
+    assert!(rig.submit(volume, all).is_none());
+    let mut shards: Vec<u32> = rig.asked[before..].iter().map(|routed| routed.shard).collect();
+    shards.sort_unstable();
+    shards.dedup();
+    assert_eq!(shards, [0, 1, 2]);
 }

@@ -318,8 +318,14 @@ impl<P: Payload> Store<P> {
     }
 
     fn entomb(&mut self, key: Key) {
-        if !self.mutants.is(Mutant::NoTombstone) {
-            self.barrier = self.mark(key.volume, key.block, key.block + 1);
+        self.void_durably(key.volume, key.block, key.block + 1);
+    }
+
+    /// These blocks were forgotten without their copies on flash being marked: every write waits
+    /// until that is recorded.
+    pub(crate) fn void_durably(&mut self, volume: u16, first: u64, end: u64) {
+        if !self.dead && !self.mutants.is(Mutant::NoTombstone) {
+            self.barrier = self.mark(volume, first, end);
         }
     }
 
