@@ -96,7 +96,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.oracle.flush_done(volume, tick, not_durable)?;
             }
             (Asked::Invalidate { span, losses }, Answer::Done) => {
-                losses.iter().for_each(|ticket| self.oracle.loss_known(ticket));
+                for ticket in &losses {
+                    self.oracle.loss_known(ticket);
+                }
                 self.oracle.end_excuses(volume, sectors_of(span));
             }
             (Asked::Unasked, Answer::Data(_)) => {}
@@ -167,7 +169,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.oracle.write_ended(ticket, outcome);
             }
             Asked::Invalidate { losses, .. } => {
-                losses.iter().for_each(|loss| self.oracle.write_ended(loss, Outcome::Perhaps));
+                for loss in losses {
+                    self.oracle.write_ended(loss, Outcome::Perhaps);
+                }
             }
             Asked::Flush { .. } | Asked::Nonsense | Asked::Unasked => {}
         }

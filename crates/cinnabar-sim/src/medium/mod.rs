@@ -86,12 +86,11 @@ impl Media {
     pub fn misdirect(&self, transfer: &mut Transfer, dice: &mut Dice) -> bool {
         let Some((range, writes)) = rules::cache_blocks(&transfer.request.op) else { return false };
         let units = transfer.units();
-        let astray = match dice.chance(0.5) {
-            true => 0..units,
-            false => {
-                let unit = dice.below(units as u64) as usize;
-                unit..unit + 1
-            }
+        let astray = if dice.chance(0.5) {
+            0..units
+        } else {
+            let unit = dice.below(units as u64) as usize;
+            unit..unit + 1
         };
         let len = astray.len() as u64;
         let place = match &transfer.request.op {

@@ -18,7 +18,9 @@ fn nothing_impossible_is_met() {
     println!("{} of {} pairs were met", possible().len() - unmet.len(), possible().len());
     let name = |(moment, incident): &Pair| format!("{moment} x {}", incident.name());
     if seeds.is_some() {
-        unmet.iter().for_each(|pair| println!("unmet: {}", name(pair)));
+        for pair in &unmet {
+            println!("unmet: {}", name(pair));
+        }
     }
     let wrong: Vec<String> = pairs.impossible_but_met().iter().map(name).collect();
     assert!(wrong.is_empty(), "met, but said to be impossible: {wrong:?}");

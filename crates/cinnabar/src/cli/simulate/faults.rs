@@ -260,10 +260,10 @@ fn unmet(found: &Found) -> String {
         format!("pairs of a moment and an incident: {pairs_met} of {pairs_possible} met");
     if found.seeds > 1 && !pairs_unmet.is_empty() {
         let shown = &pairs_unmet[..UNMET_SHOWN.min(pairs_unmet.len())];
-        text += &format!("; never met: {}", shown.join(", "));
+        text = format!("{text}; never met: {}", shown.join(", "));
         let more = pairs_unmet.len() - shown.len();
         if more > 0 {
-            text += &format!(" and {more} more");
+            text = format!("{text} and {more} more");
         }
     }
     text + "\n\n"
