@@ -80,7 +80,8 @@ impl<P: Payload> Engine<P> {
             match recording {
                 Recording::Attach(volume, warmth) => self.attach_recorded(id, volume, warmth),
                 Recording::Seal(volume) => self.seal_recorded(id, volume),
-                Recording::Other => {
+                Recording::Grow => self.outbox.reply(id, Ok(Answer::Done)),
+                Recording::Forget => {
                     let durable = self.store.journal.is_durable(ticket);
                     let result = durable.then_some(Answer::Done).ok_or(Failure::Io(IoError::Io));
                     self.outbox.reply(id, result);
@@ -235,7 +236,7 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
         self.bury(index as u16);
-        self.at_journal.push_back((self.newest_ticket(), id, Recording::Other));
+        self.at_journal.push_back((self.newest_ticket(), id, Recording::Forget));
         self.answer_recorded();
     }
 
@@ -263,11 +264,13 @@ impl<P: Payload> Engine<P> {
         if epoch.is_some() {
             known.spec.epoch = epoch;
         }
+        // The proof under way may be of the old size.
+        known.beat.due |= known.beat.in_flight;
         if self.store.dead {
             return self.outbox.reply(id, Ok(Answer::Done));
         }
         self.record_volume(volume.0);
-        self.at_journal.push_back((self.newest_ticket(), id, Recording::Other));
+        self.at_journal.push_back((self.newest_ticket(), id, Recording::Grow));
         self.answer_recorded();
     }
 

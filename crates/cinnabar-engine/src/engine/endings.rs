@@ -129,3 +129,16 @@ fn a_volume_on_its_way_out_keeps_no_device_from_taking_anothers_place() {
     let known = Recorded { epoch: Some(Epoch([7; 64])), written: false };
     assert_eq!(rig.crash().engine.recorded("v"), Some(known));
 }
+
+/// Its backend has grown. If the command failed, the driver would serve more than the engines.
+#[test]
+fn a_volume_grows_although_the_device_is_lost_meanwhile() {
+    let mut rig = Rig::open(1020);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.holds = true;
+    let grow = Command::Grow(V, 128 * crate::units::BLOCK_BYTES, Some(Epoch([7; 64])));
+    let grown = rig.ask(vec![grow])[0];
+    assert!(!rig.is_answered(grown));
+    rig.ask(vec![Command::Abandon]);
+    assert!(matches!(rig.answer(grown), Ok(Answer::Done)));
+}

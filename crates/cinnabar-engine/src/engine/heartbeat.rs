@@ -186,6 +186,8 @@ fn due(volume: &Volume, period: u64) -> Option<Instant> {
 mod tests {
     use super::super::rig::{Rig, superblock, volume};
     use crate::seam::Command;
+    use crate::units::{BLOCK_BYTES, VolumeId};
+    use crate::volume::Epoch;
 
     /// Chunks are numbered by their device, and a new device's numbers may be much lower.
     #[test]
@@ -202,5 +204,22 @@ mod tests {
         let (holding, log) = (&rig.engine.store.holdings[0], &rig.engine.store.log);
         assert!(holding.unflushed, "the volume is still being written");
         assert!(holding.flushed <= log.sequence, "{} of {}", holding.flushed, log.sequence);
+    }
+
+    /// That proof is of the old size: after a crash the volume would look like another one.
+    #[test]
+    fn a_proof_that_was_under_way_while_a_volume_grew_is_followed_by_another() {
+        let mut rig = Rig::open(1020);
+        rig.ask(vec![Command::Attach(volume("v"))]);
+        (rig.holds_proofs, rig.proof) = (true, Some(Epoch([1; 64])));
+        rig.wait(2_000_000_000);
+        let grow = Command::Grow(VolumeId(0), 128 * BLOCK_BYTES, Some(Epoch([2; 64])));
+        let grown = rig.ask(vec![grow])[0];
+        assert!(rig.answer(grown).is_ok());
+        rig.release();
+        rig.proof = Some(Epoch([3; 64]));
+        rig.wait(2_000_000_000);
+        let recorded = rig.crash().engine.recorded("v").expect("it is known");
+        assert_eq!(recorded.epoch, Some(Epoch([3; 64])));
     }
 }

@@ -71,8 +71,10 @@ enum Recording {
     Attach(u16, Warmth),
     /// The volume with this index was sealed, or its last flush failed.
     Seal(u16),
-    /// What was recorded is all that there is to it: a volume is forgotten, or has grown.
-    Other,
+    /// A volume has grown: it has, whether or not there is a device to know of it.
+    Grow,
+    /// What was recorded is all that there is to it: a volume is forgotten.
+    Forget,
 }
 
 /// The cache. One owner, no locks.

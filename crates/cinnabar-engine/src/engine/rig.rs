@@ -11,7 +11,7 @@ use crate::seam::{
     Request, RequestId, Target,
 };
 use crate::units::{BLOCK_BYTES, Instant, VolumeId};
-use crate::volume::VolumeSpec;
+use crate::volume::{Epoch, VolumeSpec};
 use std::collections::BTreeMap;
 
 /// Data that nobody looks at.
@@ -47,6 +47,8 @@ pub(super) struct Rig {
     held: Vec<IoRequest<Nothing>>,
     /// Backend flushes end when this is false.
     pub(super) holds_flushes: bool,
+    /// What a proof that comes is.
+    pub(super) proof: Option<Epoch>,
     /// Backend flushes fail.
     pub(super) flush_fails: bool,
     /// New generations asked for.
@@ -68,6 +70,7 @@ impl Rig {
             now: Instant(0),
             held: Vec::new(),
             holds_flushes: false,
+            proof: None,
             flush_fails: false,
             distrusts: 0,
             next: 0,
@@ -224,6 +227,7 @@ impl Rig {
                 self.distrusts += 1;
                 done.generation = Some(1);
             }
+            IoOp::Prove => done.epoch = self.proof.clone(),
             IoOp::Flush if io.target != Target::Cache && self.flush_fails => {
                 done.result = Err(IoError::Io);
             }
