@@ -44,6 +44,8 @@ pub enum Mutant {
     NoMarkWhileLoading,
     /// Trims don't mark.
     TrimNotMarked,
+    /// What a trim has taken out of the cache when its time is over is void nowhere.
+    LateTrimNotMarked,
     /// A failed backend write leaves its data in the cache.
     FailedWriteCached,
     /// A backend's flush that failed is forgotten when the next one succeeds.

@@ -268,9 +268,9 @@ fn what_waits_behind_a_silent_backend_for_good_is_found() {
 /// A long trim whose time is over while its blocks are being taken out, then a write of one of
 /// them. The backend never hears of the trim, but the index knows of the copies no more: if the
 /// write did not wait, a crash would bring back what was there before it.
-#[test]
-fn what_a_late_trim_has_taken_out_is_void_before_it_is_written() {
-    let mut rig = Rig::warm_with(Mutants::default());
+/// Whether a write waits until what a late trim took out before it is durably void.
+fn waits_for_a_late_trims_marks(mutants: Mutants) -> bool {
+    let mut rig = Rig::warm_with(mutants);
     rig.engine.config.bounds.zero_blocks = 4;
     rig.holds_device = true;
     let id = rig.id();
@@ -279,9 +279,21 @@ fn what_a_late_trim_has_taken_out_is_void_before_it_is_written() {
     assert_eq!(rig.failure(id), Some(TIMED_OUT));
     assert_eq!(rig.engine.in_flight().0, 0, "it has ended");
     let written = rig.write(1, 7);
-    assert!(!rig.answers.contains_key(&written), "the old copy may come back");
+    let waits = !rig.answers.contains_key(&written);
     rig.all_end();
     assert!(rig.went_well(written));
+    waits
+}
+
+#[test]
+fn what_a_late_trim_has_taken_out_is_void_before_it_is_written() {
+    assert!(waits_for_a_late_trims_marks(Mutants::default()), "the old copy may come back");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_late_trim_that_leaves_no_mark_is_found() {
+    assert!(!waits_for_a_late_trims_marks(Mutants::only(Mutant::LateTrimNotMarked)));
 }
 
 /// Its server is back and may have lost what is cached: guests' requests that are refused can be

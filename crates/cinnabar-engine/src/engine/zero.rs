@@ -118,7 +118,10 @@ impl<P: Payload> Engine<P> {
         if !invalidate && self.requests[request].answered {
             // It took too long, and the backend has heard of nothing yet. What was taken out was as
             // good as any copy, but no later write will find it to mark it.
-            if let (Stage::TakeOut(_), Some((first, end))) = (stage, marked) {
+            let forgets = self.config.mutants.is(Mutant::LateTrimNotMarked);
+            if let (Stage::TakeOut(_), Some((first, end))) = (stage, marked)
+                && !forgets
+            {
                 self.store.void_durably(index, first, end);
             }
             return self.finish(request);

@@ -52,6 +52,7 @@ const SCRIPTED: &[Mutant] = &[
     Mutant::PartsUnbounded,
     Mutant::SilentDeviceAwaited,
     Mutant::LateWaiterKept,
+    Mutant::LateTrimNotMarked,
 ];
 
 /// Mutants that nobody could notice, with the reason.

@@ -280,9 +280,10 @@ impl Task {
 
 /// One that can't be asked is passed over: its own I/O tells.
 fn measure(cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)>) -> Sizes {
-    let size = |disk: Weak<Disk>| disk.upgrade()?.measure().ok();
-    let of = |(key, attachment, disk)| Some((key, attachment, size(disk)?));
-    Sizes { cache: cache.and_then(size), volumes: volumes.into_iter().filter_map(of).collect() }
+    let size = |disk: &Weak<Disk>| disk.upgrade()?.measure().ok();
+    let of = |(key, attachment, disk)| Some((key, attachment, size(&disk)?));
+    let cache = cache.and_then(|disk| size(&disk).map(|size| (disk, size)));
+    Sizes { cache, volumes: volumes.into_iter().filter_map(of).collect() }
 }
 
 fn grown(disk: &Weak<Disk>) -> Result<(u64, Option<Epoch>), CommandError> {

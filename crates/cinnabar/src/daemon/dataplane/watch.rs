@@ -8,9 +8,10 @@ use super::background::Task;
 use super::clock::after;
 use super::plane::Plane;
 use super::volume::Phase;
+use cinnabar_backend::Disk;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_engine::units::Instant;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Between two looks. An idle daemon wakes up so often.
@@ -26,8 +27,8 @@ pub(super) struct Watch {
 
 /// What a look found.
 pub(super) struct Sizes {
-    /// Of the cache device.
-    pub(super) cache: Option<u64>,
+    /// Of the cache device, and which that was: another may have taken its place meanwhile.
+    pub(super) cache: Option<(Weak<Disk>, u64)>,
     /// Of volumes, by key and attachment.
     pub(super) volumes: Vec<(usize, u64, u64)>,
 }
@@ -70,8 +71,11 @@ impl Plane {
     /// A look has ended.
     pub(super) fn looked(&mut self, sizes: &Sizes) {
         self.watch.looking = false;
-        if let Some(size) = sizes.cache {
-            self.give_up_short_device(size);
+        let now = self.cache.shared().map(Arc::downgrade);
+        if let (Some((disk, size)), Some(now)) = (&sizes.cache, now)
+            && disk.ptr_eq(&now)
+        {
+            self.give_up_short_device(*size);
         }
         for (key, attachment, size) in &sizes.volumes {
             if let Some(volume) = self.volumes.get_mut(*key)

@@ -43,10 +43,12 @@ impl Desk {
 
     /// Somebody waits for the end of all I/O on the cache device: what has no bound has this one.
     pub(in super::super) fn hurry_cache(&mut self, now: Instant, bound: Duration) {
-        if self.cache_timeout.is_zero() && self.cache.is_some() {
+        let Some((file, _)) = &self.cache else { return };
+        if self.cache_timeout.is_zero() {
             self.hurried = Some(bound);
             let due = after(now, bound);
-            for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.volume.is_none()) {
+            // Devices that were left have no say: theirs may never end.
+            for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.file == *file) {
                 io.deadline.get_or_insert(due);
             }
             self.next_overdue = Some(self.next_overdue.map_or(due, |next| next.min(due)));

@@ -37,9 +37,14 @@ impl Desk {
         under_way.overdue = true;
         let (owner, what) = (under_way.owner, under_way.what);
         let Some(key) = under_way.volume else {
-            // Each engine gives up its own; the plane says so, and has the others follow.
+            // Each engine gives up its own; the plane says so, and has the others follow, unless the
+            // device was left before.
+            let file = under_way.file;
             if let Owner::Engine(shard, id) = owner {
-                self.told.extend([Told::Overdue(shard, id), Told::Hangs(what)]);
+                self.told.push(Told::Overdue(shard, id));
+                if self.cache.as_ref().is_some_and(|cache| cache.0 == file) {
+                    self.told.push(Told::Hangs(what));
+                }
             }
             return;
         };
