@@ -112,7 +112,7 @@ pub(super) fn another_size() -> Result<()> {
     let daemon = site.serve(&Config::new(CACHE).volume(volume("vm1", "nbd:unix:server")))?;
     let mut guest = client(&site, "vm1")?;
     guest.write(0, &noise(4096, 1))?;
-    server.change(|manner| manner.size = 2 * DISK);
+    server.change(|manner| manner.size = DISK / 2);
     server.hang_up();
     let begun = Instant::now();
     let refused = guest.write(MIB, &noise(4096, 2)).err().context("written to another disk")?;

@@ -169,11 +169,22 @@ pub(super) fn mistakes() -> Result<()> {
         Ok(())
     };
     let one = |backend: &str| Config::new(CACHE).volume(volume("vm1", backend));
-    refused(one("nbd:unix:server"), &["No such file", "hint: start the server first"])?;
+    // What may pass is waited for, and others are served.
+    let waits = |reason: &str| -> Result<()> {
+        let daemon = site.serve(&one("nbd:unix:server"))?;
+        let status = daemon.status()?;
+        let told = status.volume("vm1")?;
+        ensure!(told["state"] == "waiting", "it does not wait: {told}");
+        let text = told["reason"].as_str().unwrap_or_default();
+        ensure!(text.contains(reason), "no {reason:?} in {text}");
+        daemon.stop()
+    };
+    waits("No such file")?;
     refused(one("nbd:udp:host:1"), &["is no address of an NBD server", "hint: write \"nbd"])?;
     let _server = start_nbdkit(&site, "server", &["-r", "memory", "16M"])?;
-    refused(one("nbd:unix:server"), &["it can only be read", "read_only = true"])?;
-    let twice = one("nbd:unix:server").volume(volume("vm2", "nbd,connections=1:unix:./server"));
+    waits("it can only be read")?;
+    let _other = start_nbdkit(&site, "other", &["memory", "16M"])?;
+    let twice = one("nbd:unix:other").volume(volume("vm2", "nbd,connections=1:unix:./other"));
     refused(twice, &["is the backend of volume \"vm1\" already"])?;
     // A golden image may be served as often as you like.
     let reader = |name| volume(name, "nbd:unix:server").key("read_only = true");
