@@ -31,8 +31,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A machine that has not replied after so much virtual time never will: ten times the slowest
-/// straggler of the slowest medium, a few times over.
-const PATIENCE_NS: u64 = 600_000_000_000;
+/// straggler of the slowest medium, a few times over, for each of the thousand pieces that the
+/// tiniest bounds make of a long request. One that goes on and on without a reply is caught by
+/// `STEPS_MAX`.
+const PATIENCE_NS: u64 = 12_000_000_000_000;
 /// Tells the dice of the engine's bounds from the others of a seed.
 const SIZES: u64 = 0x5173_5000_0000_0000;
 /// Steps between two checks of the machine's invariants.
