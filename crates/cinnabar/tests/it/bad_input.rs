@@ -1,6 +1,6 @@
 //! The table of bad input: one clear line with a hint, the exit code, nothing lost.
 
-use super::rig::{Ended, MIB, Site, binary, finish, free_port, pattern};
+use super::rig::{Ended, MIB, Site, binary, free_port, pattern};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -179,7 +179,9 @@ fn a_volume_that_can_not_be_opened_keeps_nobody_waiting_and_says_why() {
         ("empty", "empty.raw", "empty"),
         ("odd", "odd.raw", "700 bytes"),
     ];
-    wrong.iter().for_each(|(name, file, _)| config += &volume(name, file));
+    for (name, file, _) in wrong {
+        config += &volume(name, file);
+    }
     site.config(&config);
     let mut daemon = site.start(&mut site.command(&["serve", "--config", "c.toml"]));
     daemon.wait_until("the others to be served", || {
