@@ -393,10 +393,17 @@ fn command<M: RawMemory>(
     buffers: &mut impl Buffers<M>,
 ) -> Option<Command<M>> {
     let fua = request.flags & command_flag::FUA != 0;
-    let around = buffered(request, span);
+    // Not of a flush: its offset and length mean nothing and may be anything.
+    let around = || buffered(request, span);
     Some(match request.command {
-        command::READ => Command::Engine(Op::Read { span: around, data: take(buffers, around) }),
-        command::CACHE => Command::Prefetch { span: around, data: take(buffers, around) },
+        command::READ => {
+            let span = around();
+            Command::Engine(Op::Read { span, data: take(buffers, span) })
+        }
+        command::CACHE => {
+            let span = around();
+            Command::Prefetch { span, data: take(buffers, span) }
+        }
         // Of a sector that is not given up as a whole nothing is.
         command::TRIM => Command::Engine(Op::Trim { span: sectors::within(span)?, fua }),
         command::WRITE_ZEROES => {
@@ -405,7 +412,7 @@ fn command<M: RawMemory>(
         }
         command::BLOCK_STATUS => {
             let only_first = request.flags & command_flag::REQ_ONE != 0;
-            Command::BlockStatus { span: around, only_first }
+            Command::BlockStatus { span: around(), only_first }
         }
         _ => Command::Engine(Op::Flush),
     })

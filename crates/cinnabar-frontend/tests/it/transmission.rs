@@ -139,6 +139,7 @@ fn wrong_requests_get_the_protocols_errors() {
         (cmd::BLOCK_STATUS, 0, 0, 512, plain, einval),
         (cmd::BLOCK_STATUS, 0, last, 1024, ALL, einval),
         (cmd::FLUSH, 0, 1, 1, plain, None),
+        (cmd::FLUSH, 0, u64::MAX, u32::MAX, plain, None),
         (cmd::FLUSH, flag::DF, 0, 0, plain, einval),
         (8, 0, 0, 512, ALL, einval),
         (u16::MAX, 0, 0, 0, ALL, einval),
