@@ -1,7 +1,5 @@
 //! Making a disk durable: one flush at a time, and none that failed is forgotten.
 //!
-//! Called by the workers, and by the epochs.
-//!
 //! # What Linux gives
 //! What the kernel could not write back is reported once for each open file description, to the
 //! first flush that asks; the pages count as clean from then on, and the next flush succeeds over

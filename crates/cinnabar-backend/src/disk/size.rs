@@ -1,6 +1,4 @@
 //! How large a disk is now, which may be another size than when it was opened.
-//!
-//! Called by the data plane, on threads that may block.
 
 use super::error::DiskError;
 use super::{Disk, DiskErrorKind, DiskKind, ioctl};

@@ -1,6 +1,4 @@
 //! Whatever SSD and backend do, what was asked is answered: scripted silence.
-//!
-//! Called by nobody: tests.
 
 use super::guest_memory::{Blocks, Rig, VOLUME};
 use super::rig::{superblock, volume};

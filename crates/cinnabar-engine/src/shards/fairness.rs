@@ -1,6 +1,4 @@
 //! Long requests of one tenant, and what others notice of them; and their order.
-//!
-//! Called by nobody: tests.
 
 use super::Routed;
 use super::tests::{Blocks, Rig, span};

@@ -1,6 +1,4 @@
 //! What meets what: the phases of the engine beside the events it takes.
-//!
-//! Called by the world, around each batch.
 
 use crate::driver::world::World;
 use crate::machine::{Factory, Machine};

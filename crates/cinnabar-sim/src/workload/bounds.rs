@@ -1,6 +1,4 @@
 //! The engine's bounds in a run: mostly tiny, so that a small world crosses them.
-//!
-//! Called by the workload, once a seed.
 
 use crate::dice::Dice;
 use cinnabar_engine::Bounds;

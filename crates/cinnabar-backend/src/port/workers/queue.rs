@@ -1,6 +1,4 @@
 //! Who is next: a queue for each file, files in turn, none with more than its part of the threads.
-//!
-//! Called by the workers, under their lock.
 
 use std::collections::VecDeque;
 
