@@ -9,13 +9,15 @@ use e2e::tools::FIO;
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume, daemon::noise};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: [Case; 6] = [
+pub(crate) const CASES: [Case; 7] = [
     Case::new("degrade_ssd_missing_at_start", &[], missing_ssd),
     Case::new("degrade_ssd_replaced_under_fio", &[FIO], replaced_ssd),
     Case::new("degrade_ssd_given_up_under_fio", &[FIO], abandoned_ssd),
+    Case::new("degrade_formatted_over_an_old_cache", &[], formatted_over),
     Case::new("degrade_invalidate_after_foreign_write", &[], invalidate),
     Case::new("degrade_backend_hangs", &[], hung_backend),
     Case::new("degrade_backend_fails", &[], failing_backend),
@@ -26,6 +28,9 @@ const BLOCKS: u64 = DISK / 4096;
 const CACHE: u64 = 64 * MIB;
 /// Far more than the bound on a hung back end that the test sets.
 const HANG_LIMIT: Duration = Duration::from_secs(8);
+const SETTLE_LIMIT: Duration = Duration::from_secs(20);
+/// What was written to flash this long ago must be there after a crash.
+const IN_FLIGHT: Duration = Duration::from_secs(3);
 
 /// Reading a disk from end to end must not count as a scan that bypasses the cache.
 fn volume(name: &str, backend: &str) -> Volume {
@@ -210,6 +215,52 @@ fn abandoned_ssd() -> Result<()> {
     ensure!(told.contains("dropped"), "a device that was given up is believed: {told}");
     read_all(&site, "vm1")?;
     daemon.stop()
+}
+
+/// Waits until all that is cached has been on the SSD for longer than a crash may cost.
+fn settle(daemon: &Daemon) -> Result<()> {
+    let begun = Instant::now();
+    while daemon.status()?.cache("ram_blocks")? > 0 {
+        ensure!(begun.elapsed() < SETTLE_LIMIT, "blocks stay in RAM: {}", daemon.status()?.0);
+        thread::sleep(Duration::from_millis(100));
+    }
+    thread::sleep(IN_FLIGHT);
+    Ok(())
+}
+
+/// A device that was a cache before is formatted and brought in, and the daemon killed before the
+/// first checkpoint of its new life: nothing of the old life is believed, or called damaged.
+fn formatted_over() -> Result<()> {
+    let (site, config) = one_volume()?;
+    // Two lives, so that both places of checkpoints hold one that is newer than any of the next.
+    for _ in 0..2 {
+        let daemon = site.serve(&config)?;
+        warm_up(&site, &daemon, "vm1")?;
+        daemon.stop()?;
+    }
+    let daemon = site.serve(&config)?;
+    daemon.command(&["cache", "abandon"])?;
+    write_some(&site, "vm1", 300)?;
+    let device = site.path("cache.img").display().to_string();
+    let hint = daemon.command(&["cache", "replace", &device]).err();
+    ensure!(hint.is_some(), "a device that holds an old cache was taken without --format");
+    daemon.command(&["cache", "replace", &device, "--format"])?;
+    warm_up(&site, &daemon, "vm1")?;
+    settle(&daemon)?;
+    daemon.crash()?;
+
+    let daemon = site.serve(&config).context("after the kill")?;
+    let status = daemon.status()?;
+    let loaded = &status.0["cache"]["loaded"];
+    ensure!(loaded["start"] == "crashed" && loaded["damaged_pages"] == 0, "{loaded}");
+    let told = warmth(&daemon, "vm1")?;
+    ensure!(!told.contains("dropped"), "the formatted device is not believed: {told}; {loaded}");
+    let hits = hits_of_all(&site, &daemon, "vm1")?;
+    ensure!(hits * 1000 >= BLOCKS * 995, "only {hits} of {BLOCKS} blocks are there; {loaded}");
+    daemon.stop()?;
+    // It fails where anything is damaged.
+    let mut check = Command::new(e2e::binary::cinnabar()?);
+    e2e::output(check.args(["cache", "check", &device])).map(drop)
 }
 
 fn invalidate() -> Result<()> {

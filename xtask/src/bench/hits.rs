@@ -27,3 +27,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         found.into_iter().map(|(_, path)| path.to_string_lossy().into_owned()).collect();
     example("hit_table", &files)
 }
+
+/// What to run of the table over families and sizes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct FamiliesArgs {
+    /// Only families and traces whose names hold this [default: all]
+    #[arg(long, value_name = "TEXT", hide_default_value = true)]
+    only: Option<String>,
+    /// Cache sizes, in % of the blocks that are touched [default: 1,2,5,10,25,50,75,100,125,150]
+    #[arg(long, value_name = "LIST", hide_default_value = true)]
+    sizes: Option<String>,
+    /// Folder of traces [default: those in the tree, and those in the folder that `CINNABAR_TRACES` names]
+    #[arg(long, value_name = "FOLDER", hide_default_value = true)]
+    traces: Option<PathBuf>,
+}
+
+/// Recorded traces that the table has, where they are at hand.
+const FAMILY_TRACES: [&str; 4] = ["cp_vscsi", "self_loop4", "ms_dtrs", "tencent_cbs_50k"];
+
+/// Runs it.
+pub(crate) fn families(args: &FamiliesArgs) -> Result<()> {
+    let found = traces::find_some(&FAMILY_TRACES, args.traces.as_deref())?;
+    let mut passed = Vec::new();
+    for (option, value) in [("--only", &args.only), ("--sizes", &args.sizes)] {
+        if let Some(value) = value {
+            passed.extend([option.to_owned(), value.clone()]);
+        }
+    }
+    passed.extend(found.into_iter().map(|(_, path)| path.to_string_lossy().into_owned()));
+    example("hit_families", &passed)
+}

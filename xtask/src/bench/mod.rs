@@ -2,6 +2,7 @@
 //!
 //! Called by people: `cargo xtask bench NAME`.
 
+mod compare;
 mod frontends;
 mod hits;
 mod marks;
@@ -19,6 +20,8 @@ use std::process::Command;
 /// What to measure.
 #[derive(clap::Subcommand, Debug)]
 pub(crate) enum Bench {
+    /// Another benchmark, of this tree and of an earlier commit in turns
+    Compare(compare::Args),
     /// Our NBD server and vhost-user device with 100 % hits against the file itself and their peers
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
@@ -37,6 +40,8 @@ pub(crate) enum Bench {
     Simulate(simulate::Args),
     /// Hit ratios and flash writes on recorded traces
     Hits(hits::Args),
+    /// The engine beside simple policies: workloads of one habit each, caches of 1 to 150 % of what they touch
+    Families(hits::FamiliesArgs),
 }
 
 /// Arguments for the program that measures.
@@ -50,6 +55,7 @@ pub(crate) struct Passed {
 /// Runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
+        Bench::Compare(args) => compare::run(args),
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
         Bench::Restart(args) => restart::run(args),
@@ -59,6 +65,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Validate(args) => validate::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(args) => hits::run(args),
+        Bench::Families(args) => hits::families(args),
     }
 }
 

@@ -1,0 +1,243 @@
+//! The engine beside simple policies: read misses and flash writes at sizes from 1 to 150 % of what is
+//! touched, on workloads of one habit each and on recorded traces.
+//!
+//! Started by `cargo xtask bench families`. Arguments: `--only TEXT` for families and traces whose
+//! names hold it, `--jobs N`, `--sizes 50,100`, then files of traces. Bars as `docs/benchmarks.md` tells
+//! them; counts are deterministic.
+
+mod families;
+
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_policy::{Policy, Writes};
+use cinnabar_sim::hits::engine::blocks_min;
+use cinnabar_sim::hits::{Contender, EngineCache, Found, Options, Run, run};
+use cinnabar_trace::{Op, Record, open};
+use families::FAMILIES;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const SIZES: [u64; 10] = [1, 2, 5, 10, 25, 50, 75, 100, 125, 150];
+const SIMPLE: [Policy; 5] =
+    [Policy::Lru, Policy::Clock, Policy::Sieve, Policy::S3Fifo, Policy::Arc];
+/// Traces that settings are tuned on, besides the families marked so.
+const TUNED: [&str; 1] = ["self_loop4"];
+/// Read misses over the best simple policy's, up to half of the footprint and at 75 and 100 %.
+const MISSES_MAX: (f64, f64) = (1.02, 1.10);
+/// Above compulsory misses, from 125 % on.
+const ABOVE_COMPULSORY_MAX: f64 = 0.005;
+/// Flash writes over write-through CLOCK's, up to half of the footprint and beyond.
+const FLASH_MAX: (f64, f64) = (0.8, 1.0);
+/// Read misses by exact sectors over those by whole blocks.
+const SECTORS_MAX: f64 = 1.03;
+
+struct Args {
+    only: String,
+    jobs: NonZeroUsize,
+    sizes: Vec<u64>,
+    traces: Vec<PathBuf>,
+}
+
+/// A cell of the table that falls short, or not.
+struct Cell {
+    tuned: bool,
+    is_met: bool,
+    /// Misses over the best simple policy's.
+    ratio: f64,
+}
+
+fn main() -> ExitCode {
+    match args().and_then(|args| table(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn args() -> Result<Args, String> {
+    let mut args = Args {
+        only: String::new(),
+        jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        sizes: SIZES.to_vec(),
+        traces: Vec::new(),
+    };
+    let mut given = std::env::args_os().skip(1);
+    while let Some(arg) = given.next() {
+        let mut value = || -> Result<String, String> {
+            let value = given.next().and_then(|value| value.into_string().ok());
+            value.ok_or_else(|| format!("a value is missing after {}", arg.display()))
+        };
+        let wrong = |value: &str| format!("{}: `{value}` is no such number", arg.display());
+        match arg.to_str() {
+            Some("--only") => args.only = value()?,
+            Some("--jobs") => {
+                let jobs = value()?;
+                args.jobs = jobs.parse().map_err(|_| wrong(&jobs))?;
+            }
+            Some("--sizes") => {
+                let sizes = value()?;
+                let each = sizes.split(',').map(str::parse).collect::<Result<_, _>>();
+                args.sizes = each.map_err(|_| wrong(&sizes))?;
+            }
+            _ => args.traces.push(arg.into()),
+        }
+    }
+    Ok(args)
+}
+
+fn table(args: &Args) -> Result<(), String> {
+    println!(
+        "| workload | half | % | blocks | mode | read misses | best simple | x best | x compulsory \
+         | flash | x CLOCK | |"
+    );
+    println!("|---|---|--:|--:|---|--:|---|--:|--:|--:|--:|---|");
+    let mut cells = Vec::new();
+    for family in FAMILIES.iter().filter(|family| family.name.contains(&args.only)) {
+        rows(family.name, family.tuned, &(family.make)(), args, &mut cells)?;
+    }
+    for path in &args.traces {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = file.split('.').next().unwrap_or_default();
+        if !name.contains(&args.only) {
+            continue;
+        }
+        let failed = |error| format!("{}: {error}", path.display());
+        let records = open(path).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        rows(name, TUNED.contains(&name), &records, args, &mut cells)?;
+    }
+    for (half, tuned) in [("tuned on", true), ("held out", false)] {
+        let half_cells: Vec<&Cell> = cells.iter().filter(|cell| cell.tuned == tuned).collect();
+        let met = half_cells.iter().filter(|cell| cell.is_met).count();
+        let ratios = half_cells.iter().map(|cell| cell.ratio).filter(|ratio| ratio.is_finite());
+        let (sum, count) =
+            ratios.fold((0.0, 0_u32), |(sum, count), ratio| (sum + ratio, count + 1));
+        println!(
+            "\n{half}: {met} of {} cells met; mean of read misses over the best simple policy's: {:.3}",
+            half_cells.len(),
+            sum / f64::from(count)
+        );
+    }
+    Ok(())
+}
+
+/// All sizes and modes of one workload.
+fn rows(
+    name: &str,
+    tuned: bool,
+    records: &[Record],
+    args: &Args,
+    cells: &mut Vec<Cell>,
+) -> Result<(), String> {
+    let survey = simulate(records, Vec::new(), Writes::Through, args)?.survey;
+    let footprint = u64::from(survey.blocks);
+    eprintln!("{name}: {} references, {footprint} blocks", survey.references);
+    let blocks = |size: &u64| (footprint * size).div_ceil(100);
+    let (sizes, small): (Vec<u64>, Vec<u64>) =
+        args.sizes.iter().copied().partition(|size| blocks(size) >= blocks_min());
+    if !small.is_empty() {
+        println!("| {name} | | {small:?} | | smaller than the smallest cache | | | | | | | |");
+    }
+    for (mode, writes) in [("get-or-insert", Writes::AsReads), ("whole blocks", Writes::Through)] {
+        let sized = |size: &u64| NonZeroU32::new(blocks(size) as u32).expect("not empty");
+        let contenders = SIMPLE.map(Contender::Policy).into_iter().chain([Contender::Engine]);
+        let contenders: Vec<Contender> = contenders.collect();
+        let mut runs: Vec<Run> = Vec::new();
+        for size in &sizes {
+            let of =
+                |contender: &Contender| Run { contender: *contender, size_blocks: sized(size) };
+            runs.extend(contenders.iter().map(of));
+        }
+        // Read misses of a cache with room for all.
+        let all = NonZeroU32::new(survey.blocks.max(1)).expect("at least one");
+        runs.push(Run { contender: Contender::Policy(Policy::Lru), size_blocks: all });
+        let found = simulate(records, runs, writes, args)?;
+        let compulsory = found.outcomes.last().expect("the last run").counts.read_misses;
+        for (size, outcomes) in sizes.iter().zip(found.outcomes.chunks(contenders.len())) {
+            let (engine, simple) = outcomes.split_last().expect("the engine is the last");
+            let best = simple.iter().min_by_key(|outcome| outcome.counts.read_misses);
+            let best = best.expect("there are simple ones");
+            let clock = simple[1].counts.flash_writes;
+            let misses = engine.counts.read_misses;
+            let ratio = misses as f64 / best.counts.read_misses as f64;
+            let above = misses as f64 / compulsory.max(1) as f64;
+            let flash = engine.counts.flash_writes as f64 / clock.max(1) as f64;
+            let mut short = Vec::new();
+            let misses_max = if *size <= 50 { MISSES_MAX.0 } else { MISSES_MAX.1 };
+            if *size > 100 {
+                if above > 1.0 + ABOVE_COMPULSORY_MAX {
+                    short.push("misses");
+                }
+            } else if ratio > misses_max {
+                short.push("misses");
+            }
+            if flash > if *size <= 50 { FLASH_MAX.0 } else { FLASH_MAX.1 } {
+                short.push("flash");
+            }
+            println!(
+                "| {name} | {} | {size} | {} | {mode} | {misses} | {} {} | {ratio:.3} | {above:.3} | {} \
+                 | {flash:.3} | {} |",
+                half(tuned),
+                engine.run.size_blocks,
+                best.run.contender,
+                best.counts.read_misses,
+                engine.counts.flash_writes,
+                short.join(", ")
+            );
+            cells.push(Cell { tuned, is_met: short.is_empty(), ratio });
+            if writes == Writes::Through && is_unaligned(records) {
+                let sectors = by_sectors(records, engine.run.size_blocks)?;
+                let over = sectors as f64 / misses.max(1) as f64;
+                let is_met = over <= SECTORS_MAX;
+                println!(
+                    "| {name} | {} | {size} | {} | exact sectors | {sectors} | whole blocks {misses} | \
+                     {over:.3} | | | | {} |",
+                    half(tuned),
+                    engine.run.size_blocks,
+                    if is_met { "" } else { "misses" }
+                );
+                cells.push(Cell { tuned, is_met, ratio: f64::NAN });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn half(tuned: bool) -> &'static str {
+    if tuned { "tuned on" } else { "held out" }
+}
+
+fn simulate(
+    records: &[Record],
+    runs: Vec<Run>,
+    writes: Writes,
+    args: &Args,
+) -> Result<Found, String> {
+    let options = Options { runs, writes, jobs: args.jobs };
+    run(records.iter().copied().map(Ok), &options, &mut |_| {}).map_err(|error| error.to_string())
+}
+
+fn is_unaligned(records: &[Record]) -> bool {
+    records.iter().any(|record| (record.offset_bytes | record.length_bytes) % 4096 != 0)
+}
+
+/// Read misses of the engine when requests are as they were, to the sector.
+fn by_sectors(records: &[Record], size_blocks: NonZeroU32) -> Result<u64, String> {
+    let failed = |error: cinnabar_sim::hits::EngineError| error.to_string();
+    let mut cache = EngineCache::new(size_blocks, Writes::Through).map_err(failed)?;
+    for record in records {
+        let is_write = match record.op {
+            Op::Read => false,
+            Op::Write => true,
+            _ => continue,
+        };
+        let offset = record.offset_bytes / 512 * 512;
+        let end = (record.offset_bytes + record.length_bytes).next_multiple_of(512);
+        if end > offset {
+            let span = ByteSpan::new(offset, end - offset);
+            cache.request(record.volume, is_write, span).map_err(failed)?;
+        }
+    }
+    Ok(cache.counts().read_misses)
+}
