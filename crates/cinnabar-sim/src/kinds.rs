@@ -140,6 +140,14 @@ counted! {
         MisdirectedRead = "misdirected_read",
         /// The cache device put data in another place of the log.
         MisdirectedWrite = "misdirected_write",
+        /// One page of a larger I/O of the cache device went astray, the others did not.
+        MisdirectedPage = "misdirected_page",
+        /// A page of a checkpoint was written to another place.
+        MisdirectedCheckpoint = "misdirected_checkpoint",
+        /// A page of the journal was written to another place of the ring.
+        MisdirectedJournal = "misdirected_journal",
+        /// A copy of the superblock was written to another place.
+        MisdirectedSuperblock = "misdirected_superblock",
         /// An I/O of the cache device failed.
         CacheError = "cache_error",
         /// An I/O of a backend failed.
@@ -183,6 +191,12 @@ counted! {
         ClockStep = "clock_step",
         /// A backend's server started anew under the daemon, and lost what no flush covered.
         ServerRestart = "server_restart",
+        /// The same, while several shards had the volume.
+        ServerRestartShards = "server_restart_shards",
+        /// A flush of a backend failed, once, to one of those who asked, and writes were lost.
+        LostSync = "lost_sync",
+        /// Somebody else wrote a volume that was forgotten, without a word to anybody.
+        ForeignAfterForget = "foreign_after_forget",
         /// A new plan.
         PlanChange = "plan_change",
         /// A volume went away and came back while others worked on.

@@ -50,6 +50,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.faults.add(Fault::ProofLost);
         }
         self.media.backends[volume].begin_attachment();
+        self.volumes[volume].sticks = false;
         let epoch = self.proof(volume);
         let name = format!("vol{volume}");
         let machine = self.machine.as_ref().expect("volumes are attached to a machine");
@@ -120,6 +121,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[volume].id = Some(id);
         self.volumes[volume].state = State::Attached;
         self.volumes[volume].sync_failed = false;
+        self.losses_over(volume);
         self.accounts[volume].left = Left::Lost;
         self.accounts[volume].attached = attaching.generation;
         let shards = self.machine.as_ref().map_or(1, Machine::shards);

@@ -131,6 +131,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[volume].state = State::Away;
         // The operator's word is kept: only now somebody else writes.
         if done && self.dice.chance(0.7) {
+            self.count.faults.add(Fault::ForeignAfterForget);
             self.write_behind_at_will(volume);
         }
         // It may stay away for a while: until then only the record of its end keeps it buried.

@@ -54,6 +54,8 @@ pub(super) struct Volume {
     pub(super) errors: u64,
     /// A flush of its backend failed in this attachment.
     pub(super) sync_failed: bool,
+    /// So every later one fails: the driver says so, for other shards have not heard of it.
+    pub(super) sticks: bool,
     /// I/O of its backend that is overdue now.
     pub(super) overdue: u64,
     /// Until when its backend answers nothing.
@@ -81,6 +83,7 @@ impl Volume {
             served: Served::default(),
             errors: 0,
             sync_failed: false,
+            sticks: false,
             overdue: 0,
             stalled: Instant(0),
             believed: false,

@@ -7,7 +7,7 @@ use crate::driver::log::{Place, sectors_of};
 use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
-use crate::medium::{Part, Transfer};
+use crate::medium::{Part, Transfer, offset_bytes};
 use crate::oracle::Outcome;
 use crate::pairs::{Incident, IoKind};
 use crate::stamp::Stamped;
@@ -27,7 +27,7 @@ const SYNC_ERRORS_EVERY: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) transfer: Transfer,
-    result: Result<(), IoError>,
+    pub(super) result: Result<(), IoError>,
     /// Parts that have not happened yet.
     pub(super) ahead: Vec<Range<usize>>,
     /// The machine was told that it takes too long.
@@ -53,6 +53,12 @@ impl Flight {
         if units > 0 {
             self.ahead.push(Range { start: 0, end: units });
         }
+    }
+
+    /// Is it a flush that failed, and not for its time?
+    pub(super) fn has_lost(&self) -> bool {
+        let lost = self.result.is_err_and(|error| error != IoError::TimedOut);
+        lost && is_sync(&self.request().op)
     }
 
     /// May a driver call it overdue?
@@ -143,8 +149,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     /// Once in a while the cache device goes to another place than it was told to: with any read of
-    /// data or metadata, and with writes to the log. (A journal that is written elsewhere can't be
-    /// noticed by anybody.)
+    /// data or metadata, and with writes where the format promises to notice.
     fn misdirect(&mut self, transfer: &mut Transfer) {
         let on_cache = transfer.request.target == Target::Cache;
         if !on_cache || !self.faults_on || !self.features().misdirections {
@@ -153,14 +158,28 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if !self.dice.chance(self.profile.astray) {
             return;
         }
-        if self.media.misdirect(transfer, &mut self.dice) {
-            let writes = transfer.writes();
-            let kind = if writes { Fault::MisdirectedWrite } else { Fault::MisdirectedRead };
-            self.count.faults.add(kind);
-            self.media.cache.damaged = true;
-            let id = transfer.request.id.0;
-            self.log.milestone(self.now, || format!("MISDIRECTED: I/O {id}, a write: {writes}"));
+        // Each costs all that is cached: other things are to be seen, too.
+        let part = self.media.cache.part(offset_bytes(&transfer.request.op));
+        let costly = transfer.writes() && matches!(part, Part::Journal | Part::Superblock);
+        let dice = if costly { &mut self.trouble } else { &mut self.dice };
+        if costly && part == Part::Journal && !dice.chance(0.2) {
+            return;
         }
+        let Some((part, one)) = self.media.misdirect(transfer, dice) else { return };
+        let writes = transfer.writes();
+        self.count.faults.add(match part {
+            _ if !writes => Fault::MisdirectedRead,
+            Part::Log => Fault::MisdirectedWrite,
+            Part::Checkpoint => Fault::MisdirectedCheckpoint,
+            Part::Journal => Fault::MisdirectedJournal,
+            Part::Superblock => Fault::MisdirectedSuperblock,
+        });
+        self.count.faults.add_many(Fault::MisdirectedPage, u64::from(one));
+        self.media.cache.damaged = true;
+        let id = transfer.request.id.0;
+        self.log.milestone(self.now, || {
+            format!("MISDIRECTED: I/O {id} of {part:?}, a write: {writes}, one page: {one}")
+        });
     }
 
     /// One part or two, for an I/O on a medium need not happen all at once.
@@ -286,13 +305,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
             flight.result = Err(IoError::Io);
             self.count.cache_errors += 1;
         }
+        self.lose_with(&mut flight);
         let place = self.place_of(flight.request());
         self.note_end(&flight);
         self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
         let backend = flight.transfer.backend();
-        let lost = flight.result.is_err_and(|error| error != IoError::TimedOut);
-        if let Some(backend) = backend.filter(|_| lost && is_sync(&flight.request().op)) {
+        if let Some(backend) = backend.filter(|_| flight.has_lost()) {
             self.volumes[backend].sync_failed = true;
         }
         if let (IoOp::Distrust { .. }, Some(_), Ok(())) =
@@ -359,6 +378,6 @@ pub(super) fn place_on(backend: Option<usize>, request: &IoRequest<Stamped>) -> 
 }
 
 /// Whether it makes a medium durable.
-const fn is_sync(op: &IoOp<Stamped>) -> bool {
+pub(super) const fn is_sync(op: &IoOp<Stamped>) -> bool {
     matches!(op, IoOp::Flush | IoOp::Prove)
 }

@@ -16,6 +16,7 @@ mod guests;
 mod io;
 mod lives;
 mod log;
+mod loss;
 mod meet;
 mod replay;
 mod replies;

@@ -153,7 +153,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The machine is gone: nothing under way will be answered.
     pub(super) fn despair(&mut self) {
         self.volumes.iter_mut().for_each(|volume| volume.overdue = 0);
-        for (_, ticket) in std::mem::take(&mut self.doubtful) {
+        for (_, ticket) in self.doubtful.drain(..).chain(self.losses.drain(..)) {
             self.oracle.write_ended(&ticket, Outcome::Perhaps);
         }
         for pending in std::mem::take(&mut self.pending).into_values() {

@@ -22,17 +22,18 @@ const AWAY_NS_MAX: u64 = 50_000_000;
 impl<F: Factory<Stamped>> World<'_, F> {
     /// The server of a volume starts anew, if it has one.
     pub(super) fn restart_server(&mut self, volume: usize) {
-        // Several shards hear of it one after the other.
-        let single = self.machine.as_ref().is_some_and(|machine| machine.shards() == 1);
         let attached = self.volumes[volume].state == State::Attached;
-        if !single || !attached || !self.profile.volumes[volume].server {
+        if !attached || !self.profile.volumes[volume].server {
             return;
         }
+        let several = self.machine.as_ref().is_some_and(|machine| machine.shards() > 1);
         self.count.faults.add(Fault::ServerRestart);
+        self.count.faults.add_many(Fault::ServerRestartShards, u64::from(several));
         self.log.milestone(self.now, || format!("THE SERVER of backend {volume} starts anew"));
         let written = self.media.backends[volume].volatile_sectors();
         let mut lost = self.media.backends[volume].power_cut(&mut self.dice);
         lost.sort_unstable();
+        self.count.faults.add_many(Fault::RevertedSector, lost.len() as u64);
         self.ask_again(volume);
         for (first, end) in ranges(&written) {
             let lost = lost.iter().copied().filter(|sector| (first..end).contains(sector));
@@ -44,13 +45,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// What the oracle hears of sectors that went back: each is as if it had been written once more,
     /// between now and the answer to the invalidation.
-    fn note_losses(&mut self, volume: usize, lost: Vec<u64>) -> Vec<WriteTicket> {
+    pub(super) fn note_losses(&mut self, volume: usize, lost: Vec<u64>) -> Vec<WriteTicket> {
         let mut tickets = Vec::new();
         for sector in lost {
             let value: Stamp = self.media.backends[volume].sector(sector);
             let place = Some((volume, sector..sector + 1));
             self.log.note(self.now, place, || format!("LOST by its server: now {value:?}"));
-            self.count.faults.add(Fault::RevertedSector);
             tickets.push(self.oracle.write_submitted(volume, sector, vec![value]));
         }
         tickets

@@ -37,6 +37,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const PATIENCE_NS: u64 = 12_000_000_000_000;
 /// Tells the dice of the engine's bounds from the others of a seed.
 const SIZES: u64 = 0x5173_5000_0000_0000;
+/// Tells the dice of what media lose and mix up from the others of a seed.
+const TROUBLE: u64 = 0x10_57ED_0000_0000;
 /// Steps between two checks of the machine's invariants.
 const STEPS_A_CHECK: u64 = 200;
 /// More events than any phase of a run needs.
@@ -63,6 +65,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) options: Options,
     pub(super) profile: Profile,
     pub(super) dice: Dice,
+    /// For what media lose and mix up.
+    pub(super) trouble: Dice,
     pub(super) now: Instant,
     pub(super) agenda: Agenda,
     pub(super) media: Media,
@@ -92,6 +96,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) late: BTreeMap<u64, (Instant, Transfer, Range<usize>)>,
     /// Writes that were answered as failed, but may still happen.
     pub(super) doubtful: Vec<(usize, WriteTicket)>,
+    /// What backends lost when a flush failed, while the machine need not know.
+    pub(super) losses: Vec<(usize, WriteTicket)>,
     /// Requests under way.
     pub(super) pending: BTreeMap<RequestId, Pending>,
     /// Commands under way.
@@ -150,6 +156,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             options,
             profile,
             dice,
+            trouble: Dice::new(mix(seed ^ TROUBLE)),
             now: Instant(0),
             agenda: Agenda::default(),
             media,
@@ -167,6 +174,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             loaded: None,
             late: BTreeMap::new(),
             doubtful: Vec::new(),
+            losses: Vec::new(),
             pending: BTreeMap::new(),
             controls: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -342,6 +350,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             .map_err(|panic| Violation::new(Kind::Panic, panic_text(&*panic)))?;
         if call.is_none() {
             self.batch.clear();
+            self.losses_heard();
         }
         self.meet();
         self.call_threads();

@@ -274,6 +274,25 @@ impl Backend {
         self.durable_change = self.change;
     }
 
+    /// A flush failed, as Linux reports what it could not write back: some of what no flush covers is
+    /// lost, and what is there instead is durable. Returns the sectors that went back.
+    pub fn lose(&mut self, dice: &mut Dice) -> Vec<u64> {
+        let lost = dice.pick(&[0.0, 0.3, 1.0]);
+        let mut reverted = Vec::new();
+        for sector in self.volatile_sectors() {
+            if !dice.chance(lost) {
+                continue;
+            }
+            let volatile = self.volatile[sector as usize].take().expect("just seen");
+            let index = dice.below(volatile.candidates() as u64) as usize;
+            let value = *volatile.candidate(index);
+            if std::mem::replace(&mut self.contents[sector as usize], value) != value {
+                reverted.push(sector);
+            }
+        }
+        reverted
+    }
+
     /// Sectors that a power cut could take back, in order.
     pub fn volatile_sectors(&self) -> Vec<u64> {
         let sectors = self.volatile.iter().enumerate().filter(|(_, entry)| entry.is_some());

@@ -48,6 +48,9 @@ pub enum Part {
     Log,
 }
 
+/// Copies of the superblock, at the beginning of a region.
+const SUPERBLOCKS: usize = 2;
+
 /// How a device dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
@@ -73,6 +76,8 @@ pub struct CacheDevice {
     meta_blocks_written: u64,
     /// Which of all cache devices this is.
     pub serial: u8,
+    /// A copy of a superblock has gone astray.
+    pub superblock_astray: bool,
     /// Something happened to it that costs cached blocks, or everything: errors, rot, death.
     pub damaged: bool,
     death: Option<Death>,
@@ -109,6 +114,7 @@ impl CacheDevice {
             data_blocks_written: 0,
             meta_blocks_written: 0,
             serial: 0,
+            superblock_astray: false,
             damaged: false,
             death: None,
         }
@@ -289,15 +295,20 @@ impl CacheDevice {
     }
 
     /// A place where `len` blocks of an I/O of `range` can go by mistake, apart from that: a log for
-    /// what is meant for a log, a checkpoint for what is meant for a checkpoint. (A journal that is
-    /// written elsewhere can't be noticed by anybody; nor can a superblock.)
+    /// what is meant for a log, a checkpoint for what is meant for a checkpoint, of any shard. A
+    /// journal's page goes to another place of the same ring: anywhere else nobody could miss it before
+    /// the next one is written. A copy of the superblock goes anywhere but to the other copy, once in
+    /// the life of a device: without the other copy nobody could tell that it is an old one.
     pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>, len: u64) -> Option<u64> {
-        let area = match self.part(range.start * BLOCK_BYTES) {
-            Part::Log => self.log..self.region,
-            Part::Checkpoint => self.checkpoints..self.log,
-            Part::Journal | Part::Superblock => return None,
+        let own = range.start / self.region as u64 * self.region as u64;
+        let (area, base) = match self.part(range.start * BLOCK_BYTES) {
+            Part::Log => (self.log..self.region, None),
+            Part::Checkpoint => (self.checkpoints..self.log, None),
+            Part::Journal => (SUPERBLOCKS..self.checkpoints, Some(own)),
+            Part::Superblock if self.superblock_astray => return None,
+            Part::Superblock => (SUPERBLOCKS..self.region, Some(own)),
         };
-        let base = self.any_region(dice) as u64;
+        let base = base.unwrap_or_else(|| self.any_region(dice) as u64);
         let last = (area.end as u64).checked_sub(len).filter(|last| *last > area.start as u64)?;
         let place = base + dice.within(area.start as u64..last + 1);
         (place + len <= range.start || range.end <= place).then_some(place)

@@ -17,11 +17,12 @@ mod volatile;
 pub use backend::Backend;
 pub use cache_device::{CacheDevice, Death, Losses, Part};
 pub use transfer::Transfer;
+pub(crate) use rules::offset_bytes;
 
 use crate::dice::Dice;
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::units::VolumeId;
+use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -81,10 +82,11 @@ impl Media {
     }
 
     /// Sends a transfer of the cache device, or one block of it, to another place, if there is a
-    /// fitting one: a read anywhere where something is, a write elsewhere in the log or in the
-    /// checkpoints, where no I/O is under way.
-    pub fn misdirect(&self, transfer: &mut Transfer, dice: &mut Dice) -> bool {
-        let Some((range, writes)) = rules::cache_blocks(&transfer.request.op) else { return false };
+    /// fitting one: a read anywhere where something is, a write where
+    /// [`elsewhere`](CacheDevice::elsewhere) says, if no I/O is under way there. Gives the part that
+    /// it was meant for, and whether the rest of it goes where it belongs.
+    pub fn misdirect(&mut self, transfer: &mut Transfer, dice: &mut Dice) -> Option<(Part, bool)> {
+        let (range, writes) = rules::cache_blocks(&transfer.request.op)?;
         let units = transfer.units();
         let astray = if dice.chance(0.5) {
             0..units
@@ -97,11 +99,11 @@ impl Media {
             IoOp::ReadMeta { .. } => self.cache.metadata_elsewhere(dice, &range, len),
             _ => self.cache.elsewhere(dice, &range, len),
         };
-        let Some(place) = place.filter(|p| !writes || !self.is_busy(&(*p..*p + len))) else {
-            return false;
-        };
+        let place = place.filter(|p| !writes || !self.is_busy(&(*p..*p + len)))?;
+        let part = self.cache.part(range.start * BLOCK_BYTES);
+        self.cache.superblock_astray |= writes && part == Part::Superblock;
         transfer.misdirect(astray, place);
-        true
+        Some((part, len < units as u64))
     }
 
     /// Blocks of cache writes under way.

@@ -31,7 +31,7 @@ pub(super) fn len_bytes(op: &IoOp<Stamped>) -> u64 {
 }
 
 /// First byte on the medium; 0 for a flush.
-pub(super) fn offset_bytes(op: &IoOp<Stamped>) -> u64 {
+pub(crate) fn offset_bytes(op: &IoOp<Stamped>) -> u64 {
     match op {
         IoOp::Read { offset, .. }
         | IoOp::Write { offset, .. }

@@ -86,6 +86,8 @@ pub struct Features {
     pub clock_steps: bool,
     /// Backends on servers that start anew, and lose what no flush covers.
     pub server_restarts: bool,
+    /// Backends that lose writes when a flush fails.
+    pub lost_syncs: bool,
 }
 
 impl Features {
@@ -125,6 +127,7 @@ impl Features {
         tiny_bounds: true,
         clock_steps: true,
         server_restarts: true,
+        lost_syncs: true,
     };
 
     /// A selection of these.
@@ -165,6 +168,7 @@ impl Features {
             tiny_bounds: false,
             clock_steps: false,
             server_restarts: false,
+            lost_syncs: false,
         }
     }
 
@@ -279,6 +283,7 @@ impl Profile {
         features.tiny_bounds = allowed.tiny_bounds && sizes.chance(0.85);
         features.clock_steps = allowed.clock_steps && sizes.chance(0.4);
         features.server_restarts = allowed.server_restarts && sizes.chance(0.4);
+        features.lost_syncs = allowed.lost_syncs;
         let mut capacity_blocks = dice.within(1000..2200);
         let shards = if features.shards { more.within(2..5) } else { 1 };
         if shards > 1 {

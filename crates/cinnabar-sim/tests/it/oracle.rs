@@ -14,6 +14,8 @@ fn options() -> Options {
         clock: false,
         // Overlapping requests are under way together in them, and what is asked for again overtakes.
         server_restarts: false,
+        // They go on serving what is cached.
+        lost_syncs: false,
         ..Features::ALL
     };
     Options { requests: 1000, features, cold_after_crash: false, ..Options::default() }
