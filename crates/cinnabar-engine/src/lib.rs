@@ -35,3 +35,4 @@ pub use bounds::{Bound, Bounds, Crossings};
 pub use config::{Config, Eviction};
 pub use engine::{Engine, Phase, Phases};
 pub use seam::*;
+pub use store::AtRisk;

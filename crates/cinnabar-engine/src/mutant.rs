@@ -30,6 +30,8 @@ pub enum Mutant {
     ChecksumNotVerified,
     /// A chunk header is trusted without its checksum.
     TornChunkTrusted,
+    /// Of the chunks of a segment that was opened since the checkpoint, only the first is found again.
+    ReplayCutShort,
     /// A journal page is trusted although later ones show that one is missing.
     JournalGapIgnored,
     /// Segments are emptied and reused without a durable word of it.
@@ -50,6 +52,8 @@ pub enum Mutant {
     FailedWriteCached,
     /// A backend's flush that failed is forgotten when the next one succeeds.
     FailedSyncForgotten,
+    /// Zeroes that ask to be durable are answered without a flush of the backend.
+    DurableZeroesNotFlushed,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,
     /// A flush is passed to the first shard only.

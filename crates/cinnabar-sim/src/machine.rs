@@ -8,7 +8,7 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, Config, Crossings, Engine, Event, Payload, Phases};
+use cinnabar_engine::{Action, AtRisk, Config, Crossings, Engine, Event, Payload, Phases};
 
 /// A state machine behind the seam.
 pub trait Machine<P> {
@@ -33,6 +33,10 @@ pub trait Machine<P> {
     /// What it is doing; see [`Engine::phases`]. `None`: it can't tell.
     fn phases(&self) -> Option<Phases> {
         None
+    }
+    /// See [`Engine::at_risk`].
+    fn at_risk(&self) -> AtRisk {
+        AtRisk::default()
     }
     /// Panics if the machine contradicts itself. Expensive.
     fn check_invariants(&self) {}
@@ -198,6 +202,10 @@ impl<P: Payload> Machine<P> for Engine<P> {
 
     fn phases(&self) -> Option<Phases> {
         Some(Engine::phases(self))
+    }
+
+    fn at_risk(&self) -> AtRisk {
+        Engine::at_risk(self)
     }
 
     fn check_invariants(&self) {

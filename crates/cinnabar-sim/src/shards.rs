@@ -11,9 +11,10 @@ use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, Crossings, Event, Payload, Phases};
+use cinnabar_engine::{Action, AtRisk, Crossings, Event, Payload, Phases};
 use std::fmt::Debug;
 use std::hash::Hasher;
+use std::ops::Add;
 
 impl<P: Payload> Machine<P> for Sharded<P> {
     fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
@@ -44,6 +45,10 @@ impl<P: Payload> Machine<P> for Sharded<P> {
 
     fn phases(&self) -> Option<Phases> {
         self.engines().map(cinnabar_engine::Engine::phases).reduce(Phases::or)
+    }
+
+    fn at_risk(&self) -> AtRisk {
+        self.engines().map(cinnabar_engine::Engine::at_risk).fold(AtRisk::default(), Add::add)
     }
 
     fn check_invariants(&self) {
@@ -124,6 +129,10 @@ impl<P: Payload> Machine<P> for Shards<P> {
 
     fn phases(&self) -> Option<Phases> {
         either!(self, machine => Machine::phases(machine))
+    }
+
+    fn at_risk(&self) -> AtRisk {
+        either!(self, machine => machine.at_risk())
     }
 
     fn check_invariants(&self) {

@@ -12,7 +12,7 @@ use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap, nam
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
-    Action, Answer, Command, Config, Crossings, Engine, Event, IoDone, IoError, IoId, IoOp,
+    Action, Answer, AtRisk, Command, Config, Crossings, Engine, Event, IoDone, IoError, IoId, IoOp,
     IoRequest, Payload, Phases, Reply, RequestId, Target,
 };
 
@@ -216,6 +216,11 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn phases(&self) -> Option<Phases> {
         self.units.iter().map(|unit| unit.engine.phases()).reduce(Phases::or)
+    }
+
+    fn at_risk(&self) -> AtRisk {
+        let all = self.units.iter().map(|unit| unit.engine.at_risk());
+        all.fold(AtRisk::default(), std::ops::Add::add)
     }
 
     fn check_invariants(&self) {

@@ -17,6 +17,8 @@ pub enum Kind {
     Garbage,
     /// A FLUSH or FUA was answered before the backend had made the data durable.
     NotDurable,
+    /// After a loss a sector was older than what a flush had covered.
+    Unordered,
     /// An I/O broke the seam's rules: alignment, bounds, target.
     BadIo,
     /// A range of the cache device was written while an I/O on it was under way.

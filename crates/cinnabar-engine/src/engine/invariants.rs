@@ -6,9 +6,15 @@
 use super::Engine;
 use crate::outbox::Pending;
 use crate::seam::Payload;
+use crate::store::AtRisk;
 use crate::volume::VolumeState;
 
 impl<P: Payload> Engine<P> {
+    /// What of the blocks on flash a crash now need not bring back. Expensive.
+    pub fn at_risk(&self) -> AtRisk {
+        self.store.at_risk()
+    }
+
     /// Checks that address map, descriptors, probation, segments and counters agree.
     ///
     /// # Panics

@@ -162,7 +162,11 @@ impl<P: Payload> Engine<P> {
                 self.backend_io(request, op);
             }
             Stage::Fallback(offset) => self.write_zeros(request, offset),
-            Stage::Flush if state.fua => self.backend_flush(request),
+            Stage::Flush
+                if state.fua && !self.config.mutants.is(Mutant::DurableZeroesNotFlushed) =>
+            {
+                self.backend_flush(request);
+            }
             Stage::Flush => self.finish(request),
         }
     }

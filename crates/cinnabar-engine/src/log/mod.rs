@@ -5,6 +5,7 @@
 pub(crate) mod shares;
 
 use crate::buffers::Buffer;
+use crate::journal::Ticket;
 use crate::metadata::chunk::DATA_BLOCKS_MAX;
 use crate::metadata::superblock::Geometry;
 use crate::prefetch::prefetch;
@@ -41,6 +42,8 @@ pub(crate) struct Segment {
     pub(crate) sequence: u64,
     /// Sequence number of the newest chunk in it.
     pub(crate) last: u64,
+    /// The record that says that it was opened.
+    pub(crate) announced: Ticket,
 }
 
 /// A chunk in RAM: being filled, or being written.
@@ -88,6 +91,7 @@ impl Log {
             used: 0,
             sequence: 0,
             last: 0,
+            announced: Ticket::default(),
         };
         let mut log = Self {
             geometry,
@@ -179,6 +183,7 @@ impl Log {
             used: 0,
             sequence,
             last: sequence,
+            announced: Ticket::default(),
         };
         self.opened.push((segment, sequence));
         true

@@ -270,7 +270,8 @@ impl<P: Payload> Store<P> {
             return None;
         }
         for (segment, sequence) in self.log.opened.drain(..) {
-            self.journal.append(Record::Opened { segment, sequence, life: self.life });
+            let ticket = self.journal.append(Record::Opened { segment, sequence, life: self.life });
+            self.log.segments[segment as usize].announced = ticket;
             self.opened += 1;
         }
         let (slot, full) = self.log.push(group, buffer);

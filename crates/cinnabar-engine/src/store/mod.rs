@@ -4,6 +4,7 @@
 //! ghost and the log; it knows keys and data, not requests. Who may touch a block at a time is
 //! settled before (see `inflight`).
 
+mod at_risk;
 mod checkpoint;
 mod cleaner;
 mod digest;
@@ -29,6 +30,7 @@ use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
+pub use at_risk::AtRisk;
 pub(crate) use checkpoint::{CheckpointPhase, CheckpointWriter};
 pub(crate) use cleaner::Cleaner;
 pub(crate) use fill::Origin;

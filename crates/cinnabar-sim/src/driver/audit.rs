@@ -13,9 +13,8 @@ use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::units::BLOCK_BYTES;
 
-/// Blocks that may be missing after a crash: those of a chunk that was not written yet, while copies
-/// that are void lie elsewhere.
-const COLD_SLACK_BLOCKS: u64 = 64;
+/// Of so many blocks that were due after a crash, one may be missing: 0.5 %.
+const LOST_ONE_OF: u64 = 200;
 
 /// What the media had counted when a life began.
 #[derive(Clone, Copy, Debug)]
@@ -146,9 +145,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
         due = u64::saturating_sub(due, note.at_risk + report.unflushed_blocks);
         self.count.crash_blocks_before += due;
         self.count.crash_blocks_back += back.min(due);
+        self.count.crashes_warm += u64::from(due > 0);
         let evicted = machine.cache_counters().evicted_blocks;
-        if (back + report.marked_blocks + evicted + COLD_SLACK_BLOCKS) * 2 < due {
-            let what = format!("{note:?} at the crash, but loaded: {report:?}, {evicted} evicted");
+        let lost = due.saturating_sub(back + evicted);
+        if lost * LOST_ONE_OF > due {
+            let what = format!(
+                "of {due} blocks due {lost} are lost: {note:?} at the crash, but loaded: \
+                 {report:?}, {evicted} evicted"
+            );
             return Err(Violation::new(Kind::Cold, what));
         }
         Ok(())

@@ -15,8 +15,7 @@ use crate::medium::Transfer;
 use crate::stamp::Stamped;
 use crate::violation::Violation;
 use cinnabar_engine::health::Health;
-use cinnabar_engine::metadata::chunk::CHUNK_BLOCKS;
-use cinnabar_engine::{IoOp, Target};
+use cinnabar_engine::{AtRisk, IoOp, Target};
 
 /// What a crash leaves standing: a dead daemon's writes land within this time, in ns.
 const LANDING_NS_MAX: u64 = 4_000_000_000;
@@ -27,8 +26,8 @@ pub(super) struct CrashNote {
     /// Of each volume: blocks cached, by the machine's counters, and blocks of which the device
     /// holds a sound copy.
     pub(super) volumes: Vec<(u64, u64)>,
-    /// Blocks that were in RAM only, and blocks of the log that were being written, could be lost,
-    /// or could not be found.
+    /// Blocks that were in flight: in RAM only, being written to the log, not flushed there, in
+    /// segments that were being emptied or that nothing durable speaks of yet.
     pub(super) at_risk: u64,
 }
 
@@ -106,9 +105,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let counters = machine.cache_counters();
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
-        // The record that says where the newest chunks are to be found may not be written yet.
-        let segment = u64::from(self.profile.setup.segment_chunks) * u64::from(CHUNK_BLOCKS);
-        let unannounced = u64::from(machine.shards()) * segment;
+        let AtRisk { leaving, unannounced } = machine.at_risk();
         let cached = |volume: &Volume| {
             let counters = machine.counters_of(&volume.names);
             (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)
@@ -119,6 +116,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 + counters.staged_blocks
                 + volatile
                 + self.media.blocks_in_flight()
+                + leaving
                 + unannounced,
         });
     }

@@ -135,6 +135,7 @@ pub(super) enum Asked {
     },
     Zeroes {
         ticket: WriteTicket,
+        fua: bool,
     },
     Trim {
         ticket: WriteTicket,
@@ -241,7 +242,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             Plea::Zeroes(span, fua, may_punch) => {
                 let ticket = self.zeroing(volume, span);
-                (Asked::Zeroes { ticket }, Op::WriteZeroes { span, fua, may_punch })
+                (Asked::Zeroes { ticket, fua }, Op::WriteZeroes { span, fua, may_punch })
             }
             Plea::Flush => (Asked::Flush { tick: self.oracle.flush_submitted() }, Op::Flush),
         }
@@ -279,7 +280,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         let doubtful = self.doubtful.iter().map(|(volume, ticket)| (*volume, ticket));
         let pending = self.pending.values().filter_map(|pending| match &pending.asked {
-            Asked::Write { ticket, .. } | Asked::Zeroes { ticket } | Asked::Trim { ticket } => {
+            Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {
                 Some((pending.volume, ticket))
             }
             _ => None,

@@ -77,8 +77,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 }
                 self.oracle.write_ended(&ticket, Outcome::Done);
             }
-            (Asked::Zeroes { ticket }, Answer::Done) => {
+            (Asked::Zeroes { ticket, fua }, Answer::Done) => {
                 served.zeroes += 1;
+                if fua {
+                    self.oracle.fua_done(&ticket, not_durable)?;
+                }
                 self.oracle.write_ended(&ticket, Outcome::Done);
             }
             (Asked::Trim { ticket }, Answer::Done) => {
@@ -161,7 +164,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn end_of_hope(&mut self, pending: &Pending, outcome: Outcome) {
         match &pending.asked {
             Asked::Read { ticket, .. } => self.oracle.read_dropped(ticket),
-            Asked::Write { ticket, .. } | Asked::Zeroes { ticket } | Asked::Trim { ticket } => {
+            Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {
                 if outcome == Outcome::Perhaps && self.volumes[pending.volume].overdue > 0 {
                     // It may still be on its way.
                     return self.doubtful.push((pending.volume, ticket.clone()));

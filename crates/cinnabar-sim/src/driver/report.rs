@@ -72,6 +72,8 @@ pub struct Report {
     pub crash_blocks_before: u64,
     /// Of those, cached again after the restart.
     pub crash_blocks_back: u64,
+    /// Crashes after which it was demanded that they are.
+    pub crashes_warm: u64,
     /// Faults, by kind.
     pub faults: Tally<Fault>,
     /// Recovery paths, by kind.
@@ -117,6 +119,7 @@ impl Report {
             stale_in_window: self.stale_in_window + other.stale_in_window,
             crash_blocks_before: self.crash_blocks_before + other.crash_blocks_before,
             crash_blocks_back: self.crash_blocks_back + other.crash_blocks_back,
+            crashes_warm: self.crashes_warm + other.crashes_warm,
             faults: self.faults.plus(other.faults),
             paths: self.paths.plus(other.paths),
             bounds: self.bounds.plus(other.bounds),

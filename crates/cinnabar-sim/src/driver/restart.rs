@@ -51,7 +51,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let value: Stamp = self.media.backends[volume].sector(sector);
             let place = Some((volume, sector..sector + 1));
             self.log.note(self.now, place, || format!("LOST by its server: now {value:?}"));
-            tickets.push(self.oracle.write_submitted(volume, sector, vec![value]));
+            match self.oracle.lost(volume, sector, value) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(violation) => {
+                    self.disorder.get_or_insert(violation);
+                }
+            }
         }
         tickets
     }

@@ -98,6 +98,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) doubtful: Vec<(usize, WriteTicket)>,
     /// What backends lost when a flush failed, while the machine need not know.
     pub(super) losses: Vec<(usize, WriteTicket)>,
+    /// A loss that takes with it what a flush had covered.
+    pub(super) disorder: Option<Violation>,
     /// Requests under way.
     pub(super) pending: BTreeMap<RequestId, Pending>,
     /// Commands under way.
@@ -175,6 +177,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             late: BTreeMap::new(),
             doubtful: Vec::new(),
             losses: Vec::new(),
+            disorder: None,
             pending: BTreeMap::new(),
             controls: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -351,6 +354,9 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         if call.is_none() {
             self.batch.clear();
             self.losses_heard();
+        }
+        if let Some(violation) = self.disorder.take() {
+            return Err(violation.into());
         }
         self.meet();
         self.call_threads();

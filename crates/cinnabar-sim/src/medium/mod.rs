@@ -16,8 +16,8 @@ mod volatile;
 
 pub use backend::Backend;
 pub use cache_device::{CacheDevice, Death, Losses, Part};
-pub use transfer::Transfer;
 pub(crate) use rules::offset_bytes;
+pub use transfer::Transfer;
 
 use crate::dice::Dice;
 use crate::stamp::{Stamp, Stamped};

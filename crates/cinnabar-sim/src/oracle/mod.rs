@@ -15,11 +15,14 @@
 //!   attached volume until the operator invalidates it, may be read as it was before.
 
 mod durability;
+mod order;
 mod sector;
 
 use crate::stamp::Stamp;
 use crate::violation::Violation;
 use durability::Durability;
+pub use order::Flushed;
+use order::Order;
 use sector::{Sector, Verdict};
 use std::collections::BTreeSet;
 
@@ -81,6 +84,7 @@ impl ReadTicket {
 pub struct Oracle {
     backends: Vec<Vec<Option<Box<Sector>>>>,
     durability: Vec<Durability>,
+    orders: Vec<Order>,
     /// Version that each sector of a backend holds which nobody has touched.
     untouched: Vec<u64>,
     tick: u64,
@@ -97,8 +101,10 @@ impl Oracle {
             .map(|&count| std::iter::repeat_with(|| None).take(count as usize).collect())
             .collect();
         let durability = sectors.iter().map(|_| Durability::default()).collect();
+        let orders = sectors.iter().map(|_| Order::default()).collect();
         let untouched = vec![0; sectors.len()];
-        Self { backends, durability, untouched, tick: 0, excused: 0, reading: BTreeSet::new() }
+        let reading = BTreeSet::new();
+        Self { backends, durability, orders, untouched, tick: 0, excused: 0, reading }
     }
 
     /// Stale sectors that were read where the stated limit excuses it.
@@ -119,6 +125,12 @@ impl Oracle {
         first: u64,
         values: Vec<Stamp>,
     ) -> WriteTicket {
+        let ticket = self.begin(backend, first, values);
+        self.orders[backend].began(first, &ticket.values, ticket.submitted);
+        ticket
+    }
+
+    fn begin(&mut self, backend: usize, first: u64, values: Vec<Stamp>) -> WriteTicket {
         let submitted = self.tick();
         for (sector, &value) in (first..).zip(&values) {
             self.sector(backend, sector).begin(value, submitted);
@@ -126,10 +138,40 @@ impl Oracle {
         WriteTicket { backend, first, values, submitted }
     }
 
+    /// A backend lost what it had acknowledged and no flush covered, and holds this value now. To
+    /// those who have it, that is a write between now and [`Oracle::loss_known`].
+    ///
+    /// # Errors
+    /// [`Violation`] if a flush had covered what is lost.
+    pub fn lost(
+        &mut self,
+        backend: usize,
+        sector: u64,
+        value: Stamp,
+    ) -> Result<WriteTicket, Violation> {
+        let ticket = self.begin(backend, sector, vec![value]);
+        self.went_back(backend, sector, value, ticket.submitted)?;
+        Ok(ticket)
+    }
+
+    fn went_back(
+        &mut self,
+        backend: usize,
+        sector: u64,
+        value: Stamp,
+        now: u64,
+    ) -> Result<(), Violation> {
+        let order = &mut self.orders[backend];
+        order.check(backend, std::iter::once((sector, value)), Flushed::All)?;
+        order.went_back(sector, value, now);
+        Ok(())
+    }
+
     /// It was answered, or will never be.
     pub fn write_ended(&mut self, ticket: &WriteTicket, outcome: Outcome) {
         let now = self.end_write(ticket, outcome);
         if outcome == Outcome::Done {
+            self.orders[ticket.backend].answered(ticket.sectors(), ticket.submitted, now);
             self.excuses_ended(ticket.backend, ticket.sectors(), now);
             self.durability[ticket.backend].acknowledged(ticket.first, &ticket.values, now);
         }
@@ -143,6 +185,8 @@ impl Oracle {
             sector.end(value, ticket.submitted, now, outcome);
             sector.forget(horizon);
         }
+        let refused = outcome == Outcome::Refused;
+        self.orders[ticket.backend].ended(ticket.sectors(), ticket.submitted, now, refused);
         now
     }
 
@@ -151,10 +195,11 @@ impl Oracle {
     /// # Errors
     /// [`Violation`] if it could be lost.
     pub fn fua_done(
-        &self,
+        &mut self,
         ticket: &WriteTicket,
         not_durable: impl Fn(u64) -> Option<Stamp>,
     ) -> Result<(), Violation> {
+        self.orders[ticket.backend].cover(ticket.sectors(), ticket.submitted);
         durability::check_durable(ticket.backend, ticket.first, &ticket.values, not_durable)
     }
 
@@ -219,6 +264,7 @@ impl Oracle {
         submitted: u64,
         not_durable: impl Fn(u64) -> Option<Stamp>,
     ) -> Result<(), Violation> {
+        self.orders[backend].flushed(submitted);
         self.durability[backend].flushed(backend, submitted, not_durable)
     }
 
@@ -226,6 +272,7 @@ impl Oracle {
     pub fn written_behind(&mut self, backend: usize, first: u64, values: Vec<Stamp>) {
         let ticket = self.write_submitted(backend, first, values);
         self.end_write(&ticket, Outcome::Done);
+        self.orders[backend].cover(ticket.sectors(), ticket.submitted);
     }
 
     /// Whoever has the backend knows by now that it went back to the values of this write.
@@ -234,8 +281,8 @@ impl Oracle {
     }
 
     /// Whoever had this backend is gone, and everything has landed: it holds `contents`, and that is
-    /// the truth from now on. `reverted` sectors went back in a power cut, which nobody is to blame
-    /// for: a flush that was answered too early has been found before.
+    /// the truth from now on. `reverted` sectors went back in a power cut: to nothing older than what
+    /// a flush had covered.
     ///
     /// # Errors
     /// [`Violation`] if an acknowledged write is not there.
@@ -248,7 +295,9 @@ impl Oracle {
         let now = self.tick();
         let horizon = self.horizon();
         for &number in reverted {
-            self.sector(backend, number).reset(contents[number as usize], now);
+            let value = contents[number as usize];
+            self.went_back(backend, number, value, now)?;
+            self.sector(backend, number).reset(value, now);
         }
         for (number, &value) in (0..).zip(contents) {
             let Some(sector) = &mut self.backends[backend][number as usize] else { continue };
@@ -285,6 +334,7 @@ impl Oracle {
     pub fn recreated(&mut self, backend: usize, version: u64) {
         self.backends[backend].fill_with(|| None);
         self.durability[backend] = Durability::default();
+        self.orders[backend].forget();
         self.untouched[backend] = version;
     }
 

@@ -83,6 +83,8 @@ const NOT_FOUND: &[Mutant] = &[
     Mutant::JournalEndTrusted,
     Mutant::HeadsKept,
     Mutant::PartsOvertaken,
+    Mutant::ReplayCutShort,
+    Mutant::DurableZeroesNotFlushed,
 ];
 
 /// Options that a mutant is looked for with, and the same without it.
