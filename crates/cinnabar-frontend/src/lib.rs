@@ -3,6 +3,7 @@
 //! Called by the daemon's data thread, which owns the event loop: nothing here waits or reads a
 //! clock.
 
+mod eldest;
 mod interest;
 mod load;
 pub mod nbd;

@@ -6,7 +6,7 @@
 //! server to the next. That alone would let many busy connections keep one large request waiting for
 //! as long as they like: small ones always find room first. So waiting counts: a connection that holds
 //! nothing and has waited longest may also have what is free but an eighth of the whole, and as long as
-//! it waits, those that hold buffers already get no more.
+//! it waits, those that hold buffers already get no more, for some seconds at most ([`eldest`](crate::eldest)).
 
 /// Requests and bytes of buffers, held or let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,17 +65,6 @@ pub(crate) enum Rank {
     Eldest,
     /// Another one has.
     Behind,
-}
-
-impl Rank {
-    /// Of `one`, if this one has waited longest.
-    pub(crate) fn of<T: PartialEq>(one: &T, eldest: Option<&T>) -> Self {
-        match eldest {
-            None => Self::Free,
-            Some(eldest) if eldest == one => Self::Eldest,
-            Some(_) => Self::Behind,
-        }
-    }
 }
 
 impl Bounds {

@@ -2,6 +2,8 @@
 //!
 //! Called by the listeners of both servers.
 
+mod sweep;
+
 use crate::nbd::{Address, AddressError};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -174,9 +176,10 @@ impl Den {
         };
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = open(parent, folder, Mode::empty())?;
+        sweep::sweep(&parent, MADE.load(Ordering::Relaxed));
         let (name, fd) = loop {
             let number = MADE.fetch_add(1, Ordering::Relaxed);
-            let name = format!(".cinnabar-{}-{number}", std::process::id());
+            let name = sweep::name(number);
             match mkdirat(&parent, &name, Mode::RWXU) {
                 // Of an earlier process of this number, which was killed.
                 Err(Errno::EXIST) => {}
@@ -260,16 +263,30 @@ impl Den {
             Err(Errno::INVAL | Errno::NOSYS) => self.rename_plainly().map(|()| true),
             Err(errno) => Err(errno),
             Ok(()) if self.inode() == Ok(dead) => Ok(true),
-            // What is here now is alive, and goes back.
-            Ok(()) => self.rename(RenameFlags::EXCHANGE).map(|()| false),
+            Ok(()) => self.put_back().map(|()| false),
         }
+    }
+
+    /// What was taken from the socket's place is alive, and goes back.
+    fn put_back(&self) -> rustix::io::Result<()> {
+        for _ in 0..PLACINGS {
+            match self.rename(RenameFlags::EXCHANGE) {
+                // Ours was removed meanwhile.
+                Err(Errno::NOENT) => {}
+                result => return result,
+            }
+            match self.rename(RenameFlags::NOREPLACE) {
+                // Another one took its place.
+                Err(Errno::EXIST) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::EXIST)
     }
 
     fn rename(&self, flags: RenameFlags) -> rustix::io::Result<()> {
         #[cfg(test)]
-        if tests::NO_FLAGS.get() {
-            return Err(Errno::INVAL);
-        }
+        tests::before_rename()?;
         renameat_with(&self.fd, &self.socket, &self.parent, &self.socket, flags)
     }
 
@@ -361,12 +378,42 @@ fn group_id(group: &str) -> Result<Gid, ListenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     thread_local! {
         /// As on a file system that knows no flags for renames.
-        pub(super) static NO_FLAGS: Cell<bool> = const { Cell::new(false) };
+        static NO_FLAGS: Cell<bool> = const { Cell::new(false) };
+        /// What is removed before which rename.
+        static REMOVE: RefCell<Option<(u32, PathBuf)>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn before_rename() -> rustix::io::Result<()> {
+        REMOVE.with_borrow_mut(|remove| match remove {
+            Some((0, path)) => {
+                std::fs::remove_file(path).expect("it is there");
+                *remove = None;
+            }
+            Some((before, _)) => *before -= 1,
+            None => {}
+        });
+        if NO_FLAGS.get() { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    #[test]
+    fn a_sibling_gets_its_place_back_though_ours_was_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.sock");
+        let sibling = listen_here(&path).expect("nobody is there yet");
+        let den = Den::beside(&path).expect("a den");
+        let _ours = den.bind().expect("a socket");
+        // Between the exchange and the one that takes it back.
+        REMOVE.set(Some((1, path.clone())));
+        assert_eq!(den.replace((0, 0)), Ok(false), "it is not the dead one");
+        drop(den);
+        std::os::unix::net::UnixStream::connect(&path).expect("the sibling listens");
+        drop(sibling);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Called by the server, which owns all connections and whatever concerns more than one of them.
 
+mod pieces;
 mod receive;
 
 pub(super) use receive::{Outcome, Turn};
@@ -62,6 +63,8 @@ pub(super) struct Connection<M> {
     pub(super) in_backlog: bool,
     /// What the loop watches it for: reading, writing.
     pub(super) watched: (bool, bool),
+    /// Pieces of long requests that it holds.
+    pieces: u32,
     phase: Phase<M>,
     /// Bytes received and not taken, from `leftover_at` on.
     leftover: Vec<u8>,
@@ -102,6 +105,7 @@ impl<M: RawMemory> Connection<M> {
             in_paused: false,
             in_backlog: false,
             watched: (false, false),
+            pieces: 0,
             phase: Phase::Handshake(Handshake::new(limits.options_max)),
             leftover: Vec::new(),
             leftover_at: 0,
@@ -126,7 +130,8 @@ impl<M: RawMemory> Connection<M> {
             // Level-triggered polls would report it for ever, and the replies have nowhere to go.
             return Some(DisconnectReason::Broken);
         }
-        let answered = self.in_engine.requests == 0 && self.output.is_empty();
+        let goes_on = self.in_long_read() && self.closing == Some(DisconnectReason::PeerClosed);
+        let answered = self.in_engine.requests == 0 && self.output.is_empty() && !goes_on;
         if answered || self.hung_up { self.closing } else { None }
     }
 
@@ -182,6 +187,7 @@ impl<M: RawMemory> Connection<M> {
         shared.load -= released;
         let sent = sent.map_err(|_| DisconnectReason::Broken)?;
         shared.stats.sent_bytes += sent.bytes;
+        self.pieces -= sent.pieces;
         // Someone who waits for room, this connection or another, may find it now.
         shared.released |= released.requests > 0 || (self.paused && sent.bytes > 0);
         self.blocked = !sent.all;
@@ -211,10 +217,8 @@ impl<M: RawMemory> Connection<M> {
     /// Gives up everything it holds, and shuts the socket: the loop may still hold a reference.
     pub(super) fn abandon(&mut self, buffers: &mut impl Buffers<M>) {
         self.output.clear(buffers);
-        if let Phase::Transmission(stream) = &mut self.phase
-            && let Some(buffer) = stream.abandon()
-        {
-            buffers.give(buffer);
+        if let Phase::Transmission(stream) = &mut self.phase {
+            stream.abandon(buffers);
         }
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }

@@ -36,6 +36,7 @@ pub mod handshake;
 mod jobs;
 pub mod limits;
 mod listener;
+mod long;
 mod memory;
 mod output;
 pub mod proto;
@@ -48,7 +49,7 @@ mod stats;
 pub mod transmission;
 
 // Shared with the vhost-user server.
-use crate::{interest, load, peer, request, socket, table, warnings};
+use crate::{eldest, interest, load, peer, request, socket, table, warnings};
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use export::{Export, ExportError, ExportId};

@@ -34,12 +34,14 @@ pub(super) struct Entry<M> {
     pub(super) tail: Tail<M>,
     /// What leaves the connection's load with it.
     load: Load,
+    /// A piece of a long reply.
+    pub(super) is_piece: bool,
 }
 
 impl<M> Entry<M> {
     /// An empty reply to a request that held `load`.
     pub(super) const fn new(load: Load) -> Self {
-        Self { head: [0; HEAD_BYTES], head_len: 0, tail: Tail::Nothing, load }
+        Self { head: [0; HEAD_BYTES], head_len: 0, tail: Tail::Nothing, load, is_piece: false }
     }
 
     /// Output of the handshake, no reply to a request.
@@ -80,6 +82,8 @@ impl<M: RawMemory> Entry<M> {
 pub(super) struct Sent {
     /// Bytes that left.
     pub(super) bytes: u64,
+    /// Pieces of long replies that left.
+    pub(super) pieces: u32,
     /// Nothing is left.
     pub(super) all: bool,
 }
@@ -121,13 +125,13 @@ impl<M: RawMemory> Output<M> {
         buffers: &mut impl Buffers<M>,
         mut send: impl FnMut(&[IoSlice<'_>]) -> Result<usize, E>,
     ) -> Result<Sent, E> {
-        let mut sent = Sent { bytes: 0, all: true };
+        let mut sent = Sent { bytes: 0, pieces: 0, all: true };
         while !self.queue.is_empty() {
             let (pieces, offered) = self.gather();
             let taken = send(&pieces)?;
             drop(pieces);
             sent.bytes += taken as u64;
-            if self.advance(taken, released, buffers) || self.front_since.is_none() {
+            if self.advance(taken, &mut sent, released, buffers) || self.front_since.is_none() {
                 self.front_since = Some(now);
             }
             if taken < offered {
@@ -164,6 +168,7 @@ impl<M: RawMemory> Output<M> {
     fn advance(
         &mut self,
         taken: usize,
+        sent: &mut Sent,
         released: &mut Load,
         buffers: &mut impl Buffers<M>,
     ) -> bool {
@@ -177,6 +182,7 @@ impl<M: RawMemory> Output<M> {
             self.sent -= len;
             moved = true;
             *released += front.load;
+            sent.pieces += u32::from(front.is_piece);
             if let Some(Entry { tail: Tail::Buffer { buffer, .. }, .. }) = self.queue.pop_front() {
                 buffers.give(buffer);
             }

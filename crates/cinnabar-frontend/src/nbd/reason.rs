@@ -59,14 +59,17 @@ pub enum DisconnectReason {
     /// A request without its magic number.
     #[error("bad request magic")]
     RequestMagic,
-    /// A write longer than the maximum: too much to skip.
+    /// A write that can't be served, with too much payload to skip.
     #[error("a write is too long")]
     WriteTooLong,
+    /// A part of a long read failed when its reply had begun, in a form that knows no error then.
+    #[error("a long read failed within its reply")]
+    ReadFailed,
 }
 
 impl DisconnectReason {
     /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Requested,
         Self::PeerClosed,
         Self::Broken,
@@ -86,6 +89,7 @@ impl DisconnectReason {
         Self::NotFixedNewstyle,
         Self::RequestMagic,
         Self::WriteTooLong,
+        Self::ReadFailed,
     ];
 
     /// Position in [`Self::ALL`].
@@ -130,6 +134,7 @@ impl DisconnectReason {
             Self::NotFixedNewstyle => "not_fixed_newstyle",
             Self::RequestMagic => "request_magic",
             Self::WriteTooLong => "write_too_long",
+            Self::ReadFailed => "read_failed",
         }
     }
 }

@@ -47,9 +47,43 @@ pub(super) fn encode<M: RawMemory>(
             };
             (block_status(pending, span, only_first, &extents), spare)
         }
-        (Expect::Done, Body::Data(buffer)) => (simple(pending, 0), Some(buffer)),
-        (Expect::Done, _) => (simple(pending, 0), None),
+        (Expect::Done | Expect::Piece(_), Body::Data(buffer)) => (simple(pending, 0), Some(buffer)),
+        (Expect::Done | Expect::Piece(_), _) => (simple(pending, 0), None),
     }
+}
+
+/// The reply to a write of several pieces.
+pub(super) fn done<M>(pending: &Pending, result: Result<(), Errno>) -> Entry<M> {
+    simple(pending, result.map_or_else(|error| error as u32, |()| 0))
+}
+
+/// Whether a buffer has the data of `span`.
+pub(super) fn has<M: RawMemory>(buffer: &M, span: ByteSpan) -> bool {
+    memory::bytes(buffer, span.head_bytes(), span.len).is_some()
+}
+
+/// A piece of a long read as a chunk of its own. It has the data, see [`has`].
+pub(super) fn chunk_of<M>(pending: &Pending, span: ByteSpan, buffer: M, last: bool) -> Entry<M> {
+    let mut entry = data_head(pending, span, if last { chunk::DONE } else { 0 });
+    entry.tail = Tail::Buffer { buffer, at: span.head_bytes(), len: span.len };
+    entry
+}
+
+/// A piece of a long read that is answered in one go; the first one has the head of the `whole`.
+pub(super) fn part_of<M>(
+    agreed: Agreed,
+    pending: &Pending,
+    whole: Option<ByteSpan>,
+    span: ByteSpan,
+    buffer: M,
+) -> Entry<M> {
+    let mut entry = match whole {
+        None => empty(pending),
+        Some(whole) if agreed.structured => data_head(pending, whole, chunk::DONE),
+        Some(_) => simple(pending, 0),
+    };
+    entry.tail = Tail::Buffer { buffer, at: span.head_bytes(), len: span.len };
+    entry
 }
 
 fn data<M: RawMemory>(
@@ -58,19 +92,10 @@ fn data<M: RawMemory>(
     span: ByteSpan,
     buffer: M,
 ) -> (Entry<M>, Option<M>) {
-    let at = span.head_bytes();
-    if memory::bytes(&buffer, at, span.len).is_none() {
+    if !has(&buffer, span) {
         return (failed(agreed, pending, Errno::Io), Some(buffer));
     }
-    let mut entry = if agreed.structured {
-        let mut entry = chunk_head(pending, chunk::OFFSET_DATA, 8 + span.len);
-        entry.put(&span.offset.to_be_bytes());
-        entry
-    } else {
-        simple(pending, 0)
-    };
-    entry.tail = Tail::Buffer { buffer, at, len: span.len };
-    (entry, None)
+    (part_of(agreed, pending, Some(span), span, buffer), None)
 }
 
 fn failed<M>(agreed: Agreed, pending: &Pending, error: Errno) -> Entry<M> {
@@ -79,26 +104,40 @@ fn failed<M>(agreed: Agreed, pending: &Pending, error: Errno) -> Entry<M> {
     if !agreed.structured || pending.expect == Expect::Done {
         return simple(pending, error as u32);
     }
-    let mut entry = chunk_head(pending, chunk::ERROR, 6);
+    let mut entry = chunk_head(pending, chunk::DONE, chunk::ERROR, 6);
     entry.put(&(error as u32).to_be_bytes());
     entry.put(&0_u16.to_be_bytes());
     entry
 }
 
 fn simple<M>(pending: &Pending, error: u32) -> Entry<M> {
-    let mut entry = Entry::new(pending.load);
+    let mut entry = empty(pending);
     entry.put(&proto::SIMPLE_REPLY_MAGIC.to_be_bytes());
     entry.put(&error.to_be_bytes());
     entry.put(&pending.cookie.to_be_bytes());
     entry
 }
 
-/// The head of a reply of one chunk.
-fn chunk_head<M>(pending: &Pending, kind: u16, len: u64) -> Entry<M> {
-    let len = u32::try_from(len).expect("a chunk is at most 32 MiB and a bit");
+/// A reply without anything yet.
+fn empty<M>(pending: &Pending) -> Entry<M> {
     let mut entry = Entry::new(pending.load);
+    entry.is_piece = matches!(pending.expect, Expect::Piece(_));
+    entry
+}
+
+/// The head of a chunk of data.
+fn data_head<M>(pending: &Pending, span: ByteSpan, flags: u16) -> Entry<M> {
+    let mut entry = chunk_head(pending, flags, chunk::OFFSET_DATA, 8 + span.len);
+    entry.put(&span.offset.to_be_bytes());
+    entry
+}
+
+/// The head of a chunk.
+fn chunk_head<M>(pending: &Pending, flags: u16, kind: u16, len: u64) -> Entry<M> {
+    let len = u32::try_from(len).expect("a chunk is at most 32 MiB and a bit");
+    let mut entry = empty(pending);
     entry.put(&proto::STRUCTURED_REPLY_MAGIC.to_be_bytes());
-    entry.put(&chunk::DONE.to_be_bytes());
+    entry.put(&flags.to_be_bytes());
     entry.put(&kind.to_be_bytes());
     entry.put(&pending.cookie.to_be_bytes());
     entry.put(&len.to_be_bytes());
@@ -112,7 +151,8 @@ fn block_status<M>(
     extents: &[Extent],
 ) -> Entry<M> {
     let extents = clip(span, only_first, extents);
-    let mut entry = chunk_head(pending, chunk::BLOCK_STATUS, 4 + 8 * extents.len() as u64);
+    let len = 4 + 8 * extents.len() as u64;
+    let mut entry = chunk_head(pending, chunk::DONE, chunk::BLOCK_STATUS, len);
     entry.put(&allocation::ID.to_be_bytes());
     let mut tail = Vec::with_capacity(8 * extents.len());
     for (len, flags) in extents {

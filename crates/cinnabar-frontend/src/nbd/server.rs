@@ -7,6 +7,7 @@ mod lifecycle;
 
 use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
+use super::eldest::Eldest;
 use super::export::{Export, ExportError, ExportId};
 use super::interest::{Interest, Ready, Token};
 use super::jobs::{Finished, Jobs};
@@ -19,6 +20,7 @@ use super::shared::{Part, Shared, Slot};
 use super::socket::{ListenError, SocketAccess};
 use super::stats::Stats;
 use super::table::Table;
+use super::transmission::Expect;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, RawMemory};
 use std::collections::{BTreeSet, VecDeque};
@@ -39,7 +41,7 @@ pub struct Server<M> {
     /// Connections without room for their next request.
     paused: Vec<u64>,
     /// The one among them that has waited longest for what all share.
-    eldest: Option<u64>,
+    eldest: Eldest<u64>,
     /// When `tick` has to look at all connections.
     next_tick: Option<Instant>,
     /// Changes of parts of sectors.
@@ -58,7 +60,7 @@ impl<M: RawMemory> Server<M> {
             dirty: Vec::new(),
             backlog: VecDeque::new(),
             paused: Vec::new(),
-            eldest: None,
+            eldest: Eldest::new(),
             next_tick: None,
             jobs: Jobs::new(),
             draining: false,
@@ -219,11 +221,12 @@ impl<M: RawMemory> Server<M> {
     /// Receives on one connection and sees to what follows from it.
     fn pump(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
         let nothing = BTreeSet::new();
+        self.shared.released |= self.eldest.pass_over(self.shared.now);
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let was_paused = connection.paused;
             let listener = self.listeners.get(connection.listener);
-            let rank = Rank::of(&key, self.eldest.as_ref());
+            let rank = self.eldest.rank(key);
             connection.short = None;
             let mut turn = Turn {
                 shared: &mut self.shared,
@@ -235,8 +238,7 @@ impl<M: RawMemory> Server<M> {
             };
             let outcome = connection.pump(key, &mut turn);
             if rank == Rank::Eldest && (turn.rank != rank || outcome != Outcome::Paused) {
-                self.eldest = None;
-                self.shared.released = true;
+                self.shared.released |= self.eldest.ends(|eldest| eldest == key);
             }
             match outcome {
                 Outcome::Idle => break,
@@ -249,11 +251,10 @@ impl<M: RawMemory> Server<M> {
                 Outcome::Paused => {
                     self.shared.stats.pauses += u64::from(!was_paused);
                     if connection.short == Some(Short::Total) {
-                        self.eldest.get_or_insert(key);
-                    } else if self.eldest == Some(key) {
+                        self.eldest.waits(key, self.shared.now);
+                    } else if self.eldest.is(key) {
                         // It waits for its own now, which may take for ever.
-                        self.eldest = None;
-                        self.shared.released = true;
+                        self.shared.released |= self.eldest.ends(|eldest| eldest == key);
                     }
                     if !std::mem::replace(&mut connection.in_paused, true) {
                         self.paused.push(key);
@@ -308,7 +309,13 @@ impl<M: RawMemory> Server<M> {
             self.shared.forget(slot.export, slot.pending.load());
             return;
         };
-        if let Some(buffer) = connection.reply(&slot.pending, result) {
+        if let Expect::Piece(_) = slot.pending.expect {
+            let shared = &mut self.shared;
+            if let Err(reason) = connection.piece_done(&slot.pending, result, shared, buffers) {
+                self.disconnect(slot.connection, reason, buffers);
+                return;
+            }
+        } else if let Some(buffer) = connection.reply(&slot.pending, result) {
             buffers.give(buffer);
         }
         if !std::mem::replace(&mut connection.in_dirty, true) {

@@ -3,15 +3,18 @@
 //! Called by the connection, by fuzzing and by tests. Requests are checked here once and for all:
 //! what comes out is aligned, not empty and within the export. A client may begin and end at any byte:
 //! reads are carried out around what it asked for, trims within, and changes of parts of sectors come
-//! out as [`Step::Modify`]. Reads and writes of more than 32 MiB are refused, as the protocol allows;
-//! requests without data may have any length.
+//! out as [`Step::Modify`]. Reads and writes that touch more than 32 MiB come out as several pieces, see
+//! [`Expect::Piece`]; requests without data may have any length.
 //!
 //! A request that can't be served is answered with an error and the stream goes on, its payload
 //! skipped. Only two things end the connection: a wrong magic, after which nothing can be trusted,
-//! and a write of more than twice the maximum, whose payload would be up to 4 GiB to skip.
+//! and a write that can't be served with more than 64 MiB of payload to skip.
+
+mod pieces;
 
 use super::export::Export;
 use super::handshake::Agreed;
+use super::long::Long;
 use super::memory;
 use super::proto::{self, Errno, Request, command, command_flag};
 use super::reason::DisconnectReason;
@@ -23,7 +26,7 @@ use cinnabar_engine::{Op, RawMemory};
 
 pub use super::load::Load;
 
-/// Payload of a write that is too long, to be skipped; of a longer one the connection ends.
+/// Payload of a refused write, to be skipped; of a longer one the connection ends.
 const SKIP_BYTES_MAX: u64 = 2 * DATA_BYTES_MAX;
 /// Bytes brought in at most for one request to read ahead.
 const CACHE_BYTES_MAX: u64 = DATA_BYTES_MAX - SECTOR_BYTES;
@@ -42,6 +45,8 @@ pub enum Expect {
         /// Only the first extent.
         only_first: bool,
     },
+    /// Nothing yet: it is a part of a long read or write.
+    Piece(ByteSpan),
 }
 
 /// A request that has to be answered.
@@ -67,14 +72,16 @@ impl Pending {
 pub enum Step<M> {
     /// More bytes are needed to go on.
     NeedMore,
-    /// There is no room for the next request; nothing was taken.
+    /// There is no room for the next request or piece, or a long request goes first.
     Wait,
     /// A whole request.
     Request(Pending, Command<M>),
     /// A whole request that changes parts of sectors.
     Modify(Pending, Modify<M>),
+    /// Bytes were taken and nothing follows from them yet.
+    GoOn,
     /// A request that is done already.
-    Answer(Pending),
+    Answer(Pending, Result<(), Errno>),
     /// A request to be answered with an error.
     Refuse(Pending, Errno),
     /// The connection is to be closed, after the replies that are due.
@@ -108,14 +115,45 @@ pub enum With<M> {
 pub trait Room {
     /// Called once for each request when its fixed part has come, and again later after a refusal.
     fn reserve(&mut self, more: Load) -> bool;
+    /// The same for a piece of a long request.
+    fn reserve_piece(&mut self, more: Load) -> ForPiece;
+    /// Whether the client waits for nothing.
+    fn is_quiet(&self) -> bool;
+}
+
+/// Room for a piece of a long request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForPiece {
+    /// It has it.
+    Granted,
+    /// It holds as many pieces as it may.
+    Enough,
+    /// Not now.
+    NoRoom,
 }
 
 /// Where the stream stands.
 #[derive(Debug)]
 enum Phase<M> {
     Between,
-    Payload { pending: Pending, span: ByteSpan, fua: bool, data: M, filled: u64 },
-    Skip { pending: Pending, error: Errno, left: u64 },
+    Payload {
+        pending: Pending,
+        span: ByteSpan,
+        fua: bool,
+        data: M,
+        filled: u64,
+    },
+    Skip {
+        pending: Pending,
+        error: Errno,
+        left: u64,
+    },
+    /// Between two pieces of a write's payload.
+    Gap,
+    /// Within a piece that nobody wants any more.
+    SkipPiece {
+        left: u64,
+    },
 }
 
 /// What a request's fixed part leads to.
@@ -129,6 +167,8 @@ enum Verdict {
 enum Need {
     /// A buffer and, for a write, its payload.
     Buffer,
+    /// The same several times.
+    Pieces,
     Nothing,
 }
 
@@ -139,6 +179,8 @@ pub struct Transmission<M> {
     read_only: bool,
     agreed: Agreed,
     phase: Phase<M>,
+    /// A read or write of several pieces. At most one at a time.
+    long: Option<Box<Long<M>>>,
 }
 
 impl<M: RawMemory> Transmission<M> {
@@ -150,6 +192,7 @@ impl<M: RawMemory> Transmission<M> {
             read_only: export.read_only,
             agreed,
             phase: Phase::Between,
+            long: None,
         }
     }
 
@@ -173,6 +216,11 @@ impl<M: RawMemory> Transmission<M> {
         buffers: &mut impl Buffers<M>,
     ) -> (usize, Step<M>) {
         let mut taken = 0;
+        if self.long.is_some()
+            && let Some(step) = self.next_piece(room, buffers)
+        {
+            return (0, step);
+        }
         if let Phase::Between = self.phase {
             let Some(header) = input.first_chunk::<{ proto::REQUEST_BYTES }>() else {
                 return (0, Step::NeedMore);
@@ -182,6 +230,10 @@ impl<M: RawMemory> Transmission<M> {
                 return (if nothing { 0 } else { proto::REQUEST_BYTES }, step);
             }
             taken = proto::REQUEST_BYTES;
+            if let Phase::Between | Phase::Gap = self.phase {
+                // A long request began; its pieces follow.
+                return (taken, Step::GoOn);
+            }
         }
         let copied = self.absorb(&input[taken..]);
         (taken + copied, self.finish())
@@ -193,7 +245,7 @@ impl<M: RawMemory> Transmission<M> {
             Phase::Payload { span, data, filled, .. } => {
                 memory::bytes_mut(data, span.head_bytes() + *filled, span.len - *filled)
             }
-            Phase::Between | Phase::Skip { .. } => None,
+            _ => None,
         }
     }
 
@@ -208,11 +260,13 @@ impl<M: RawMemory> Transmission<M> {
         }
     }
 
-    /// Takes the buffer of a write that will never be whole.
-    pub fn abandon(&mut self) -> Option<M> {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Payload { data, .. } => Some(data),
-            Phase::Between | Phase::Skip { .. } => None,
+    /// Gives back the buffers of what will never be whole.
+    pub fn abandon(&mut self, buffers: &mut impl Buffers<M>) {
+        if let Phase::Payload { data, .. } = std::mem::replace(&mut self.phase, Phase::Between) {
+            buffers.give(data);
+        }
+        if let Some(long) = self.long.take() {
+            long.early.into_values().for_each(|(_, _, data)| buffers.give(data));
         }
     }
 
@@ -229,7 +283,12 @@ impl<M: RawMemory> Transmission<M> {
         let span = ByteSpan::new(request.offset, u64::from(request.len));
         let verdict = self.judge(&request, span);
         let bytes = match verdict {
+            // What is under way is answered first.
+            Verdict::Close(_) | Verdict::Serve(Need::Pieces) if self.long.is_some() => {
+                return Some(Step::Wait);
+            }
             Verdict::Close(reason) => return Some(Step::Close(reason)),
+            Verdict::Serve(Need::Pieces) => return self.begin_long(&request, span, room),
             Verdict::Serve(Need::Buffer) => buffered(&request, span).blocks() * BLOCK_BYTES,
             Verdict::Serve(Need::Nothing) | Verdict::Refuse(_) => 0,
         };
@@ -267,19 +326,26 @@ impl<M: RawMemory> Transmission<M> {
             }
             _ => Some(match command(&request, span, buffers) {
                 Some(command) => Step::Request(pending, command),
-                None => Step::Answer(pending),
+                None => Step::Answer(pending, Ok(())),
             }),
         }
     }
 
     /// Whether and how a request can be served.
     fn judge(&self, request: &Request, span: ByteSpan) -> Verdict {
-        let data_bytes_max = DATA_BYTES_MAX;
+        match self.judge_any(request, span) {
+            Verdict::Refuse(_)
+                if request.command == command::WRITE && span.len > SKIP_BYTES_MAX =>
+            {
+                Verdict::Close(DisconnectReason::WriteTooLong)
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn judge_any(&self, request: &Request, span: ByteSpan) -> Verdict {
         let (allowed_flags, past_end, changes) = match request.command {
             command::READ => (command_flag::FUA | command_flag::DF, Errno::Invalid, false),
-            command::WRITE if span.len > SKIP_BYTES_MAX => {
-                return Verdict::Close(DisconnectReason::WriteTooLong);
-            }
             command::WRITE => (command_flag::FUA, Errno::NoSpace, true),
             command::DISC => return Verdict::Close(DisconnectReason::Requested),
             // Offset and length mean nothing here, whatever a client puts there.
@@ -312,17 +378,20 @@ impl<M: RawMemory> Transmission<M> {
         let moves_data = [command::READ, command::WRITE, command::CACHE];
         if !moves_data.contains(&request.command) {
             Verdict::Serve(Need::Nothing)
-        } else if buffered(request, span).len <= data_bytes_max {
+        } else if buffered(request, span).len <= DATA_BYTES_MAX {
             Verdict::Serve(Need::Buffer)
-        } else {
+        } else if df && span.len > DATA_BYTES_MAX {
+            // One chunk of it would leave no way to tell of an error in its middle.
             Verdict::Refuse(Errno::Overflow)
+        } else {
+            Verdict::Serve(Need::Pieces)
         }
     }
 
     /// Takes payload bytes; returns how many.
     fn absorb(&mut self, input: &[u8]) -> usize {
         match &mut self.phase {
-            Phase::Between => 0,
+            Phase::Between | Phase::Gap => 0,
             Phase::Payload { .. } => {
                 let room = self.payload_room().expect("a buffer covers its span, checked by take");
                 let len = room.len().min(input.len());
@@ -330,7 +399,7 @@ impl<M: RawMemory> Transmission<M> {
                 self.payload_received(len);
                 len
             }
-            Phase::Skip { left, .. } => {
+            Phase::Skip { left, .. } | Phase::SkipPiece { left } => {
                 let len = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
                 *left -= len as u64;
                 len
@@ -342,6 +411,9 @@ impl<M: RawMemory> Transmission<M> {
     fn finish(&mut self) -> Step<M> {
         match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Payload { pending, span, fua, data, filled } if filled == span.len => {
+                if let Expect::Piece(_) = pending.expect {
+                    self.piece_received();
+                }
                 if sectors::are_whole(span) {
                     Step::Request(pending, Command::Engine(Op::Write { span, data, fua }))
                 } else {
@@ -349,6 +421,7 @@ impl<M: RawMemory> Transmission<M> {
                 }
             }
             Phase::Skip { pending, error, left: 0 } => Step::Refuse(pending, error),
+            Phase::SkipPiece { left: 0 } => self.piece_skipped(),
             unfinished => {
                 self.phase = unfinished;
                 Step::NeedMore

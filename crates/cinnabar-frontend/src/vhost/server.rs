@@ -18,6 +18,7 @@ use super::slot::Slot;
 use super::stats::Stats;
 use super::watches::{Source, Watches};
 use crate::interest::{Interest, Ready, Token};
+use crate::eldest::Eldest;
 use crate::load::{Bounds, Load, Rank, Short};
 use crate::request::{Buffers, ExportId, Incoming};
 use crate::socket::UnixListener;
@@ -56,7 +57,7 @@ pub struct Server<M> {
     /// Queues without room for their next request.
     paused: Vec<(u64, u16)>,
     /// The one among them that has waited longest for what all share.
-    eldest: Option<(u64, u16)>,
+    eldest: Eldest<(u64, u16)>,
     /// Drivers to be called at the end of this turn.
     bells: Bells,
     /// Queues found by polling, kept for its memory.
@@ -133,7 +134,7 @@ impl<M: RawMemory> Server<M> {
             dirty: Vec::new(),
             backlog: VecDeque::new(),
             paused: Vec::new(),
-            eldest: None,
+            eldest: Eldest::new(),
             bells: Bells::default(),
             found: Vec::new(),
             next_tick: None,
@@ -411,7 +412,8 @@ impl<M: RawMemory> Server<M> {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(served) = self.exports.get(&connection.export) else { return };
         let past = self.past_load(served);
-        let rank = Rank::of(&(key, index), self.eldest.as_ref());
+        self.released |= self.eldest.pass_over(self.now);
+        let rank = self.eldest.rank((key, index));
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(served) = self.exports.get_mut(&connection.export) else { return };
         let waiter = connection.waiter;
@@ -433,7 +435,7 @@ impl<M: RawMemory> Server<M> {
         // Those that waited behind it may go on, if it does not wait for something else now.
         self.released |= waiter.is_some() && connection.waiter != waiter;
         if rank == Rank::Eldest && turn.rank != Rank::Eldest {
-            self.eldest = None;
+            self.eldest.ends(|eldest| eldest == (key, index));
         }
         if !std::mem::replace(&mut connection.in_dirty, true) {
             self.dirty.push(key);
@@ -443,11 +445,10 @@ impl<M: RawMemory> Server<M> {
             Ok(Taken::Some) => self.queue_later(key, index),
             Ok(Taken::NoRoom(short)) => {
                 if short == Short::Total {
-                    self.eldest.get_or_insert((key, index));
-                } else if self.eldest == Some((key, index)) {
+                    self.eldest.waits((key, index), self.now);
+                } else if self.eldest.is((key, index)) {
                     // It waits for its own now, which may take for ever.
-                    self.eldest = None;
-                    self.released = true;
+                    self.released |= self.eldest.ends(|eldest| eldest == (key, index));
                 }
                 let queue = &mut connection.queues[usize::from(index)];
                 if !std::mem::replace(&mut queue.in_paused, true) {
@@ -464,11 +465,8 @@ impl<M: RawMemory> Server<M> {
 
     /// A queue, or all of a connection, wants nothing more: if it waited longest, the next one does.
     fn stop_waiting(&mut self, key: u64, index: Option<u16>) {
-        let is_it = |eldest: &(u64, u16)| eldest.0 == key && index.is_none_or(|at| at == eldest.1);
-        if self.eldest.as_ref().is_some_and(is_it) {
-            self.eldest = None;
-            self.released = true;
-        }
+        let is_it = |(of, at)| of == key && index.is_none_or(|index| index == at);
+        self.released |= self.eldest.ends(is_it);
     }
 
     fn queue_later(&mut self, key: u64, index: u16) {

@@ -4,7 +4,9 @@ use crate::memory::{Heap, Pool};
 use crate::sample::{Listed, export};
 use cinnabar_engine::Op;
 use cinnabar_frontend::nbd::handshake::{self, Agreed, Directory, Handshake};
-use cinnabar_frontend::nbd::transmission::{self, Load, Modify, Room, Transmission, With};
+use cinnabar_frontend::nbd::transmission::{
+    self, ForPiece, Load, Modify, Room, Transmission, With,
+};
 use cinnabar_frontend::nbd::{Buffers, Command, ExportId};
 
 enum Phase {
@@ -29,6 +31,14 @@ struct Bytes(u64);
 impl Room for Bytes {
     fn reserve(&mut self, Load { bytes, .. }: Load) -> bool {
         bytes <= self.0
+    }
+
+    fn reserve_piece(&mut self, more: Load) -> ForPiece {
+        if self.reserve(more) { ForPiece::Granted } else { ForPiece::NoRoom }
+    }
+
+    fn is_quiet(&self) -> bool {
+        true
     }
 }
 
@@ -94,6 +104,7 @@ impl Life {
         assert!(taken <= unread.len());
         match step {
             transmission::Step::NeedMore => return (taken, false),
+            transmission::Step::GoOn => {}
             transmission::Step::Wait | transmission::Step::Close(_) => {
                 self.trace.push("end".into());
                 self.phase = Phase::Closed;
@@ -101,7 +112,9 @@ impl Life {
             transmission::Step::Refuse(pending, error) => {
                 self.trace.push(format!("{pending:?} {error:?}"));
             }
-            transmission::Step::Answer(pending) => self.trace.push(format!("{pending:?} done")),
+            transmission::Step::Answer(pending, result) => {
+                self.trace.push(format!("{pending:?} {result:?}"));
+            }
             transmission::Step::Modify(pending, Modify { span, fua, with }) => {
                 let what = match &with {
                     With::Data(Some(data)) => data.slice(span.head_bytes(), span.len).to_vec(),
@@ -144,10 +157,8 @@ impl Life {
         for piece in pieces {
             life.feed(piece);
         }
-        if let Phase::Transmission(stream) = &mut life.phase
-            && let Some(buffer) = stream.abandon()
-        {
-            life.pool.give(buffer);
+        if let Phase::Transmission(stream) = &mut life.phase {
+            stream.abandon(&mut life.pool);
         }
         assert_eq!(life.pool.out(), 0, "a buffer was lost");
         (self.trace, self.output)

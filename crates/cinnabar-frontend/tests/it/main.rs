@@ -8,6 +8,7 @@ mod host;
 mod hostile;
 mod life;
 mod lifecycle;
+mod long;
 mod memory;
 mod policy;
 mod pressure;

@@ -256,6 +256,52 @@ fn who_waits_for_its_own_does_not_hold_up_others() {
 }
 
 #[test]
+fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
+    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
+    let limits = Limits { bytes_max: 0, ..Limits::default() };
+    let exports = vec![disk(1, "vm1"), disk(2, "vm2"), disk(3, "vm3")];
+    let server = Running::start(limits, exports, held);
+    let mut hung = Client::enter(&server.socket, "vm1");
+    hung.send(&request(cmd::READ, 1, 0, 30 << 20));
+    assert!(server.until(|host| host.held.len() == 1));
+    // What is left is not enough for this one, whatever others do.
+    let mut eldest = Client::enter(&server.socket, "vm2");
+    eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
+    assert!(server.until(|host| host.server.stats().pauses == 1));
+    let mut other = Client::enter(&server.socket, "vm3");
+    other.send(&(3..8).flat_map(|one| request(cmd::READ, one, 0, 4096)).collect::<Vec<u8>>());
+    assert!(server.until(|host| host.server.stats().pauses == 2));
+    let answered = |host: &mut Host| {
+        let is_other = |held: &Incoming<_>| held.export == ExportId(3);
+        let (others, rest) = std::mem::take(&mut host.held).into_iter().partition(is_other);
+        host.held = others;
+        host.answer_held();
+        host.held = rest;
+        for _ in 0..3 {
+            host.turn(0);
+        }
+        host.held.len()
+    };
+    assert_eq!(server.run(answered), 2, "the hung one, and one at a time");
+    server.run(|host| host.skipped_ns += 11_000_000_000);
+    assert_eq!(server.run(answered), 4, "the hung one, and all that it asks for");
+    server.run(answered);
+    for cookie in 3..8 {
+        assert_eq!(other.simple_reply(), (0, cookie));
+        other.read::<4096>();
+    }
+    server.run(|host| {
+        host.answer_held();
+        host.turn(0);
+    });
+    assert_eq!(hung.simple_reply(), (0, 1));
+    drop((hung, eldest, other));
+    assert!(server.until(|host| host.server.stats().connections == 0));
+    server.run(Host::answer_held);
+    assert!(server.nothing_is_held());
+}
+
+#[test]
 fn a_change_whose_sector_can_not_be_read_fails() {
     let server = server();
     let mut client = Client::enter(&server.socket, "vm1");

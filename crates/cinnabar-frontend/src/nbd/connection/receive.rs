@@ -8,12 +8,13 @@ use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
 use crate::nbd::jobs::Jobs;
 use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
+use crate::nbd::long;
 use crate::nbd::output::Entry;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::reply;
-use crate::nbd::request::{Body, Buffers, Incoming, Ticket};
+use crate::nbd::request::{Buffers, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
-use crate::nbd::transmission::{self, Room};
+use crate::nbd::transmission::{self, Expect, ForPiece, Room};
 use cinnabar_engine::RawMemory;
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
@@ -63,13 +64,15 @@ struct Grant<'a> {
     total: &'a mut Load,
     limits: &'a Limits,
     rank: &'a mut Rank,
+    /// Of long requests.
+    pieces: &'a mut u32,
     /// What was missing.
     short: Option<Short>,
 }
 
 impl Room for Grant<'_> {
     fn reserve(&mut self, more: Load) -> bool {
-        let Self { own, past, total, limits, rank, short } = self;
+        let Self { own, past, total, limits, rank, short, .. } = self;
         match limits.bounds().reserve(own, *past, total, more, **rank) {
             Ok(()) => {
                 // Having waited longest counts once.
@@ -83,6 +86,21 @@ impl Room for Grant<'_> {
                 false
             }
         }
+    }
+
+    fn reserve_piece(&mut self, more: Load) -> ForPiece {
+        if *self.pieces >= long::PIECES_MAX {
+            ForPiece::Enough
+        } else if self.reserve(more) {
+            *self.pieces += 1;
+            ForPiece::Granted
+        } else {
+            ForPiece::NoRoom
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.own.requests == 0
     }
 }
 
@@ -110,13 +128,16 @@ impl<M: RawMemory> Connection<M> {
 
     fn rounds<B: Buffers<M>>(&mut self, key: u64, turn: &mut Turn<'_, M, B>) -> Outcome {
         for _ in 0..RECEIVES_PER_TURN {
-            if self.closing.is_some() {
-                return Outcome::Idle;
+            match self.closing {
+                None => {}
+                // What it asked for before is answered whole.
+                Some(DisconnectReason::PeerClosed) if self.has_piece() => {}
+                Some(_) => return Outcome::Idle,
             }
             if let Some(outcome) = self.take_leftover(key, turn) {
                 return outcome;
             }
-            if !self.readable {
+            if !self.readable || self.closing.is_some() {
                 return Outcome::Idle;
             }
             if let Some(outcome) = self.receive(key, turn) {
@@ -132,7 +153,7 @@ impl<M: RawMemory> Connection<M> {
         key: u64,
         turn: &mut Turn<'_, M, B>,
     ) -> Option<Outcome> {
-        if self.leftover.is_empty() {
+        if self.leftover.is_empty() && !self.has_piece() {
             return None;
         }
         let leftover = std::mem::take(&mut self.leftover);
@@ -285,19 +306,21 @@ impl<M: RawMemory> Connection<M> {
                 total: &mut shared.load,
                 limits: &shared.limits,
                 rank: &mut turn.rank,
+                pieces: &mut self.pieces,
                 short: None,
             };
             let (len, step) = stream.step(&input[taken..], &mut room, turn.buffers);
             taken += len;
             match step {
                 transmission::Step::NeedMore => break None,
+                transmission::Step::GoOn => self.messages += 1,
                 transmission::Step::Wait => {
                     self.short = room.short;
                     break Some(Outcome::Paused);
                 }
                 transmission::Step::Request(pending, command) => {
                     self.messages += 1;
-                    shared.stats.requests += 1;
+                    shared.stats.requests += count(pending.expect);
                     self.in_engine += pending.load();
                     let slot = Slot { connection: key, export, pending, part: Part::Whole };
                     let ticket = Ticket(shared.slots.insert(slot));
@@ -305,17 +328,16 @@ impl<M: RawMemory> Connection<M> {
                 }
                 transmission::Step::Modify(pending, modify) => {
                     self.messages += 1;
-                    shared.stats.requests += 1;
+                    shared.stats.requests += count(pending.expect);
                     self.in_engine += pending.load();
                     let slot = Slot { connection: key, export, pending, part: Part::Whole };
                     let slots = &mut shared.slots;
                     turn.jobs.begin(slot, modify, slots, turn.buffers, turn.incoming);
                 }
-                transmission::Step::Answer(pending) => {
+                transmission::Step::Answer(pending, result) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
-                    let (entry, _) = reply::encode(stream.agreed(), &pending, Ok(Body::Done));
-                    self.output.push(entry);
+                    self.output.push(reply::done(&pending, result));
                 }
                 transmission::Step::Refuse(pending, error) => {
                     self.messages += 1;
@@ -329,4 +351,9 @@ impl<M: RawMemory> Connection<M> {
         };
         (taken, outcome)
     }
+}
+
+/// A long request counts when it is answered, not its pieces.
+fn count(expect: Expect) -> u64 {
+    u64::from(!matches!(expect, Expect::Piece(_)))
 }

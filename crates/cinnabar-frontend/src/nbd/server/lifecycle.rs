@@ -150,6 +150,9 @@ impl<M: RawMemory> Server<M> {
         {
             self.dirty.push(key);
         }
+        if connection.may_go_on() && !std::mem::replace(&mut connection.in_backlog, true) {
+            self.backlog.push_back(key);
+        }
         if connection.has_timer() {
             self.arm_tick();
         }
@@ -186,9 +189,7 @@ impl<M: RawMemory> Server<M> {
                 self.shared.forget(export, load);
             }
         }
-        if self.eldest == Some(key) {
-            self.eldest = None;
-        }
+        self.eldest.ends(|eldest| eldest == key);
         self.shared.stats.connections -= 1;
         self.shared.stats.count_disconnect(reason);
         let export = connection.export.and_then(|id| self.shared.exports.get_mut(id));

@@ -1,0 +1,91 @@
+//! Who has waited longest for what all share, and for how long it may hold up others.
+//!
+//! Called by both servers.
+//!
+//! While one waits, those that hold buffers get no more. If it can't be had at all, since requests to back
+//! ends that hang hold too much, that would last as long as they hang: so after a while it lets others
+//! pass, and tries again later.
+
+use crate::load::Rank;
+use cinnabar_engine::units::Instant;
+
+/// How long one may hold up others: requests that end at all have ended by then.
+pub(crate) const TURN_NS: u64 = 10_000_000_000;
+/// How long it lets others pass afterwards.
+const PAUSE_NS: u64 = 60_000_000_000;
+
+/// The one that has waited longest, if there is one.
+#[derive(Debug)]
+pub(crate) struct Eldest<T> {
+    current: Option<(T, Instant)>,
+    /// Those that had their turn in vain, and until when they let others pass.
+    passed_over: Vec<(T, Instant)>,
+}
+
+impl<T: Copy + PartialEq> Eldest<T> {
+    pub(crate) const fn new() -> Self {
+        Self { current: None, passed_over: Vec::new() }
+    }
+
+    /// Whether it is this one.
+    pub(crate) fn is(&self, one: T) -> bool {
+        self.current.is_some_and(|(eldest, _)| eldest == one)
+    }
+
+    pub(crate) fn rank(&self, one: T) -> Rank {
+        match self.current {
+            None => Rank::Free,
+            Some(_) if self.is(one) => Rank::Eldest,
+            Some(_) => Rank::Behind,
+        }
+    }
+
+    /// Passes over one that has held up others for too long. True if so.
+    pub(crate) fn pass_over(&mut self, now: Instant) -> bool {
+        let late = |(_, since): &mut (T, Instant)| now.since_ns(*since) > TURN_NS;
+        let Some((late, _)) = self.current.take_if(late) else { return false };
+        self.passed_over.push((late, now.plus_ns(PAUSE_NS)));
+        true
+    }
+
+    /// This one waits: it is the eldest, unless there is one already or it was passed over.
+    pub(crate) fn waits(&mut self, one: T, now: Instant) {
+        if self.current.is_none() {
+            self.passed_over.retain(|(_, until)| now < *until);
+            if self.passed_over.iter().all(|(passed, _)| *passed != one) {
+                self.current = Some((one, now));
+            }
+        }
+    }
+
+    /// Those that are meant do not wait any more. True if one of them was the eldest.
+    pub(crate) fn ends(&mut self, is_meant: impl Fn(T) -> bool) -> bool {
+        self.passed_over.retain(|(passed, _)| !is_meant(*passed));
+        self.current.take_if(|(eldest, _)| is_meant(*eldest)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_waits_in_vain_is_passed_over_for_a_while() {
+        let mut eldest = Eldest::new();
+        let at = |seconds: u64| Instant(seconds * 1_000_000_000);
+        eldest.waits('a', at(1));
+        eldest.waits('b', at(2));
+        assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Eldest, Rank::Behind));
+        assert!(!eldest.pass_over(at(11)));
+        assert!(eldest.pass_over(at(12)));
+        eldest.waits('a', at(12));
+        assert_eq!(eldest.rank('a'), Rank::Free, "it had its turn");
+        eldest.waits('b', at(12));
+        assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Behind, Rank::Eldest));
+        assert!(eldest.ends(|one| one == 'b') && !eldest.ends(|one| one == 'b'));
+        eldest.waits('a', at(71));
+        assert_eq!(eldest.rank('b'), Rank::Free);
+        eldest.waits('a', at(72));
+        assert_eq!(eldest.rank('b'), Rank::Behind, "it tries again");
+    }
+}
