@@ -110,7 +110,8 @@ mod tests {
         let entries = std::fs::read_dir(folder.path()).expect("readable");
         let mut left: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
         left.sort_unstable();
-        let mut expected: Vec<_> = stay.iter().map(|(name, ..)| name.into()).collect();
+        let mut expected: Vec<std::ffi::OsString> =
+            stay.iter().map(|(name, ..)| name.into()).collect();
         expected.push("a.sock".into());
         expected.sort_unstable();
         assert_eq!(left, expected);

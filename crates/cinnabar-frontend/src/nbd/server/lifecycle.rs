@@ -207,6 +207,8 @@ impl<M: RawMemory> Server<M> {
         } else if self.shared.warnings.allow(self.shared.now) {
             tracing::warn!(%peer, export, %reason, "NBD client disconnected");
         }
+        // What the loop has not heard of is not to be watched: the descriptor is closed now.
+        self.interests.retain(|interest| interest.token != Token(key));
         let fd = connection.fd.as_raw_fd();
         self.interests.push(Interest { token: Token(key), fd, want: Want::Gone });
     }
