@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 const PREFIX: &str = ".cinnabar-";
 /// They live for milliseconds. A process that is not seen here, in another container, may have made a
 /// younger one.
-const AGE_MIN: Duration = Duration::from_secs(60);
+const AGE_MIN: Duration = Duration::from_mins(1);
 
 /// The name of the `number`th folder of this process.
 pub(super) fn name(number: u64) -> String {
@@ -90,7 +90,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("it is there");
         let dead = child.id();
         child.wait().expect("it ends");
-        let (own, hour) = (std::process::id(), Duration::from_secs(3600));
+        let (own, hour) = (std::process::id(), Duration::from_hours(1));
         let parent = std::os::unix::process::parent_id();
         for swept in [format!(".cinnabar-{dead}-0"), format!(".cinnabar-{own}-{}", u64::MAX)] {
             leave(folder.path(), &swept, 0o700, hour);

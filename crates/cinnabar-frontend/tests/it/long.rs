@@ -230,7 +230,7 @@ fn a_long_read_that_fails_says_so_as_long_as_it_can() {
         loop {
             match chunk(&mut client) {
                 Chunk::Data { last, .. } => assert!(!last),
-                error => return (client, error),
+                error @ Chunk::Error { .. } => return (client, error),
             }
         }
     });
