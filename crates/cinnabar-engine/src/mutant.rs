@@ -54,6 +54,8 @@ pub enum Mutant {
     FailedSyncForgotten,
     /// Zeroes that ask to be durable are answered without a flush of the backend.
     DurableZeroesNotFlushed,
+    /// A flush covers what the backend of a volume that is to be discarded may have lost before.
+    DiscardedCovered,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,
     /// A flush is passed to the first shard only.

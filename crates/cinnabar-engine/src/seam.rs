@@ -301,6 +301,11 @@ pub enum Command {
     /// After a `Detach` that succeeded: remember the backend's proof that nobody wrote since. `None`
     /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
     Seal(VolumeId, Option<crate::volume::Epoch>),
+    /// What is cached of a volume that is attached or being detached goes with it, whatever its
+    /// `Seal` says, for its backend may have lost what was not flushed. Until then no flush of the
+    /// backend covers anything, so that a crash does not have those copies believed. Answered at
+    /// once.
+    Discard(VolumeId),
     /// The volume's backend has grown to so many bytes, and this is its proof as it stands now.
     /// Nothing is dropped: its last block was a whole one. Answered once the device knows of it.
     Grow(VolumeId, u64, Option<crate::volume::Epoch>),

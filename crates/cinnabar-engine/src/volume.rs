@@ -254,6 +254,8 @@ pub(crate) struct Volume {
     /// nobody knows. Every later flush covers them and fails, too, and nothing of it is cached,
     /// or served from the cache, until it is attached again.
     pub(crate) sync_failed: Option<IoError>,
+    /// Nothing of it is kept, and no flush covers its writes: its backend may have lost some.
+    pub(crate) discarded: bool,
     pub(crate) beat: Beat,
     /// Its generation has been changed since the device was lost; until then writes wait here.
     pub(crate) distrusted: bool,
@@ -296,6 +298,7 @@ impl Volume {
             writes_flushed: 0,
             written: false,
             sync_failed: None,
+            discarded: false,
             beat: Beat::default(),
             distrusted: false,
             awaiting_distrust: Vec::new(),

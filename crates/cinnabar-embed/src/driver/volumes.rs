@@ -2,7 +2,7 @@
 //!
 //! Called by [`Cache`](crate::Cache).
 
-use super::Driver;
+use super::{Awaited, Driver};
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
@@ -41,6 +41,8 @@ pub(super) struct Attached {
     doubts: Vec<ByteSpan>,
     /// It is being detached.
     leaving: bool,
+    /// The engine was told to keep nothing of it.
+    discarded: bool,
     serial: u64,
     read_only: bool,
     warmth: Warmth,
@@ -75,6 +77,7 @@ impl Driver {
             in_flight: 0,
             doubts: Vec::new(),
             leaving: false,
+            discarded: false,
             serial,
             read_only: options.read_only,
             warmth: Warmth::New,
@@ -219,6 +222,7 @@ impl Driver {
         );
         self.volumes[key].doubts.extend(ranges);
         self.drop_doubts();
+        self.discard_doubtful(key);
     }
 
     /// These bytes could not be dropped yet. A volume that leaves takes all of its blocks along.
@@ -226,6 +230,21 @@ impl Driver {
         if let Some(volume) = self.volumes.get_mut(key) {
             volume.doubts.push(span);
             self.doubts_at = Some(self.now().plus_ns(AGAIN_AFTER_NS));
+            self.discard_doubtful(key);
+        }
+    }
+
+    /// Has the engine keep nothing of a volume that leaves, if its server may have lost some of it:
+    /// before the last flush ends, which would seem to cover that.
+    fn discard_doubtful(&mut self, key: usize) {
+        let volume = &mut self.volumes[key];
+        if let Some(id) = volume.id
+            && volume.leaving
+            && !volume.doubts.is_empty()
+            && !std::mem::replace(&mut volume.discarded, true)
+        {
+            // What comes too late for it is forgotten once it is sealed.
+            self.order(Awaited::Unheard, Command::Discard(id));
         }
     }
 
@@ -251,6 +270,7 @@ impl Driver {
         let id = self.attached(volume)?.id.ok_or(Error::NoVolume)?;
         let key = volume.key;
         self.volumes[key].leaving = true;
+        self.discard_doubtful(key);
         let flushed = self.command(Command::Detach(id))?;
         let sealed = match flushed {
             Ok(_) => {

@@ -328,6 +328,22 @@ impl<P: Payload> Engine<P> {
         }
     }
 
+    /// A volume's backend may have lost what was not flushed, and nobody says which blocks those are.
+    pub(super) fn discard(&mut self, id: RequestId, volume: VolumeId) {
+        let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
+        let there = known.filter(|volume| {
+            !matches!(volume.state, VolumeState::Sealing(..) | VolumeState::Sealed)
+        });
+        let result = match there {
+            Some(volume) => {
+                volume.discarded = true;
+                Ok(Answer::Done)
+            }
+            None => Err(Failure::NoVolume),
+        };
+        self.outbox.reply(id, result);
+    }
+
     /// A volume ends, with the proof by which it is known again. Answered when the device knows of
     /// that: until then it has the volume as one that is being written, and what others write
     /// within the window would pass for the volume's own.
@@ -337,7 +353,8 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
         state.state = VolumeState::Sealing(id, None);
-        if self.store.dead || epoch.is_none() && !state.spec.exclusive {
+        let unproven = epoch.is_none() && !state.spec.exclusive;
+        if self.store.dead || state.discarded || unproven {
             self.end_incarnation(volume.0);
         } else {
             state.spec.epoch = epoch;

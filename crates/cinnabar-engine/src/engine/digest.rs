@@ -107,6 +107,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         sync_failed,
         replaces,
         late,
+        discarded,
     } = volume;
     digest_holds(holds, hasher);
     if spec.bypass_sequential_bytes > 0 {
@@ -115,7 +116,17 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
     add(hasher, &(spec, incarnation, state, requests, group, writes - writes_flushed, written));
     add(
         hasher,
-        &(beat, distrusted, awaiting_distrust, distrusting, bereft, sync_failed, replaces, late),
+        &(
+            beat,
+            distrusted,
+            awaiting_distrust,
+            distrusting,
+            bereft,
+            sync_failed,
+            replaces,
+            late,
+            discarded,
+        ),
     );
 }
 

@@ -1,11 +1,11 @@
 //! The end of a volume is answered when the device knows of it, or when nothing that the device
 //! says of it is believed any more.
 
-use super::rig::{Rig, volume};
+use super::rig::{Nothing, Rig, volume};
 use crate::config::Config;
 use crate::mutant::{Mutant, Mutants};
-use crate::seam::{Answer, Command, Failure, IoError, RequestId};
-use crate::units::VolumeId;
+use crate::seam::{Answer, Command, Failure, IoError, Op, Payload, RequestId};
+use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use crate::volume::{Epoch, Recorded};
 
 const V: VolumeId = VolumeId(0);
@@ -141,4 +141,58 @@ fn a_volume_grows_although_the_device_is_lost_meanwhile() {
     assert!(!rig.is_answered(grown));
     rig.ask(vec![Command::Abandon]);
     assert!(matches!(rig.answer(grown), Ok(Answer::Done)));
+}
+
+/// The copy of a write that its server may have lost, in the index that is found after a crash.
+fn copies_of_what_a_server_lost(mutants: Mutants, discards: bool) -> u64 {
+    let eviction = crate::config::Eviction::Clock;
+    let mut rig = Rig::open_with(Config { mutants, eviction, ..Config::default() }, 4080);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
+    let written = rig.submit(V, Op::Write { span, data, fua: false });
+    rig.answer(written).expect("it is written");
+    if discards {
+        let discarded = rig.ask(vec![Command::Discard(V)])[0];
+        assert!(rig.answer(discarded).is_ok());
+    }
+    // The copy goes to the device, and the server, which is back, is flushed.
+    rig.wait(2_000_000_000);
+    rig.wait(2_000_000_000);
+    let mut rig = rig.crash();
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.engine.store.counters().cached_blocks
+}
+
+#[test]
+fn no_flush_covers_what_a_server_may_have_lost() {
+    assert_eq!(copies_of_what_a_server_lost(Mutants::default(), false), 1);
+    assert_eq!(copies_of_what_a_server_lost(Mutants::default(), true), 0);
+}
+
+#[test]
+fn a_flush_that_covers_what_a_server_may_have_lost_is_found() {
+    assert_eq!(copies_of_what_a_server_lost(Mutants::only(Mutant::DiscardedCovered), true), 1);
+}
+
+/// Between the seal and a command to forget, a crash would have them believed: `exclusive` keeps
+/// blocks without a proof, too.
+#[test]
+fn what_is_discarded_is_not_sealed() {
+    for (before, proof) in [(true, None), (false, None), (false, Some(Epoch([7; 64])))] {
+        let mut rig = Rig::open(1020);
+        rig.ask(vec![Command::Attach(volume("v"))]);
+        let order = if before {
+            [Command::Discard(V), Command::Detach(V)]
+        } else {
+            [Command::Detach(V), Command::Discard(V)]
+        };
+        for id in rig.ask(order.into()) {
+            assert!(rig.answer(id).is_ok());
+        }
+        let sealed = rig.ask(vec![Command::Seal(V, proof)])[0];
+        assert!(rig.answer(sealed).is_ok());
+        let late = rig.ask(vec![Command::Discard(V)])[0];
+        assert_eq!(rig.answer(late).err(), Some(Failure::NoVolume));
+        assert_eq!(rig.crash().engine.recorded("v"), None);
+    }
 }

@@ -39,6 +39,9 @@ impl<P: Payload> Engine<P> {
             return Err(error);
         }
         result?;
+        if volume.discarded && !self.config.mutants.is(Mutant::DiscardedCovered) {
+            return Ok(());
+        }
         volume.writes_flushed = volume.writes_flushed.max(covers.writes);
         let holding = &mut self.store.holdings[usize::from(index)];
         if covers.device == self.devices {

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::lifecycle::Lifecycle;
-use super::request::Kind;
+use super::request::{Active, Kind};
 use crate::health::PassThroughReason;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -37,13 +37,21 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// A request takes longer than its volume's bound. A shard has several of this name if it has
+    /// Requests take longer than their volumes' bounds. A shard has several of a name if it has
     /// several parts of one request.
-    pub(super) fn late(&mut self, id: RequestId) {
-        let all = self.requests.iter().filter(|(_, active)| active.id == id && !active.answered);
-        let all: SmallVec<[usize; 4]> = all.map(|(request, _)| request).collect();
-        for request in all {
-            self.request_late(request);
+    pub(super) fn late(&mut self, mut ids: Vec<RequestId>) {
+        ids.sort_unstable();
+        let due = |active: &Active<P>| !active.answered && ids.binary_search(&active.id).is_ok();
+        let all = self.requests.iter().filter(|(_, active)| due(active));
+        let all: SmallVec<[(usize, RequestId); 4]> =
+            all.map(|(request, active)| (request, active.id)).collect();
+        for (request, id) in all {
+            // The end of one may let another go on, and end.
+            let there = self.requests.get(request);
+            if there.is_some_and(|active| active.id == id && !active.answered) {
+                self.request_late(request);
+                self.run_ready();
+            }
         }
     }
 

@@ -78,6 +78,7 @@ impl<P: Payload> Engine<P> {
             Command::Attach(spec) => self.attach(id, spec),
             Command::Detach(volume) => self.detach(id, volume),
             Command::Seal(volume, epoch) => self.seal(id, volume, epoch),
+            Command::Discard(volume) => self.discard(id, volume),
             Command::Grow(volume, size_bytes, epoch) => self.grow(id, volume, size_bytes, epoch),
             Command::Forget(name) => self.forget(id, &name),
             Command::Abandon => self.abandon(id),

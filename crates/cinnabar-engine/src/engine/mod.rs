@@ -180,12 +180,22 @@ impl<P: Payload> Engine<P> {
         let mut done = 0;
         let mut ahead = BATCH.min(events.len());
         let mut taken = std::mem::take(events);
+        let mut late = Vec::new();
         while done < taken.len() {
             let end = ahead;
             ahead = (ahead + BATCH).min(taken.len());
             self.prefetch(&taken[end..ahead]);
-            for event in &mut taken[done..end] {
-                self.event(std::mem::replace(event, Event::Wake));
+            for at in done..end {
+                let event = std::mem::replace(&mut taken[at], Event::Wake);
+                if let Event::Late(id) = event {
+                    late.push(id);
+                    // One look at all requests for as many as are late at once.
+                    if !matches!(taken.get(at + 1), Some(Event::Late(_))) {
+                        self.late(std::mem::take(&mut late));
+                    }
+                } else {
+                    self.event(event);
+                }
                 self.run_ready();
             }
             done = end;
@@ -224,7 +234,7 @@ impl<P: Payload> Engine<P> {
                 self.advance_lifecycle();
             }
             Event::Overdue(id) => self.overdue(id),
-            Event::Late(id) => self.late(id),
+            Event::Late(_) => unreachable!("they are taken all at once"),
             Event::Adopt(plan) => self.adopt(&plan),
             Event::Control(id, command) => self.control(id, command),
         }

@@ -63,10 +63,17 @@ impl<P: Payload> Router<P> {
             Command::Grow(volume, ..) if !self.is_attached(*volume) => {
                 return Some(refusal(id, Failure::NoVolume));
             }
+            Command::Discard(volume) if !self.is_served(*volume) => {
+                return Some(refusal(id, Failure::NoVolume));
+            }
             Command::Detach(volume) => What::Detach(*volume),
             Command::Seal(volume, _) => What::Seal(*volume),
             Command::Grow(volume, size_bytes, _) => What::Grow(*volume, *size_bytes),
-            Command::Open | Command::Replace(_) | Command::Abandon | Command::Close => What::Other,
+            Command::Open
+            | Command::Discard(_)
+            | Command::Replace(_)
+            | Command::Abandon
+            | Command::Close => What::Other,
         };
         let key = self.joins.insert(Join::Command(Box::new(CommandJoin {
             id,
@@ -87,6 +94,13 @@ impl<P: Payload> Router<P> {
 
     fn is_attached(&self, volume: VolumeId) -> bool {
         self.volume(volume).is_some_and(|known| known.phase == Phase::Attached)
+    }
+
+    /// Attached, or on its way out.
+    fn is_served(&self, volume: VolumeId) -> bool {
+        let served =
+            |known: &RoutedVolume<P>| matches!(known.phase, Phase::Attached | Phase::Leaving);
+        self.volume(volume).is_some_and(served)
     }
 
     fn send_to_all(&mut self, key: usize, command: &Command, to: &mut impl FnMut(Routed<P>)) {
@@ -141,6 +155,7 @@ impl<P: Payload> Router<P> {
                 ..spec.clone()
             }),
             Command::Detach(volume) => Command::Detach(self.inner(*volume, shard)?),
+            Command::Discard(volume) => Command::Discard(self.inner(*volume, shard)?),
             Command::Seal(volume, epoch) => {
                 Command::Seal(self.inner(*volume, shard)?, epoch.clone())
             }

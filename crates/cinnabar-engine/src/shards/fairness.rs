@@ -223,3 +223,49 @@ fn a_request_whose_time_is_over_goes_wherever_it_is() {
     assert_eq!(answers, [(1, false), (3, true)]);
     assert_eq!(BLOCK_BYTES, 4096);
 }
+
+/// A back end that falls silent under many requests costs each shard its own of them, not all.
+#[test]
+fn only_the_shards_that_have_a_late_request_hear_of_it() {
+    let mut rig = Rig::new(Mutants::default());
+    let volume = rig.attach();
+    for n in 0..300 {
+        rig.read(n, volume, n);
+    }
+    // Two of its stripes, which two shards have.
+    rig.write(300, volume, 3, 2);
+    let had: Vec<_> = rig.asked.drain(..).map(|routed| (routed.shard, id_of(&routed))).collect();
+    assert_eq!(had.len(), 302);
+    let asked = &mut rig.asked;
+    let late = (0..=300).rev().map(RequestId).collect();
+    let replies = rig.router.all_late(late, &mut |routed| asked.push(routed));
+    assert!(replies.is_empty(), "the shards answer");
+    let heard: Vec<_> = rig.asked.iter().map(|routed| (routed.shard, id_of(routed))).collect();
+    assert_eq!(heard, had);
+}
+
+/// Those that wait are taken out before any of them goes on.
+#[test]
+fn all_that_wait_and_are_late_are_answered_at_once() {
+    let mut rig = Rig::new(Mutants::default());
+    let volume = rig.attach();
+    rig.trim(1, volume, 0, 4000);
+    for n in 2..50 {
+        rig.write(n, volume, 3001, 1);
+    }
+    let before = rig.asked.len();
+    let asked = &mut rig.asked;
+    let replies =
+        rig.router.all_late((1..50).map(RequestId).collect(), &mut |routed| asked.push(routed));
+    let answered: Vec<u64> = replies.iter().map(|reply| reply.id.0).collect();
+    assert_eq!(answered, (2..50).collect::<Vec<_>>());
+    assert_eq!(rig.asked.len(), before + 3, "a word to each shard");
+}
+
+fn id_of(routed: &Routed<Blocks>) -> RequestId {
+    match &routed.event {
+        Event::Submit(request) => request.id,
+        Event::Late(id) => *id,
+        other => panic!("{other:?}"),
+    }
+}

@@ -29,8 +29,8 @@ pub(super) struct RequestJoin<P> {
 
 /// What is to be done when parts are done.
 enum Rest<P> {
-    /// One part: its answer is the answer.
-    Whole,
+    /// One part, of this shard: its answer is the answer.
+    Whole(u32),
     /// A flush.
     Nothing,
     /// More than one part.
@@ -101,7 +101,7 @@ impl<P: Payload> Router<P> {
         let sound = is_sound(span, size, &op);
         let (shard, part) = if sound { self.cut(first, &mut rest, &op) } else { (0, span) };
         if part == span {
-            let key = self.joins.insert(Join::Request(join(Rest::Whole)));
+            let key = self.joins.insert(Join::Request(join(Rest::Whole(shard))));
             return self.send(key, 0, shard, op, to);
         }
         self.split += 1;
@@ -231,7 +231,7 @@ impl<P: Payload> Router<P> {
     ) -> Option<Reply<P>> {
         let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
         join.outstanding -= 1;
-        if let Rest::Whole = join.rest {
+        if let Rest::Whole(_) = join.rest {
             let id = join.id;
             self.joins.remove(key);
             return Some(Reply { id, result });
@@ -267,31 +267,57 @@ impl<P: Payload> Router<P> {
         (!answered).then_some(reply)
     }
 
-    /// A request takes longer than its volume's bound: what of it has not been sent never is, and
-    /// the shards hear of the rest. Gives the answer if no shard has seen any of it.
-    pub fn late(&mut self, id: RequestId, to: &mut impl FnMut(Routed<P>)) -> Option<Reply<P>> {
-        if self.take_waiting(id, to) {
-            return Some(refusal(id, Failure::Io(IoError::TimedOut)));
-        }
-        let of = |join: &Join<P>| matches!(join, Join::Request(join) if join.id == id);
-        let (key, _) = self.joins.iter().find(|(_, join)| of(join))?;
-        let Join::Request(join) = &mut self.joins[key] else { unreachable!("just seen") };
-        let flush = matches!(join.rest, Rest::Nothing);
-        let parts = match &join.rest {
-            Rest::Split(split) => split.sent.len().max(1),
-            Rest::Whole | Rest::Nothing => 1,
+    /// Requests take longer than their volumes' bounds: what of them has not been sent never is, and
+    /// the shards that have the rest hear of it. Gives the answers to those of which no shard has
+    /// seen any. All at once: a back end that falls silent makes many late, and they share one look
+    /// at what is under way.
+    pub fn all_late(
+        &mut self,
+        mut ids: Vec<RequestId>,
+        to: &mut impl FnMut(Routed<P>),
+    ) -> Vec<Reply<P>> {
+        ids.sort_unstable();
+        let waited = self.take_waiting(&ids, to);
+        let due = |join: &Join<P>| match join {
+            Join::Request(join) => ids.binary_search(&join.id).is_ok(),
+            Join::Command(_) => false,
         };
-        if let Rest::Split(_) = join.rest {
-            join.failure.get_or_insert(Failure::Io(IoError::TimedOut));
-            self.go_on(key, to);
+        let keys: Vec<usize> =
+            self.joins.iter().filter(|(_, join)| due(join)).map(|(key, _)| key).collect();
+        for key in keys {
+            self.tell_late(key, to);
         }
-        for shard in 0..self.map.shards() {
-            let parts = if flush { shard as usize..shard as usize + 1 } else { 0..parts };
-            for part in parts {
-                to(Routed { shard, event: Event::Late(id_of(key, part)) });
+        let timed_out = Failure::Io(IoError::TimedOut);
+        waited.into_iter().map(|id| refusal(id, timed_out)).collect()
+    }
+
+    /// The same of one request.
+    pub fn late(&mut self, id: RequestId, to: &mut impl FnMut(Routed<P>)) -> Option<Reply<P>> {
+        self.all_late(vec![id], to).pop()
+    }
+
+    fn tell_late(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) {
+        let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
+        let first = self.volumes[usize::from(join.volume.0)].as_ref().map_or(0, |v| v.first);
+        let shards = self.map.shards();
+        let mut late = |shard: u32, part: usize| {
+            to(Routed { shard, event: Event::Late(id_of(key, part)) });
+        };
+        match &mut join.rest {
+            Rest::Whole(shard) => late(*shard, 0),
+            Rest::Nothing => (0..shards).for_each(|shard| late(shard, shard as usize)),
+            Rest::Split(split) => {
+                // Those of trims and the like are not told apart.
+                if split.sent.is_empty() {
+                    (0..shards).for_each(|shard| late(shard, 0));
+                }
+                for (part, span) in split.sent.iter().enumerate() {
+                    late(self.map.cut(first, &mut span.clone()).0, part);
+                }
+                join.failure.get_or_insert(Failure::Io(IoError::TimedOut));
+                self.go_on(key, to);
             }
         }
-        None
     }
 }
 
@@ -307,7 +333,7 @@ impl<P: Payload> RequestJoin<P> {
                 Op::Read { data, .. } | Op::Write { data, .. } => Answer::Data(data.clone()),
                 _ => Answer::Done,
             },
-            Rest::Whole | Rest::Nothing => Answer::Done,
+            Rest::Whole(_) | Rest::Nothing => Answer::Done,
         }
     }
 }

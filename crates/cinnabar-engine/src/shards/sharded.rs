@@ -80,13 +80,23 @@ impl<P: Payload> Sharded<P> {
         events: &mut Vec<Event<P>>,
         actions: &mut Vec<Action<P>>,
     ) {
-        for event in events.drain(..) {
+        let mut late = Vec::new();
+        let mut events = events.drain(..).peekable();
+        while let Some(event) = events.next() {
             if let Event::Wake = event {
                 self.wake(now, actions);
                 continue;
             }
             let shards = &mut self.shards;
             let mut to = |routed: Routed<P>| shards[routed.shard as usize].inbox.push(routed.event);
+            if let Event::Late(id) = event {
+                late.push(id);
+                if !matches!(events.peek(), Some(Event::Late(_))) {
+                    let replies = self.router.all_late(std::mem::take(&mut late), &mut to);
+                    actions.extend(replies.into_iter().map(Action::Reply));
+                }
+                continue;
+            }
             let reply = self.router.route(event, &mut to);
             actions.extend(reply.map(Action::Reply));
         }

@@ -70,16 +70,26 @@ impl<P: Payload> Router<P> {
         self.detach_if_sent(volume, to);
     }
 
-    /// Takes a request out of those that wait; says whether it was one.
-    pub(super) fn take_waiting(&mut self, id: RequestId, to: &mut impl FnMut(Routed<P>)) -> bool {
-        let of = |known: &RoutedVolume<P>| known.waiting.iter().position(|r| r.id == id);
-        let mut all = self.volumes.iter().enumerate();
-        let found = all.find_map(|(index, known)| Some((index, of(known.as_ref()?)?)));
-        let Some((index, place)) = found else { return false };
-        let known = self.volumes[index].as_mut().expect("just seen");
-        known.waiting.remove(place);
-        self.release_waiting(VolumeId(index as u16), to);
-        true
+    /// Takes requests out of those that wait; gives which of the `ids`, which are sorted, it took.
+    pub(super) fn take_waiting(
+        &mut self,
+        ids: &[RequestId],
+        to: &mut impl FnMut(Routed<P>),
+    ) -> Vec<RequestId> {
+        let mut taken = Vec::new();
+        for index in 0..self.volumes.len() {
+            let Some(known) = &mut self.volumes[index] else { continue };
+            let before = taken.len();
+            known.waiting.retain(|request| {
+                let late = ids.binary_search(&request.id).is_ok();
+                taken.extend(late.then_some(request.id));
+                !late
+            });
+            if taken.len() > before {
+                self.release_waiting(VolumeId(index as u16), to);
+            }
+        }
+        taken
     }
 }
 

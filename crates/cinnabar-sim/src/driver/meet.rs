@@ -128,8 +128,10 @@ fn incident(event: &Event<Stamped>) -> Option<Incident> {
             Command::Abandon => Incident::Abandon,
             Command::Replace(_) => Incident::Replace,
             Command::Close => Incident::Close,
-            // No simulated back end grows.
-            Command::Open | Command::AwaitLoad | Command::Grow(..) => return None,
+            // No simulated back end grows or is a server.
+            Command::Open | Command::AwaitLoad | Command::Grow(..) | Command::Discard(_) => {
+                return None;
+            }
         },
     })
 }

@@ -53,6 +53,8 @@ const SCRIPTED: &[Mutant] = &[
     Mutant::SilentDeviceAwaited,
     Mutant::LateWaiterKept,
     Mutant::LateTrimNotMarked,
+    // The engine's tests of `endings`: no simulated back end is a server that restarts.
+    Mutant::DiscardedCovered,
 ];
 
 /// Mutants that nobody could notice, with the reason.
