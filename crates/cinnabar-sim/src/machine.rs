@@ -38,6 +38,14 @@ pub trait Machine<P> {
     fn at_risk(&self) -> AtRisk {
         AtRisk::default()
     }
+    /// See [`Engine::settled_blocks`], of a volume that the shards call so.
+    fn settled_blocks(&self, _names: &[VolumeId]) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+    /// See [`Engine::holds`].
+    fn holds(&self, _names: &[VolumeId], _block: u64) -> bool {
+        true
+    }
     /// Panics if the machine contradicts itself. Expensive.
     fn check_invariants(&self) {}
     /// Parts that can take turns of their own.
@@ -206,6 +214,14 @@ impl<P: Payload> Machine<P> for Engine<P> {
 
     fn at_risk(&self) -> AtRisk {
         Engine::at_risk(self)
+    }
+
+    fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
+        names.iter().flat_map(|name| Engine::settled_blocks(self, *name)).collect()
+    }
+
+    fn holds(&self, names: &[VolumeId], block: u64) -> bool {
+        names.iter().any(|name| Engine::holds(self, *name, block))
     }
 
     fn check_invariants(&self) {

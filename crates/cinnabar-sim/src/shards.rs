@@ -51,6 +51,15 @@ impl<P: Payload> Machine<P> for Sharded<P> {
         self.engines().map(cinnabar_engine::Engine::at_risk).fold(AtRisk::default(), Add::add)
     }
 
+    fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
+        let all = self.engines().zip(names);
+        all.flat_map(|(engine, name)| engine.settled_blocks(*name)).collect()
+    }
+
+    fn holds(&self, names: &[VolumeId], block: u64) -> bool {
+        self.engines().zip(names).any(|(engine, name)| engine.holds(*name, block))
+    }
+
     fn check_invariants(&self) {
         self.engines().for_each(cinnabar_engine::Engine::check_invariants);
     }
@@ -133,6 +142,14 @@ impl<P: Payload> Machine<P> for Shards<P> {
 
     fn at_risk(&self) -> AtRisk {
         either!(self, machine => machine.at_risk())
+    }
+
+    fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
+        either!(self, machine => machine.settled_blocks(names))
+    }
+
+    fn holds(&self, names: &[VolumeId], block: u64) -> bool {
+        either!(self, machine => machine.holds(names, block))
     }
 
     fn check_invariants(&self) {

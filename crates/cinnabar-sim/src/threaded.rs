@@ -223,6 +223,15 @@ impl<P: Payload> Machine<P> for Threaded<P> {
         all.fold(AtRisk::default(), std::ops::Add::add)
     }
 
+    fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
+        let all = self.units.iter().zip(names);
+        all.flat_map(|(unit, name)| unit.engine.settled_blocks(*name)).collect()
+    }
+
+    fn holds(&self, names: &[VolumeId], block: u64) -> bool {
+        self.units.iter().zip(names).any(|(unit, name)| unit.engine.holds(*name, block))
+    }
+
     fn check_invariants(&self) {
         self.units.iter().for_each(|unit| unit.engine.check_invariants());
     }

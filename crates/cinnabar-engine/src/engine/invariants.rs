@@ -4,15 +4,30 @@
 //! Called by the virtual driver.
 
 use super::Engine;
+use crate::descriptors::Key;
 use crate::outbox::Pending;
 use crate::seam::Payload;
 use crate::store::AtRisk;
+use crate::units::VolumeId;
 use crate::volume::VolumeState;
 
 impl<P: Payload> Engine<P> {
     /// What of the blocks on flash a crash now need not bring back. Expensive.
     pub fn at_risk(&self) -> AtRisk {
         self.store.at_risk()
+    }
+
+    /// Blocks of a volume that a crash now must bring back, and the byte of the device where each is.
+    /// Expensive.
+    pub fn settled_blocks(&self, volume: VolumeId) -> Vec<(u64, u64)> {
+        let start = self.superblock().region_start();
+        let blocks = self.store.settled_blocks(volume.0).into_iter();
+        blocks.map(|(block, offset)| (block, start + offset)).collect()
+    }
+
+    /// Whether a block of a volume is cached now.
+    pub fn holds(&self, volume: VolumeId, block: u64) -> bool {
+        self.store.find(Key { volume: volume.0, block }).is_some()
     }
 
     /// Checks that address map, descriptors, probation, segments and counters agree.

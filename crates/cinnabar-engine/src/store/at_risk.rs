@@ -1,4 +1,5 @@
-//! What of the cache a crash at this moment need not bring back, though it is on flash.
+//! What of the cache a crash at this moment must bring back, and what it need not, though it is on
+//! flash. For observers: each of these looks at every descriptor.
 
 use super::Store;
 use crate::log::SegmentState;
@@ -26,9 +27,29 @@ impl std::ops::Add for AtRisk {
 }
 
 impl<P: Payload> Store<P> {
-    /// See [`AtRisk`]. Looks at every descriptor of these segments.
+    /// Blocks of a volume that a crash now must bring back, if the device keeps what it was given,
+    /// and where they are on it, in bytes. Left out: what is in RAM or being written, what is at
+    /// risk, and what came in while the backend had writes that no flush covered.
+    pub(crate) fn settled_blocks(&self, volume: u16) -> Vec<(u64, u64)> {
+        let mut settled = Vec::new();
+        for slot in 0..self.log.geometry.slots() {
+            let Some(key) = self.descriptors.key(slot).filter(|key| key.volume == volume) else {
+                continue;
+            };
+            let segment = &self.log.segments[self.log.segment_of(slot) as usize];
+            let stays = segment.state != SegmentState::Cleaning
+                && segment.pending_chunks == 0
+                && self.journal.is_durable(segment.announced);
+            if stays && !self.descriptors.flags(slot).unflushed() {
+                settled.push((key.block, self.log.offset_of(slot)));
+            }
+        }
+        settled
+    }
+
+    /// See [`AtRisk`].
     pub(crate) fn at_risk(&self) -> AtRisk {
-        let mut at_risk = AtRisk::default();
+        let (mut at_risk, mut emptied) = (AtRisk::default(), 0);
         let slots = self.log.geometry.segment_slots();
         for (index, segment) in (0..).zip(&self.log.segments) {
             let leaving = segment.state == SegmentState::Cleaning;
@@ -41,7 +62,9 @@ impl<P: Payload> Store<P> {
             let blocks = (first..first + slots).filter(cached).count() as u64;
             let sum = if leaving { &mut at_risk.leaving } else { &mut at_risk.unannounced };
             *sum += blocks;
+            emptied += u32::from(leaving && blocks > 0);
         }
+        assert!(emptied <= 2, "one segment is being emptied, and the next one is announced");
         at_risk
     }
 }

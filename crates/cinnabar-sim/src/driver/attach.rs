@@ -121,7 +121,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[volume].id = Some(id);
         self.volumes[volume].state = State::Attached;
         self.volumes[volume].sync_failed = false;
-        self.losses_over(volume);
         self.accounts[volume].left = Left::Lost;
         self.accounts[volume].attached = attaching.generation;
         let shards = self.machine.as_ref().map_or(1, Machine::shards);
@@ -264,6 +263,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     fn gone(&mut self, volume: usize, left: Left) {
+        self.losses_over(volume);
         self.accounts[volume].left = left;
         self.accounts[volume].generation = self.media.backends[volume].generation;
         self.volumes[volume].state = State::Away;

@@ -2,6 +2,7 @@
 //!
 //! Called by the run of the lives, and whenever an index is loaded after a crash.
 
+use crate::driver::crash::CrashNote;
 use crate::driver::guests::State;
 use crate::driver::world::World;
 use crate::kinds::Path;
@@ -122,6 +123,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Err(Violation::new(Kind::Counters, what))
     }
 
+    /// How many blocks must be there again, of volumes that are believed, and how many of them are
+    /// not.
+    fn missing(&self, note: &CrashNote) -> (u64, u64) {
+        let machine = self.machine.as_ref().expect("a machine is alive");
+        let (mut settled, mut missing) = (0, 0);
+        for (volume, blocks) in self.volumes.iter().zip(&note.settled) {
+            if volume.believed {
+                settled += blocks.len() as u64;
+                let gone = |block: &&u64| !machine.holds(&volume.names, **block);
+                missing += blocks.iter().filter(gone).count() as u64;
+            }
+        }
+        (settled, missing)
+    }
+
     /// After a crash: is what was durably cached back? All volumes are attached; if the index is not
     /// loaded yet, this time nobody looks.
     pub(super) fn check_crash_warm(&mut self) -> Result<(), Violation> {
@@ -142,16 +158,23 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 back += counters.map_or(0, |counters| counters.cached_blocks);
             }
         }
-        due = u64::saturating_sub(due, note.at_risk + report.unflushed_blocks);
+        due = u64::saturating_sub(due, note.at_risk + note.changed + report.unflushed_blocks);
         self.count.crash_blocks_before += due;
         self.count.crash_blocks_back += back.min(due);
-        self.count.crashes_warm += u64::from(due > 0);
+
         let evicted = machine.cache_counters().evicted_blocks;
-        let lost = due.saturating_sub(back + evicted);
-        if lost * LOST_ONE_OF > due {
+        let (settled, missing) = self.missing(&note);
+        self.count.crash_blocks_settled += settled;
+        self.count.crash_blocks_missing += missing;
+        self.count.crashes_warm += u64::from(due.max(settled) > 0);
+        let gone = u64::saturating_sub(due, back).max(missing.saturating_sub(note.changed));
+        let lost = gone.saturating_sub(evicted);
+        if lost * LOST_ONE_OF > due.max(settled) {
+            let CrashNote { volumes, at_risk, changed, .. } = &note;
             let what = format!(
-                "of {due} blocks due {lost} are lost: {note:?} at the crash, but loaded: \
-                 {report:?}, {evicted} evicted"
+                "{lost} blocks are lost: of {due} that were due {back} are there, of {settled} one by \
+                 one {missing} are missing; {volumes:?}, {at_risk} at risk and {changed} changed at \
+                 the crash; loaded: {report:?}, {evicted} evicted"
             );
             return Err(Violation::new(Kind::Cold, what));
         }

@@ -15,6 +15,7 @@ use crate::medium::Transfer;
 use crate::stamp::Stamped;
 use crate::violation::Violation;
 use cinnabar_engine::health::Health;
+use cinnabar_engine::metadata::chunk::CHUNK_BLOCKS;
 use cinnabar_engine::{AtRisk, IoOp, Target};
 
 /// What a crash leaves standing: a dead daemon's writes land within this time, in ns.
@@ -29,6 +30,10 @@ pub(super) struct CrashNote {
     /// Blocks that were in flight: in RAM only, being written to the log, not flushed there, in
     /// segments that were being emptied or that nothing durable speaks of yet.
     pub(super) at_risk: u64,
+    /// Of each volume: the blocks that must be there again, one by one.
+    pub(super) settled: Vec<Vec<u64>>,
+    /// Blocks that guests have asked to change since, before anybody has looked.
+    pub(super) changed: u64,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -110,8 +115,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let counters = machine.counters_of(&volume.names);
             (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)
         };
+        // A block is lost with the header of its chunk, which is not far before it.
+        let chunk = u64::from(CHUNK_BLOCKS);
+        let kept = |offset: u64| !host || !self.media.cache.is_volatile(offset, chunk);
+        let settled = |volume: &Volume| {
+            let blocks = machine.settled_blocks(&volume.names).into_iter();
+            blocks.filter(|(_, offset)| kept(*offset)).map(|(block, _)| block).collect()
+        };
         self.crash_note = serving.then(|| CrashNote {
             volumes: self.volumes.iter().map(cached).collect(),
+            settled: self.volumes.iter().map(settled).collect(),
+            changed: 0,
             at_risk: counters.ram_blocks
                 + counters.staged_blocks
                 + volatile

@@ -149,6 +149,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             self.sweep()?;
         }
+        if self.crash_note.is_some() && self.trouble.chance(0.5) {
+            self.await_load()?;
+        }
         self.check_crash_warm()?;
         self.quota = quota;
         self.faults_on = true;

@@ -51,7 +51,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// A volume is attached again: whatever it lost before is known.
+    /// A volume is gone: nobody serves any more what it lost.
     pub(super) fn losses_over(&mut self, volume: usize) {
         let (over, others) = self.losses.drain(..).partition(|(of, _)| *of == volume);
         self.losses = others;

@@ -119,7 +119,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             ) = (wish.plea, &mut self.crash_note)
             {
                 // They push out what was cached before anybody has looked.
-                note.at_risk += span.blocks();
+                note.changed += span.blocks();
             }
             let plea = wish.plea;
             let (asked, op) = match plea {

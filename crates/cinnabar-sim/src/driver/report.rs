@@ -74,6 +74,10 @@ pub struct Report {
     pub crash_blocks_back: u64,
     /// Crashes after which it was demanded that they are.
     pub crashes_warm: u64,
+    /// Blocks that had to be there again after a crash, one by one.
+    pub crash_blocks_settled: u64,
+    /// Of those, the ones that were not, evicted ones among them.
+    pub crash_blocks_missing: u64,
     /// Faults, by kind.
     pub faults: Tally<Fault>,
     /// Recovery paths, by kind.
@@ -120,6 +124,8 @@ impl Report {
             crash_blocks_before: self.crash_blocks_before + other.crash_blocks_before,
             crash_blocks_back: self.crash_blocks_back + other.crash_blocks_back,
             crashes_warm: self.crashes_warm + other.crashes_warm,
+            crash_blocks_settled: self.crash_blocks_settled + other.crash_blocks_settled,
+            crash_blocks_missing: self.crash_blocks_missing + other.crash_blocks_missing,
             faults: self.faults.plus(other.faults),
             paths: self.paths.plus(other.paths),
             bounds: self.bounds.plus(other.bounds),

@@ -155,6 +155,13 @@ impl CacheDevice {
         self.volatile.keys().filter(|block| self.is_log(**block)).count() as u64
     }
 
+    /// Could a power cut take back what is at this byte, or one of the `before` blocks before it?
+    pub fn is_volatile(&self, offset: u64, before: u64) -> bool {
+        let block = (offset / BLOCK_BYTES) as usize;
+        let first = block.saturating_sub(before as usize);
+        self.volatile.range(first..=block).next().is_some()
+    }
+
     fn is_log(&self, block: usize) -> bool {
         block % self.region >= self.log
     }

@@ -245,6 +245,35 @@ mod tests {
         assert!(order.check(0, [(A, stamp(A, 7))].into_iter(), Flushed::All).is_err());
     }
 
+    /// As the drivers use it: a power cut, and a server that restarts.
+    #[test]
+    fn the_oracle_notices_a_loss_of_what_was_flushed() {
+        use crate::oracle::{Oracle, Outcome};
+        let run = |flush: bool, versions: [u64; 2]| {
+            let mut oracle = Oracle::new(&[16]);
+            for version in versions {
+                let ticket = oracle.write_submitted(0, A, vec![stamp(A, version)]);
+                oracle.write_ended(&ticket, Outcome::Done);
+            }
+            if flush {
+                let submitted = oracle.flush_submitted();
+                // Zeros are durable for all that this look can tell.
+                oracle.flush_done(0, submitted, |_| None).expect("it looks durable");
+            }
+            let before: Vec<Stamp> = (0..16).map(|sector| Stamp::new(0, sector, 0)).collect();
+            let mut after = before;
+            after[A as usize] = stamp(A, versions[0]);
+            let restart = oracle.lost(0, A, stamp(A, versions[0])).map(drop);
+            (restart, oracle.settled(0, &after, &[A]))
+        };
+        for versions in [[1, 2], [1, 0]] {
+            assert_eq!(run(false, versions), (Ok(()), Ok(())), "nothing was flushed");
+            let (restart, cut) = run(true, versions);
+            let kinds = [restart, cut].map(|result| result.expect_err("it was flushed").kind);
+            assert_eq!(kinds, [Kind::Unordered; 2]);
+        }
+    }
+
     #[test]
     fn what_a_backend_went_back_to_is_where_it_starts_from() {
         let mut history = History::default();

@@ -4,7 +4,7 @@
 //! `CINNABAR_SEEDS=first..end` runs others, and `CINNABAR_LINES=n` shows more of one that fails.
 
 use cinnabar_sim::faults::{run_one, search};
-use cinnabar_sim::{Counted, Failed, FaultOptions, Features, Kind, Replay};
+use cinnabar_sim::{Counted, Failed, FaultOptions, Features, Kind, Replay, Report};
 
 /// Seeds of a quick look; `cargo xtask ci` runs many more.
 const SEEDS: u64 = 200;
@@ -55,9 +55,10 @@ fn no_seed_breaks_a_promise_and_every_fault_fires() {
     // Both superblocks must rot for this one.
     assert!(faults.iter().all(|name| *name == "lost_superblock"), "never fired: {faults:?}");
     assert!(paths.is_empty(), "never taken: {paths:?}");
-    // What is due is an estimate from outside: void copies look like sound ones to it.
-    let (before, back) = (summary.report.crash_blocks_before, summary.report.crash_blocks_back);
-    assert!(before > 1000 && back * 100 >= before * 97, "{back} of {before} blocks are back");
+    // Each crash has been judged by itself; there must have been some to judge.
+    let Report { crashes_warm, crash_blocks_settled, .. } = summary.report;
+    assert!(crashes_warm >= 15, "{crashes_warm} crashes left something to be found again");
+    assert!(crash_blocks_settled > 5000, "{crash_blocks_settled} blocks to be found again");
 }
 
 #[test]

@@ -30,6 +30,8 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::SplitAnsweredEarly, 9),
     (Mutant::DropNotRecorded, 277),
     (Mutant::PassedRunGrows, 21),
+    (Mutant::ReplayCutShort, 14),
+    (Mutant::DurableZeroesNotFlushed, 13),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -85,8 +87,6 @@ const NOT_FOUND: &[Mutant] = &[
     Mutant::JournalEndTrusted,
     Mutant::HeadsKept,
     Mutant::PartsOvertaken,
-    Mutant::ReplayCutShort,
-    Mutant::DurableZeroesNotFlushed,
 ];
 
 /// Options that a mutant is looked for with, and the same without it.
