@@ -283,7 +283,7 @@ impl Backend {
             if !dice.chance(lost) {
                 continue;
             }
-            let volatile = self.volatile[sector as usize].take().expect("just seen");
+            let Some(volatile) = self.volatile[sector as usize].take() else { continue };
             let index = dice.below(volatile.candidates() as u64) as usize;
             let value = *volatile.candidate(index);
             if std::mem::replace(&mut self.contents[sector as usize], value) != value {
