@@ -29,9 +29,13 @@ impl std::ops::Add for AtRisk {
 impl<P: Payload> Store<P> {
     /// Blocks of a volume that a crash now must bring back, if the device keeps what it was given,
     /// and where they are on it, in bytes. Left out: what is in RAM or being written, what is at
-    /// risk, and what came in while the backend had writes that no flush covered.
+    /// risk, what came in while the backend had writes that no flush covered, and everything of a
+    /// volume whose blocks have been given up.
     pub(crate) fn settled_blocks(&self, volume: u16) -> Vec<(u64, u64)> {
         let mut settled = Vec::new();
+        if self.holdings.get(usize::from(volume)).is_none_or(|holding| !holding.alive) {
+            return settled;
+        }
         for slot in 0..self.log.geometry.slots() {
             let Some(key) = self.descriptors.key(slot).filter(|key| key.volume == volume) else {
                 continue;

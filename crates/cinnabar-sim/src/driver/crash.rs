@@ -5,14 +5,15 @@
 
 use crate::driver::account::Left;
 use crate::driver::agenda::Item;
-use crate::driver::guests::Volume;
+use crate::driver::guests::{Asked, Pending, State, Volume};
 use crate::driver::io::place_on;
 use crate::driver::lives::Stage;
+use crate::driver::log::sectors_of;
 use crate::driver::world::World;
 use crate::kinds::Fault;
 use crate::machine::{Factory, Machine};
 use crate::medium::Transfer;
-use crate::stamp::Stamped;
+use crate::stamp::{BLOCK_SECTORS, Stamped};
 use crate::violation::Violation;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::chunk::CHUNK_BLOCKS;
@@ -118,13 +119,20 @@ impl<F: Factory<Stamped>> World<'_, F> {
         // A block is lost with the header of its chunk, which is not far before it.
         let chunk = u64::from(CHUNK_BLOCKS);
         let kept = |offset: u64| !host || !self.media.cache.is_volatile(offset, chunk);
-        let settled = |volume: &Volume| {
+        let settled = |(index, volume): (usize, &Volume)| {
+            // One that is leaving is judged by numbers only: its shards are not equally far.
+            if volume.state != State::Attached {
+                return Vec::new();
+            }
+            let changing = self.changing(index);
+            let stays = |block: &u64| !changing.iter().any(|blocks| blocks.contains(block));
             let blocks = machine.settled_blocks(&volume.names).into_iter();
-            blocks.filter(|(_, offset)| kept(*offset)).map(|(block, _)| block).collect()
+            let kept = blocks.filter(|(_, offset)| kept(*offset)).map(|(block, _)| block);
+            kept.filter(stays).collect()
         };
         self.crash_note = serving.then(|| CrashNote {
             volumes: self.volumes.iter().map(cached).collect(),
-            settled: self.volumes.iter().map(settled).collect(),
+            settled: self.volumes.iter().enumerate().map(settled).collect(),
             changed: 0,
             at_risk: counters.ram_blocks
                 + counters.staged_blocks
@@ -133,6 +141,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 + leaving
                 + unannounced,
         });
+    }
+
+    /// Blocks of a volume that requests under way are changing: they may be void already.
+    fn changing(&self, volume: usize) -> Vec<std::ops::Range<u64>> {
+        let of = |pending: &Pending| match &pending.asked {
+            Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {
+                Some(ticket.sectors())
+            }
+            Asked::Invalidate { span, .. } => Some(sectors_of(*span)),
+            Asked::Read { .. } | Asked::Flush { .. } | Asked::Nonsense | Asked::Unasked => None,
+        };
+        let pending = self.pending.values().filter(|pending| pending.volume == volume);
+        let doubtful = self.doubtful.iter().filter(|(of, _)| *of == volume);
+        let sectors = pending.filter_map(of).chain(doubtful.map(|(_, ticket)| ticket.sectors()));
+        let block = BLOCK_SECTORS as u64;
+        sectors.map(|range| range.start / block..range.end.div_ceil(block)).collect()
     }
 
     /// The machine is gone: what it had under way happens or does not, part by part, now or late.

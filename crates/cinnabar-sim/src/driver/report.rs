@@ -76,7 +76,7 @@ pub struct Report {
     pub crashes_warm: u64,
     /// Blocks that had to be there again after a crash, one by one.
     pub crash_blocks_settled: u64,
-    /// Of those, the ones that were not, evicted ones among them.
+    /// Of those, the ones that were not, evicted and rotten ones among them.
     pub crash_blocks_missing: u64,
     /// Faults, by kind.
     pub faults: Tally<Fault>,
