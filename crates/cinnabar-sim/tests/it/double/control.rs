@@ -57,6 +57,7 @@ impl Double {
                 reply(actions, id, Ok(Answer::Done));
             }
             Command::Grow(..) => unreachable!("no simulated back end grows"),
+            Command::Discard(_) => unreachable!("the simulated driver drops doubtful ranges"),
             Command::Attach(spec) => self.attach(id, spec, actions),
             Command::Detach(volume) => {
                 self.volumes[usize::from(volume.0)].detaching = Some(id);
