@@ -185,6 +185,17 @@ impl Generations {
         Ok(generations)
     }
 
+    /// The same for a volume that is not attached, whatever its generation is; false if it is not
+    /// known, so that no device can have any of it to be believed.
+    ///
+    /// # Errors
+    /// If it can't be made durable; nothing has changed then.
+    pub fn disown(&mut self, name: &str) -> Result<bool, StateError> {
+        let Some(known) = self.kept.volumes.get(name) else { return Ok(false) };
+        let held = [(name.to_owned(), known.generation)];
+        self.distrust(&held).map(|_| true)
+    }
+
     /// From now on these volumes are recorded on `device`, an empty one. Their generations stay:
     /// any other device is not theirs any more.
     ///

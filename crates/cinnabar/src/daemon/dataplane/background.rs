@@ -35,6 +35,8 @@ pub(super) enum Task {
     Prove { io: IoName, disk: Arc<Disk> },
     /// New generations for the volumes of these I/Os of the engine's.
     Distrust { ledger: Ledger, ios: Vec<IoName>, held: Vec<(String, u64)> },
+    /// A new generation for a volume that is not attached: no device has it to be believed.
+    Disown { ledger: Ledger, name: String, answer: AnswerTo<()> },
     /// Open and format another cache device.
     OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
     /// Ask how large these disks are now.
@@ -77,6 +79,10 @@ pub(super) enum Finished {
     Distrusted {
         ios: Vec<IoName>,
         result: Result<Vec<u64>, StateError>,
+    },
+    Disowned {
+        result: Result<bool, StateError>,
+        answer: AnswerTo<()>,
     },
     DeviceOpened(Result<Box<OpenedDevice>, CommandError>),
     Measured(Sizes),
@@ -260,6 +266,9 @@ impl Task {
             Self::Distrust { ledger, ios, held } => {
                 let result = ledger.with(|state| state.distrust(&held));
                 Finished::Distrusted { ios, result }
+            }
+            Self::Disown { ledger, name, answer } => {
+                Finished::Disowned { result: ledger.with(|state| state.disown(&name)), answer }
             }
             Self::OpenDevice { new, shards, options, taken } => {
                 let result = device::open_new(&new, shards, &options, &taken).map(Box::new);

@@ -5,6 +5,7 @@
 use super::control::Awaited;
 use super::faults::Faults;
 use super::plane::Plane;
+use super::replace::SILENCE_MAX;
 use super::volume::Volume;
 use crate::daemon::generations::DeviceId;
 use crate::daemon::messages::{Loaded, State};
@@ -18,7 +19,7 @@ use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::Warmth;
 use cinnabar_engine::{Command, Failure};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The cache device.
@@ -88,6 +89,11 @@ impl Cache {
         self.device.as_ref().map(|device| &device.disk)
     }
 
+    /// Whether this is the open device, and not one that was before.
+    pub(super) fn is(&self, disk: &Weak<Disk>) -> bool {
+        self.shared().is_some_and(|open| std::ptr::eq(disk.as_ptr(), Arc::as_ptr(open)))
+    }
+
     /// How I/O on it is done.
     pub(super) fn way(&self) -> &'static str {
         match self.disk() {
@@ -151,14 +157,16 @@ impl Plane {
         if self.cache.hangs || self.stop.is_some() {
             return;
         }
+        let timeout = self.cache.timeout;
+        let bound = if timeout.is_zero() { SILENCE_MAX } else { timeout };
         self.cache.hangs = true;
         self.cache.losses += 1;
         tracing::error!(
             path = %self.cache.path.display(), operation = what.name, offset = what.offset,
-            len = what.len, bound_s = self.cache.timeout.as_secs_f64(),
+            len = what.len, bound_s = bound.as_secs_f64(),
             "the cache device does not answer and is given up"
         );
-        self.command(Awaited::Abandon(None), &Command::Abandon);
+        self.give_up_device();
     }
 
     /// The device turned out to be smaller than what was formatted on it: what it held beyond is
@@ -177,7 +185,22 @@ impl Plane {
         );
         self.cache.cut_short = Some(format!("{reason} and was given up"));
         self.cache.losses += 1;
-        self.command(Awaited::Abandon(None), &Command::Abandon);
+        self.give_up_device();
+    }
+
+    fn give_up_device(&mut self) {
+        let device = self.cache.shared().map(Arc::downgrade).unwrap_or_default();
+        self.command(Awaited::GiveUp(device), &Command::Abandon);
+    }
+
+    /// The engine has given up this device. Another one may be in its place by now: a replacement
+    /// that was under way has its own word from the engine, and goes on by that.
+    pub(super) fn given_up(&mut self, device: &Weak<Disk>, result: Result<(), Failure>) {
+        match result {
+            Ok(()) if self.cache.is(device) => self.close_cache(),
+            Ok(()) => {}
+            Err(error) => tracing::warn!(reason = %error, "the cache device was not given up"),
+        }
     }
 
     /// How the cache is, and why it is not serving.
@@ -304,5 +327,33 @@ impl Plane {
             let damaged_pages = report.damaged_pages;
             tracing::warn!(damaged_pages, "some of the index was damaged; that is not cached");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cinnabar_backend::disk::OpenOptions;
+
+    /// It may have been measured, or given up, before the other one came.
+    #[test]
+    fn what_is_said_of_one_device_does_not_concern_the_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut cache = Cache::none(folder.path().join("none"), Duration::ZERO);
+        let install = |cache: &mut Cache, name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, [0; 4096]).expect("a file");
+            let disk = Arc::new(Disk::open(&path, &OpenOptions::default()).expect("it opens"));
+            let weak = Arc::downgrade(&disk);
+            cache.take(disk, DeviceId::default(), 4096);
+            weak
+        };
+        assert!(!cache.is(&Weak::new()), "there is none");
+        let first = install(&mut cache, "first");
+        assert!(cache.is(&first));
+        let second = install(&mut cache, "second");
+        assert!(!cache.is(&first));
+        assert!(cache.is(&second));
+        assert!(!cache.is(&Weak::new()));
     }
 }

@@ -12,11 +12,12 @@ use crate::daemon::messages::{
     VolumeConfig,
 };
 use crate::daemon::report::WarmthReport;
-use cinnabar_backend::Memory;
+use cinnabar_backend::{Disk, Memory};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
+use std::sync::Weak;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
@@ -33,14 +34,19 @@ pub(super) enum Awaited {
     Attach(usize, Option<AnswerTo<()>>),
     Detach(usize),
     Seal(usize),
+    /// Of what its server may have lost, and which leaves. The seal has the answer to that.
+    Discard,
     /// Of what was sealed and is not to be believed.
     Drop(usize),
     /// Asked at this time.
     Load(Instant),
     /// Asked for as such, or as a part of a replacement.
     Abandon(Option<AnswerTo<()>>),
+    /// Of a device that hangs or was cut short.
+    GiveUp(Weak<Disk>),
     Replace,
-    Forget(AnswerTo<()>),
+    /// Of the volume of this name, which is not attached.
+    Forget(String, AnswerTo<()>),
     /// The volume of this key, attached as that, to so many bytes.
     Grow(usize, u64, u64, AnswerTo<u64>),
     Close,
@@ -78,6 +84,7 @@ impl Plane {
                 Finished::DeviceOpened(result) => self.device_opened(result),
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),
+                Finished::Disowned { result, answer } => Self::disowned(result, answer),
                 Finished::Grown { volume, attachment, result, answer } => {
                     self.grown(volume, attachment, result, answer);
                 }
@@ -251,6 +258,7 @@ impl Plane {
         let volume = &mut self.volumes[key];
         volume.phase = Phase::Leaving(answer);
         let id = volume.id.expect("a volume that serves is attached");
+        self.discard_doubtful(key);
         self.command(Awaited::Detach(key), &Command::Detach(id));
     }
 
@@ -290,6 +298,7 @@ impl Plane {
                     self.command(Awaited::Drop(key), &Command::Forget(name));
                 }
             }
+            Awaited::Discard => {}
             Awaited::Drop(key) => {
                 // Nothing to drop is as well.
                 let result = match reply.result {
@@ -306,8 +315,11 @@ impl Plane {
                 self.loaded(now, opened, report);
             }
             Awaited::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
+            Awaited::GiveUp(device) => self.given_up(&device, reply.result.map(drop)),
             Awaited::Replace => self.replaced(now, reply.result.map(drop)),
-            Awaited::Forget(answer) => Self::forgotten(reply.result.map(drop), answer),
+            Awaited::Forget(name, answer) => {
+                self.forgotten(name, reply.result.map(drop), answer);
+            }
             Awaited::Grow(key, attachment, size_bytes, answer) => {
                 self.has_grown(key, attachment, size_bytes, reply.result.map(drop), answer);
             }

@@ -77,10 +77,10 @@ impl Crew {
         router.submit(request, &mut |routed| post(lane, workers, routed))
     }
 
-    /// A request takes too long; answered here if no shard has seen it.
-    pub(super) fn late(&mut self, lane: &mut Lane, id: RequestId) -> Option<Reply<Memory>> {
+    /// Requests take too long; those are answered here that no shard has seen.
+    pub(super) fn late(&mut self, lane: &mut Lane, ids: Vec<RequestId>) -> Vec<Reply<Memory>> {
         let Self { router, workers, .. } = self;
-        router.late(id, &mut |routed| post(lane, workers, routed))
+        router.all_late(ids, &mut |routed| post(lane, workers, routed))
     }
 
     /// An operator's command; answered at once only if it can't be carried out.

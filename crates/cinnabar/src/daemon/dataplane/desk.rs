@@ -7,6 +7,8 @@
 mod ages;
 mod files;
 mod overdue;
+#[cfg(test)]
+mod tests;
 
 use super::clock::after;
 use super::proofs::Brought;
@@ -43,7 +45,8 @@ pub(super) struct Desk {
     left: Vec<(FileId, Arc<Disk>)>,
     /// Longest operation on the cache device; zero: no bound.
     cache_timeout: Duration,
-    /// A bound for the device in use, where there is none, because it is to be let go of.
+    /// A bound for the device in use, where there is none, because it is to be let go of or is
+    /// being opened.
     hurried: Option<Duration>,
     /// By the plane's keys.
     volumes: Vec<Option<(FileId, Arc<VolumeIo>)>>,

@@ -13,7 +13,7 @@ use super::lane::{Lane, Said};
 use super::proofs::{Distrusts, IoName};
 use super::recordings::Recordings;
 use super::replace::Replacing;
-use super::requests::{Front, GuestRequest};
+use super::requests::{GuestRequest, Waiting};
 use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
@@ -79,7 +79,7 @@ pub(super) struct Plane {
     pub(super) from_vhost: Vec<Incoming<Memory>>,
     /// Of volumes that are being attached: they wait, for a guest that was there before the daemon
     /// must not notice that it was restarted.
-    pub(super) waiting: Vec<(Instant, Front, Incoming<Memory>)>,
+    pub(super) waiting: Vec<Waiting>,
     pub(super) port_events: Vec<PortEvent>,
     pub(super) said: Vec<Said>,
 }

@@ -15,13 +15,15 @@ use crate::daemon::messages::{
     AnswerTo, ByteRange, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind,
     Subject,
 };
+use cinnabar_engine::health::Health;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Failure};
 use std::time::Duration;
 
-/// Longest wait for the end of I/O on a device that is to be let go of, if no time-out is set.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Longest wait for I/O on a device that is to be let go of, or that is being opened in another's
+/// place, if no time-out is set.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A replacement under way.
 pub(super) struct Replacing {
@@ -127,7 +129,12 @@ impl Plane {
         }
         let OpenedDevice { disk, superblock } = *new;
         match self.install_cache(disk, &superblock) {
-            Ok(()) => self.command(Awaited::Replace, &Command::Replace(Box::new(superblock))),
+            Ok(()) => {
+                // An operator has the answer, even if the new one never answers.
+                let now = self.lane.clock.now();
+                self.crew.hurry_cache(&mut self.lane, now, SILENCE_MAX);
+                self.command(Awaited::Replace, &Command::Replace(Box::new(superblock)));
+            }
             Err(errno) => {
                 let error = CommandError::new(
                     CommandErrorKind::Limit,
@@ -143,6 +150,7 @@ impl Plane {
     pub(super) fn replaced(&mut self, now: Instant, result: Result<(), Failure>) {
         match result {
             Ok(()) => {
+                self.crew.ease_cache(&mut self.lane);
                 self.cache.replacements += 1;
                 let capacity_blocks = self.capacity_blocks();
                 let path = self.cache.path.display();
@@ -217,7 +225,8 @@ impl Plane {
                     && (error.kind == CommandErrorKind::NotFound
                         || self.absents.reason(name).is_some()) =>
             {
-                self.command(Awaited::Forget(answer), &Command::Forget(name.to_owned()));
+                let awaited = Awaited::Forget(name.to_owned(), answer);
+                self.command(awaited, &Command::Forget(name.to_owned()));
             }
             Err(error) => {
                 let _ = answer.send(Err(error));
@@ -225,16 +234,33 @@ impl Plane {
         }
     }
 
-    /// The engine has dropped what it knew of a volume that is not attached.
-    pub(super) fn forgotten(result: Result<(), Failure>, answer: AnswerTo<()>) {
-        let result = result.map_err(|error| match error {
-            Failure::NoVolume => CommandError::new(
-                CommandErrorKind::NotFound,
-                "there is no such volume, and nothing of it is cached",
-                "`cinnabar volume list` shows those there are",
-            ),
-            error => failed("dropping it", error),
-        });
+    /// The engine has dropped what it knew of a volume that is not attached. Without a device it
+    /// knows of none, but one that comes back would.
+    pub(super) fn forgotten(
+        &mut self,
+        name: String,
+        result: Result<(), Failure>,
+        answer: AnswerTo<()>,
+    ) {
+        match result {
+            Err(Failure::NoVolume) if matches!(self.crew.health(), Health::PassThrough(_)) => {
+                let ledger = self.ledger.clone();
+                self.background.start(Task::Disown { ledger, name, answer });
+            }
+            Err(Failure::NoVolume) => drop(answer.send(Err(nothing_cached()))),
+            result => drop(answer.send(result.map_err(|error| failed("dropping it", error)))),
+        }
+    }
+
+    /// No device is believed in what it holds of a volume that is not attached; false: none was.
+    pub(super) fn disowned(result: Result<bool, StateError>, answer: AnswerTo<()>) {
+        let result = match result {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(nothing_cached()),
+            Err(error) => {
+                Err(CommandError::new(CommandErrorKind::Io, error.to_string(), error.hint()))
+            }
+        };
         let _ = answer.send(result);
     }
 
@@ -244,4 +270,10 @@ impl Plane {
         let hint = "see the kernel log (dmesg) for the device's errors";
         StartError::new(StartErrorKind::Io, Subject::Cache, message, hint)
     }
+}
+
+fn nothing_cached() -> CommandError {
+    let message = "there is no such volume, and nothing of it is cached";
+    let hint = "`cinnabar volume list` shows those there are";
+    CommandError::new(CommandErrorKind::NotFound, message, hint)
 }

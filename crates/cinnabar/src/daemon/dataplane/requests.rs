@@ -3,7 +3,6 @@
 //!
 //! Called by the loop.
 
-use super::clock::after;
 use super::control::{COMMAND, failed};
 use super::plane::{Plane, Pool};
 use super::volume::{Kind, Phase, Volume};
@@ -11,7 +10,7 @@ use crate::daemon::messages::AnswerTo;
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
-use cinnabar_engine::{Answer, Failure, Op, Reply, Request, RequestId};
+use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming, Ticket};
 
 /// A request in the engine's hands.
@@ -22,6 +21,15 @@ pub(super) struct GuestRequest {
     kind: Kind,
     arrived: Instant,
     /// When the engines are told that it takes too long; `None`: never, or they were told.
+    answer_by: Option<Instant>,
+}
+
+/// A request of a volume that is being attached.
+pub(super) struct Waiting {
+    front: Front,
+    request: Incoming<Memory>,
+    arrived: Instant,
+    /// When it takes too long, as of one in the engine's hands.
     answer_by: Option<Instant>,
 }
 
@@ -64,8 +72,13 @@ impl Plane {
     ) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
-        if self.volumes.get(key).is_some_and(|volume| matches!(volume.phase, Phase::Attaching)) {
-            return self.waiting.push((arrived, front, Incoming { ticket, export, command }));
+        if let Some(volume) = self.volumes.get(key)
+            && matches!(volume.phase, Phase::Attaching)
+        {
+            let answer_by = volume.answer_by(arrived);
+            let request = Incoming { ticket, export, command };
+            self.waiting.push(Waiting { front, request, arrived, answer_by });
+            return self.note_answer_by(answer_by);
         }
         let volume = self.volumes.get(key).and_then(|volume| match (&volume.phase, volume.id) {
             (Phase::Serving, Some(id)) => Some((volume, id)),
@@ -90,8 +103,7 @@ impl Plane {
                 return;
             }
         };
-        let bound = volume.io.timeout;
-        let answer_by = (!bound.is_zero()).then(|| after(arrived, bound));
+        let answer_by = volume.answer_by(arrived);
         let asker = Asker::Guest(front, ticket);
         let request = GuestRequest { asker, volume: key, kind, arrived, answer_by };
         self.note_answer_by(answer_by);
@@ -101,11 +113,11 @@ impl Plane {
     /// A volume serves now, or will not: what waited for that goes on.
     pub(super) fn admit_waiting(&mut self, now: Instant, key: usize) {
         let all = std::mem::take(&mut self.waiting);
-        for (arrived, front, request) in all {
-            if request.export.0 as usize == key {
-                self.admit_one(now, arrived, front, request);
+        for waiting in all {
+            if waiting.request.export.0 as usize == key {
+                self.admit_one(now, waiting.arrived, waiting.front, waiting.request);
             } else {
-                self.waiting.push((arrived, front, request));
+                self.waiting.push(waiting);
             }
         }
     }
@@ -118,8 +130,8 @@ impl Plane {
         }
     }
 
-    /// Tells the engines of guests' requests that their volumes' bounds have passed by. One look at
-    /// all of them, at the moment the first is due.
+    /// Tells the engines of guests' requests that their volumes' bounds have passed by, and answers
+    /// those that no engine has. One look at all of them, at the moment the first is due.
     pub(super) fn tell_late(&mut self, now: Instant) {
         if self.next_late.is_none_or(|next| next > now) {
             return;
@@ -137,9 +149,19 @@ impl Plane {
             }
         }
         self.note_answer_by(next);
-        for id in due {
-            let reply = self.crew.late(&mut self.lane, id);
-            self.replies.extend(reply);
+        if !due.is_empty() {
+            let replies = self.crew.late(&mut self.lane, due);
+            self.replies.extend(replies);
+        }
+        let all = std::mem::take(&mut self.waiting);
+        for waiting in all {
+            if waiting.answer_by.is_some_and(|at| at <= now) {
+                let timed_out = Failure::Io(IoError::TimedOut);
+                self.answer(waiting.front, waiting.request.ticket, Err(timed_out));
+            } else {
+                self.note_answer_by(waiting.answer_by);
+                self.waiting.push(waiting);
+            }
         }
     }
 

@@ -3,8 +3,10 @@
 //! Called by the loop, before it hears of anything that the server did since.
 
 use super::clock::after;
+use super::control::Awaited;
 use super::plane::Plane;
 use super::volume::Phase;
+use cinnabar_engine::Command;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use std::time::Duration;
 
@@ -35,7 +37,23 @@ impl Plane {
     pub(super) fn doubt(&mut self, now: Instant, key: usize, range: ByteSpan) {
         if let Some(volume) = self.volumes.get_mut(key) {
             volume.doubts.push(range);
-            self.look_at = Some(after(now, AGAIN_AFTER));
+            if matches!(volume.phase, Phase::Leaving(_)) {
+                self.discard_doubtful(key);
+            } else {
+                self.look_at = Some(after(now, AGAIN_AFTER));
+            }
+        }
+    }
+
+    /// Has the engine keep nothing of a volume that leaves, if its server may have lost some of it:
+    /// before the last flush ends, which would seem to cover that.
+    pub(super) fn discard_doubtful(&mut self, key: usize) {
+        let volume = &mut self.volumes[key];
+        if let Some(id) = volume.id
+            && !volume.doubts.is_empty()
+            && !std::mem::replace(&mut volume.discarded, true)
+        {
+            self.command(Awaited::Discard, &Command::Discard(id));
         }
     }
 

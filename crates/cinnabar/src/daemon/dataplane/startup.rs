@@ -256,6 +256,7 @@ impl Plane {
             latencies: Recorders::default(),
             phase: Phase::Attaching,
             doubts: Vec::new(),
+            discarded: false,
             measured: None,
         });
         debug_assert_eq!(inserted, key);

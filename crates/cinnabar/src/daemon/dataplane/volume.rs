@@ -2,6 +2,7 @@
 //!
 //! Called by the loop.
 
+use super::clock::after;
 use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
@@ -32,6 +33,8 @@ pub(super) struct Volume {
     pub(super) phase: Phase,
     /// Bytes whose copies are not to be believed, and have not been dropped yet.
     pub(super) doubts: Vec<ByteSpan>,
+    /// It leaves, and the engine was told to keep nothing of it.
+    pub(super) discarded: bool,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
 }
@@ -120,6 +123,12 @@ impl Volume {
                 "the backend has grown (hint: `cinnabar volume resize` serves all of it)"
             );
         }
+    }
+
+    /// When a request that came then takes too long; `None`: never.
+    pub(super) fn answer_by(&self, arrived: Instant) -> Option<Instant> {
+        let bound = self.io.timeout;
+        (!bound.is_zero()).then(|| after(arrived, bound))
     }
 
     fn trouble(&self, oldest: Option<Duration>) -> Option<String> {

@@ -71,9 +71,8 @@ impl Plane {
     /// A look has ended.
     pub(super) fn looked(&mut self, sizes: &Sizes) {
         self.watch.looking = false;
-        let now = self.cache.shared().map(Arc::downgrade);
-        if let (Some((disk, size)), Some(now)) = (&sizes.cache, now)
-            && disk.ptr_eq(&now)
+        if let Some((disk, size)) = &sizes.cache
+            && self.cache.is(disk)
         {
             self.give_up_short_device(*size);
         }

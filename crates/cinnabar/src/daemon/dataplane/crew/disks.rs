@@ -49,6 +49,14 @@ impl Crew {
         }
     }
 
+    /// Lets the cache device take its time again, if it has no time-out.
+    pub(in super::super) fn ease_cache(&mut self, lane: &mut Lane) {
+        lane.desk.ease_cache();
+        for worker in &mut self.workers {
+            worker.order(|lane| lane.desk.ease_cache());
+        }
+    }
+
     /// Gives all threads a volume.
     pub(in super::super) fn install(
         &mut self,

@@ -55,6 +55,18 @@ impl Desk {
         }
     }
 
+    /// Nobody waits for it any more.
+    pub(in super::super) fn ease_cache(&mut self) {
+        if self.hurried.take().is_none() {
+            return;
+        }
+        if let Some((file, _)) = &self.cache {
+            for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.file == *file) {
+                io.deadline = None;
+            }
+        }
+    }
+
     /// An I/O on a device that was left has ended: lets go of it if that was the last one.
     pub(super) fn close_left(&mut self, file: FileId) {
         if self.ios.iter().any(|(_, io)| io.file == file) {

@@ -416,6 +416,41 @@ fn another_device_takes_the_place_of_one_that_never_answers() {
     assert!(rig.stop().clean);
 }
 
+/// The replacement has the engine give up the old device, and so has its silence.
+#[test]
+fn a_device_that_hangs_while_it_is_replaced_does_not_condemn_the_next() {
+    both(|io| {
+        let mut rig = Rig::new(io, &["vm1"]);
+        let Some(ssd) = Frozen::mount(&rig) else {
+            eprintln!("skipped: no root, no loop device, or no mkfs.ext4");
+            return;
+        };
+        rig.config.cache.device = rig.path("ssd/cache.img");
+        rig.config.cache.device_timeout = Duration::from_secs(2);
+        rig.config.cache.eviction = crate::daemon::messages::EvictionMode::Clock;
+        rig.start();
+        warm_up(&rig);
+        // Until the blocks are on flash, so that a write needs a mark.
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(ssd.switch("-f"), "it can be frozen");
+        let mut client = rig.client("vm1");
+        let write = std::thread::spawn(move || client.write(8192, &[7; 4096], true));
+        while rig.status().volumes[0].counters.writes == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(replace(&rig, &rig.path("new.img"), false), Ok(()));
+        assert_eq!(write.join().expect("no panic"), Ok(()));
+        let status = rig.loaded();
+        assert_eq!((status.cache.state, status.cache.device), {
+            (State::Serving, rig.path("new.img"))
+        });
+        assert!(ssd.switch("-u"), "it can be thawed");
+        assert!(is_unlocked(&rig.path("ssd/cache.img")), "once the last write has ended");
+        assert_eq!(rig.status().cache.state, State::Serving);
+        assert!(rig.stop().clean);
+    });
+}
+
 /// A stop that begins while a volume is being attached must not forget that one.
 #[test]
 fn a_stop_takes_a_volume_along_that_was_on_its_way() {
@@ -448,4 +483,44 @@ fn what_waits_for_a_hanging_write_is_answered_in_its_own_time() {
         drop((first, second));
         rig.stop();
     });
+}
+
+/// A device that is away would be believed when it comes back.
+#[test]
+fn blocks_of_a_volume_are_dropped_on_a_device_that_is_not_there() {
+    both(|io| {
+        let mut rig = with_ssd(io);
+        std::fs::rename(rig.path("ssd"), rig.path("away")).expect("it goes");
+        let volumes = std::mem::take(&mut rig.config.volumes);
+        rig.start();
+        assert_eq!(rig.status().cache.state, State::Degraded);
+        assert_eq!(invalidate(&rig, "vm1", None), Ok(()));
+        assert_eq!(invalidate(&rig, "vm2", None), Err(CommandErrorKind::NotFound));
+        rig.stop();
+        std::fs::rename(rig.path("away"), rig.path("ssd")).expect("it comes back");
+        rig.config.volumes = volumes;
+        rig.start();
+        let warmth = rig.loaded().volumes[0].warmth;
+        assert!(matches!(warmth, Warmth::Dropped { .. }), "{warmth:?}");
+        assert!(rig.stop().clean);
+    });
+}
+
+/// The attach waits for the device, which guests need not know of.
+#[test]
+fn a_guest_of_a_volume_that_is_being_attached_is_answered_in_its_own_time() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let mut second = rig.volume("vm2");
+    second.backend_timeout = Duration::from_millis(200);
+    let Some(ssd) = on_a_frozen_device(&mut rig, Duration::from_secs(8)) else { return };
+    let mut added = rig.send(|answer| Message::AddVolume(Box::new(second), answer));
+    while rig.status().volumes.len() < 2 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(rig.client("vm2").read(0, 4096), Err(EIO));
+    assert!(added.try_recv().is_err(), "it is still being attached");
+    assert!(ssd.switch("-u"), "it can be thawed");
+    assert_eq!(added.blocking_recv().expect("it is answered"), Ok(()));
+    assert!(rig.client("vm2").read(0, 4096) == Ok(pattern(0, 4096)));
+    rig.stop();
 }

@@ -1,0 +1,133 @@
+//! Devices that are silent: over a port that never does anything.
+
+use super::{Desk, Told};
+use cinnabar_backend::disk::OpenOptions;
+use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};
+use cinnabar_backend::{Disk, FileId, Job};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{IoId, IoOp};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Takes jobs.
+#[derive(Default)]
+struct Silent {
+    files: u32,
+    jobs: Vec<Job>,
+}
+
+impl Port for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+    fn waker(&self) -> Waker {
+        unimplemented!("nobody waits")
+    }
+    fn register(&mut self, _: Arc<Disk>) -> rustix::io::Result<FileId> {
+        self.files += 1;
+        Ok(FileId(self.files))
+    }
+    fn unregister(&mut self, _: FileId) {}
+    fn submit(&mut self, job: Job) {
+        self.jobs.push(job);
+    }
+    fn watch(&mut self, _: RawFd, _: u64, _: Interest) {}
+    fn unwatch(&mut self, _: u64) {}
+    fn wait(&mut self, _: Option<Duration>, _: &mut Vec<PortEvent>) -> rustix::io::Result<()> {
+        Ok(())
+    }
+    fn in_flight(&self) -> usize {
+        self.jobs.len()
+    }
+}
+
+const BOUND: Duration = Duration::from_secs(30);
+
+fn at(seconds: u64) -> Instant {
+    Instant(seconds * 1_000_000_000)
+}
+
+struct Rig {
+    desk: Desk,
+    folder: tempfile::TempDir,
+}
+
+impl Rig {
+    /// With this time-out of cache devices.
+    fn new(timeout: Duration) -> Self {
+        let desk = Desk::new(Box::new(Silent::default()), timeout);
+        Self { desk, folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    /// Another device, and an I/O on it that never ends.
+    fn install(&mut self, now: Instant, name: &str) {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let disk = Disk::open(&path, &OpenOptions::default()).expect("it opens");
+        self.desk.install_cache(Arc::new(disk)).expect("there is room");
+        self.desk.cache_io(now, (0, IoId(7)), 0, IoOp::Flush);
+    }
+
+    /// What is told when the time has come to this: engines of I/O, and the plane of a device.
+    fn told(&mut self, now: Instant) -> (usize, usize) {
+        self.desk.look_at_time(now);
+        let told = std::mem::take(&mut self.desk.told);
+        let hangs = told.iter().filter(|told| matches!(told, Told::Hangs(_))).count();
+        let overdue = told.iter().filter(|told| matches!(told, Told::Overdue(..))).count();
+        assert_eq!(hangs + overdue, told.len());
+        (overdue, hangs)
+    }
+}
+
+#[test]
+fn a_silent_device_is_told_of_once() {
+    let mut rig = Rig::new(BOUND);
+    rig.install(at(0), "a");
+    assert_eq!(rig.told(at(29)), (0, 0));
+    assert_eq!(rig.told(at(31)), (1, 1));
+    assert_eq!(rig.told(at(99)), (0, 0));
+}
+
+/// What hangs on a device that was left may never end.
+#[test]
+fn a_device_that_was_left_does_not_condemn_the_next() {
+    for timeout in [Duration::ZERO, BOUND] {
+        let mut rig = Rig::new(timeout);
+        rig.install(at(0), "a");
+        rig.desk.hurry_cache(at(0), BOUND);
+        assert_eq!(rig.told(at(31)), (1, 1));
+        rig.desk.close_cache();
+        // The next one answers, and an operator takes a third.
+        rig.install(at(40), "b");
+        rig.desk.ios.retain(|_, io| io.started < at(40));
+        rig.desk.hurry_cache(at(41), BOUND);
+        assert_eq!(rig.told(at(99)), (0, 0), "{timeout:?}");
+    }
+}
+
+/// Its time-out is for I/O that was begun before it was left, too.
+#[test]
+fn a_device_is_left_before_its_time_is_over() {
+    let mut rig = Rig::new(BOUND);
+    rig.install(at(0), "a");
+    rig.desk.leave_cache();
+    rig.install(at(20), "b");
+    assert_eq!(rig.told(at(31)), (0, 0), "only the first is over its time");
+    assert_eq!(rig.told(at(51)), (1, 1), "the second");
+}
+
+#[test]
+fn a_device_without_a_time_out_has_one_while_it_is_opened() {
+    for eased in [false, true] {
+        let mut rig = Rig::new(Duration::ZERO);
+        rig.install(at(0), "a");
+        rig.desk.hurry_cache(at(0), BOUND);
+        rig.desk.cache_io(at(1), (0, IoId(8)), 0, IoOp::Flush);
+        if eased {
+            rig.desk.ease_cache();
+            rig.desk.cache_io(at(2), (0, IoId(9)), 0, IoOp::Flush);
+        }
+        assert_eq!(rig.told(at(99)), if eased { (0, 0) } else { (2, 2) });
+    }
+}
