@@ -32,6 +32,11 @@ impl<T: Copy + PartialEq> Eldest<T> {
         self.current.is_some_and(|(eldest, _)| eldest == one)
     }
 
+    /// Whether there is one.
+    pub(crate) const fn is_any(&self) -> bool {
+        self.current.is_some()
+    }
+
     pub(crate) fn rank(&self, one: T) -> Rank {
         match self.current {
             None => Rank::Free,

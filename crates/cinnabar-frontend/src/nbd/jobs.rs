@@ -211,6 +211,16 @@ impl<M: RawMemory> Jobs<M> {
         self.stirred = true;
     }
 
+    /// Whether the engine does not have all that a connection changes.
+    pub(super) fn holds_back(&self, connection: u64, slots: &Table<Slot>) -> bool {
+        let waits = |waiting: &Waiting<M>| match waiting {
+            Waiting::Request(request) => is_from(connection, request, slots),
+            Waiting::Job(key) => self.is_job_from(connection, *key),
+        };
+        self.table.iter().any(|(_, job)| job.connection == connection)
+            || self.waiting.iter().any(waits)
+    }
+
     /// A connection is gone: takes back what the engine does not have, and returns what that held.
     pub(super) fn abandon(
         &mut self,

@@ -28,8 +28,6 @@ pub(super) enum Kind {
     Write {
         /// Durable before the reply.
         fua: bool,
-        /// What the reply holds.
-        load: Load,
         /// Some of the payload has not come.
         incoming: bool,
     },

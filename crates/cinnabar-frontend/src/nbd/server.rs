@@ -259,6 +259,9 @@ impl<M: RawMemory> Server<M> {
                     if !std::mem::replace(&mut connection.in_paused, true) {
                         self.paused.push(key);
                     }
+                    if self.eldest.is_any() {
+                        self.arm_tick();
+                    }
                     break;
                 }
                 Outcome::Enter(export) => self.enter(key, export, buffers),

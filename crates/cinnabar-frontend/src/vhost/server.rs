@@ -455,6 +455,9 @@ impl<M: RawMemory> Server<M> {
                     self.stats.pauses += 1;
                     self.paused.push((key, index));
                 }
+                if self.eldest.is_any() {
+                    self.arm_tick();
+                }
             }
             Err(reason) => {
                 let reason = connection.blame(reason);

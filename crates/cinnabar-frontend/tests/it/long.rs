@@ -2,10 +2,13 @@
 
 use crate::client::{Client, option, request};
 use crate::host::Host;
+use crate::memory::{Heap, Pool};
 use crate::running::{Running, both, held, memory};
 use crate::sample::export;
 use cinnabar_engine::{Failure, IoError, Op};
+use cinnabar_frontend::nbd::handshake::Agreed;
 use cinnabar_frontend::nbd::proto::{self, Fields, Request, command as cmd, option as opt};
+use cinnabar_frontend::nbd::transmission::{ForPiece, Load, Room, Step, Transmission};
 use cinnabar_frontend::nbd::{Buffers, Command, DisconnectReason, Export, ExportId, Limits};
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -384,4 +387,81 @@ fn a_long_read_ends_with_the_server() {
     drive(&server, |_| false, |host| host.server.is_drained());
     assert!(reader.join().expect("no panic"));
     assert!(server.nothing_is_held());
+}
+
+#[test]
+fn a_server_that_stops_rests_while_a_long_read_is_in_the_engine() {
+    let server = Running::start(Limits::default(), vec![disk(1, "vm1")], held);
+    let mut client = structured(&server.socket, "vm1");
+    // The first piece is short and leaves at once, so there would be room for a fourth.
+    client.send(&read(0, 1, (8 << 20) - 512, 100 * MIB));
+    assert!(server.until(|host| host.held.len() == 3));
+    let (busy, held) = server.run(|host| {
+        host.server.drain(&mut host.pool);
+        let rest = host.held.split_off(1);
+        host.answer_held();
+        host.held = rest;
+        for _ in 0..3 {
+            host.turn(0);
+        }
+        (host.server.has_backlog(), host.held.len())
+    });
+    assert_eq!((busy, held), (false, 2));
+    let reader = std::thread::spawn(move || client.is_closed());
+    drive(&server, |_| false, |host| host.server.is_drained());
+    assert!(reader.join().expect("no panic"));
+    assert!(server.nothing_is_held());
+}
+
+/// Room for requests, and what there is for pieces.
+struct Pieces(ForPiece);
+
+impl Room for Pieces {
+    fn reserve(&mut self, more: Load) -> bool {
+        assert_eq!(more.requests, 1);
+        assert!(more.bytes > 0, "a long write holds nothing when it waits for room");
+        true
+    }
+
+    fn reserve_piece(&mut self, _more: Load) -> ForPiece {
+        self.0
+    }
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
+}
+
+fn stream() -> Transmission<Heap> {
+    let agreed = Agreed { structured: true, block_status: false };
+    Transmission::new(&disk(1, "vm1"), agreed)
+}
+
+#[test]
+fn a_payload_comes_in_though_a_long_read_waits_for_room() {
+    let (mut stream, mut pool) = (stream(), Pool::default());
+    let mut step = |bytes: &[u8], piece| stream.step(bytes, &mut Pieces(piece), &mut pool);
+    let header = read(0, 1, 0, 40 * MIB);
+    assert!(matches!(step(&header, ForPiece::Enough), (28, Step::GoOn)));
+    let write = write(2, 0, &[7; 1024]);
+    // It has a buffer, and would keep it for as long as the piece waits; no time runs for it then.
+    let (taken, begun) = step(&write[..528], ForPiece::Enough);
+    assert!(matches!((taken, begun), (528, Step::NeedMore)));
+    let (taken, done) = step(&write[528..], ForPiece::NoRoom);
+    let Step::Request(pending, Command::Engine(Op::Write { data, .. })) = done else {
+        panic!("{done:?}")
+    };
+    assert_eq!((taken, pending.cookie), (524, 2));
+    assert!(matches!(step(&[], ForPiece::NoRoom), (0, Step::Wait)));
+    pool.give(data);
+    assert_eq!(pool.out(), 0);
+}
+
+#[test]
+fn a_long_write_that_waits_for_room_takes_none_from_others() {
+    let (mut stream, mut pool) = (stream(), Pool::default());
+    let header = request(cmd::WRITE, 1, ODD, 40 << 20);
+    let mut step = |bytes: &[u8]| stream.step(bytes, &mut Pieces(ForPiece::NoRoom), &mut pool);
+    assert!(matches!(step(&header), (28, Step::GoOn)));
+    assert!(matches!(step(&[]), (0, Step::Wait)));
 }

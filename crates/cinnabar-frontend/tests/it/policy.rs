@@ -187,3 +187,71 @@ fn connections_of_one_export_are_bounded() {
     assert_eq!(third.go("vm1").kind, rep::ERR_POLICY);
     assert_eq!(third.go("vm2").kind, rep::ACK, "others have room");
 }
+
+#[test]
+fn what_a_client_that_closed_had_not_read_yet_never_lands_on_its_successors_writes() {
+    let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+    let address = listen_tcp(&server);
+    let enter = |from| {
+        let mut client = tcp_from(from, address);
+        client.answer_greeting();
+        assert_eq!(client.go("vm1").kind, rep::ACK);
+        client
+    };
+    let mut first = enter("127.0.0.2:0");
+    // Its first and last sector are read before all of it is written.
+    first.send(&[request(cmd::WRITE, 1, 10, 2000).as_slice(), &[7; 2000]].concat());
+    assert!(server.until(|host| host.held.len() == 2));
+    drop(first);
+    // The server sees it close, and waits for the engine.
+    server.run(|host| (0..5).for_each(|_| host.turn(20)));
+    let mut second = enter("127.0.0.3:0");
+    second.send(&[request(cmd::WRITE, 2, 512, 512).as_slice(), &[9; 512]].concat());
+    assert!(server.until(|host| host.held.len() == 3));
+    server.run(|host| {
+        let reads = host.held.drain(..2).collect();
+        host.answer_held();
+        host.held = reads;
+        host.turn(0);
+    });
+    assert_eq!(second.simple_reply(), (0, 2));
+    let answer_all = || {
+        for _ in 0..5 {
+            server.run(|host| {
+                host.turn(10);
+                host.answer_held();
+                host.turn(0);
+            });
+        }
+    };
+    answer_all();
+    second.send(&request(cmd::READ, 4, 512, 512));
+    answer_all();
+    assert_eq!(second.simple_reply(), (0, 4));
+    assert!(second.read::<512>() == [9; 512], "an acknowledged write is gone");
+    drop(second);
+    assert!(server.nothing_is_held());
+}
+
+#[test]
+fn a_client_that_said_good_bye_is_waited_for_while_its_change_is_not_with_the_engine() {
+    let server = Running::start(Limits::default(), vec![export(1, "vm1")], held);
+    let address = listen_tcp(&server);
+    let mut leaving = Client::enter(&server.socket, "vm1");
+    let change = [request(cmd::WRITE, 1, 10, 2000).as_slice(), &[7; 2000]].concat();
+    leaving.send(&[change, request(cmd::DISC, 0, 0, 0)].concat());
+    assert!(server.until(|host| host.held.len() == 2));
+    let mut successor = tcp_from("127.0.0.2:0", address);
+    successor.answer_greeting();
+    assert_eq!(successor.go("vm1").kind, rep::ERR_POLICY, "it would land on what this one writes");
+    for _ in 0..3 {
+        server.run(|host| {
+            host.answer_held();
+            host.turn(0);
+            host.turn(0);
+        });
+    }
+    assert_eq!(leaving.simple_reply(), (0, 1));
+    assert!(leaving.is_closed());
+    assert_eq!(successor.go("vm1").kind, rep::ACK);
+}

@@ -302,6 +302,37 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
 }
 
 #[test]
+fn who_waits_in_vain_is_passed_over_though_nothing_else_happens() {
+    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
+    let limits = Limits { bytes_max: 0, ..Limits::default() };
+    let exports = vec![disk(1, "vm1"), disk(2, "vm2"), disk(3, "vm3")];
+    let server = Running::start(limits, exports, held);
+    let mut hung = Client::enter(&server.socket, "vm1");
+    hung.send(&request(cmd::READ, 1, 0, 30 << 20));
+    assert!(server.until(|host| host.held.len() == 1));
+    let mut eldest = Client::enter(&server.socket, "vm2");
+    eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
+    assert!(server.until(|host| host.server.stats().pauses == 1));
+    // The first of these hangs, too: the second has to wait.
+    let mut other = Client::enter(&server.socket, "vm3");
+    other.send(&[request(cmd::READ, 3, 0, 4096), request(cmd::READ, 4, 4096, 4096)].concat());
+    assert!(server.until(|host| host.server.stats().pauses == 2));
+    let passed = server.run(|host| {
+        let before = host.held.len();
+        host.skipped_ns += 11_000_000_000;
+        for _ in 0..3 {
+            host.turn(0);
+        }
+        (before, host.held.len())
+    });
+    assert_eq!(passed, (2, 3));
+    drop((hung, eldest, other));
+    assert!(server.until(|host| host.server.stats().connections == 0));
+    server.run(Host::answer_held);
+    assert!(server.nothing_is_held());
+}
+
+#[test]
 fn a_change_whose_sector_can_not_be_read_fails() {
     let server = server();
     let mut client = Client::enter(&server.socket, "vm1");

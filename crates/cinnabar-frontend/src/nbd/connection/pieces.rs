@@ -25,7 +25,8 @@ impl<M: RawMemory> Connection<M> {
 
     /// Whether its long request can go on though nothing was received.
     pub(in crate::nbd) fn may_go_on(&self) -> bool {
-        self.has_piece() && !self.paused && self.pieces < PIECES_MAX
+        let goes_on = matches!(self.closing, None | Some(DisconnectReason::PeerClosed));
+        self.has_piece() && goes_on && !self.paused && self.pieces < PIECES_MAX
     }
 
     /// Whether a long read is under way.

@@ -75,19 +75,22 @@ impl<M: RawMemory> Server<M> {
             .iter()
             .copied()
             .filter(|other| {
-                let is_other = |other: &Connection<M>| {
-                    other.closing.is_none() && !other.peer.is_same_client(&peer)
-                };
+                let is_other = |other: &Connection<M>| !other.peer.is_same_client(&peer);
                 !shared && self.connections.get(*other).is_some_and(is_other)
             })
             .collect();
         for other in others {
-            // A client that died may have left requests in its socket. They must not come after
-            // those of its successor.
-            if !self.connections.get(other).is_some_and(Connection::is_deserted) {
-                return Err(Refusal::InUse);
+            let slots = &self.shared.slots;
+            // A client that died may have left requests in its socket, or changes whose edges are
+            // still read. They must not come after those of its successor.
+            match self.connections.get(other) {
+                Some(left) if left.is_deserted() => {
+                    self.disconnect(other, DisconnectReason::PeerClosed, buffers);
+                }
+                // It has said good-bye, and the engine has all that it asked for.
+                Some(left) if left.closing.is_some() && !self.jobs.holds_back(other, slots) => {}
+                _ => return Err(Refusal::InUse),
             }
-            self.disconnect(other, DisconnectReason::PeerClosed, buffers);
         }
         let count = self.shared.exports.get(id).map_or(0, |served| served.connections.len());
         if count >= self.shared.limits.export_connections_max {
@@ -223,7 +226,7 @@ impl<M: RawMemory> Server<M> {
         self.next_tick
     }
 
-    /// Ends connections that took too long.
+    /// Ends connections that took too long, and turns that came to nothing.
     pub fn tick(&mut self, now: Instant, buffers: &mut impl Buffers<M>) {
         self.shared.now = now;
         if self.next_tick.is_none_or(|at| now < at) {
@@ -240,7 +243,9 @@ impl<M: RawMemory> Server<M> {
         for (key, reason) in overdue {
             self.disconnect(key, reason, buffers);
         }
-        if self.connections.iter().any(|(_, connection)| connection.has_timer()) {
+        self.shared.released |= self.eldest.pass_over(now);
+        let has_timer = self.connections.iter().any(|(_, connection)| connection.has_timer());
+        if has_timer || self.eldest.is_any() {
             self.arm_tick();
         }
     }

@@ -26,7 +26,7 @@ impl<M: RawMemory> Transmission<M> {
     pub(in crate::nbd) fn is_before_others(&self) -> bool {
         let before = |long: &Long<M>| match long.kind {
             Kind::Write { .. } => matches!(self.phase, Phase::Gap),
-            Kind::Chunks => long.piece().is_some(),
+            Kind::Chunks => long.piece().is_some() && matches!(self.phase, Phase::Between),
             Kind::Ordered => true,
         };
         self.long.as_deref().is_some_and(before)
@@ -43,17 +43,15 @@ impl<M: RawMemory> Transmission<M> {
         &mut self,
         request: &Request,
         span: ByteSpan,
-        room: &mut impl Room,
+        room: &impl Room,
     ) -> Option<Step<M>> {
         let one_chunk = request.flags & command_flag::DF != 0;
         let kind = if request.command == command::WRITE {
-            let load = Load { requests: 1, bytes: 0 };
-            if !room.reserve(load) {
-                return Some(Step::Wait);
-            }
+            // Its reply holds nothing: those that wait for room for a piece must not take what another
+            // one's piece needs.
             self.phase = Phase::Gap;
             let fua = request.flags & command_flag::FUA != 0;
-            Kind::Write { fua, load, incoming: true }
+            Kind::Write { fua, incoming: true }
         } else if self.agreed.structured && !one_chunk {
             Kind::Chunks
         } else if room.is_quiet() {
@@ -74,7 +72,12 @@ impl<M: RawMemory> Transmission<M> {
         buffers: &mut impl Buffers<M>,
     ) -> Option<Step<M>> {
         let long = self.long.as_deref_mut()?;
-        if matches!(long.kind, Kind::Write { .. }) && !matches!(self.phase, Phase::Gap) {
+        let is_next = match long.kind {
+            Kind::Write { .. } => matches!(self.phase, Phase::Gap),
+            // A payload under way goes first: its buffer would be held for as long as the piece waits.
+            Kind::Chunks | Kind::Ordered => matches!(self.phase, Phase::Between),
+        };
+        if !is_next {
             return None;
         }
         // Nothing else is answered within an ordered one.
@@ -131,10 +134,10 @@ impl<M: RawMemory> Transmission<M> {
     /// The reply to a long write, if all of it came and what was handed out is done.
     pub(in crate::nbd) fn long_write_done(&mut self) -> Option<(Pending, Result<(), Errno>)> {
         let long = self.long.as_deref()?;
-        let Kind::Write { load, .. } = long.kind else { return None };
-        if !long.is_over() {
+        if !matches!(long.kind, Kind::Write { .. }) || !long.is_over() {
             return None;
         }
+        let load = Load::default();
         let pending = Pending { cookie: long.cookie, expect: Expect::Done, load };
         let result = long.failure.map_or(Ok(()), Err);
         self.long = None;

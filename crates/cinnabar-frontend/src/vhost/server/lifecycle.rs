@@ -103,7 +103,7 @@ impl<M: RawMemory> Server<M> {
         self.next_tick
     }
 
-    /// Ends connections that took too long.
+    /// Ends connections that took too long, and turns that came to nothing.
     pub fn tick(&mut self, now: Instant, _buffers: &mut impl Buffers<M>) {
         self.now = now;
         if self.next_tick.is_none_or(|at| now < at) {
@@ -130,7 +130,9 @@ impl<M: RawMemory> Server<M> {
         for (key, reason) in overdue {
             self.disconnect(key, reason);
         }
-        if self.connections.iter().any(|(_, connection)| connection.has_timer()) {
+        self.released |= self.eldest.pass_over(now);
+        let has_timer = self.connections.iter().any(|(_, connection)| connection.has_timer());
+        if has_timer || self.eldest.is_any() {
             self.arm_tick();
         }
     }
