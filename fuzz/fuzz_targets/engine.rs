@@ -25,32 +25,8 @@ static MUTANTS: LazyLock<Mutants> = LazyLock::new(|| {
 fn mutants() -> Mutants {
     use cinnabar_engine::mutant::Mutant;
     let Ok(name) = std::env::var("CINNABAR_MUTANT") else { return Mutants::default() };
-    let all = [
-        Mutant::NoMark,
-        Mutant::MarkAfterWrite,
-        Mutant::MarkTooOld,
-        Mutant::MarkRetiredBeforeFlush,
-        Mutant::MarksLostInSecondCrash,
-        Mutant::CheckpointBeforeSegments,
-        Mutant::CheckpointOfUnwrittenChunks,
-        Mutant::GenerationNotRaised,
-        Mutant::EpochIgnored,
-        Mutant::ChecksumNotVerified,
-        Mutant::TornChunkTrusted,
-        Mutant::JournalGapIgnored,
-        Mutant::SegmentReusedSilently,
-        Mutant::NoTombstone,
-        Mutant::FillNotRevalidated,
-        Mutant::LifeIgnored,
-        Mutant::NoMarkWhileLoading,
-        Mutant::TrimNotMarked,
-        Mutant::FailedWriteCached,
-        Mutant::DropNotRecorded,
-        Mutant::FlushOfOneShard,
-        Mutant::SplitAnsweredEarly,
-    ];
-    let found = all.into_iter().find(|mutant| format!("{mutant:?}") == name);
-    Mutants::only(found.expect("CINNABAR_MUTANT names a mutant"))
+    let found = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
+    Mutants::only(*found.expect("CINNABAR_MUTANT names a mutant"))
 }
 
 #[cfg(not(feature = "mutants"))]

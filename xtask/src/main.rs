@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod coverage;
 mod demo;
 mod faults;
 mod fuzz;
@@ -35,15 +36,21 @@ enum Chore {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Lines of the engine that each search reaches (some minutes)
+    Coverage(coverage::Args),
     /// Search longer: fault simulations on and on, or all searches for some minutes
     Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = coverage::stand_in() {
+        return code;
+    }
     let done = match Cli::parse().chore {
         Chore::Ci(args) => return ci::run(&args),
         Chore::Demo(args) => demo::run(&args),
         Chore::Bench(bench) => bench::run(&bench),
+        Chore::Coverage(args) => coverage::run(&args),
         Chore::Soak(args) => return soak::run(&args),
     };
     match done {

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Seeds for each of the simulator's tests
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// Only these stages: faults, seeds, exhaustive, fuzz [default: all; without --minutes: faults]
+    /// Only these stages: faults, seeds, exhaustive, mutants, fuzz [default: all; without --minutes: faults]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -46,6 +46,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             search.args(["--test", "it", "small::every_order", "--", "--nocapture"]);
             search.env("CINNABAR_MOVES", "99");
             show(search.env("CINNABAR_MINUTES", minutes.max(1).to_string())).map(Done::Passed)
+        }),
+        Stage::new("mutants", || {
+            let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
+            let mut table = cargo(&test);
+            table.args(["--test", "it", "table_of_mutants", "--", "--nocapture", "--ignored"]);
+            show(&mut table).map(Done::Passed)
         }),
         Stage::new("fuzz", move || fuzz::run(limit.unwrap_or(Duration::from_hours(1)))),
     ];

@@ -4,9 +4,20 @@
 //! switch on (this crate's own have it always), [`is`](Mutants::is) is a constant and the broken
 //! code is not compiled in.
 
-/// A deliberate bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mutant {
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $mutant:ident,)*) => {
+        /// A deliberate bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant { $($(#[$doc])* $mutant,)* }
+
+        impl Mutant {
+            /// Every one, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$mutant,)*];
+        }
+    };
+}
+
+mutants! {
     /// Writes to blocks with a copy on flash are not marked.
     NoMark,
     /// The mark is written, but the backend's write does not wait for it.

@@ -1,6 +1,7 @@
 //! Pairs that can't be, with the reason.
 //!
-//! What is listed here was neither met by searches nor can be; a test fails when one of them is met.
+//! What is listed here follows from how the engine and its driver are made, not from what searches
+//! happened to leave out; a test fails when one of them is met.
 
 use super::{Edge, Incident, IoKind, Moment};
 use cinnabar_engine::Phase;
@@ -19,22 +20,25 @@ enum Part {
     Reading,
     /// Making a device ready, at a start or as a replacement.
     Opening,
+    /// Waiting for what a replacement needs.
+    Replacing,
     /// Reading the index.
     Loading,
-    /// Serving with a device, or leaving it.
-    Serving,
+    /// Keeping a cache: ends with the device.
+    Caching,
     /// Without a device.
     Without,
     /// A clean stop, behind the last request.
     Closing,
-    /// Anywhere.
-    Any,
+    /// Of requests and volumes, with a device or without.
+    Serving,
 }
 
 const fn part_of(phase: Phase) -> Part {
     match phase {
         Phase::OpenReads => Part::Reading,
         Phase::OpenBlank | Phase::OpenMarks => Part::Opening,
+        Phase::Replacing | Phase::Reopening => Part::Replacing,
         Phase::LoadPages | Phase::LoadHeaders | Phase::LoadReplay | Phase::LoadPassed => {
             Part::Loading
         }
@@ -43,14 +47,69 @@ const fn part_of(phase: Phase) -> Part {
         | Phase::CloseLog
         | Phase::CloseCheckpoint
         | Phase::CloseMarks => Part::Closing,
-        Phase::NoDevice => Part::Without,
-        Phase::Gate | Phase::Recording | Phase::CleanAnnounced | Phase::CleanScan => Part::Serving,
-        _ => Part::Any,
+        Phase::NoDevice | Phase::Draining => Part::Without,
+        Phase::Paused
+        | Phase::Prove
+        | Phase::Distrust
+        | Phase::DetachWaits
+        | Phase::DetachFlush
+        | Phase::Detached => Part::Serving,
+        _ => Part::Caching,
     }
 }
 
+/// Phases of which one is on at a time: those of a checkpoint, of loading, of a rebase, of cleaning,
+/// and of a life.
+const ONE_AT_A_TIME: &[&[Phase]] = &[
+    &[
+        Phase::CheckpointChunks,
+        Phase::CheckpointPages,
+        Phase::CheckpointFlush,
+        Phase::CheckpointHead,
+    ],
+    &[Phase::LoadPages, Phase::LoadHeaders, Phase::LoadReplay, Phase::LoadPassed],
+    &[Phase::Rebase, Phase::RebaseLast],
+    &[Phase::CleanScan, Phase::CleanReads],
+    &[
+        Phase::OpenReads,
+        Phase::OpenBlank,
+        Phase::OpenMarks,
+        Phase::NoDevice,
+        Phase::CloseQuiet,
+        Phase::CloseProbation,
+        Phase::CloseLog,
+        Phase::CloseCheckpoint,
+        Phase::CloseMarks,
+    ],
+];
+
+const fn is_checkpoint(phase: Phase) -> bool {
+    let (first, last) = (Phase::CheckpointChunks as u8, Phase::CheckpointHead as u8);
+    first <= phase as u8 && phase as u8 <= last
+}
+
+const fn is_cleaning(phase: Phase) -> bool {
+    let (first, last) = (Phase::CleanAnnounced as u8, Phase::CleanParked as u8);
+    first <= phase as u8 && phase as u8 <= last
+}
+
+/// It is on only while a command or a request is under way.
+const fn is_waited_for(phase: Phase) -> bool {
+    matches!(
+        phase,
+        Phase::Gate
+            | Phase::Paused
+            | Phase::Recording
+            | Phase::DetachWaits
+            | Phase::DetachFlush
+            | Phase::Detached
+            | Phase::Replacing
+            | Phase::Reopening
+    )
+}
+
 /// Whether it takes a volume that is attached, or someone who orders something.
-fn needs_volumes(incident: Incident) -> bool {
+const fn needs_volumes(incident: Incident) -> bool {
     matches!(
         incident,
         Incident::Read
@@ -73,37 +132,211 @@ pub fn why_impossible(moment: Moment, incident: Incident) -> Option<&'static str
     if is_trivial(moment, incident) {
         return Some("not looked at");
     }
-    let part = part_of(moment.phase);
-    let lasts = moment.edge == Edge::Lasts;
-    match (part, incident) {
-        (Part::Closing, _) if needs_volumes(incident) && lasts => {
-            Some("volumes are detached before a stop begins")
+    match incident {
+        Incident::Begins(other) => why_no_begin(moment.phase, other),
+        Incident::Ends(other) => why_apart(moment.phase, other),
+        Incident::Done(kind) => {
+            why_no_volumes(moment, incident).or_else(|| why_no_io(moment, kind))
         }
-        (Part::Reading, _) if needs_volumes(incident) => {
-            Some("volumes come when the device is open, and a replacement is not read")
-        }
-        (Part::Reading, Incident::Close | Incident::Seal | Incident::Forget) => {
-            Some("commands come when the device is open")
-        }
-        (Part::Closing, Incident::Close) if lasts => Some("it is closed once"),
-        (_, Incident::Begins(other) | Incident::Ends(other)) => {
-            why_apart(part, part_of(other), matches!(incident, Incident::Begins(_)))
+        _ => why_no_volumes(moment, incident).or_else(|| why_no_command(moment, incident)),
+    }
+}
+
+/// Before the first volume comes, and after the last one has gone.
+fn why_no_volumes(moment: Moment, incident: Incident) -> Option<&'static str> {
+    let late = match incident {
+        Incident::Overdue | Incident::BackendFails => moment.edge == Edge::Lasts,
+        Incident::Seal | Incident::Forget => true,
+        _ => needs_volumes(incident),
+    };
+    let early = matches!(incident, Incident::Close | Incident::Overdue | Incident::BackendFails)
+        || matches!(incident, Incident::Done(IoKind::Prove | IoKind::Distrust | IoKind::CacheRead))
+        || matches!(incident, Incident::Seal | Incident::Forget)
+        || incident == Incident::Done(IoKind::ChunkWrite)
+        || needs_volumes(incident);
+    match part_of(moment.phase) {
+        Part::Closing if late => Some("volumes are detached before a stop begins"),
+        Part::Reading if early => {
+            Some("volumes and commands come when the device is open, and a replacement is not read")
         }
         _ => None,
     }
 }
 
-/// Why a phase of one part of a life does not last while one of another begins or ends.
-fn why_apart(lasts: Part, other: Part, begins: bool) -> Option<&'static str> {
-    use Part::{Closing, Loading, Opening, Reading, Serving, Without};
-    match (lasts, other) {
-        (Reading, Reading) | (Loading, Loading) if !begins => None,
-        (Reading, Loading | Serving | Closing) | (Closing, Reading | Opening) => {
-            Some("a device is opened before it is used, and used before it is closed")
+/// Commands that their giver does not give then.
+fn why_no_command(moment: Moment, incident: Incident) -> Option<&'static str> {
+    let Moment { phase, edge } = moment;
+    let (lasts, ends) = (edge == Edge::Lasts, edge == Edge::Ends);
+    let part = part_of(phase);
+    match incident {
+        Incident::Close if part == Part::Closing && lasts => Some("it is closed once"),
+        Incident::Close if !ends && (is_waited_for(phase) || part == Part::Opening) => {
+            Some("a stop begins when every request and command was answered")
         }
-        (Loading | Serving, Reading) => Some("a device is read before it is used"),
-        (Without, Reading | Loading) => Some("a replacement is empty"),
-        (Without, Serving) if !begins => Some("what needs a device has ended with it"),
+        Incident::Close if lasts && phase == Phase::Draining => {
+            Some("a stop begins when every command was answered")
+        }
+        Incident::Replace if matches!(part, Part::Caching | Part::Loading) && !ends => {
+            Some("a device is replaced when it is not in use any more")
+        }
+        Incident::Replace if lasts && (is_waited_for(phase) && part == Part::Replacing) => {
+            Some("a device is replaced once in a life")
+        }
+        Incident::Replace if lasts && (part == Part::Opening || phase == Phase::Draining) => {
+            Some("a device is replaced once in a life, when the old one has been waited for")
+        }
+        Incident::Abandon if lasts && (part == Part::Opening || part == Part::Replacing) => {
+            Some("a device is given up before it is replaced, and once in a life")
+        }
+        Incident::Abandon
+            if lasts
+                && matches!(
+                    phase,
+                    Phase::Draining
+                        | Phase::Recording
+                        | Phase::DetachWaits
+                        | Phase::DetachFlush
+                        | Phase::Detached
+                ) =>
+        {
+            Some("a device is given up when no other command is under way")
+        }
         _ => None,
     }
+}
+
+/// I/O that is not under way then.
+fn why_no_io(moment: Moment, kind: IoKind) -> Option<&'static str> {
+    use IoKind::{CacheRead, CheckpointWrite, ChunkWrite, JournalWrite, MetaRead, SuperblockWrite};
+    let Moment { phase, edge } = moment;
+    if edge != Edge::Lasts {
+        return None;
+    }
+    match (phase, kind) {
+        (Phase::OpenReads, SuperblockWrite | JournalWrite | CheckpointWrite) => {
+            Some("a device is read before it is written")
+        }
+        (Phase::OpenBlank, CacheRead | ChunkWrite)
+        | (Phase::OpenMarks, CacheRead | ChunkWrite | JournalWrite | CheckpointWrite | MetaRead) => {
+            Some("opening has one I/O of its own under way, and nothing else has any")
+        }
+        (Phase::CloseCheckpoint | Phase::CloseMarks, MetaRead | JournalWrite | ChunkWrite) => {
+            Some("the last checkpoint waits for the log and the journal")
+        }
+        (Phase::CloseMarks, CheckpointWrite) => Some("the last checkpoint is complete by then"),
+        (Phase::CloseProbation | Phase::CloseLog, MetaRead) => {
+            Some("a stop begins to write when the index is loaded")
+        }
+        (phase, MetaRead) if is_checkpoint(phase) || is_cleaning(phase) => {
+            Some("what needs the index begins when it is loaded")
+        }
+        _ => None,
+    }
+}
+
+/// Why one phase is never on while another one is: neither ends while the other lasts.
+fn why_apart(one: Phase, other: Phase) -> Option<&'static str> {
+    if ONE_AT_A_TIME.iter().any(|some| some.contains(&one) && some.contains(&other)) {
+        return Some("one of these is on at a time");
+    }
+    why_apart_in_order(one, other).or_else(|| why_apart_in_order(other, one))
+}
+
+/// The same, for the two in this order.
+fn why_apart_in_order(one: Phase, other: Phase) -> Option<&'static str> {
+    use Part::{Caching, Closing, Loading, Opening, Reading, Replacing, Serving, Without};
+    match (part_of(one), part_of(other)) {
+        (Reading, _) => Some("while a device is read nothing else is going on"),
+        (Opening | Replacing | Without, Caching | Loading | Closing) => {
+            Some("what needs a device ends with it, and begins when another one is open")
+        }
+        (Without, Opening | Replacing) if one == Phase::Draining => {
+            Some("a device is replaced when the old one has been waited for")
+        }
+        (Closing, Opening | Replacing) => Some("a device is opened before it is closed"),
+        (Closing, Serving) if is_waited_for(other) => {
+            Some("a stop begins when every request and command was answered")
+        }
+        (Closing, Caching) if matches!(other, Phase::Gate | Phase::Recording) => {
+            Some("a stop begins when every request and command was answered")
+        }
+        (Closing, Loading) if one != Phase::CloseQuiet => {
+            Some("a stop begins to write when the index is loaded")
+        }
+        (Closing, Caching) if matches!(one, Phase::CloseCheckpoint | Phase::CloseMarks) => {
+            let written =
+                matches!(other, Phase::JournalWrite | Phase::RebaseLast | Phase::ChunkWrite)
+                    || one == Phase::CloseMarks && is_checkpoint(other);
+            written.then_some("the last checkpoint waits for the log and the journal")
+        }
+        (Loading, Caching) if is_checkpoint(other) || is_cleaning(other) => {
+            Some("what needs the index begins when it is loaded")
+        }
+        _ => None,
+    }
+}
+
+/// Why no phase `next` begins while the phase `now` lasts. It may be that this one ends in the same
+/// batch.
+#[expect(clippy::match_same_arms, reason = "a rule a line")]
+fn why_no_begin(now: Phase, next: Phase) -> Option<&'static str> {
+    use Part::{Caching, Closing, Loading, Opening, Reading, Replacing, Without};
+    if let Some(why) = why_no_step(now, next) {
+        return Some(why);
+    }
+    let apart = why_apart(now, next);
+    let follows = match (part_of(now), part_of(next)) {
+        (Reading, Opening) => true,
+        // A device that could not be opened.
+        (Opening | Replacing, Without) => true,
+        (Without, Opening | Replacing) => now == Phase::NoDevice,
+        (Without, _) => false,
+        (Opening, Loading | Caching) => now == Phase::OpenMarks,
+        (Opening, Replacing) | (Replacing, Opening | Caching) => true,
+        (Caching | Loading, Without) => true,
+        (Closing, Without) => next == Phase::Draining,
+        (Closing, _) => false,
+        (Loading, Caching) => true,
+        (Loading, Closing) => true,
+        (Caching, Closing) => {
+            next != Phase::CloseMarks && !matches!(now, Phase::Gate | Phase::Recording)
+                || now == Phase::CheckpointHead
+        }
+        _ => false,
+    };
+    apart.filter(|_| !follows && !is_one_of_a_kind(now, next))
+}
+
+/// Phases of which one may follow upon the other in a batch.
+fn is_one_of_a_kind(now: Phase, next: Phase) -> bool {
+    ONE_AT_A_TIME.iter().any(|some| some.contains(&now) && some.contains(&next))
+}
+
+/// Steps of one mechanism come in their order.
+fn why_no_step(now: Phase, next: Phase) -> Option<&'static str> {
+    let after = |before: &[Phase]| !before.contains(&now);
+    let skips = match next {
+        Phase::OpenReads => true,
+        Phase::LoadPages => now != Phase::OpenMarks,
+        Phase::CheckpointFlush => is_checkpoint(now) && after(&[Phase::CheckpointPages]),
+        Phase::CheckpointHead => is_checkpoint(now) && after(&[Phase::CheckpointFlush]),
+        Phase::LoadHeaders | Phase::LoadReplay | Phase::LoadPassed => {
+            part_of(now) == Part::Loading && now as u8 > next as u8
+        }
+        Phase::NoDevice => part_of(now) == Part::Closing,
+        Phase::OpenBlank | Phase::OpenMarks => {
+            part_of(now) == Part::Closing || now == Phase::OpenMarks
+        }
+        Phase::CloseQuiet
+        | Phase::CloseProbation
+        | Phase::CloseLog
+        | Phase::CloseCheckpoint
+        | Phase::CloseMarks => match part_of(now) {
+            Part::Closing => now as u8 > next as u8,
+            Part::Opening | Part::Reading | Part::Without | Part::Replacing => true,
+            _ => false,
+        },
+        _ => false,
+    };
+    skips.then_some("steps come in their order")
 }

@@ -120,7 +120,7 @@ fn tell(scene: Scene, way: &[Move], crash: Option<Crash>, mutants: Mutants) -> F
         result = world.judge(crash);
     }
     let violation = result.expect_err("it has failed before");
-    Failure { violation, story: world.into_story() }
+    Failure { violation, moves: way.len(), story: world.into_story() }
 }
 
 impl World {

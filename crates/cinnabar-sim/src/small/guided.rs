@@ -27,6 +27,8 @@ pub struct Failure {
     pub violation: Violation,
     /// What happened, line by line.
     pub story: Vec<String>,
+    /// Moves that were made.
+    pub moves: usize,
 }
 
 impl fmt::Display for Failure {
@@ -60,7 +62,8 @@ pub fn run_with(bytes: &[u8], mutants: Mutants) -> Result<Coverage, Box<Failure>
         Err(violation) => violation,
         Ok(()) => Violation::new(Kind::Nondeterminism, format!("once only: {violation}")),
     };
-    Err(Box::new(Failure { violation, story: world.into_story() }))
+    let moves = world.coverage.moves as usize;
+    Err(Box::new(Failure { violation, moves, story: world.into_story() }))
 }
 
 /// The story of a run, whether it fails or not.

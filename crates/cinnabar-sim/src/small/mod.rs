@@ -14,6 +14,7 @@ pub mod class;
 pub mod coverage;
 mod device;
 mod digest;
+pub mod evolve;
 pub mod exhaustive;
 pub mod guided;
 mod life;

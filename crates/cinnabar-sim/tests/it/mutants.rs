@@ -2,13 +2,16 @@
 //! seed given here or, where a change of the engine or of the dice has moved it, at another one of
 //! the first 2000. The sound engine passes there.
 //!
-//! `CINNABAR_MUTANT_SEARCH=1` looks for a seed of each mutant instead, and prints the table to be
-//! filled in. `CINNABAR_MUTANT_SEARCH=NoMark` does so for one.
+//! `cargo xtask soak mutants` prints how each search finds each mutant, or one of them with
+//! `CINNABAR_MUTANT=NoMark`.
 
 use crate::faults::SINGLE;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_sim::faults::{run_one, search};
-use cinnabar_sim::{Failed, FaultOptions, Features, Kind};
+use cinnabar_sim::small::scenes::Scene;
+use cinnabar_sim::small::{evolve, exhaustive};
+use cinnabar_sim::{FaultOptions, Features};
+use std::time::{Duration, Instant};
 
 /// Seeds that a search may take.
 const SEEDS_MAX: u64 = 2000;
@@ -43,20 +46,34 @@ const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::NoMarkWhileLoading, 14),
 ];
 
-/// Mutants that scripted tests find: what they let through needs a coincidence that seeds seldom draw.
-const SCRIPTED: &[Mutant] = &[
-    // `torn.rs`: torn pages fail by their data's checksums, too, but where an old copy lies behind.
-    Mutant::TornChunkTrusted,
-    // The engine's tests of `identity`: an attach fails, and a run may not go on without it.
-    Mutant::IncarnationsRunOut,
-    // The engine's tests of `fairness` and `answers`: no run has so many requests, and none a device
-    // that is silent for good.
-    Mutant::PartsUnbounded,
-    Mutant::SilentDeviceAwaited,
-    Mutant::LateWaiterKept,
-    Mutant::LateTrimNotMarked,
-    // The engine's tests of `endings`: no simulated back end is a server that restarts.
-    Mutant::DiscardedCovered,
+/// Mutants that scripted tests find, with the test and why no seed does.
+const SCRIPTED: &[(Mutant, &str, &str)] = &[
+    (
+        Mutant::TornChunkTrusted,
+        "sim `torn`",
+        "torn pages fail by their data's checksums, too, but where an old copy lies behind",
+    ),
+    (
+        Mutant::IncarnationsRunOut,
+        "engine `identity`",
+        "an attach fails, and a run may not go on without it",
+    ),
+    (Mutant::PartsUnbounded, "engine `shards::fairness`", "no run has so many requests"),
+    (
+        Mutant::PartsOvertaken,
+        "engine `shards::fairness`",
+        "what overtakes is under way with what it overtakes, so a guest may see either order; only \
+         the driver's own invalidations rely on it",
+    ),
+    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device is silent for good"),
+    (Mutant::LateWaiterKept, "engine `answers`", "no request is called late"),
+    (Mutant::LateTrimNotMarked, "engine `answers`", "no request is called late"),
+    (
+        Mutant::DiscardedCovered,
+        "engine `endings`",
+        "no simulated back end is a server that restarts",
+    ),
+    (Mutant::JournalEndTrusted, "engine `journal::scan`", "no write of the journal goes astray"),
 ];
 
 /// Mutants that nobody could notice, with the reason.
@@ -79,15 +96,9 @@ const EQUIVALENT: &[(Mutant, &str)] = &[
     ),
 ];
 
-/// Mutants that 2000 seeds have not found, or that no search has been made for; scripted tests of the
-/// engine find each of them.
-const NOT_FOUND: &[Mutant] = &[
-    Mutant::RebaseMistaken,
-    Mutant::SealBeforeDurable,
-    Mutant::JournalEndTrusted,
-    Mutant::HeadsKept,
-    Mutant::PartsOvertaken,
-];
+/// Mutants that the CI's test does not look for yet: `cargo xtask soak mutants` says what finds them.
+const NOT_FOUND: &[Mutant] =
+    &[Mutant::RebaseMistaken, Mutant::SealBeforeDurable, Mutant::HeadsKept];
 
 /// Options that a mutant is looked for with, and the same without it.
 fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
@@ -99,9 +110,6 @@ fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
 
 #[test]
 fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
-    if let Ok(which) = std::env::var("CINNABAR_MUTANT_SEARCH") {
-        return search_for_all(&which);
-    }
     let mut lost = Vec::new();
     for &(mutant, seed) in FOUND_AT.iter().chain(FOUND_SINGLE) {
         let (with, without) = with(mutant);
@@ -126,33 +134,79 @@ fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
     assert!(lost.is_empty(), "not found in {SEEDS_MAX} seeds: {lost:?}");
 }
 
-fn search_for_all(which: &str) {
-    for mutant in SCRIPTED {
-        println!("{mutant:?}: scripted");
+/// Every deliberate bug is in one of the lists above.
+#[test]
+fn each_mutant_is_accounted_for() {
+    for mutant in Mutant::ALL {
+        let found = FOUND_AT.iter().chain(FOUND_SINGLE).filter(|(one, _)| one == mutant).count();
+        let scripted = SCRIPTED.iter().filter(|(one, ..)| one == mutant).count();
+        let equivalent = EQUIVALENT.iter().filter(|(one, _)| one == mutant).count();
+        let open = NOT_FOUND.iter().filter(|one| *one == mutant).count();
+        assert_eq!(found + scripted + equivalent + open, 1, "{mutant:?}");
     }
-    for (mutant, why) in EQUIVALENT {
-        println!("{mutant:?} makes no difference: {why}");
-    }
-    let mut missed = Vec::new();
-    let found = FOUND_AT.iter().chain(FOUND_SINGLE).map(|(mutant, _)| *mutant);
-    for mutant in found.chain(NOT_FOUND.iter().copied()) {
-        if which != "1" && which != format!("{mutant:?}") {
+}
+
+/// How each search finds each mutant, as a table. `CINNABAR_MUTANT_SECONDS` are for the guided
+/// search, and as many for each scene of the exhaustive one.
+#[test]
+#[ignore = "it takes long: cargo xtask soak mutants"]
+fn table_of_mutants() {
+    let number = |name: &str, usual: u64| {
+        std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+    };
+    let seconds = Duration::from_secs(number("CINNABAR_MUTANT_SECONDS", 10));
+    let seeds = number("CINNABAR_MUTANT_SEEDS", SEEDS_MAX);
+    let which = std::env::var("CINNABAR_MUTANT").ok();
+    println!("| mutant | seeds | guided | exhaustive | otherwise |");
+    println!("|---|---|---|---|---|");
+    for &mutant in Mutant::ALL {
+        if which.as_ref().is_some_and(|which| *which != format!("{mutant:?}")) {
             continue;
         }
-        let (with, without) = with(mutant);
-        let summary = search(0..SEEDS_MAX, &with, |_| {});
-        eprintln!("{mutant:?}: {} seeds, {:?}", summary.seeds, summary.elapsed);
-        // The plainest of the first few, what a guest would have seen; not what fails anyway.
-        let plain = |failed: &&Failed| matches!(failed.violation.kind, Kind::Stale | Kind::Foreign);
-        let mut failures = summary.failures;
-        failures.retain(|failed| run_one(failed.seed, &without).is_ok());
-        match failures.iter().find(plain).or(failures.first()) {
-            Some(failed) => {
-                println!("    (Mutant::{mutant:?}, {}), // {}", failed.seed, failed.violation);
-            }
-            None => missed.push(mutant),
+        let scripted = SCRIPTED.iter().find(|(one, ..)| *one == mutant);
+        let equivalent = EQUIVALENT.iter().find(|(one, _)| *one == mutant);
+        let otherwise = match (scripted, equivalent) {
+            (Some((_, test, why)), _) => format!("scripted, {test}: {why}"),
+            (_, Some((_, why))) => format!("equivalent: {why}"),
+            _ => String::new(),
+        };
+        let by_seeds = if otherwise.is_empty() { by_seeds(mutant, seeds) } else { "".to_owned() };
+        let guided = by_guided_search(mutant, seconds);
+        let exhaustive = by_exhaustive_search(mutant, seconds);
+        println!("| {mutant:?} | {by_seeds} | {guided} | {exhaustive} | {otherwise} |");
+    }
+}
+
+/// The first seed that finds it, and what a guest saw.
+fn by_seeds(mutant: Mutant, seeds: u64) -> String {
+    let (with, without) = with(mutant);
+    let summary = search(0..seeds, &with, |_| {});
+    let mut failures = summary.failures.iter();
+    match failures.find(|failed| run_one(failed.seed, &without).is_ok()) {
+        Some(failed) => format!("{}: {:?}", failed.seed, failed.violation.kind),
+        None => format!("not in {seeds}"),
+    }
+}
+
+fn by_guided_search(mutant: Mutant, limit: Duration) -> String {
+    let corpus = std::fs::read_dir(crate::small::corpus()).expect("the corpus is in the tree");
+    let inputs = corpus.map(|entry| entry.expect("a file").path());
+    let mut inputs: Vec<_> = inputs.collect();
+    inputs.sort();
+    let inputs = inputs.iter().map(|path| std::fs::read(path).expect("a file of the corpus"));
+    let start = Instant::now();
+    let evolved = evolve::search(inputs, 1, limit, Mutants::only(mutant));
+    match evolved.failure {
+        Some(_) => format!("{} runs, {:.0} s", evolved.runs, start.elapsed().as_secs_f64()),
+        None => "no".to_owned(),
+    }
+}
+
+fn by_exhaustive_search(mutant: Mutant, limit: Duration) -> String {
+    for scene in Scene::ALL {
+        if let Err(failure) = exhaustive::search(scene, 99, limit, Mutants::only(mutant)) {
+            return format!("{scene:?}, N={}", failure.moves);
         }
     }
-    missed.retain(|mutant| !NOT_FOUND.contains(mutant));
-    assert!(missed.is_empty(), "not found any more in {SEEDS_MAX} seeds: {missed:?}");
+    "no".to_owned()
 }

@@ -1,6 +1,7 @@
 //! Moments and incidents that meet: what is said to be impossible is never met.
 //!
-//! `CINNABAR_PAIRS=first..end` runs those seeds and prints every possible pair that they did not meet.
+//! `CINNABAR_PAIRS=first..end` runs those seeds and prints every possible pair that they did not meet;
+//! `CINNABAR_PAIR=NAME` prints how often that one was met.
 
 use cinnabar_sim::FaultOptions;
 use cinnabar_sim::faults::search;
@@ -17,6 +18,11 @@ fn nothing_impossible_is_met() {
     let unmet = pairs.unmet();
     println!("{} of {} pairs were met", possible().len() - unmet.len(), possible().len());
     let name = |(moment, incident): &Pair| format!("{moment} x {}", incident.name());
+    if let Ok(wanted) = std::env::var("CINNABAR_PAIR") {
+        for pair in possible().iter().filter(|pair| name(pair) == wanted) {
+            println!("{wanted}: {} times", pairs.of(pair.0, pair.1));
+        }
+    }
     if seeds.is_some() {
         for pair in &unmet {
             println!("unmet: {}", name(pair));

@@ -4,14 +4,14 @@
 //! `CINNABAR_MOVES=8 CINNABAR_MINUTES=5` looks further than the few moves that each test run tries.
 
 use cinnabar_engine::mutant::{Mutant, Mutants};
-use cinnabar_sim::small::exhaustive::search;
+use cinnabar_sim::small::exhaustive::{Searched, search};
 use cinnabar_sim::small::scenes::Scene;
-use cinnabar_sim::small::{guided, run};
+use cinnabar_sim::small::{evolve, guided, run};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Where the inputs are that the fuzzer begins with.
-fn corpus() -> PathBuf {
+pub(crate) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/guided")
 }
 
@@ -60,21 +60,54 @@ fn random_bytes_are_sound() {
     assert_ne!(state, 0);
 }
 
-/// All orders of a few moves, from each scene.
+/// Inputs made of those of the corpus, as a fuzzer makes them: `CINNABAR_GUIDED_SECONDS` of them.
+#[test]
+fn inputs_made_of_the_corpus_are_sound() {
+    let inputs = std::fs::read_dir(corpus()).expect("the corpus is in the tree");
+    let inputs = inputs.map(|entry| entry.expect("a file").path());
+    let inputs = inputs.map(|path| std::fs::read(path).expect("a file of the corpus"));
+    let limit = Duration::from_secs(number("CINNABAR_GUIDED_SECONDS", 2));
+    let evolved = evolve::search(inputs, 7, limit, Mutants::default());
+    println!("{} runs, {} kept, {} moments", evolved.runs, evolved.kept, evolved.features);
+    if let Some(failure) = evolved.failure {
+        panic!("{failure}");
+    }
+}
+
+/// All orders of a few moves, from each scene. `CINNABAR_MINUTES`, or `CINNABAR_SECONDS`, are for all
+/// scenes together; as many are searched at a time as there are cores.
 #[test]
 fn every_order_of_a_few_moves_is_sound() {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-    };
     let moves = u32::try_from(number("CINNABAR_MOVES", 4)).expect("few moves");
-    let limit = Duration::from_mins(number("CINNABAR_MINUTES", 60)) / Scene::ALL.len() as u32;
-    for scene in Scene::ALL {
-        let start = Instant::now();
-        match search(scene, moves, limit, Mutants::default()) {
-            Ok(searched) => println!("{scene:?}: {searched:?} in {:?}", start.elapsed()),
-            Err(failure) => panic!("{scene:?}: {failure}"),
-        }
+    let seconds = number("CINNABAR_SECONDS", 60 * number("CINNABAR_MINUTES", 60));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(Scene::ALL.len());
+    let turns = Scene::ALL.len().div_ceil(cores) as u32;
+    let limit = Duration::from_secs(seconds) / turns;
+    for scenes in Scene::ALL.chunks(cores) {
+        std::thread::scope(|scope| {
+            for scene in scenes {
+                scope.spawn(move || look_at(*scene, moves, limit));
+            }
+        });
     }
+}
+
+fn look_at(scene: Scene, moves: u32, limit: Duration) {
+    let start = Instant::now();
+    match search(scene, moves, limit, Mutants::default()) {
+        Ok(Searched { moves, states, cut_off, complete }) => {
+            let seconds = start.elapsed().as_secs_f64();
+            let left = if complete { ", nothing is left" } else { "" };
+            println!(
+                "{scene:?}: N = {moves}, {states} states, {cut_off} cut off, {seconds:.0} s{left}"
+            );
+        }
+        Err(failure) => panic!("{scene:?}: {failure}"),
+    }
+}
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
 /// Deliberate bugs that few moves find: a checkpoint that ends while a rebase does, a run that grows
