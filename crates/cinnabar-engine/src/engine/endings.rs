@@ -146,7 +146,7 @@ fn a_volume_grows_although_the_device_is_lost_meanwhile() {
 /// The copy of a write that its server may have lost, in the index that is found after a crash.
 fn copies_of_what_a_server_lost(mutants: Mutants, discards: bool) -> u64 {
     let eviction = crate::config::Eviction::Clock;
-    let mut rig = Rig::open_with(Config { mutants, eviction, ..Config::default() }, 4080);
+    let mut rig = Rig::open_with(Config { eviction, mutants, ..Config::default() }, 4080);
     rig.ask(vec![Command::Attach(volume("v"))]);
     let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
     let written = rig.submit(V, Op::Write { span, data, fua: false });

@@ -120,7 +120,8 @@ fn report(rounds: &[Vec<Figures>; 2], only: Option<&str>) -> String {
         let [base, this] = [values(0, name), values(1, name)];
         let is_in_all = base.len() == rounds[0].len() && this.len() == rounds[1].len();
         // A constant says nothing: sizes, counts of rounds, bars.
-        if !is_in_all || base.iter().chain(&this).all(|value| *value == base[0]) {
+        if !is_in_all || base.iter().chain(&this).all(|value| value.to_bits() == base[0].to_bits())
+        {
             continue;
         }
         let mut ratios: Vec<f64> = base.iter().zip(&this).map(|(base, this)| this / base).collect();
