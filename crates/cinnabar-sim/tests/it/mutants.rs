@@ -170,7 +170,7 @@ fn table_of_mutants() {
             (_, Some((_, why))) => format!("equivalent: {why}"),
             _ => String::new(),
         };
-        let by_seeds = if otherwise.is_empty() { by_seeds(mutant, seeds) } else { "".to_owned() };
+        let by_seeds = if otherwise.is_empty() { by_seeds(mutant, seeds) } else { String::new() };
         let guided = by_guided_search(mutant, seconds);
         let exhaustive = by_exhaustive_search(mutant, seconds);
         println!("| {mutant:?} | {by_seeds} | {guided} | {exhaustive} | {otherwise} |");
