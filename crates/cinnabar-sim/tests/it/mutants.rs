@@ -18,32 +18,32 @@ const SEEDS_MAX: u64 = 2000;
 
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::NoMark, 7),
-    (Mutant::MarkAfterWrite, 55),
-    (Mutant::MarkTooOld, 21),
-    (Mutant::MarkRetiredBeforeFlush, 24),
+    (Mutant::NoMark, 3),
+    (Mutant::MarkAfterWrite, 29),
+    (Mutant::MarkTooOld, 11),
+    (Mutant::MarkRetiredBeforeFlush, 58),
     (Mutant::GenerationNotRaised, 28),
     (Mutant::EpochIgnored, 4),
     (Mutant::ChecksumNotVerified, 3),
     (Mutant::NoTombstone, 304),
     (Mutant::FillNotRevalidated, 5),
-    (Mutant::TrimNotMarked, 18),
+    (Mutant::TrimNotMarked, 5),
     (Mutant::FailedWriteCached, 14),
     (Mutant::FailedSyncForgotten, 9),
-    (Mutant::SplitAnsweredEarly, 9),
-    (Mutant::DropNotRecorded, 277),
-    (Mutant::PassedRunGrows, 21),
-    (Mutant::ReplayCutShort, 14),
-    (Mutant::DurableZeroesNotFlushed, 13),
+    (Mutant::SplitAnsweredEarly, 3),
+    (Mutant::DropNotRecorded, 1805),
+    (Mutant::PassedRunGrows, 342),
+    (Mutant::ReplayCutShort, 5),
+    (Mutant::DurableZeroesNotFlushed, 35),
 ];
 
 /// The same, but found among seeds without shards and replays.
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::MarksLostInSecondCrash, 229),
-    (Mutant::CheckpointBeforeSegments, 109),
-    (Mutant::JournalGapIgnored, 538),
-    (Mutant::SegmentReusedSilently, 134),
-    (Mutant::NoMarkWhileLoading, 14),
+    (Mutant::CheckpointBeforeSegments, 24),
+    (Mutant::JournalGapIgnored, 362),
+    (Mutant::SegmentReusedSilently, 99),
+    (Mutant::NoMarkWhileLoading, 388),
 ];
 
 /// Mutants that scripted tests find, with the test and why no seed does.
