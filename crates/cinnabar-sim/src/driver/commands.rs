@@ -23,6 +23,10 @@ pub(super) enum Control {
     Detach(usize),
     Seal(usize, bool),
     Forget(usize),
+    /// To so many sectors.
+    Grow(usize, u64),
+    /// The driver says that the device is silent.
+    GiveUp,
     Abandon,
     Replace,
     Close,
@@ -86,6 +90,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.count.paths.add(Path::PassThroughAbandoned);
                 self.abandoned();
             }
+            // Where there is nothing to be given up, that is no harm.
+            (Control::GiveUp, Ok(Answer::Done) | Err(Failure::Invalid)) => {}
+            (Control::Grow(volume, sectors), Ok(Answer::Done)) => self.grown(volume, sectors),
+            (Control::Grow(volume, _), Err(failure)) if self.may_not_grow(volume, failure) => {}
             (Control::Replace, Ok(Answer::Done)) => self.replaced(),
             // Neither the new device nor a backend may have failed it.
             (Control::Replace, Err(Failure::Io(_)))

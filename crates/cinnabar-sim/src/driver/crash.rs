@@ -163,6 +163,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn land(&mut self, host: bool) {
         let late = !host && self.dice.chance(0.5);
         for mut flight in std::mem::take(&mut self.flights).into_values() {
+            if flight.left {
+                continue;
+            }
             if let (IoOp::Distrust { held }, Some(backend)) =
                 (&flight.request().op, flight.transfer.backend())
                 && self.dice.chance(0.5)
