@@ -136,6 +136,21 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Its volume and kind, for the report of a run that is stuck.
+    pub(super) fn summary(&self) -> (usize, &'static str) {
+        let kind = match self.asked {
+            Asked::Read { .. } => "read",
+            Asked::Write { .. } => "write",
+            Asked::Zeroes { .. } => "zeroes",
+            Asked::Trim { .. } => "trim",
+            Asked::Flush { .. } => "flush",
+            Asked::Invalidate { .. } => "invalidate",
+            Asked::Nonsense => "nonsense",
+            Asked::Unasked => "unasked",
+        };
+        (self.volume, kind)
+    }
+
     /// The write that it is.
     pub(super) fn write(&self) -> Option<&WriteTicket> {
         match &self.asked {
@@ -296,14 +311,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The operator says that somebody else wrote these bytes; beside the guest's slots, too.
     pub(super) fn submit_invalidate(&mut self, volume: usize, span: ByteSpan) {
-        self.submit_loss(volume, span, Vec::new());
+        let number = self.submit_loss(volume, span, Vec::new());
+        self.await_answer(volume, number);
     }
 
-    /// The driver says that these bytes may have changed, and what of them has.
-    pub(super) fn submit_loss(&mut self, volume: usize, span: ByteSpan, losses: Vec<WriteTicket>) {
+    /// The driver says that these bytes may have changed, and what of them has. That must be heard,
+    /// however long it takes.
+    pub(super) fn submit_loss(
+        &mut self,
+        volume: usize,
+        span: ByteSpan,
+        losses: Vec<WriteTicket>,
+    ) -> u64 {
         self.volumes[volume].slots += 1;
         let asked = Asked::Invalidate { span, losses };
-        self.enter(volume, asked, Op::Invalidate { span }, None, None);
+        self.enter(volume, asked, Op::Invalidate { span }, None, None)
     }
 
     /// Is a guest's write to these sectors under way?

@@ -18,6 +18,9 @@ use cinnabar_engine::{Answer, Failure, IoError, Reply};
 /// A frontend is done with a reply's buffer after at most this long.
 const SENDING_NS_MAX: u64 = 100_000;
 
+/// Longest pause of a guest whose request took too long, in ns.
+const PATIENT_NS_MAX: u64 = 200_000_000;
+
 /// A read's buffer on its way to the guest.
 #[derive(Debug)]
 pub(super) struct Sent {
@@ -46,12 +49,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.note(self.now, place, || format!("reply {:?}: {:?}", reply.id, reply.result));
         self.note_answered(&pending);
         let follower = reply.id;
+        let timed_out = matches!(reply.result, Err(Failure::Io(IoError::TimedOut)));
         match reply.result {
             Ok(answer) => self.succeeded(pending, answer)?,
             Err(failure) => self.failed(&pending, failure)?,
         }
         self.settle_followed(follower);
-        let think_ns_max = self.volumes[volume].guest.profile().think_ns_max;
+        let mut think_ns_max = self.volumes[volume].guest.profile().think_ns_max;
+        if timed_out {
+            // A guest that would ask for everything at once of a silent backend learns nothing.
+            think_ns_max = think_ns_max.max(PATIENT_NS_MAX);
+        }
         self.soon(think_ns_max, Item::Arrive(volume));
         Ok(())
     }
@@ -142,17 +150,20 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     fn failed(&mut self, pending: &Pending, failure: Failure) -> Result<(), Violation> {
         let volume = &self.volumes[pending.volume];
+        // One that had to wait is refused when its turn comes.
+        let since = volume.time_up.is_some_and(|at| at >= pending.arrived);
+        let crowded = pending.crowded || since;
         let expected = match (pending.refusal, failure) {
-            (Some(refusal), failure) => refusal == failure,
-            (None, Failure::Io(IoError::TimedOut)) if pending.late || pending.crowded => true,
+            (_, Failure::Io(IoError::TimedOut)) if pending.late || crowded => true,
+            (Some(refusal), failure) if refusal == failure => true,
             (None, Failure::Io(_)) => {
                 volume.errors > pending.errors_before || pending.flushes_badly()
             }
-            (None, Failure::Limit) => {
+            (_, Failure::Limit) => {
                 let bounds = &self.profile.setup.config.bounds;
                 pending.beside_others && bounds.requests < REQUESTS_MAX
             }
-            (None, _) => false,
+            _ => false,
         };
         if !expected {
             let what = format!(

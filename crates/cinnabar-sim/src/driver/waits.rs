@@ -9,7 +9,7 @@
 
 use crate::driver::agenda::Item;
 use crate::driver::commands::Control;
-use crate::driver::guests::State;
+use crate::driver::guests::{Asked, Pending, State};
 use crate::driver::io::Flight;
 use crate::driver::world::{Halt, World};
 use crate::kinds::Fault;
@@ -283,7 +283,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 Control::Detach(volume) => !silent(world, *volume),
                 _ => true,
             };
-            world.pending.is_empty() && !world.is_waiting_for(waits)
+            let asks = |pending: &Pending| !matches!(pending.asked, Asked::Invalidate { .. });
+            !world.pending.values().any(asks) && !world.is_waiting_for(waits)
         })?;
         if !last && self.waits.chance(0.5) {
             return Err(Halt::Crash);

@@ -278,7 +278,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
     fn stuck(&self, why: &str) -> Violation {
         let what = format!(
             "{why}; requests {:?}, commands {:?}, I/O {:?}",
-            self.pending.keys(),
+            self.pending.iter().map(|(id, pending)| (id, pending.summary())).collect::<Vec<_>>(),
             self.controls,
             self.flights.values().map(|flight| describe(flight.request())).collect::<Vec<_>>()
         );
