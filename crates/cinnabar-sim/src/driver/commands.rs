@@ -53,7 +53,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     ) -> Result<(), Violation> {
         self.log.milestone(self.now, || format!("{control:?} was answered: {result:?}"));
         match (control, result) {
-            (Control::Open | Control::Close, Ok(Answer::Done)) => {}
+            // Where there is nothing to be given up, that is no harm.
+            (Control::Open | Control::Close | Control::GiveUp, Ok(Answer::Done))
+            | (Control::GiveUp, Err(Failure::Invalid)) => {}
             (Control::AwaitLoad, Ok(Answer::Loaded(report))) => self.loaded(&report)?,
             // A device that fails while it is opened or closed: the daemon goes on without it.
             (Control::Open | Control::AwaitLoad | Control::Close, Err(Failure::Io(_)))
@@ -90,8 +92,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.count.paths.add(Path::PassThroughAbandoned);
                 self.abandoned();
             }
-            // Where there is nothing to be given up, that is no harm.
-            (Control::GiveUp, Ok(Answer::Done) | Err(Failure::Invalid)) => {}
             (Control::Grow(volume, sectors), Ok(Answer::Done)) => self.grown(volume, sectors),
             (Control::Grow(volume, _), Err(failure)) if self.may_not_grow(volume, failure) => {}
             (Control::Replace, Ok(Answer::Done)) => self.replaced(),

@@ -153,8 +153,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Asked::Read { .. } | Asked::Flush { .. } | Asked::Nonsense | Asked::Unasked => None,
         };
         let pending = self.pending.values().filter(|pending| pending.volume == volume);
-        let doubtful = self.doubtful.iter().filter(|(of, _)| *of == volume);
-        let sectors = pending.filter_map(of).chain(doubtful.map(|(_, ticket)| ticket.sectors()));
+        let doubtful = self.doubtful.iter().filter(|doubt| doubt.volume == volume);
+        let doubtful = doubtful.map(|doubt| doubt.ticket.sectors());
+        let sectors = pending.filter_map(of).chain(doubtful);
         let block = BLOCK_SECTORS as u64;
         sectors.map(|range| range.start / block..range.end.div_ceil(block)).collect()
     }

@@ -47,11 +47,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     /// A write was acknowledged, so what arrived before it on its blocks has ended.
-    pub(super) fn overtake(
-        &mut self,
-        volume: usize,
-        later: &WriteTicket,
-    ) -> Result<(), Violation> {
+    pub(super) fn overtake(&mut self, volume: usize, later: &WriteTicket) -> Result<(), Violation> {
+        // Doubles of the engine, which know no time-outs, carry such requests out side by side.
+        if !self.features().time_outs {
+            return Ok(());
+        }
         let (range, oracle) = (later.sectors(), &mut self.oracle);
         for doubt in &self.doubtful {
             let own = doubt.ticket.sectors();

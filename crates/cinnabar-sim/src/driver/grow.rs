@@ -50,6 +50,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return;
         }
         let sectors = self.media.backends[volume].sectors();
+        if self.is_growing(volume) {
+            let at = self.now.plus_ns(self.waits.within(1..SAYING_NS_MAX));
+            return self.agenda.enter(at, Item::Grow(volume));
+        }
+        if sectors == self.profile.volumes[volume].sectors {
+            return;
+        }
         let proof = self.proof(volume);
         let id = self.volumes[volume].id.expect("an attached volume has an index");
         let command = Command::Grow(id, sectors * SECTOR_BYTES, proof);

@@ -11,8 +11,8 @@ use crate::machine::{Factory, Machine};
 use crate::oracle::{Outcome, ReadTicket};
 use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped};
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::limits::REQUESTS_MAX;
+use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Answer, Failure, IoError, Reply};
 
 /// A frontend is done with a reply's buffer after at most this long.

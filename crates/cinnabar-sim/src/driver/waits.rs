@@ -94,7 +94,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.media.cache.damaged = true;
         self.log.milestone(self.now, || format!("OVERDUE: I/O {} of the cache device", id.0));
         self.batch.push(Event::Overdue(id));
-        if !std::mem::replace(&mut self.given_up, true) {
+        // At a start and at a stop the command that waits for the device ends with it.
+        let ends = |control: &Control| matches!(control, Control::Open | Control::Close);
+        if !std::mem::replace(&mut self.given_up, true) && !self.is_waiting_for(ends) {
             self.command(Control::GiveUp, Command::Abandon);
         }
     }
@@ -194,7 +196,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if features.silences && self.waits.chance(0.002) {
             self.fall_silent(volume);
         }
-        if features.silences && features.deaths && self.waits.chance(0.002) {
+        if features.silences && self.waits.chance(0.0005) {
             self.silence_device();
         }
         if features.growth && self.waits.chance(0.004) {
@@ -265,7 +267,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// A device may be silent when it is opened.
     pub(super) fn silence_at_boot(&mut self) {
-        if self.features().silences && self.features().deaths && self.waits.chance(0.05) {
+        if self.features().silences && self.waits.chance(0.03) {
             self.silence_device();
         }
     }

@@ -65,7 +65,8 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
 
 /// Those of requests in all, by other dice. `refuses`: requests may be refused for there are too many.
 pub(super) fn draw_many(dice: &mut Dice, bounds: &mut Bounds, refuses: bool) {
-    let mut small = |usual: u32, some: &[u32]| if dice.chance(0.5) { usual } else { dice.pick(some) };
+    let mut small =
+        |usual: u32, some: &[u32]| if dice.chance(0.5) { usual } else { dice.pick(some) };
     bounds.extra_parts = small(bounds.extra_parts, &[1, 4, 16]);
     bounds.volume_extra_parts = small(bounds.volume_extra_parts, &[1, 2, 8]);
     bounds.volume_late = small(bounds.volume_late, &[1, 2, 8]);
