@@ -4,10 +4,11 @@
 //! promises even then is the order of arrival: a later request of the same blocks waits until
 //! nothing of an earlier one can land any more.
 
+use crate::driver::io::Flight;
 use crate::driver::world::World;
 use crate::machine::Factory;
 use crate::oracle::{Outcome, WriteTicket};
-use crate::stamp::Stamped;
+use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::RequestId;
 
@@ -16,8 +17,11 @@ use cinnabar_engine::RequestId;
 pub(super) struct Doubt {
     pub(super) volume: usize,
     pub(super) ticket: WriteTicket,
-    /// I/O of it that is under way.
+    /// I/O on its sectors that is under way: its own, and that of later requests which have its
+    /// sectors already.
     flights: Vec<u64>,
+    /// Those of them that are its own for certain.
+    own: Vec<u64>,
     /// Later writes of the same sectors, under way when it was answered.
     followers: Vec<RequestId>,
 }
@@ -32,8 +36,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// A write was answered as failed.
     pub(super) fn doubt(&mut self, volume: usize, ticket: &WriteTicket) {
         let sectors = ticket.sectors();
-        let flights = self.flights.values().filter(|flight| flight.writes_on(volume, &sectors));
-        let flights = flights.map(|flight| flight.born).collect();
+        let there = self.flights.values().filter(|flight| flight.writes_on(volume, &sectors));
+        let flights = there.clone().map(|flight| flight.born).collect();
+        let own = there.filter(|flight| self.is_of(flight, volume, ticket));
+        let own = own.map(|flight| flight.born).collect();
         let follows = |later: &WriteTicket| {
             let (range, after) = (later.sectors(), later.submitted() > ticket.submitted());
             after && range.start < sectors.end && sectors.start < range.end
@@ -41,9 +47,24 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let pending = self.pending.iter().filter(|(_, pending)| pending.volume == volume);
         let followers = pending.filter(|(_, pending)| pending.write().is_some_and(follows));
         let followers = followers.map(|(id, _)| *id).collect();
-        let doubt = Doubt { volume, ticket: ticket.clone(), flights, followers };
+        let doubt = Doubt { volume, ticket: ticket.clone(), flights, own, followers };
         self.doubtful.push(doubt);
         self.settle();
+    }
+
+    /// Does this write to its volume write what this ticket says? Of zeroes that several requests ask
+    /// for nobody can tell.
+    fn is_of(&self, flight: &Flight, volume: usize, ticket: &WriteTicket) -> bool {
+        let Some((sector, value)) = flight.first_written(&ticket.sectors()) else { return false };
+        let zeroes = |other: &WriteTicket| {
+            other.submitted() != ticket.submitted() && other.value(sector) == Some(Stamp::ZERO)
+        };
+        let doubtful = self.doubtful.iter().map(|doubt| (doubt.volume, &doubt.ticket));
+        let pending = self.pending.values();
+        let pending = pending.filter_map(|pending| Some((pending.volume, pending.write()?)));
+        ticket.value(sector) == Some(value)
+            && (value != Stamp::ZERO
+                || !doubtful.chain(pending).any(|(of, other)| of == volume && zeroes(other)))
     }
 
     /// A write was acknowledged, so what arrived before it on its blocks has ended.
@@ -61,7 +82,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             let both = own.start.max(range.start)..own.end.min(range.end);
             let flights = self.flights.values().filter(|flight| flight.writes_on(volume, &both));
-            if flights.into_iter().any(|flight| doubt.flights.contains(&flight.born)) {
+            if flights.into_iter().any(|flight| doubt.own.contains(&flight.born)) {
                 let what = "a write was acknowledged while an earlier one, which was answered as \
                             failed, may still land on it";
                 return Err(Violation::at(Kind::Stale, volume, both.start, what));

@@ -9,9 +9,9 @@ use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
 use crate::medium::{Part, Transfer, offset_bytes};
 use crate::pairs::{Incident, IoKind};
-use crate::stamp::Stamped;
+use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES};
 use cinnabar_engine::{Event, IoError, IoId, IoOp, IoRequest, Target};
 use std::ops::Range;
 
@@ -31,8 +31,8 @@ pub(super) struct Flight {
     pub(super) ahead: Vec<Range<usize>>,
     /// The machine was told that it takes too long.
     pub(super) overdue: bool,
-    /// It hangs because its device died.
-    hangs: bool,
+    /// It hangs because its device died, and fails in the end.
+    pub(super) hangs: bool,
     /// Its number: names are used again.
     pub(super) number: u64,
     /// The number that it began with, and when that was.
@@ -82,6 +82,26 @@ impl Flight {
             && place.is_some_and(|(on, range)| {
                 on == backend && range.start < sectors.end && sectors.start < range.end
             })
+    }
+}
+
+impl Flight {
+    /// The first of these sectors that this write to a backend changes, and what it writes there.
+    pub(super) fn first_written(&self, sectors: &Range<u64>) -> Option<(u64, Stamp)> {
+        let (_, range) = place_on(self.transfer.backend(), self.request())?;
+        let sector = range.start.max(sectors.start);
+        let IoOp::Write { data, .. } = &self.request().op else {
+            return Some((sector, Stamp::ZERO));
+        };
+        let mut skipped = (sector - range.start) * SECTOR_BYTES;
+        for slice in data {
+            if skipped < slice.len {
+                let place = (slice.at + skipped) / SECTOR_BYTES;
+                return Some((sector, slice.data.get(place as usize, 1)[0]));
+            }
+            skipped -= slice.len;
+        }
+        None
     }
 }
 

@@ -167,11 +167,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.may_crash = ending == Ending::Crash;
         if ending == Ending::Crash {
             let left = self.dice.below(quota + 1);
-            self.pump(|world| world.quota <= left)?;
+            self.pump_awake(|world| world.quota <= left)?;
             self.fuse = Some(self.dice.below(100));
         }
         let calm = self.dice.chance(0.7);
-        self.pump(|world| world.quota == 0 && (!calm || world.pending.is_empty()))?;
+        self.pump_awake(|world| world.quota == 0 && (!calm || world.pending.is_empty()))?;
         if matches!(ending, Ending::Crash | Ending::CrashInStart | Ending::CrashInLoading) {
             return Err(Halt::Crash);
         }
@@ -253,7 +253,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// What a device that was given up is still busy with ends by itself.
     fn drain_lost_device(&mut self) -> Result<(), Halt> {
-        if !self.present || self.media.cache.damaged {
+        // Another one may have taken its place since.
+        let left = self.flights.values().any(|flight| flight.left);
+        if !self.present || self.media.cache.damaged || left {
             self.pump(|world| {
                 let own = |flight: &Flight| flight.transfer.backend().is_some() || flight.held;
                 world.flights.values().all(own)

@@ -132,7 +132,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Is the medium of this I/O silent?
     pub(super) fn is_silent(&self, flight: &Flight) -> bool {
         match flight.transfer.backend() {
-            None => self.cache_silent && !flight.left,
+            None => self.cache_silent && !flight.left && !flight.hangs,
             // Generations are kept elsewhere.
             Some(backend) => {
                 let asks = !matches!(flight.request().op, IoOp::Distrust { .. });
@@ -149,7 +149,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if dead && self.waits.chance(0.3) {
             // In the end the kernel says that it failed.
             flight.held = false;
-            flight.left = true;
+            flight.hangs = true;
             let at = self.now.plus_ns(self.waits.below(SILENCE_NS_MAX));
             self.agenda.enter(at, Item::Finish(id, flight.number));
         }
@@ -250,6 +250,18 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.agenda.enter(at, Item::effect(id, number, &part));
             }
             self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id, number));
+        }
+    }
+
+    /// Lets things happen until `done`. Where every volume waits for silence to end, one ends.
+    pub(super) fn pump_awake(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Halt> {
+        let silent = |world: &Self| world.volumes.iter().position(|v| v.silent.is_some());
+        loop {
+            self.pump(|world| {
+                done(world) || world.agenda.next_at().is_none() && silent(world).is_some()
+            })?;
+            let Some(volume) = silent(self).filter(|_| !done(self)) else { return Ok(()) };
+            self.awake(volume);
         }
     }
 

@@ -52,6 +52,12 @@ impl WriteTicket {
         self.submitted
     }
 
+    /// What it writes to a sector, if that is one of its own.
+    pub(crate) fn value(&self, sector: u64) -> Option<Stamp> {
+        let place = sector.checked_sub(self.first)?;
+        self.values.get(usize::try_from(place).ok()?).copied()
+    }
+
     /// Sectors written.
     pub fn sectors(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.values.len() as u64
