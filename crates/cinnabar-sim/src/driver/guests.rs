@@ -388,6 +388,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         self.log.note(self.now, place, || format!("submit {id:?} on volume {volume}: {op:?}"));
         let Volume { errors: errors_before, sync_failed, .. } = self.volumes[volume];
+        // Parts of earlier ones may come to a shard later.
+        self.pending.values_mut().for_each(|other| other.beside_others = true);
         let pending = Pending {
             volume,
             asked,

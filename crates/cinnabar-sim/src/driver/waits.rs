@@ -105,7 +105,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn is_crowded(&self, volume: usize) -> bool {
         let Some(at) = self.volumes[volume].time_up else { return false };
         let own = |flight: &Flight| flight.transfer.backend().is_none_or(|of| of == volume);
-        self.now.since_ns(at) < CALM_NS
+        // What pauses goes on when it is woken.
+        self.now.since_ns(at.max(self.caught_up)) < CALM_NS
             || self.flights.values().any(own)
             || self.pending.values().any(|pending| pending.volume == volume)
     }
@@ -203,7 +204,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.grow(volume);
         }
         if features.time_jumps && self.waits.chance(0.01) {
-            self.behind_ns = self.waits.pick(&[0, 1, 1_000_000, 300_000_000, 3_000_000_000]);
+            let behind_ns = self.waits.pick(&[0, 1, 1_000_000, 300_000_000, 3_000_000_000]);
+            let back_ns = u64::saturating_sub(behind_ns, self.behind_ns);
+            self.caught_up = self.caught_up.max(self.now.plus_ns(back_ns));
+            self.behind_ns = behind_ns;
             self.count.faults.add(Fault::TimeJump);
         }
     }
