@@ -36,7 +36,6 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::ReplayCutShort, 5),
     (Mutant::DurableZeroesNotFlushed, 35),
     (Mutant::LateWaiterKept, 3),
-    (Mutant::SilentDeviceAwaited, 7),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -67,6 +66,7 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "what overtakes is under way with what it overtakes, so a guest may see either order; only \
          the driver's own invalidations rely on it",
     ),
+    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device has a time-out"),
     (
         Mutant::LateTrimNotMarked,
         "engine `answers`",
