@@ -10,7 +10,7 @@ mod families;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_policy::{Policy, Writes};
 use cinnabar_sim::hits::engine::blocks_min;
-use cinnabar_sim::hits::{Contender, EngineCache, Found, Options, Run, run};
+use cinnabar_sim::hits::{Contender, EngineCache, Found, Options, Outcome, Run, run};
 use cinnabar_trace::{Op, Record, open};
 use families::FAMILIES;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -155,53 +155,80 @@ fn rows(
         let found = simulate(records, runs, writes, args)?;
         let compulsory = found.outcomes.last().expect("the last run").counts.read_misses;
         for (size, outcomes) in sizes.iter().zip(found.outcomes.chunks(contenders.len())) {
-            let (engine, simple) = outcomes.split_last().expect("the engine is the last");
-            let best = simple.iter().min_by_key(|outcome| outcome.counts.read_misses);
-            let best = best.expect("there are simple ones");
-            let clock = simple[1].counts.flash_writes;
-            let misses = engine.counts.read_misses;
-            let ratio = misses as f64 / best.counts.read_misses as f64;
-            let above = misses as f64 / compulsory.max(1) as f64;
-            let flash = engine.counts.flash_writes as f64 / clock.max(1) as f64;
-            let mut short = Vec::new();
-            let misses_max = if *size <= 50 { MISSES_MAX.0 } else { MISSES_MAX.1 };
-            if *size > 100 {
-                if above > 1.0 + ABOVE_COMPULSORY_MAX {
-                    short.push("misses");
-                }
-            } else if ratio > misses_max {
-                short.push("misses");
-            }
-            if flash > if *size <= 50 { FLASH_MAX.0 } else { FLASH_MAX.1 } {
-                short.push("flash");
-            }
-            println!(
-                "| {name} | {} | {size} | {} | {mode} | {misses} | {} {} | {ratio:.3} | {above:.3} | {} \
-                 | {flash:.3} | {} |",
-                half(tuned),
-                engine.run.size_blocks,
-                best.run.contender,
-                best.counts.read_misses,
-                engine.counts.flash_writes,
-                short.join(", ")
-            );
-            cells.push(Cell { tuned, is_met: short.is_empty(), ratio });
+            let row = Row { name, tuned, size: *size, mode };
+            cells.push(row.show(outcomes, compulsory));
             if writes == Writes::Through && is_unaligned(records) {
+                let engine = outcomes.last().expect("the engine is the last");
                 let sectors = by_sectors(records, engine.run.size_blocks)?;
-                let over = sectors as f64 / misses.max(1) as f64;
-                let is_met = over <= SECTORS_MAX;
-                println!(
-                    "| {name} | {} | {size} | {} | exact sectors | {sectors} | whole blocks {misses} | \
-                     {over:.3} | | | | {} |",
-                    half(tuned),
-                    engine.run.size_blocks,
-                    if is_met { "" } else { "misses" }
-                );
-                cells.push(Cell { tuned, is_met, ratio: f64::NAN });
+                cells.push(row.show_sectors(engine, sectors));
             }
         }
     }
     Ok(())
+}
+
+/// What a line of the table is about.
+struct Row<'a> {
+    name: &'a str,
+    tuned: bool,
+    /// In % of the footprint.
+    size: u64,
+    mode: &'a str,
+}
+
+impl Row<'_> {
+    /// The engine, the last of `outcomes`, beside the simple policies.
+    fn show(&self, outcomes: &[Outcome], compulsory: u64) -> Cell {
+        let Self { name, tuned, size, mode } = *self;
+        let (engine, simple) = outcomes.split_last().expect("the engine is the last");
+        let best = simple.iter().min_by_key(|outcome| outcome.counts.read_misses);
+        let best = best.expect("there are simple ones");
+        let clock = simple[1].counts.flash_writes;
+        let misses = engine.counts.read_misses;
+        let ratio = misses as f64 / best.counts.read_misses as f64;
+        let above = misses as f64 / compulsory.max(1) as f64;
+        let flash = engine.counts.flash_writes as f64 / clock.max(1) as f64;
+        let mut short = Vec::new();
+        let too_many = match size {
+            ..=50 => ratio > MISSES_MAX.0,
+            51..=100 => ratio > MISSES_MAX.1,
+            _ => above > 1.0 + ABOVE_COMPULSORY_MAX,
+        };
+        if too_many {
+            short.push("misses");
+        }
+        if flash > if size <= 50 { FLASH_MAX.0 } else { FLASH_MAX.1 } {
+            short.push("flash");
+        }
+        println!(
+            "| {name} | {} | {size} | {} | {mode} | {misses} | {} {} | {ratio:.3} | {above:.3} | {} \
+             | {flash:.3} | {} |",
+            half(tuned),
+            engine.run.size_blocks,
+            best.run.contender,
+            best.counts.read_misses,
+            engine.counts.flash_writes,
+            short.join(", ")
+        );
+        Cell { tuned, is_met: short.is_empty(), ratio }
+    }
+
+    /// The same requests to the exact sector, beside whole blocks.
+    fn show_sectors(&self, engine: &Outcome, sectors: u64) -> Cell {
+        let misses = engine.counts.read_misses;
+        let over = sectors as f64 / misses.max(1) as f64;
+        let is_met = over <= SECTORS_MAX;
+        println!(
+            "| {} | {} | {} | {} | exact sectors | {sectors} | whole blocks {misses} | {over:.3} | | | \
+             | {} |",
+            self.name,
+            half(self.tuned),
+            self.size,
+            engine.run.size_blocks,
+            if is_met { "" } else { "misses" }
+        );
+        Cell { tuned: self.tuned, is_met, ratio: f64::NAN }
+    }
 }
 
 fn half(tuned: bool) -> &'static str {
