@@ -21,8 +21,8 @@ use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Failure};
 use std::time::Duration;
 
-/// Longest wait for I/O on a device that is to be let go of, or that is being opened in another's
-/// place, if no time-out is set.
+/// Longest wait of an operator's command where no time-out is set: for I/O on a device that is to be
+/// let go of or opened in another's place, for a range that a back end's write is under way in.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A replacement under way.

@@ -3,8 +3,10 @@
 //!
 //! Called by the loop.
 
+use super::clock::after;
 use super::control::{COMMAND, failed};
 use super::plane::{Plane, Pool};
+use super::replace::SILENCE_MAX;
 use super::volume::{Kind, Phase, Volume};
 use crate::daemon::messages::AnswerTo;
 use cinnabar_backend::Memory;
@@ -197,7 +199,17 @@ impl Plane {
 
     fn invalidate_for(&mut self, now: Instant, key: usize, span: ByteSpan, asker: Asker) {
         let kind = Kind::Other;
-        let request = GuestRequest { asker, volume: key, kind, arrived: now, answer_by: None };
+        // An operator is answered, whatever the range waits for and whether or not guests are; what a
+        // server may have lost has to go, however long that takes.
+        let answer_by = match asker {
+            Asker::Operator(_) => {
+                let own = self.volumes[key].answer_by(now);
+                Some(own.unwrap_or_else(|| after(now, SILENCE_MAX)))
+            }
+            _ => None,
+        };
+        self.note_answer_by(answer_by);
+        let request = GuestRequest { asker, volume: key, kind, arrived: now, answer_by };
         let volume = self.volumes[key].id.expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
     }
