@@ -93,6 +93,8 @@ mutants! {
     PartsOvertaken,
     /// I/O of the cache device that never ends is waited for.
     SilentDeviceAwaited,
+    /// Blocks of a volume whose device was lost while its end was being recorded keep its index.
+    LostVolumeKeepsIndex,
     /// What waits behind another request's blocks is not answered when its time is over.
     LateWaiterKept,
 }

@@ -399,6 +399,11 @@ impl<P: Payload> Engine<P> {
             volume.state = VolumeState::Sealed;
         } else {
             self.volumes[usize::from(index)] = None;
+            if !self.config.mutants.is(Mutant::LostVolumeKeepsIndex) {
+                // If the device was lost while the end was being recorded, the incarnation ends here:
+                // else no sweep would take its blocks out, and its index would never be free again.
+                self.store.holdings[usize::from(index)].alive = false;
+            }
         }
         let failure = failure.or(result.err()).map(Failure::Io);
         self.outbox.reply(id, failure.map_or(Ok(Answer::Done), Err));

@@ -224,14 +224,19 @@ mod tests {
 
     /// Attaches a volume that proves nothing, reads a block, and lets go of it.
     fn come_and_go(rig: &mut Rig, name: &str, exclusive: bool) -> Result<VolumeId, Failure> {
+        let volume = come(rig, name, exclusive)?;
+        rig.ask(vec![Command::Detach(volume)]);
+        rig.ask(vec![Command::Seal(volume, None)]);
+        Ok(volume)
+    }
+
+    fn come(rig: &mut Rig, name: &str, exclusive: bool) -> Result<VolumeId, Failure> {
         let spec = VolumeSpec { exclusive, ..volume(name) };
         let attach = rig.ask(vec![Command::Attach(spec)])[0];
         let Answer::Attached { volume, .. } = rig.answer(attach)? else { panic!("an attach") };
         let data = super::super::rig::Nothing::alloc(1);
         let read = rig.submit(volume, Op::Read { span: ByteSpan::new(0, BLOCK_BYTES), data });
         rig.answer(read).expect("it is read");
-        rig.ask(vec![Command::Detach(volume)]);
-        rig.ask(vec![Command::Seal(volume, None)]);
         Ok(volume)
     }
 
@@ -294,6 +299,38 @@ mod tests {
             let came = come_and_go(&mut rig, &format!("vm-{n}"), true);
             assert!(came.is_ok(), "attach {n}: {came:?}");
         }
+    }
+
+    /// Loses the device while the ends of four volumes are being recorded; whether a fifth, which needs
+    /// the index of one of them, is answered.
+    fn is_answered_after_a_loss_amid_seals(mutants: Mutants) -> bool {
+        let mut rig = Rig::open_with(config(mutants), 4080);
+        let all = ["a", "b", "c", "d"].map(|name| come(&mut rig, name, true).expect("room"));
+        for id in rig.ask(all.map(Command::Detach).into()) {
+            rig.answer(id).expect("it is detached");
+        }
+        rig.holds = true;
+        let sealed = rig.ask(all.map(|volume| Command::Seal(volume, None)).into());
+        assert!(sealed.iter().all(|id| !rig.is_answered(*id)), "they wait for the journal");
+        rig.ask(vec![Command::Abandon]);
+        for id in sealed {
+            rig.answer(id).expect("it has another generation");
+        }
+        let came = rig.ask(vec![Command::Attach(volume("e"))])[0];
+        let answered = rig.is_answered(came);
+        assert!(!answered || rig.answer(came).is_ok(), "it passes through");
+        answered
+    }
+
+    #[test]
+    fn volumes_whose_end_was_being_recorded_on_a_lost_device_keep_no_index() {
+        assert!(is_answered_after_a_loss_amid_seals(Mutants::default()), "it waits for ever");
+    }
+
+    #[test]
+    fn the_mutant_whose_lost_volumes_keep_their_indices_is_found() {
+        let mutant = Mutants::only(Mutant::LostVolumeKeepsIndex);
+        assert!(!is_answered_after_a_loss_amid_seals(mutant));
     }
 
     #[test]

@@ -68,6 +68,11 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
     ),
     (Mutant::SilentDeviceAwaited, "engine `answers`", "no device has a time-out"),
     (
+        Mutant::LostVolumeKeepsIndex,
+        "engine `identity`",
+        "no device has a time-out, and one that fails seldom does so between a detach and its seal",
+    ),
+    (
         Mutant::LateTrimNotMarked,
         "engine `answers`",
         "few runs have a long trim that is late between two steps, then a write, then a crash",
