@@ -174,6 +174,8 @@ impl<P: Payload> Engine<P> {
         for volume in self.volumes.iter_mut().flatten() {
             volume.group = None;
         }
+        // Nothing of the old device keeps an index any more, and what was being swept is gone.
+        self.continue_attaches();
         self.begin_open(id);
     }
 

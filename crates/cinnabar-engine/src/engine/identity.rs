@@ -333,6 +333,24 @@ mod tests {
         assert!(!is_answered_after_a_loss_amid_seals(mutant));
     }
 
+    /// The sweep that it waits for ends with the old device, and the next one has other identities.
+    #[test]
+    fn an_attach_that_waits_for_a_lost_devices_index_goes_on_with_the_next_device() {
+        let mut rig = Rig::open_with(config(Mutants::default()), 4080);
+        for name in ["a", "b", "c", "d"] {
+            come_and_go(&mut rig, name, true).expect("there is room");
+        }
+        rig.ask(vec![Command::Abandon]);
+        rig.holds_wakes = true;
+        let came = rig.ask(vec![Command::Attach(volume("e"))])[0];
+        assert!(!rig.is_answered(came), "the sweep goes on with the next wake");
+        let next = super::super::rig::superblock(4080);
+        let replaced = rig.ask(vec![Command::Replace(Box::new(next))])[0];
+        rig.answer(replaced).expect("another device is there");
+        rig.wake();
+        assert!(rig.answer(came).is_ok());
+    }
+
     #[test]
     fn attaches_wait_for_the_device_and_fail_with_it() {
         let mut rig = Rig::open_with(config(Mutants::default()), 4080);
