@@ -99,8 +99,6 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) waits: Dice,
     /// By how much the driver's clock is behind just now, in ns.
     pub(super) behind_ns: u64,
-    /// Until when something may wait for a clock that stepped back to come where it was.
-    pub(super) caught_up: Instant,
     /// What was cached at the last crash.
     pub(super) crash_note: Option<CrashNote>,
     /// What the machine said of its index, once it was loaded.
@@ -191,7 +189,6 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             given_up: false,
             waits,
             behind_ns: 0,
-            caught_up: Instant(0),
             crash_note: None,
             loaded: None,
             late: BTreeMap::new(),
