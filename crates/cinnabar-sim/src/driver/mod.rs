@@ -12,8 +12,6 @@ mod audit;
 mod between;
 mod commands;
 mod crash;
-mod doubts;
-mod grow;
 mod guests;
 mod io;
 mod lives;
@@ -27,7 +25,6 @@ mod restart;
 mod sabotage;
 mod steer;
 mod threads;
-mod waits;
 mod world;
 
 pub use replay::Replay;

@@ -35,7 +35,6 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::PassedRunGrows, 342),
     (Mutant::ReplayCutShort, 5),
     (Mutant::DurableZeroesNotFlushed, 35),
-    (Mutant::LateWaiterKept, 3),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -66,17 +65,14 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "what overtakes is under way with what it overtakes, so a guest may see either order; only \
          the driver's own invalidations rely on it",
     ),
-    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device has a time-out"),
+    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device is silent for good"),
     (
         Mutant::LostVolumeKeepsIndex,
         "engine `identity`",
         "no device has a time-out, and one that fails seldom does so between a detach and its seal",
     ),
-    (
-        Mutant::LateTrimNotMarked,
-        "engine `answers`",
-        "few runs have a long trim that is late between two steps, then a write, then a crash",
-    ),
+    (Mutant::LateWaiterKept, "engine `answers`", "no request is called late"),
+    (Mutant::LateTrimNotMarked, "engine `answers`", "no request is called late"),
     (
         Mutant::DiscardedCovered,
         "engine `endings`",
