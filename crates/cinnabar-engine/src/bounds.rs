@@ -68,6 +68,9 @@ pub struct Bounds {
     pub clean_slots: (u32, u32),
     /// Emptied segments that may wait for reads of them to end.
     pub parked_segments: usize,
+    /// Segments of a share for each class of blocks (written, read, reinserted) that has segments of
+    /// its own: each class keeps one open.
+    pub class_segments: u32,
 }
 
 impl Default for Bounds {
@@ -100,6 +103,7 @@ impl Default for Bounds {
             stop_slots: 256,
             clean_slots: (64, 4096),
             parked_segments: 4,
+            class_segments: 48,
         }
     }
 }
@@ -134,6 +138,7 @@ impl Bounds {
         stop_slots: 1,
         clean_slots: (1, 1),
         parked_segments: 1,
+        class_segments: 4,
     };
 }
 

@@ -8,10 +8,10 @@ use crate::mutant::Mutants;
 /// Which blocks earn flash, and which stay when room is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// Probation in RAM, ghost, segments with referenced blocks carried forward (the default).
+    /// Probation in RAM, ghost, a hand that gives a block as many laps as it was used (the default).
     #[default]
     Probation,
-    /// Every miss goes straight to flash; referenced blocks are carried forward without a bound.
+    /// Every miss goes straight to flash; one use gives one lap.
     Clock,
 }
 
@@ -21,15 +21,6 @@ impl Eviction {
         match self {
             Self::Probation => 3,
             Self::Clock => 1,
-        }
-    }
-
-    /// Blocks of a segment with `used` slots that are carried forward at most. A bound makes every
-    /// segment cleaned a gain of a third at least (`docs/design/eviction.md`).
-    pub(crate) const fn carry_max(self, used: u32) -> u32 {
-        match self {
-            Self::Probation => used / 3 * 2,
-            Self::Clock => used,
         }
     }
 }

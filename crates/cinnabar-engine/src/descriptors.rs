@@ -50,6 +50,7 @@ impl Flags {
     const REFS: u8 = 0b11;
     const WRITTEN: u8 = 0b100;
     const UNFLUSHED: u8 = 0b1000;
+    const CONDEMNED: u8 = 0b1_0000;
 
     pub(crate) const fn refs(self) -> u8 {
         self.0 & Self::REFS
@@ -78,6 +79,16 @@ impl Flags {
 
     pub(crate) const fn with_unflushed(self, unflushed: bool) -> Self {
         Self(if unflushed { self.0 | Self::UNFLUSHED } else { self.0 & !Self::UNFLUSHED })
+    }
+
+    /// The hand has passed over the block on flash: it goes when its segment is emptied, unless it
+    /// is used before. Means nothing in a checkpoint.
+    pub(crate) const fn condemned(self) -> bool {
+        self.0 & Self::CONDEMNED != 0
+    }
+
+    pub(crate) const fn with_condemned(self, condemned: bool) -> Self {
+        Self(if condemned { self.0 | Self::CONDEMNED } else { self.0 & !Self::CONDEMNED })
     }
 }
 

@@ -23,6 +23,11 @@ use backlog::Backlog;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
+impl Ticket {
+    /// Of no record.
+    pub(crate) const NONE: Self = Self(0);
+}
+
 /// What a write under way will have achieved.
 #[derive(Clone, Copy, Debug)]
 struct Writing {

@@ -10,7 +10,7 @@ use crate::metadata::chunk::DATA_BLOCKS_MAX;
 use crate::metadata::superblock::Geometry;
 use crate::prefetch::prefetch;
 use crate::units::Instant;
-use shares::Group;
+use shares::{Class, Group, Stream, Tail};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -44,6 +44,30 @@ pub(crate) struct Segment {
     pub(crate) last: u64,
     /// The record that says that it was opened.
     pub(crate) announced: Ticket,
+    /// Slots that hold a block.
+    pub(crate) live: u32,
+    /// Of those, the ones that nothing speaks for any more: they go when the segment is emptied.
+    pub(crate) condemned: u32,
+}
+
+impl Segment {
+    const FREE: Self = Self {
+        state: SegmentState::Free,
+        group: 0,
+        pending_chunks: 0,
+        pins: 0,
+        used: 0,
+        sequence: 0,
+        last: 0,
+        announced: Ticket::NONE,
+        live: 0,
+        condemned: 0,
+    };
+
+    /// Blocks that would have to be reinserted if it were emptied now.
+    pub(crate) const fn worth(&self) -> u32 {
+        self.live - self.condemned
+    }
 }
 
 /// A chunk in RAM: being filled, or being written.
@@ -77,30 +101,24 @@ pub(crate) struct Log {
     pub(crate) sequence: u64,
     /// Segments opened that the journal has not been told of yet.
     pub(crate) opened: Vec<(u32, u64)>,
+    /// Segments of a share for each class of blocks that is kept apart.
+    class_segments: u32,
 }
 
 impl Log {
     /// An empty log whose sequence numbers begin behind `sequence`. Those of each life begin behind
-    /// all that any earlier one can have used.
-    pub(crate) fn new(geometry: Geometry, sequence: u64) -> Self {
-        let free = Segment {
-            state: SegmentState::Free,
-            group: 0,
-            pending_chunks: 0,
-            pins: 0,
-            used: 0,
-            sequence: 0,
-            last: 0,
-            announced: Ticket::default(),
-        };
+    /// all that any earlier one can have used. For `class_segments` see
+    /// [`Bounds`](crate::bounds::Bounds).
+    pub(crate) fn new(geometry: Geometry, sequence: u64, class_segments: u32) -> Self {
         let mut log = Self {
             geometry,
-            segments: vec![free; geometry.segments as usize],
+            segments: vec![Segment::FREE; geometry.segments as usize],
             free: (0..geometry.segments).collect(),
             groups: vec![Group::common()],
             writing: Slab::new(),
             sequence,
             opened: Vec::new(),
+            class_segments,
         };
         log.share_out();
         log
@@ -128,62 +146,63 @@ impl Log {
         if segment.pending_chunks == 0 {
             return None;
         }
-        let open = self.groups[usize::from(segment.group)].chunk.as_ref();
+        let open = self.groups[usize::from(segment.group)].chunks();
         let writing = self.writing.iter().map(|(_, chunk)| chunk);
-        open.into_iter()
-            .chain(writing)
+        open.chain(writing)
             .filter(|chunk| chunk.segment == index)
             .find_map(|chunk| chunk.buffer_of(slot))
     }
 
-    /// Slots that an append to `group` could use without a new segment.
-    fn room(&self, group: u16) -> u32 {
-        let open = self.groups[usize::from(group)].open;
+    /// The stream that blocks of a class of `group` are appended to.
+    pub(crate) fn stream(&self, group: u16, class: Class) -> Stream {
+        Stream { group, class: self.groups[usize::from(group)].merged(class) }
+    }
+
+    /// Slots that an append to a stream could use without a new segment.
+    fn room(&self, stream: Stream) -> u32 {
+        let open = self.tail(stream).open;
         open.map_or(0, |s| self.geometry.segment_slots() - self.segments[s as usize].used)
     }
 
-    /// Makes sure that `group` has a chunk with room. `last_resort`: a carried block may take the
-    /// last free segment, for cleaning gives it back.
-    pub(crate) fn open_chunk(&mut self, group: u16, last_resort: bool, now: Instant) -> bool {
-        if self.groups[usize::from(group)].chunk.is_some() {
+    /// Makes sure that a stream has a chunk with room. `last_resort`: a reinserted block may take
+    /// the last free segment, for cleaning gives it back.
+    pub(crate) fn open_chunk(&mut self, stream: Stream, last_resort: bool, now: Instant) -> bool {
+        if self.tail(stream).chunk.is_some() {
             return true;
         }
-        if self.room(group) < 2 {
-            self.seal(group);
-            if !self.open_segment(group, last_resort) {
+        if self.room(stream) < 2 {
+            self.seal(stream);
+            if !self.open_segment(stream, last_resort) {
                 return false;
             }
         }
-        let segment = self.groups[usize::from(group)].open.expect("just opened");
+        let segment = self.tail(stream).open.expect("just opened");
         let state = &mut self.segments[segment as usize];
         state.pending_chunks += 1;
         let first = segment * self.geometry.segment_slots() + state.used;
-        let chunk =
-            Chunk { sequence: 0, segment, first, buffers: Vec::with_capacity(16), opened: now };
-        self.groups[usize::from(group)].chunk = Some(chunk);
+        let buffers = Vec::with_capacity(16);
+        let chunk = Chunk { sequence: 0, segment, first, buffers, opened: now };
+        self.tail_mut(stream).chunk = Some(chunk);
         true
     }
 
-    fn open_segment(&mut self, group: u16, last_resort: bool) -> bool {
+    fn open_segment(&mut self, stream: Stream, last_resort: bool) -> bool {
         let reserve = usize::from(!last_resort);
-        let state = &self.groups[usize::from(group)];
+        let state = &self.groups[usize::from(stream.group)];
         let over = state.segments > state.segments_max && !last_resort;
         if self.free.len() <= reserve || over {
             return false;
         }
         let segment = self.free.pop_front().expect("just counted");
-        self.groups[usize::from(group)].open = Some(segment);
-        self.groups[usize::from(group)].segments += 1;
+        self.tail_mut(stream).open = Some(segment);
+        self.groups[usize::from(stream.group)].segments += 1;
         let sequence = self.next_sequence();
         self.segments[segment as usize] = Segment {
             state: SegmentState::Open,
-            group,
-            pending_chunks: 0,
-            pins: 0,
-            used: 0,
+            group: stream.group,
             sequence,
             last: sequence,
-            announced: Ticket::default(),
+            ..Segment::FREE
         };
         self.opened.push((segment, sequence));
         true
@@ -196,18 +215,17 @@ impl Log {
     }
 
     /// Adds a buffer to the open chunk; gives its slot and whether the chunk is now full.
-    pub(crate) fn push(&mut self, group: u16, buffer: Buffer) -> (u32, bool) {
-        let room = self.room(group);
-        let chunk = self.groups[usize::from(group)].chunk.as_mut().expect("open_chunk first");
+    pub(crate) fn push(&mut self, stream: Stream, buffer: Buffer) -> (u32, bool) {
+        let room = self.room(stream);
+        let chunk = self.tail_mut(stream).chunk.as_mut().expect("open_chunk first");
         chunk.buffers.push(buffer);
         let count = chunk.buffers.len() as u32;
         (chunk.first + count, count >= DATA_BLOCKS_MAX.min(room - 1))
     }
 
-    /// Takes the open chunk of `group` for writing, if it holds anything.
-    pub(crate) fn take_chunk(&mut self, group: u16) -> Option<usize> {
-        let state = &mut self.groups[usize::from(group)];
-        let mut chunk = state.chunk.take_if(|chunk| !chunk.buffers.is_empty())?;
+    /// Takes the open chunk of a stream for writing, if it holds anything.
+    pub(crate) fn take_chunk(&mut self, stream: Stream) -> Option<usize> {
+        let mut chunk = self.tail_mut(stream).chunk.take_if(|chunk| !chunk.buffers.is_empty())?;
         chunk.sequence = self.next_sequence();
         let segment = &mut self.segments[chunk.segment as usize];
         segment.used += 1 + chunk.buffers.len() as u32;
@@ -219,13 +237,13 @@ impl Log {
     /// hold a copy.
     pub(crate) fn is_submitted(&self, slot: u32) -> bool {
         let segment = &self.segments[self.segment_of(slot) as usize];
-        let open = self.groups[usize::from(segment.group)].chunk.as_ref();
-        segment.pending_chunks == 0 || open.is_none_or(|chunk| chunk.buffer_of(slot).is_none())
+        let mut open = self.groups[usize::from(segment.group)].chunks();
+        segment.pending_chunks == 0 || open.all(|chunk| chunk.buffer_of(slot).is_none())
     }
 
     /// Slots of chunks in RAM, as (first, end).
     pub(crate) fn pending_slots(&self) -> impl Iterator<Item = (u32, u32)> {
-        let open = self.groups.iter().filter_map(|group| group.chunk.as_ref());
+        let open = self.groups.iter().flat_map(Group::chunks);
         let writing = self.writing.iter().map(|(_, chunk)| chunk);
         open.chain(writing).map(|chunk| (chunk.first, chunk.first + 1 + chunk.buffers.len() as u32))
     }
@@ -247,25 +265,27 @@ impl Log {
         chunk
     }
 
-    /// Closes the open segment of `group`; its chunk must have been taken.
-    pub(crate) fn seal(&mut self, group: u16) {
-        let state = &mut self.groups[usize::from(group)];
-        assert!(state.chunk.is_none(), "a chunk is still being filled");
-        if let Some(segment) = state.open.take() {
+    /// Closes the open segment of a stream; its chunk must have been taken.
+    pub(crate) fn seal(&mut self, stream: Stream) {
+        let tail = self.tail_mut(stream);
+        assert!(tail.chunk.is_none(), "a chunk is still being filled");
+        if let Some(segment) = tail.open.take() {
             self.segments[segment as usize].state = SegmentState::Sealed;
-            state.queue.push_back(segment);
+            self.groups[usize::from(stream.group)].queue.push_back(segment);
         }
     }
 
-    /// Closes the open segment of a group that nobody puts blocks into any more, so that it can be
+    /// Closes the open segment of a stream that no block is appended to any more, so that it can be
     /// emptied like the others.
-    pub(crate) fn seal_if_abandoned(&mut self, group: u16) {
-        let state = &mut self.groups[usize::from(group)];
-        if group != 0 && state.members == 0 && state.open.is_some() {
-            if let Some(empty) = state.chunk.take() {
+    pub(crate) fn seal_if_abandoned(&mut self, stream: Stream) {
+        let state = &self.groups[usize::from(stream.group)];
+        let merged = state.merged(stream.class) != stream.class;
+        let left = stream.group != 0 && state.members == 0;
+        if (merged || left) && self.tail(stream).open.is_some() {
+            if let Some(empty) = self.tail_mut(stream).chunk.take() {
                 self.segments[empty.segment as usize].pending_chunks -= 1;
             }
-            self.seal(group);
+            self.seal(stream);
         }
     }
 
@@ -273,6 +293,7 @@ impl Log {
     pub(crate) fn release(&mut self, segment: u32) {
         let state = &mut self.segments[segment as usize];
         assert!(state.pins == 0 && state.pending_chunks == 0, "still in use");
+        assert!(state.live == 0, "still holds blocks");
         state.state = SegmentState::Free;
         state.used = 0;
         let group = usize::from(state.group);
@@ -280,10 +301,69 @@ impl Log {
         self.free.push_back(segment);
     }
 
-    /// The group whose open chunk is the fullest, for relief when buffers run out.
-    pub(crate) fn fullest_chunk(&self) -> Option<u16> {
-        let filled = |g: &Group| g.chunk.as_ref().map_or(0, |chunk| chunk.buffers.len());
-        let (index, group) = self.groups.iter().enumerate().max_by_key(|(_, g)| filled(g))?;
-        (filled(group) > 0).then_some(index as u16)
+    /// The stream whose open chunk is the fullest, for relief when buffers run out.
+    pub(crate) fn fullest_chunk(&self) -> Option<Stream> {
+        let chunks = self.streams().filter_map(|stream| Some((stream, self.chunk(stream)?)));
+        let (stream, chunk) = chunks.max_by_key(|(_, chunk)| chunk.buffers.len())?;
+        (!chunk.buffers.is_empty()).then_some(stream)
+    }
+
+    fn tail(&self, stream: Stream) -> &Tail {
+        &self.groups[usize::from(stream.group)].tails[stream.class as usize]
+    }
+
+    fn tail_mut(&mut self, stream: Stream) -> &mut Tail {
+        &mut self.groups[usize::from(stream.group)].tails[stream.class as usize]
+    }
+
+    /// The segment being filled of a stream.
+    #[cfg(test)]
+    fn tails_open(&self, stream: Stream) -> u32 {
+        self.tail(stream).open.expect("a segment is open")
+    }
+
+    /// The chunk being filled of a stream.
+    pub(crate) fn chunk(&self, stream: Stream) -> Option<&Chunk> {
+        self.tail(stream).chunk.as_ref()
+    }
+
+    /// Every stream of every group.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
+        let groups = 0..self.groups.len() as u16;
+        groups.flat_map(|group| Class::ALL.map(|class| Stream { group, class }))
+    }
+
+    /// A block is in `slot` now.
+    pub(crate) fn settle(&mut self, slot: u32) {
+        let segment = self.segment_of(slot) as usize;
+        let segment = &mut self.segments[segment];
+        segment.live += 1;
+        self.groups[usize::from(segment.group)].worth += 1;
+    }
+
+    /// The block in `slot` is gone.
+    pub(crate) fn unsettle(&mut self, slot: u32, condemned: bool) {
+        let segment = self.segment_of(slot) as usize;
+        let segment = &mut self.segments[segment];
+        segment.live -= 1;
+        if condemned {
+            segment.condemned -= 1;
+        } else {
+            self.groups[usize::from(segment.group)].worth -= 1;
+        }
+    }
+
+    /// The block in `slot` may go when its segment is emptied, or may not after all.
+    pub(crate) fn condemn(&mut self, slot: u32, condemned: bool) {
+        let segment = self.segment_of(slot) as usize;
+        let segment = &mut self.segments[segment];
+        let worth = &mut self.groups[usize::from(segment.group)].worth;
+        if condemned {
+            segment.condemned += 1;
+            *worth -= 1;
+        } else {
+            segment.condemned -= 1;
+            *worth += 1;
+        }
     }
 }

@@ -6,6 +6,35 @@
 use super::{Chunk, Log};
 use std::collections::VecDeque;
 
+/// Blocks that are appended apart, so that what dies together lies together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Written blocks: the next write kills them.
+    Written,
+    /// Blocks read from the backend.
+    Read,
+    /// Reinserted blocks: older than the others, and likely to stay.
+    Kept,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 3] = [Self::Written, Self::Read, Self::Kept];
+}
+
+/// Where a group appends blocks of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) group: u16,
+    pub(crate) class: Class,
+}
+
+/// The end of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    pub(crate) open: Option<u32>,
+    pub(crate) chunk: Option<Chunk>,
+}
+
 /// A large volume, or all the small ones together (group 0).
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -13,10 +42,14 @@ pub(crate) struct Group {
     pub(crate) owner: Option<u16>,
     /// Volumes that put blocks into it.
     pub(crate) members: u32,
-    pub(crate) open: Option<u32>,
-    pub(crate) chunk: Option<Chunk>,
-    /// Sealed segments, oldest first.
+    /// By class; classes that are not kept apart have none of their own.
+    pub(crate) tails: [Tail; 3],
+    /// Classes that are kept apart.
+    pub(crate) classes: u8,
+    /// Sealed segments, in the order in which the hand comes to them.
     pub(crate) queue: VecDeque<u32>,
+    /// Blocks in its segments that are not condemned.
+    pub(crate) worth: u64,
     /// Segments held in all.
     pub(crate) segments: u32,
     /// The minimum asked for, and what of it is granted.
@@ -33,9 +66,10 @@ impl Group {
         Self {
             owner: None,
             members: 0,
-            open: None,
-            chunk: None,
+            tails: Default::default(),
+            classes: 1,
             queue: VecDeque::new(),
+            worth: 0,
             segments: 0,
             segments_wanted: 0,
             segments_min: 0,
@@ -43,7 +77,29 @@ impl Group {
             share: 0,
         }
     }
+
+    /// The class that blocks of `class` are appended with.
+    pub(crate) const fn merged(&self, class: Class) -> Class {
+        match (self.classes, class) {
+            (3.., class) => class,
+            (2, Class::Kept) => Class::Kept,
+            _ => Class::Written,
+        }
+    }
+
+    /// Chunks being filled.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.tails.iter().filter_map(|tail| tail.chunk.as_ref())
+    }
+
+    /// Segments being filled.
+    fn open_segments(&self) -> usize {
+        self.tails.iter().filter(|tail| tail.open.is_some()).count()
+    }
 }
+
+/// Segments compared to find the cheapest.
+const LOOKS_MAX: usize = 2048;
 
 impl Log {
     /// Most groups that this log can serve: each keeps a segment open.
@@ -53,7 +109,7 @@ impl Log {
 
     /// Free segments to keep ahead of demand.
     pub(crate) fn low_water(&self) -> usize {
-        1 + self.groups.iter().filter(|g| g.open.is_some()).count().clamp(1, 8)
+        1 + self.groups.iter().map(Group::open_segments).sum::<usize>().clamp(1, 8)
     }
 
     /// The group for a volume with these limits, in blocks: its own if it asks for one and there
@@ -145,19 +201,77 @@ impl Log {
                 rest -= more;
             }
         }
+        for group in &mut self.groups {
+            group.classes = (group.share / self.class_segments).clamp(1, 3) as u8;
+        }
     }
 
-    /// The oldest segment of the group that is furthest over its share, never of one at or under
-    /// its minimum; with `only`, of that group.
-    pub(crate) fn victim(&self, only: Option<u16>) -> Option<u32> {
-        let candidates = self.groups.iter().enumerate().filter(|(index, group)| {
-            let chosen = only.is_none_or(|only| usize::from(only) == *index);
-            chosen && !group.queue.is_empty() && group.segments > group.segments_min
+    /// Blocks that a segment holds.
+    pub(crate) fn segment_blocks(&self) -> u64 {
+        self.geometry.capacity_blocks() / u64::from(self.geometry.segments)
+    }
+
+    /// Blocks worth keeping, of all groups.
+    pub(crate) fn worth(&self) -> u64 {
+        self.groups.iter().map(|group| group.worth).sum()
+    }
+
+    /// Blocks worth keeping that the log can hold, where cleaning takes `air` blocks to be cheap. It
+    /// needs segments being filled, the free ones ahead of them, the one being emptied, and slots
+    /// to be gained by emptying one, or it makes no headway.
+    pub(crate) fn limit(&self, air: u64) -> u64 {
+        let segments = self.low_water() as u64 + self.low_water() as u64 + 1;
+        let capacity = self.geometry.capacity_blocks();
+        let segment = self.segment_blocks();
+        capacity.saturating_sub((segments * segment).max(air)).max(segment / 2)
+    }
+
+    /// The same, for a group with a maximum.
+    pub(crate) fn limit_of(&self, group: &Group) -> u64 {
+        if group.segments_max >= self.geometry.segments {
+            return u64::MAX;
+        }
+        let segment = self.segment_blocks();
+        let most = u64::from(group.segments_max) * segment;
+        most - (most / 16).max(segment)
+    }
+
+    /// The group that holds most beyond its share, in blocks worth keeping: never one at or under its
+    /// minimum. Of equals the one with the oldest segment at the hand.
+    pub(crate) fn most_over_share(&self) -> Option<u16> {
+        let segment = self.segment_blocks();
+        let candidates = self.groups.iter().enumerate().filter(|(_, group)| {
+            !group.queue.is_empty() && group.worth > u64::from(group.segments_min) * segment
         });
         let age = |g: &Group| g.queue.front().map_or(0, |s| self.segments[*s as usize].sequence);
-        let over = |g: &Group| i64::from(g.segments) - i64::from(g.share);
-        let (_, group) = candidates.max_by_key(|(_, g)| (over(g), std::cmp::Reverse(age(g))))?;
-        group.queue.front().copied()
+        let over = |g: &Group| g.worth.cast_signed() - (u64::from(g.share) * segment).cast_signed();
+        let most = candidates.max_by_key(|(_, g)| (over(g), std::cmp::Reverse(age(g))));
+        most.map(|(index, _)| index as u16)
+    }
+
+    /// The sealed segment with the least worth keeping, and its place in its group's queue; with
+    /// `only`, of that group. Of many segments it looks at some, from `hand` on.
+    pub(crate) fn cheapest(&self, only: Option<u16>, hand: usize) -> Option<(u16, usize)> {
+        let groups = || {
+            let chosen =
+                |(index, _): &(usize, &Group)| only.is_none_or(|o| usize::from(o) == *index);
+            self.groups.iter().enumerate().filter(chosen)
+        };
+        let sealed: usize = groups().map(|(_, group)| group.queue.len()).sum();
+        let mut best: Option<(u32, u16, usize)> = None;
+        for (index, group) in groups() {
+            let len = group.queue.len();
+            let looks = (len * LOOKS_MAX).div_ceil(sealed.max(LOOKS_MAX)).min(len);
+            for place in (0..looks).map(|i| (hand + i) % len) {
+                let segment = &self.segments[group.queue[place] as usize];
+                let cost = segment.worth();
+                let better = best.is_none_or(|(least, ..)| cost < least);
+                if better && segment.pending_chunks == 0 {
+                    best = Some((cost, index as u16, place));
+                }
+            }
+        }
+        best.map(|(_, group, place)| (group, place))
     }
 
     /// A group that holds its maximum and has to give up a segment to go on.
@@ -173,7 +287,7 @@ mod tests {
     use crate::metadata::superblock::Geometry;
 
     fn log() -> Log {
-        Log::new(Geometry::for_capacity(255 * 100, 1), 0)
+        Log::new(Geometry::for_capacity(255 * 100, 1), 0, 32)
     }
 
     #[test]
@@ -200,18 +314,54 @@ mod tests {
     }
 
     #[test]
-    fn a_group_at_its_minimum_is_never_the_victim() {
+    fn a_group_at_its_minimum_never_gives_up_blocks() {
         let mut log = log();
         let quiet = log.join(1, None, 255 * 10, u64::MAX);
         let busy = log.join(2, None, 0, 255 * 99);
         for (group, count) in [(quiet, 10), (busy, 80)] {
-            for _ in 0..count {
-                assert!(log.open_segment(group, false));
-                log.seal(group);
-            }
+            fill(&mut log, group, count, 255);
         }
-        let victim = log.victim(None).expect("the busy one gives");
-        assert_eq!(log.segments[victim as usize].group, busy);
-        assert_eq!(log.victim(Some(quiet)), None);
+        assert_eq!(log.most_over_share(), Some(busy));
+        fill(&mut log, quiet, 1, 255);
+        log.groups[usize::from(busy)].worth = 0;
+        assert_eq!(log.most_over_share(), Some(quiet), "it is over its minimum now");
+    }
+
+    fn fill(log: &mut Log, group: u16, segments: u32, live: u32) {
+        let stream = log.stream(group, Class::Written);
+        for _ in 0..segments {
+            assert!(log.open_segment(stream, false));
+            let segment = log.tails_open(stream);
+            for slot in 0..live {
+                log.settle(segment * log.geometry.segment_slots() + slot);
+            }
+            log.seal(stream);
+        }
+    }
+
+    #[test]
+    fn the_segment_with_least_worth_keeping_is_emptied_first() {
+        let mut log = log();
+        for live in [200, 255, 3, 100, 3] {
+            fill(&mut log, 0, 1, live);
+        }
+        assert_eq!(log.cheapest(None, 0), Some((0, 2)), "the first of equals");
+        let slot = log.groups[0].queue[3] * log.geometry.segment_slots();
+        (slot..slot + 100).for_each(|slot| log.condemn(slot, true));
+        assert_eq!(log.cheapest(None, 4), Some((0, 3)), "what is condemned costs nothing");
+        let other = log.join(1, None, 255, u64::MAX);
+        assert_eq!(log.cheapest(Some(other), 0), None);
+        assert_eq!(log.worth(), 200 + 255 + 3 + 3);
+    }
+
+    #[test]
+    fn classes_are_kept_apart_where_a_share_has_room_for_that() {
+        let mut log = log();
+        let small = log.join(1, None, 0, 255 * 8);
+        assert_eq!(log.stream(small, Class::Kept).class, Class::Written);
+        assert_eq!(log.groups[0].classes, 1, "nobody is in it");
+        log.join(2, None, 0, u64::MAX);
+        let class = |class| log.stream(0, class).class;
+        assert_eq!(Class::ALL.map(class), [Class::Written, Class::Written, Class::Kept]);
     }
 }

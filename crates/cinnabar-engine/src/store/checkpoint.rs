@@ -101,8 +101,8 @@ impl<P: Payload> Store<P> {
 
     /// Writes every chunk that holds something.
     pub(crate) fn submit_all_chunks(&mut self, outbox: &mut Outbox<P>) {
-        for group in 0..self.log.groups.len() {
-            self.submit_chunk(group as u16, outbox);
+        for stream in self.log.streams() {
+            self.submit_chunk(stream, outbox);
         }
     }
 

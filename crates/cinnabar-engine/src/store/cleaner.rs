@@ -1,28 +1,47 @@
-//! The cleaner: frees whole segments, carrying referenced blocks forward.
+//! The cleaner: evicts blocks, and frees whole segments by reinserting what is left in them.
 //!
-//! A segment is announced first: a durable word that nothing in it is to be believed after a crash
+//! The two are apart. *Evicting* happens when more is worth keeping than the log can hold: a hand
+//! goes over the group furthest over its share, segment by segment as CLOCK does over blocks, and
+//! condemns what was not used since it came by. *Reclaiming* happens when free segments are short:
+//! the segment with the least worth keeping is emptied, whatever its age; condemned blocks go, all
+//! others are reinserted. A condemned block is served until then, and a use in time saves it.
+//!
+//! A segment is announced first: a durable record that nothing in it is to be believed after a crash
 //! comes before the first block leaves, so a block that has left needs no mark when it is written.
 //!
-//! Called by the engine at the end of each batch (`clean`) and when its reads complete. Work is
-//! paid for by appends, some slots of scanning for each, so that no event waits for a whole segment.
+//! Work is paid for by appends, some slots of scanning for each, so that no event waits for a whole
+//! segment.
 
 use super::fill::Reason;
 use super::{Key, Outbox, Pending, Store};
 use crate::bounds::Bound;
 use crate::buffers::Buffer;
-use crate::descriptors::Flags;
 use crate::journal::Ticket;
 use crate::log::SegmentState;
+use crate::log::shares::Group;
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
 
 /// Slots scanned for each block appended. Above the inverse of the share of slots that a scan
-/// frees, or free segments run out; 4 suffices while at most three of four blocks are carried.
-const SLOTS_AN_APPEND: u32 = 4;
+/// frees, or free segments run out; 16 suffices for what [`carry_max`] leaves.
+const SLOTS_AN_APPEND: u32 = 16;
 
-/// The segment being emptied.
+/// Segments that the hand goes over before each one that is emptied, at most: three laps condemn
+/// whatever is not used meanwhile, and one segment emptied takes up to one segment condemned.
+const HAND_SEGMENTS: u32 = 8;
+
+/// Blocks reinserted for each block gained, in 256ths of a segment emptied: what a log without enough
+/// air would write to the SSD again and again. Beyond that the log is given more air, below it less.
+const REINSERTED_256THS: u64 = 77;
+
+/// Blocks of a segment with `used` slots that are reinserted at most: each one emptied is a gain.
+const fn carry_max(used: u32) -> u32 {
+    used - used.div_ceil(16)
+}
+
+/// Evicting and reclaiming, as far as they have got.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
     victim: Option<Victim>,
@@ -31,6 +50,27 @@ pub(crate) struct Cleaner {
     /// Emptied, but a guest's read of one of its blocks is still under way.
     parked: Vec<u32>,
     owed: u32,
+    /// Blocks that the log is left to be short of, so that cleaning is cheap.
+    air: Air,
+    /// Where the search for the cheapest segment goes on.
+    hand: usize,
+}
+
+/// Slots left without a block worth keeping, in blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Air {
+    now: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Air {
+    /// A segment of `blocks` is emptied, and `worth` of them are reinserted.
+    fn learn(&mut self, blocks: u64, worth: u64) {
+        let wanted = blocks * REINSERTED_256THS / 256;
+        let now = (self.now + worth / 4).saturating_sub(wanted / 4);
+        self.now = now.clamp(self.least, self.most);
+    }
 }
 
 #[derive(Debug)]
@@ -40,15 +80,24 @@ struct Victim {
     cursor: u32,
     /// Reads of blocks to be carried under way.
     reads: u32,
-    /// Uses since it was written that a block needs to be carried, while the bound lasts.
-    refs_min: u8,
     carry_left: u32,
 }
 
 impl Cleaner {
+    /// For a log of `capacity` blocks.
+    pub(super) fn new(capacity: u64) -> Self {
+        let (least, most) = (capacity / 32, capacity / 8);
+        Self { air: Air { now: least, least, most }, ..Self::default() }
+    }
+
     /// A block was appended.
     pub(super) fn owe(&mut self) {
-        self.owed += SLOTS_AN_APPEND;
+        self.owed = self.owed.saturating_add(SLOTS_AN_APPEND);
+    }
+
+    /// Blocks that the log is left to be short of.
+    pub(super) fn air(&self) -> u64 {
+        self.air.now
     }
 }
 
@@ -80,7 +129,12 @@ impl<P: Payload> Store<P> {
             let used = self.log.segments[segment as usize].used;
             if cursor < used {
                 let count = budget.min(used - cursor);
-                budget -= self.scan(segment, cursor, count, outbox).max(1);
+                let scanned = self.scan(segment, cursor, count, outbox);
+                if scanned == 0 {
+                    // All buffers are in use; the end of an I/O gives some back.
+                    return false;
+                }
+                budget -= scanned;
             } else if reads > 0 || self.cleaner.parked.len() >= self.bounds.parked_segments {
                 self.crossings.note_if(reads == 0, Bound::ParkedSegments);
                 return false;
@@ -115,15 +169,16 @@ impl<P: Payload> Store<P> {
         if self.cleaner.announced.is_some() {
             return;
         }
-        let victim = match self.log.group_at_maximum() {
-            Some(group) if coming == 0 => self.log.victim(Some(group)),
-            None if self.log.free.len() + coming < self.log.low_water() => self.log.victim(None),
-            _ => None,
+        let group = match self.log.group_at_maximum() {
+            Some(group) if coming == 0 => Some(group),
+            None if self.log.free.len() + coming < self.log.low_water() => None,
+            _ => return,
         };
-        let written = |s: &u32| self.log.segments[*s as usize].pending_chunks == 0;
-        let Some(segment) = victim.filter(written) else { return };
-        let group = usize::from(self.log.segments[segment as usize].group);
-        self.log.groups[group].queue.pop_front();
+        self.evict_beyond_limits();
+        self.cleaner.hand = self.cleaner.hand.wrapping_add(1009);
+        let Some((group, place)) = self.log.cheapest(group, self.cleaner.hand) else { return };
+        let queue = &mut self.log.groups[usize::from(group)].queue;
+        let segment = queue.remove(place).expect("just found there");
         self.log.segments[segment as usize].state = SegmentState::Cleaning;
         let version = self.log.sequence;
         let ticket = if self.mutants.is(Mutant::SegmentReusedSilently) {
@@ -141,31 +196,51 @@ impl<P: Payload> Store<P> {
             return false;
         };
         self.cleaner.announced = None;
-        let (refs_min, carry_left) = self.carry_bound(segment);
-        self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0, refs_min, carry_left });
+        let state = &self.log.segments[segment as usize];
+        let carry_left = carry_max(state.used);
+        self.cleaner.air.learn(self.log.segment_blocks(), state.worth().into());
+        self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0, carry_left });
         true
     }
 
-    /// Which blocks of a segment to carry: the most used first, until the bound is reached.
-    fn carry_bound(&self, segment: u32) -> (u8, u32) {
-        let base = segment * self.log.geometry.segment_slots();
-        let used = self.log.segments[segment as usize].used;
-        let bound = self.eviction.carry_max(used);
-        let mut by_refs = [0u32; 4];
-        for slot in base..base + used {
-            if self.descriptors.key(slot).is_some() {
-                by_refs[usize::from(self.descriptors.flags(slot).refs())] += 1;
-            }
+    /// Condemns blocks while more is worth keeping than there is room for.
+    fn evict_beyond_limits(&mut self) {
+        for _ in 0..HAND_SEGMENTS {
+            let over_maximum =
+                |group: &Group| !group.queue.is_empty() && group.worth > self.log.limit_of(group);
+            let group = match self.log.groups.iter().position(over_maximum) {
+                Some(group) => Some(group as u16),
+                None if self.log.worth() <= self.log.limit(self.cleaner.air()) => None,
+                None => self.log.most_over_share(),
+            };
+            let Some(group) = group else { return };
+            self.advance_hand(group);
         }
-        let mut more = 0;
-        let reached = |refs: &u8| {
-            more += by_refs[usize::from(*refs)];
-            more >= bound
-        };
-        ((1..=3).rev().find(reached).unwrap_or(1), bound)
     }
 
-    /// Scans up to `count` slots: evicts what was not used, starts reading what was. Gives the
+    /// The hand of a group goes over its next segment: what was used has one use less, what was not
+    /// is condemned.
+    fn advance_hand(&mut self, group: u16) {
+        let queue = &mut self.log.groups[usize::from(group)].queue;
+        let segment = queue.pop_front().expect("groups with a segment only");
+        queue.push_back(segment);
+        let base = segment * self.log.geometry.segment_slots();
+        for slot in base..base + self.log.segments[segment as usize].used {
+            let Some(key) = self.descriptors.key(slot) else { continue };
+            let flags = self.descriptors.flags(slot);
+            let alive = self.holdings[usize::from(key.volume)].alive;
+            let condemned = flags.refs() == 0 || !alive;
+            let next = flags.with_refs(flags.refs().saturating_sub(1)).with_condemned(condemned);
+            if next != flags {
+                self.descriptors.set_flags(slot, next);
+            }
+            if condemned != flags.condemned() {
+                self.log.condemn(slot, condemned);
+            }
+        }
+    }
+
+    /// Scans up to `count` slots: evicts what is condemned, starts reading what is not. Gives the
     /// number of slots scanned: it ends early when buffers run out.
     fn scan(&mut self, segment: u32, cursor: u32, count: u32, outbox: &mut Outbox<P>) -> u32 {
         let base = segment * self.log.geometry.segment_slots() + cursor;
@@ -179,8 +254,9 @@ impl<P: Payload> Store<P> {
             }
             let buffer = match self.judge(slot) {
                 Judgement::Carry => {
+                    let Some(buffer) = self.take_buffer(outbox) else { break };
                     self.cleaner.victim.as_mut().expect("being scanned").carry_left -= 1;
-                    self.buffers.take()
+                    Some(buffer)
                 }
                 Judgement::Drop => None,
                 Judgement::Evict(key) => {
@@ -213,10 +289,10 @@ impl<P: Payload> Store<P> {
 
     fn judge(&self, slot: u32) -> Judgement {
         let Some(key) = self.descriptors.key(slot) else { return Judgement::Drop };
-        let victim = self.cleaner.victim.as_ref().expect("being scanned");
+        let left = self.cleaner.victim.as_ref().expect("being scanned").carry_left;
         let alive = self.holdings[usize::from(key.volume)].alive;
-        let used = self.descriptors.flags(slot).refs() >= victim.refs_min;
-        if alive && used && victim.carry_left > 0 && self.buffers.available() > 0 {
+        let flags = self.descriptors.flags(slot);
+        if alive && (!flags.condemned() || flags.refs() > 0) && left > 0 {
             Judgement::Carry
         } else {
             Judgement::Evict(key)
@@ -283,19 +359,20 @@ impl<P: Payload> Store<P> {
             self.counters.checksum_failures += 1;
             return false;
         }
-        let written = self.descriptors.flags(source).written();
-        let unflushed = self.descriptors.flags(source).unflushed()
-            && self.holdings[usize::from(key.volume)].unflushed;
-        let flags = Flags::default().with_written(written).with_unflushed(unflushed);
+        let flags = self.descriptors.flags(source);
+        let unflushed = flags.unflushed() && self.holdings[usize::from(key.volume)].unflushed;
+        // A use has saved it from the hand, which takes that for it.
+        let refs = flags.refs() - u8::from(flags.condemned() && flags.refs() > 0);
+        let flags = flags.with_refs(refs).with_condemned(false).with_unflushed(unflushed);
         let Some((to, full)) = self.append(key, flags, buffer, Reason::Carried, now) else {
             return false;
         };
         self.descriptors.set_checksum(to, checksum);
-        self.descriptors.clear(source);
+        self.unsettle(source);
         let moved = self.map.replace(self.hash(key), source, to);
         assert!(moved, "a descriptor without an entry in the address map");
-        if full {
-            self.submit_chunk(self.group_of(key), outbox);
+        if let Some(stream) = full {
+            self.submit_chunk(stream, outbox);
         }
         true
     }

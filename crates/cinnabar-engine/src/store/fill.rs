@@ -9,6 +9,7 @@ use super::load::Loaded;
 use super::{Flags, Index, Key, Outbox, Store};
 use crate::buffers::Buffer;
 use crate::config::Eviction;
+use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
 use crate::seam::Payload;
 use crate::units::{BLOCK_BYTES, Instant};
@@ -74,9 +75,11 @@ impl WriteReuse {
 }
 
 impl<P: Payload> Store<P> {
-    /// Whether a written block should be kept, by its volume's history.
+    /// Whether a written block should be kept: while there is room for it, or by its volume's history.
     pub(crate) fn write_pays(&self, key: Key) -> bool {
-        self.eviction == Eviction::Clock || self.holdings[usize::from(key.volume)].reuse.pays()
+        self.eviction == Eviction::Clock
+            || self.holdings[usize::from(key.volume)].reuse.pays()
+            || self.has_room(key.volume)
     }
 
     /// A written block is not kept: only the ghost remembers it, so that the history goes on.
@@ -133,7 +136,7 @@ impl<P: Payload> Store<P> {
         } else {
             let flags = if origin == Origin::Rewrite { flags.with_refs(1) } else { flags };
             let slot = self.probation.push(buffer);
-            self.descriptors.set(slot, key, flags);
+            self.settle(slot, key, flags);
             self.counters.ram_blocks += 1;
             self.enter(key, slot);
         }
@@ -176,14 +179,14 @@ impl<P: Payload> Store<P> {
     }
 
     /// A buffer; if there is none, the fullest chunk is written early so that there will be.
-    fn take_buffer(&mut self, outbox: &mut Outbox<P>) -> Option<Buffer> {
+    pub(super) fn take_buffer(&mut self, outbox: &mut Outbox<P>) -> Option<Buffer> {
         // Probation's own buffers are in use for good once it is full.
         let staging = self.buffers.total() - self.probation.len();
         if self.buffers.available() < staging / 8
             && self.log.writing.is_empty()
-            && let Some(group) = self.log.fullest_chunk()
+            && let Some(stream) = self.log.fullest_chunk()
         {
-            self.submit_chunk(group, outbox);
+            self.submit_chunk(stream, outbox);
         }
         self.buffers.take()
     }
@@ -196,7 +199,7 @@ impl<P: Payload> Store<P> {
         let reason = if flags.refs() > 0 {
             Some(Reason::Referenced)
         } else {
-            self.is_filling(key).then_some(Reason::Filling)
+            self.has_room(key.volume).then_some(Reason::Filling)
         };
         if let Some(reason) = reason
             && self.promote(slot, key, reason, now, outbox)
@@ -227,11 +230,11 @@ impl<P: Payload> Store<P> {
         let Some((to, full)) = self.append(key, flags, buffer, reason, now) else { return false };
         self.probation.take(slot);
         self.counters.ram_blocks -= 1;
-        self.descriptors.clear(slot);
+        self.unsettle(slot);
         let moved = self.map.replace(self.hash(key), slot, to);
         assert!(moved, "a descriptor without an entry in the address map");
-        if full {
-            self.submit_chunk(self.group_of(key), outbox);
+        if let Some(stream) = full {
+            self.submit_chunk(stream, outbox);
         }
         true
     }
@@ -248,14 +251,14 @@ impl<P: Payload> Store<P> {
     ) -> bool {
         let Some((slot, full)) = self.append(key, flags, buffer, reason, now) else { return false };
         self.enter(key, slot);
-        if full {
-            self.submit_chunk(self.group_of(key), outbox);
+        if let Some(stream) = full {
+            self.submit_chunk(stream, outbox);
         }
         true
     }
 
     /// Appends to the open chunk of the volume's group: descriptor and checksum, not the map.
-    /// Gives the slot and whether the chunk is now full, or nothing if there is no room.
+    /// Gives the slot, and the stream if its chunk is now full, or nothing if there is no room.
     pub(super) fn append(
         &mut self,
         key: Key,
@@ -263,10 +266,15 @@ impl<P: Payload> Store<P> {
         buffer: Buffer,
         reason: Reason,
         now: Instant,
-    ) -> Option<(u32, bool)> {
-        let group = self.group_of(key);
+    ) -> Option<(u32, Option<Stream>)> {
+        let class = match reason {
+            Reason::Carried => Class::Kept,
+            _ if flags.written() => Class::Written,
+            _ => Class::Read,
+        };
+        let stream = self.log.stream(self.group_of(key), class);
         let last_resort = matches!(reason, Reason::Carried | Reason::CleanStop);
-        if !self.log.open_chunk(group, last_resort, now) {
+        if !self.log.open_chunk(stream, last_resort, now) {
             return None;
         }
         for (segment, sequence) in self.log.opened.drain(..) {
@@ -274,8 +282,8 @@ impl<P: Payload> Store<P> {
             self.log.segments[segment as usize].announced = ticket;
             self.opened += 1;
         }
-        let (slot, full) = self.log.push(group, buffer);
-        self.descriptors.set(slot, key, flags);
+        let (slot, full) = self.log.push(stream, buffer);
+        self.settle(slot, key, flags);
         if reason != Reason::Carried {
             let checksum = self.buffers.data().checksum(buffer.at(), self.checksum_seed(key));
             self.descriptors.set_checksum(slot, checksum);
@@ -289,17 +297,29 @@ impl<P: Payload> Store<P> {
             Reason::CleanStop => &mut self.counters.admitted.clean_stop,
             Reason::Carried => &mut self.counters.carried_blocks,
         } += 1;
-        Some((slot, full))
+        Some((slot, full.then_some(stream)))
     }
 
     pub(super) fn group_of(&self, key: Key) -> u16 {
         self.holdings[usize::from(key.volume)].group
     }
 
-    /// Whether the share of the block's group still has room that nobody has to give up.
-    fn is_filling(&self, key: Key) -> bool {
-        let group = &self.log.groups[usize::from(self.group_of(key))];
-        group.segments < group.segments_min
-            || (self.log.free.len() > self.log.low_water() && group.segments < group.segments_max)
+    /// Whether nothing has to be given up for one more block of this volume: the log has room for
+    /// more that is worth keeping, or the volume's group is within its share. A segment or two are
+    /// left out, or what the hand has just condemned would look like room.
+    fn has_room(&self, volume: u16) -> bool {
+        let group = &self.log.groups[usize::from(self.holdings[usize::from(volume)].group)];
+        let segment = self.log.segment_blocks();
+        let (held, slack) = (self.counters.ram_blocks, 2 * segment);
+        let limit = self.log.limit(self.cleaner.air());
+        let most = self.log.limit_of(group);
+        let most = most - slack.min(most / 4);
+        let share = u64::from(group.share) * segment;
+        let share = share - share.min((share / 8).max(slack));
+        let least = u64::from(group.segments_min) * segment;
+        let room = limit - slack.min(limit / 4);
+        group.worth < least
+            || group.worth < most
+                && (self.log.worth() + held < room || group.worth + held < share.min(room))
     }
 }

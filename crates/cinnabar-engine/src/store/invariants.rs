@@ -4,6 +4,7 @@
 
 use super::Store;
 use crate::log::SegmentState;
+use crate::log::shares::Group;
 use crate::seam::Payload;
 
 impl<P: Payload> Store<P> {
@@ -13,6 +14,7 @@ impl<P: Payload> Store<P> {
         let slots = flash + self.probation.len();
         let mut cached = vec![0u64; self.holdings.len()];
         let mut in_ram = 0;
+        let mut held = vec![(0, 0); self.log.segments.len()];
         for slot in 0..slots {
             let Some(key) = self.descriptors.key(slot) else { continue };
             assert_eq!(self.find_loaded(key), Some(slot), "slot {slot} is what its key maps to");
@@ -23,12 +25,17 @@ impl<P: Payload> Store<P> {
             } else {
                 let segment = &self.log.segments[self.log.segment_of(slot) as usize];
                 assert_ne!(segment.state, SegmentState::Free, "slot {slot} in a free segment");
+                let (live, condemned) = &mut held[self.log.segment_of(slot) as usize];
+                *live += 1;
+                *condemned += u32::from(self.descriptors.flags(slot).condemned());
             }
         }
         let counted: Vec<u64> = self.holdings.iter().map(|h| h.cached_blocks).collect();
         assert_eq!(cached, counted, "cached blocks by volume");
         assert_eq!(cached.iter().sum::<u64>(), self.counters.cached_blocks, "cached blocks");
         assert_eq!(in_ram, self.counters.ram_blocks, "blocks in probation");
+        let counted = self.log.segments.iter().map(|s| (s.live, s.condemned));
+        assert!(counted.eq(held), "blocks and condemned blocks by segment");
         if !unordered {
             self.check_segments();
         }
@@ -45,10 +52,11 @@ impl<P: Payload> Store<P> {
             };
             let held = self.log.segments.iter().filter(of).count();
             assert_eq!(held, group.segments as usize, "segments of group {index}");
+            let worth = self.log.segments.iter().filter(of).map(|s| u64::from(s.worth()));
+            assert_eq!(worth.sum::<u64>(), group.worth, "blocks worth keeping of group {index}");
         }
         let writing = self.log.writing.iter().map(|(_, chunk)| chunk.buffers.len());
-        let filling =
-            self.log.groups.iter().filter_map(|g| g.chunk.as_ref()).map(|c| c.buffers.len());
+        let filling = self.log.groups.iter().flat_map(Group::chunks).map(|c| c.buffers.len());
         let held: usize = writing.chain(filling).sum();
         let used = self.buffers.total() - self.buffers.available();
         assert!(held as u64 + self.counters.ram_blocks <= u64::from(used), "buffers in use");

@@ -161,6 +161,9 @@ impl<P: Payload> Store<P> {
         for slot in first..first + count {
             let Some(key) = self.descriptors.key(slot) else { continue };
             if self.believe(known, slot, key) {
+                let flags = self.descriptors.flags(slot).with_condemned(false);
+                self.descriptors.set_flags(slot, flags);
+                self.log.settle(slot);
                 let hash = self.hash(key);
                 self.map.prefetch_first(hash);
                 entries.push((key, hash, slot));

@@ -22,6 +22,7 @@ use crate::descriptors::{Descriptors, Flags, Key};
 use crate::ghost::Ghost;
 use crate::journal::{Journal, Ticket};
 use crate::log::Log;
+use crate::log::shares::Stream;
 use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind, block_seed, device_seed};
 use crate::metadata::journal::Record;
 use crate::metadata::superblock::Superblock;
@@ -140,8 +141,12 @@ impl<P: Payload> Store<P> {
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),
             buffers: Buffers::new(probation + staging as u32),
-            log: Log::new(geometry, u64::from(superblock.next_incarnation) << 32),
-            cleaner: Cleaner::default(),
+            log: Log::new(
+                geometry,
+                u64::from(superblock.next_incarnation) << 32,
+                config.bounds.class_segments,
+            ),
+            cleaner: Cleaner::new(capacity),
             holdings: Vec::new(),
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
@@ -244,7 +249,7 @@ impl<P: Payload> Store<P> {
 
     /// Clears the descriptor of a slot whose map entry is gone.
     fn vacate(&mut self, slot: u32, key: Key) {
-        self.descriptors.clear(slot);
+        self.unsettle(slot);
         self.holdings[usize::from(key.volume)].cached_blocks -= 1;
         self.counters.cached_blocks -= 1;
         if self.probation.holds(slot)
@@ -253,6 +258,22 @@ impl<P: Payload> Store<P> {
             self.buffers.give(buffer);
             self.counters.ram_blocks -= 1;
         }
+    }
+
+    /// Lets a slot hold a block.
+    fn settle(&mut self, slot: u32, key: Key, flags: Flags) {
+        self.descriptors.set(slot, key, flags);
+        if !self.probation.holds(slot) {
+            self.log.settle(slot);
+        }
+    }
+
+    /// Lets an occupied slot hold nothing.
+    fn unsettle(&mut self, slot: u32) {
+        if !self.probation.holds(slot) {
+            self.log.unsettle(slot, self.descriptors.flags(slot).condemned());
+        }
+        self.descriptors.clear(slot);
     }
 
     /// Forgets a block that is about to be overwritten or trimmed; says whether it was cached. A
@@ -336,10 +357,10 @@ impl<P: Payload> Store<P> {
         (!self.journal.is_durable(self.barrier)).then_some(self.barrier)
     }
 
-    /// Writes the chunk that `group` is filling, if there is one.
-    pub(crate) fn submit_chunk(&mut self, group: u16, outbox: &mut Outbox<P>) {
-        let Some(index) = self.log.take_chunk(group) else { return };
-        let owner = self.log.groups[usize::from(group)].owner;
+    /// Writes the chunk that a stream is filling, if there is one.
+    pub(crate) fn submit_chunk(&mut self, stream: Stream, outbox: &mut Outbox<P>) {
+        let Some(index) = self.log.take_chunk(stream) else { return };
+        let owner = self.log.groups[usize::from(stream.group)].owner;
         let chunk = &self.log.writing[index];
         let mut header = ChunkHeader {
             uuid: self.uuid,
@@ -402,15 +423,15 @@ impl<P: Payload> Store<P> {
     /// Writes every chunk that has waited long enough; gives the next instant to look again.
     pub(crate) fn submit_aged(&mut self, now: Instant, outbox: &mut Outbox<P>) -> Option<Instant> {
         let mut next = None;
-        for group in 0..self.log.groups.len() {
-            let filled = self.log.groups[group].chunk.as_ref().filter(|c| !c.buffers.is_empty());
+        for stream in self.log.streams() {
+            let filled = self.log.chunk(stream).filter(|chunk| !chunk.buffers.is_empty());
             let Some(opened) = filled.map(|chunk| chunk.opened) else {
-                self.log.seal_if_abandoned(group as u16);
+                self.log.seal_if_abandoned(stream);
                 continue;
             };
             let due = opened.plus_ns(self.chunk_age_ns_max);
             if due <= now {
-                self.submit_chunk(group as u16, outbox);
+                self.submit_chunk(stream, outbox);
             } else {
                 next = Some(next.map_or(due, |n: Instant| n.min(due)));
             }

@@ -195,7 +195,7 @@ impl<P: Payload> Store<P> {
             if let Some(other) = self.find_loaded(key) {
                 self.forget(other, key);
             }
-            self.descriptors.set(slot, key, Flags::default());
+            self.settle(slot, key, Flags::default());
             self.descriptors.set_checksum(slot, entry.checksum);
             self.enter(key, slot);
             replay.replayed_blocks += 1;
