@@ -117,6 +117,8 @@ pub struct CacheCounters {
     pub evicted_blocks: u64,
     /// Blocks that left probation unused.
     pub rejected_blocks: u64,
+    /// Missed blocks that had left, or had been refused, not long ago.
+    pub returned_blocks: u64,
     /// Blocks copied forward when their segment was freed.
     pub carried_blocks: u64,
     /// Segments freed.
@@ -176,7 +178,7 @@ macro_rules! add_fields {
 add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_reused, no_space, loading, no_device);
 add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, dropped_blocks, refused, cached_blocks);
-add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
+add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, returned_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

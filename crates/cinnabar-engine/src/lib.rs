@@ -24,6 +24,7 @@ mod outbox;
 pub mod plan;
 pub mod prefetch;
 mod probation;
+mod rehearsal;
 pub mod seam;
 mod sequential;
 pub mod shards;

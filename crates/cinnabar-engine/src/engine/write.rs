@@ -331,6 +331,7 @@ impl<P: Payload> Engine<P> {
                 continue;
             }
             let key = Key { volume, block: state.span.first_block() + u64::from(i) };
+            self.store.rehearse(key, true);
             if !self.store.write_pays(key) {
                 self.store.note_unkept_write(key);
                 not_reused += 1;

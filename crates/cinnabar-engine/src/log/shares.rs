@@ -250,8 +250,8 @@ impl Log {
     }
 
     /// The sealed segment with the least worth keeping, and its place in its group's queue; with
-    /// `only`, of that group. Of many segments it looks at some, from `hand` on.
-    pub(crate) fn cheapest(&self, only: Option<u16>, hand: usize) -> Option<(u16, usize)> {
+    /// `only`, of that group. Of many segments it looks at some, and next time at those behind them.
+    pub(crate) fn cheapest(&self, only: Option<u16>, looked: &mut usize) -> Option<(u16, usize)> {
         let groups = || {
             let chosen =
                 |(index, _): &(usize, &Group)| only.is_none_or(|o| usize::from(o) == *index);
@@ -262,7 +262,7 @@ impl Log {
         for (index, group) in groups() {
             let len = group.queue.len();
             let looks = (len * LOOKS_MAX).div_ceil(sealed.max(LOOKS_MAX)).min(len);
-            for place in (0..looks).map(|i| (hand + i) % len) {
+            for place in (0..looks).map(|i| (*looked + i) % len) {
                 let segment = &self.segments[group.queue[place] as usize];
                 let cost = segment.worth();
                 let better = best.is_none_or(|(least, ..)| cost < least);
@@ -270,6 +270,9 @@ impl Log {
                     best = Some((cost, index as u16, place));
                 }
             }
+        }
+        if sealed > LOOKS_MAX {
+            *looked = looked.wrapping_add(LOOKS_MAX / 2);
         }
         best.map(|(_, group, place)| (group, place))
     }
@@ -345,12 +348,12 @@ mod tests {
         for live in [200, 255, 3, 100, 3] {
             fill(&mut log, 0, 1, live);
         }
-        assert_eq!(log.cheapest(None, 0), Some((0, 2)), "the first of equals");
+        assert_eq!(log.cheapest(None, &mut 0), Some((0, 2)), "the first of equals");
         let slot = log.groups[0].queue[3] * log.geometry.segment_slots();
         (slot..slot + 100).for_each(|slot| log.condemn(slot, true));
-        assert_eq!(log.cheapest(None, 4), Some((0, 3)), "what is condemned costs nothing");
+        assert_eq!(log.cheapest(None, &mut 4), Some((0, 3)), "what is condemned costs nothing");
         let other = log.join(1, None, 255, u64::MAX);
-        assert_eq!(log.cheapest(Some(other), 0), None);
+        assert_eq!(log.cheapest(Some(other), &mut 0), None);
         assert_eq!(log.worth(), 200 + 255 + 3 + 3);
     }
 

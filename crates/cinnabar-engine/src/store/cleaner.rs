@@ -16,6 +16,7 @@ use super::fill::Reason;
 use super::{Key, Outbox, Pending, Store};
 use crate::bounds::Bound;
 use crate::buffers::Buffer;
+use crate::config::Eviction;
 use crate::journal::Ticket;
 use crate::log::SegmentState;
 use crate::log::shares::Group;
@@ -52,8 +53,8 @@ pub(crate) struct Cleaner {
     owed: u32,
     /// Blocks that the log is left to be short of, so that cleaning is cheap.
     air: Air,
-    /// Where the search for the cheapest segment goes on.
-    hand: usize,
+    /// Where the search for the cheapest segment goes on, if there are too many to look at all.
+    looked: usize,
 }
 
 /// Slots left without a block worth keeping, in blocks.
@@ -84,9 +85,12 @@ struct Victim {
 }
 
 impl Cleaner {
-    /// For a log of `capacity` blocks.
-    pub(super) fn new(capacity: u64) -> Self {
-        let (least, most) = (capacity / 32, capacity / 8);
+    /// For a log of `capacity` blocks. Plain CLOCK keeps all it can.
+    pub(super) fn new(capacity: u64, eviction: Eviction) -> Self {
+        let (least, most) = match eviction {
+            Eviction::Probation => (capacity / 32, capacity / 8),
+            Eviction::Clock => (0, 0),
+        };
         Self { air: Air { now: least, least, most }, ..Self::default() }
     }
 
@@ -175,8 +179,9 @@ impl<P: Payload> Store<P> {
             _ => return,
         };
         self.evict_beyond_limits();
-        self.cleaner.hand = self.cleaner.hand.wrapping_add(1009);
-        let Some((group, place)) = self.log.cheapest(group, self.cleaner.hand) else { return };
+        let Some((group, place)) = self.log.cheapest(group, &mut self.cleaner.looked) else {
+            return;
+        };
         let queue = &mut self.log.groups[usize::from(group)].queue;
         let segment = queue.remove(place).expect("just found there");
         self.log.segments[segment as usize].state = SegmentState::Cleaning;

@@ -15,6 +15,7 @@ impl<P: Payload> Store<P> {
             descriptors,
             ghost,
             probation,
+            rehearsal,
             buffers,
             log,
             cleaner,
@@ -39,7 +40,7 @@ impl<P: Payload> Store<P> {
             hasher.write_u32(buffers.data().checksum(u64::from(block) * 4096, 0));
         }
         add(hasher, &(probation, log, cleaner, holdings, life, barrier, opened));
-        add(hasher, &(unflushed_log, dead, index));
+        add(hasher, &(unflushed_log, dead, index, rehearsal));
         journal.digest(hasher);
     }
 }

@@ -11,6 +11,7 @@ use crate::buffers::Buffer;
 use crate::config::Eviction;
 use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
+use crate::rehearsal::Way;
 use crate::seam::Payload;
 use crate::units::{BLOCK_BYTES, Instant};
 
@@ -78,6 +79,7 @@ impl<P: Payload> Store<P> {
     /// Whether a written block should be kept: while there is room for it, or by its volume's history.
     pub(crate) fn write_pays(&self, key: Key) -> bool {
         self.eviction == Eviction::Clock
+            || self.rehearsal.way() != Way::Thrifty
             || self.holdings[usize::from(key.volume)].reuse.pays()
             || self.has_room(key.volume)
     }
@@ -95,6 +97,7 @@ impl<P: Payload> Store<P> {
             let reuse = &mut self.holdings[usize::from(key.volume)].reuse;
             if write { reuse.useless() } else { reuse.useful() }
         }
+        self.counters.returned_blocks += u64::from(remembered.is_some() && !write);
         remembered.is_some()
     }
 
@@ -117,6 +120,9 @@ impl<P: Payload> Store<P> {
             return true;
         }
         let written = origin != Origin::Read;
+        if !written {
+            self.rehearse(key, false);
+        }
         let unflushed = self.holdings[usize::from(key.volume)].unflushed;
         let flags = Flags::default().with_written(written).with_unflushed(unflushed);
         let straight = match self.eviction {
@@ -199,7 +205,8 @@ impl<P: Payload> Store<P> {
         let reason = if flags.refs() > 0 {
             Some(Reason::Referenced)
         } else {
-            self.has_room(key.volume).then_some(Reason::Filling)
+            let room = self.rehearsal.way() == Way::Open || self.has_room(key.volume);
+            room.then_some(Reason::Filling)
         };
         if let Some(reason) = reason
             && self.promote(slot, key, reason, now, outbox)

@@ -217,5 +217,6 @@ impl<P: Payload> Store<P> {
         let segments = &self.log.segments;
         self.log.free.retain(|s| segments[*s as usize].state == SegmentState::Free);
         self.log.share_out();
+        self.rehearsal.begin_warm();
     }
 }

@@ -29,6 +29,7 @@ use crate::metadata::superblock::Superblock;
 use crate::mutant::{Mutant, Mutants};
 use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
+use crate::rehearsal::Rehearsal;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
 pub use at_risk::AtRisk;
@@ -99,6 +100,7 @@ pub(crate) struct Store<P> {
     pub(crate) descriptors: Descriptors,
     ghost: Ghost,
     probation: Probation,
+    rehearsal: Rehearsal,
     pub(crate) buffers: Buffers<P>,
     pub(crate) log: Log,
     cleaner: Cleaner,
@@ -140,13 +142,14 @@ impl<P: Payload> Store<P> {
             descriptors: Descriptors::new(slots),
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),
+            rehearsal: Rehearsal::new(capacity),
             buffers: Buffers::new(probation + staging as u32),
             log: Log::new(
                 geometry,
                 u64::from(superblock.next_incarnation) << 32,
                 config.bounds.class_segments,
             ),
-            cleaner: Cleaner::new(capacity),
+            cleaner: Cleaner::new(capacity, config.eviction),
             holdings: Vec::new(),
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
@@ -233,10 +236,21 @@ impl<P: Payload> Store<P> {
         if flags.written() {
             self.holdings[usize::from(key.volume)].reuse.useful();
         }
+        self.rehearse(key, false);
         let refs = (flags.refs() + 1).min(self.eviction.refs_max());
         let touched = flags.with_refs(refs).with_written(false);
         if touched != flags {
             self.descriptors.set_flags(slot, touched);
+        }
+    }
+
+    /// The small simulations see an access, if its block is one of theirs.
+    #[inline]
+    pub(crate) fn rehearse(&mut self, key: Key, write: bool) {
+        if self.eviction == Eviction::Probation && self.rehearsal.samples(key) {
+            let pays = self.holdings[usize::from(key.volume)].reuse.pays();
+            let limit = self.log.limit(self.cleaner.air());
+            self.rehearsal.access(key, write, pays, limit);
         }
     }
 
@@ -474,6 +488,7 @@ impl<P: Payload> Store<P> {
             buffers: u64::from(self.buffers.total()) * crate::units::BLOCK_BYTES,
             other: (segments + self.holdings.len() * size_of::<Holding>()) as u64
                 + u64::from(self.probation.len()) * 4
+                + self.rehearsal.ram_bytes()
                 + self.journal.ram_bytes(),
         }
     }

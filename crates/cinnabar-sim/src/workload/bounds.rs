@@ -36,6 +36,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
     let stop_slots = small(usual.stop_slots as u64, &[1, 8, 32]) as usize;
     let parked_segments = small(usual.parked_segments as u64, &[1, 2]) as usize;
     let clean_slots = dice.pick(&[usual.clean_slots, (1, 4), (8, 8), (64, 64), (64, 256)]);
+    let class_segments = dice.pick(&[usual.class_segments, 2, 3, 4]);
     Bounds {
         incarnations,
         volumes,
@@ -59,6 +60,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         stop_slots,
         clean_slots,
         parked_segments,
+        class_segments,
         ..usual
     }
 }

@@ -1,0 +1,323 @@
+//! Small simulations of the ways in which blocks can be admitted, beside the real cache.
+//!
+//! Which way spares most backend reads depends on the workload and on how much of it fits, so it is
+//! tried out: each way has a simulated cache of some sampled keys, scaled with the real one. At the
+//! end of each round the real cache takes the way that cost least lately, a flash write counting as
+//! an eighth of a backend read. Memory and work are bounded, and the same accesses decide the same.
+
+use crate::descriptors::Key;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How blocks are admitted while room is short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through probation; written blocks only where their volume's history speaks for it.
+    Thrifty,
+    /// Through probation, reads and writes alike.
+    Probation,
+    /// Everything: also as long as nothing is known.
+    #[default]
+    Open,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Thrifty, Self::Probation, Self::Open];
+}
+
+/// Simulated blocks at most, and for how many real ones there is one.
+const BLOCKS_MAX: u64 = 4096;
+const BLOCKS_PER: u64 = 64;
+
+/// Rounds to as many accesses as the cache has blocks, and rounds that are remembered.
+const ROUNDS: u64 = 32;
+
+/// A smaller cache has nothing to try out.
+const CAPACITY_MIN: u64 = 1000;
+
+/// Flash writes that a backend read is worth.
+const READ_WORTH: u64 = 8;
+
+/// The simulated caches, and which way is taken.
+#[derive(Debug)]
+pub(crate) struct Rehearsal {
+    /// A key is sampled if its product is below this.
+    below: u64,
+    /// Real blocks for a simulated one, in 1024ths.
+    scale: u64,
+    ways: [Small; 3],
+    taken: Way,
+    /// Sampled accesses left of this round.
+    left: u32,
+}
+
+impl Rehearsal {
+    /// For a cache of `capacity` blocks.
+    pub(crate) fn new(capacity: u64) -> Self {
+        let blocks = (capacity / BLOCKS_PER).clamp(64, BLOCKS_MAX);
+        let scale = (capacity * 1024).div_ceil(blocks).max(1024);
+        let small = |way| Small { way, capacity: blocks as usize, ..Small::default() };
+        Self {
+            below: if capacity < CAPACITY_MIN { 0 } else { (1 << 32) * 1024 / scale },
+            scale,
+            ways: Way::ALL.map(small),
+            taken: Way::default(),
+            left: blocks as u32,
+        }
+    }
+
+    /// The way to take.
+    pub(crate) const fn way(&self) -> Way {
+        self.taken
+    }
+
+    /// The cache has blocks of an earlier run, and nothing is known of how they came in.
+    pub(crate) const fn begin_warm(&mut self) {
+        self.taken = Way::Thrifty;
+    }
+
+    /// Whether accesses to this block are simulated.
+    #[inline]
+    pub(crate) const fn samples(&self, key: Key) -> bool {
+        let mixed = (key.block ^ (key.volume as u64) << 20).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed >> 32 < self.below
+    }
+
+    /// A sampled block is read or written. `pays`: its volume's history speaks for keeping writes.
+    /// `limit`: real blocks worth keeping that the cache can hold.
+    pub(crate) fn access(&mut self, key: Key, write: bool, pays: bool, limit: u64) {
+        let key = key.block << 12 | u64::from(key.volume);
+        for small in &mut self.ways {
+            small.access(key, write, pays);
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            self.end_round(limit);
+        }
+    }
+
+    fn end_round(&mut self, limit: u64) {
+        let capacity = (limit * 1024 / self.scale).max(16) as usize;
+        // Before that they do the same.
+        let full = self.ways.iter().any(|small| small.was_full);
+        for small in &mut self.ways {
+            small.capacity = capacity;
+            let cost = small.misses * READ_WORTH + small.flash;
+            small.cost = if full { small.cost - small.cost / ROUNDS + cost } else { 0 };
+            (small.misses, small.flash) = (0, 0);
+        }
+        self.left = (capacity / ROUNDS as usize).max(16) as u32;
+        let cost = |way: Way| self.ways[way as usize].cost;
+        let best = Way::ALL.into_iter().min_by_key(|way| cost(*way)).expect("there are ways");
+        // A way is left for one that is better by an eighth: they must not take turns.
+        if cost(best) < cost(self.taken) / 8 * 7 {
+            self.taken = best;
+        }
+    }
+
+    /// Bytes held, about.
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        let bytes = |small: &Small| {
+            let entry = size_of::<u64>() + size_of::<Entry>();
+            small.blocks.len() * entry * 3 / 2
+                + (small.probation.len() + small.main.len() + small.ghost.len())
+                    * size_of::<(u64, u32)>()
+        };
+        self.ways.iter().map(|small| bytes(small) as u64).sum()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Probation,
+    Main,
+    Ghost,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: At,
+    refs: u8,
+    /// Tells the entry's place in a queue from the ones that it has left.
+    stamp: u32,
+}
+
+type Queue = VecDeque<(u64, u32)>;
+
+/// A simulated cache: what `docs/design/eviction.md` says, without segments.
+#[derive(Debug, Default)]
+struct Small {
+    way: Way,
+    capacity: usize,
+    blocks: BTreeMap<u64, Entry>,
+    /// Queues hold left places, too; each is cleared of them when it is twice too long.
+    probation: Queue,
+    main: Queue,
+    ghost: Queue,
+    /// Blocks in each, without left places.
+    in_probation: usize,
+    in_main: usize,
+    stamp: u32,
+    was_full: bool,
+    misses: u64,
+    flash: u64,
+    /// Of all rounds, older ones fading.
+    cost: u64,
+}
+
+impl Small {
+    fn access(&mut self, key: u64, write: bool, pays: bool) {
+        let entry = self.blocks.get_mut(&key);
+        let known = entry.as_ref().is_some_and(|entry| entry.at == At::Ghost);
+        let cached = entry.is_some() && !known;
+        if let Some(entry) = entry
+            && cached
+            && !write
+        {
+            entry.refs = (entry.refs + 1).min(3);
+            return;
+        }
+        self.leave(key);
+        self.misses += u64::from(!write);
+        if write && !self.has_room() && self.way == Way::Thrifty && !pays {
+            self.enter(key, At::Ghost, 0);
+        } else if known {
+            self.enter(key, At::Main, 0);
+        } else {
+            self.enter(key, At::Probation, u8::from(cached));
+        }
+        self.settle();
+    }
+
+    fn has_room(&self) -> bool {
+        !self.was_full && self.in_main + self.in_probation < self.capacity
+    }
+
+    fn leave(&mut self, key: u64) {
+        match self.blocks.remove(&key).map(|entry| entry.at) {
+            Some(At::Probation) => self.in_probation -= 1,
+            Some(At::Main) => self.in_main -= 1,
+            Some(At::Ghost) | None => {}
+        }
+    }
+
+    fn enter(&mut self, key: u64, at: At, refs: u8) {
+        self.stamp = self.stamp.wrapping_add(1);
+        let entry = Entry { at, refs, stamp: self.stamp };
+        self.blocks.insert(key, entry);
+        let (queue, most) = match at {
+            At::Probation => {
+                self.in_probation += 1;
+                (&mut self.probation, self.capacity / 100 + 1)
+            }
+            At::Main => {
+                self.in_main += 1;
+                self.flash += 1;
+                (&mut self.main, self.capacity)
+            }
+            At::Ghost => (&mut self.ghost, self.capacity),
+        };
+        queue.push_back((key, self.stamp));
+        if queue.len() > 2 * most + 16 {
+            let blocks = &self.blocks;
+            queue.retain(|(key, stamp)| blocks.get(key).is_some_and(|e| e.stamp == *stamp));
+        }
+    }
+
+    /// The oldest block of a queue that is still there.
+    fn oldest(queue: &mut Queue, blocks: &BTreeMap<u64, Entry>) -> Option<(u64, Entry)> {
+        while let Some((key, stamp)) = queue.pop_front() {
+            if let Some(entry) = blocks.get(&key)
+                && entry.stamp == stamp
+            {
+                return Some((key, *entry));
+            }
+        }
+        None
+    }
+
+    /// Blocks leave until each queue is as long as it may be.
+    fn settle(&mut self) {
+        while self.in_probation > self.capacity / 100 + 1 {
+            let Some((key, entry)) = Self::oldest(&mut self.probation, &self.blocks) else { break };
+            let admitted = entry.refs > 0 || self.way == Way::Open || self.has_room();
+            self.leave(key);
+            self.enter(key, if admitted { At::Main } else { At::Ghost }, 0);
+        }
+        while self.in_main > self.capacity {
+            self.was_full = true;
+            let Some((key, entry)) = Self::oldest(&mut self.main, &self.blocks) else { break };
+            if entry.refs > 0 {
+                self.main.push_back((key, entry.stamp));
+                self.blocks.get_mut(&key).expect("just found").refs -= 1;
+            } else {
+                self.leave(key);
+                self.enter(key, At::Ghost, 0);
+            }
+        }
+        while self.ghost.len() > self.capacity {
+            let Some((key, stamp)) = self.ghost.pop_front() else { break };
+            if self.blocks.get(&key).is_some_and(|e| e.stamp == stamp && e.at == At::Ghost) {
+                self.blocks.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: u64 = 64 * 1024;
+
+    /// Accesses blocks, all of them sampled ones; gives the way taken at the end.
+    fn way_after(rehearsal: &mut Rehearsal, accesses: impl Iterator<Item = (u64, bool)>) -> Way {
+        let key = |block| Key { volume: 0, block };
+        let sampled: Vec<u64> =
+            (0..64 * 8192).filter(|block| rehearsal.samples(key(*block))).collect();
+        for (block, write) in accesses {
+            let block = sampled[block as usize % sampled.len()];
+            rehearsal.access(key(block), write, !write, CAPACITY);
+        }
+        rehearsal.way()
+    }
+
+    #[test]
+    fn one_block_in_sixty_four_is_sampled() {
+        let rehearsal = Rehearsal::new(CAPACITY);
+        let blocks = 0..1 << 20;
+        let sampled = blocks.filter(|block| rehearsal.samples(Key { volume: 3, block: *block }));
+        let sampled = sampled.count();
+        assert!((15_000..18_000).contains(&sampled), "{sampled} of 2^20");
+        assert!(!Rehearsal::new(999).samples(Key { volume: 0, block: 0 }), "too small a cache");
+    }
+
+    #[test]
+    fn a_loop_that_does_not_fit_is_not_let_in_whole() {
+        let mut rehearsal = Rehearsal::new(CAPACITY);
+        assert_eq!(rehearsal.way(), Way::Open, "as long as nothing is known");
+        let around = (0..40_000).map(|i| (i % 2000, false));
+        assert_ne!(way_after(&mut rehearsal, around), Way::Open);
+    }
+
+    #[test]
+    fn blocks_read_once_more_long_after_are_let_in_at_once() {
+        let mut rehearsal = Rehearsal::new(CAPACITY);
+        rehearsal.begin_warm();
+        // Each is read again after 600 others, and never again.
+        let pairs = (0..20_000).map(|i| (if i % 2 == 0 { i / 2 + 300 } else { i / 2 }, false));
+        assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
+    }
+
+    #[test]
+    fn it_changes_its_mind_with_the_workload_and_keeps_to_its_memory() {
+        let mut rehearsal = Rehearsal::new(CAPACITY);
+        let written = |i: u64| i % 3 != 0;
+        let log = (0..30_000)
+            .map(|i| if written(i) { (i % 3000 + 1000, true) } else { (i % 900, false) });
+        assert_eq!(way_after(&mut rehearsal, log), Way::Thrifty, "the log only takes room");
+        let pairs = (0..20_000).map(|i| (if i % 2 == 0 { i / 2 + 300 } else { i / 2 }, false));
+        assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
+        let bytes = rehearsal.ram_bytes();
+        assert!(bytes <= CAPACITY * 4, "{bytes} bytes for {CAPACITY} blocks");
+    }
+}
