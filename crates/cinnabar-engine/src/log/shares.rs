@@ -217,13 +217,17 @@ impl Log {
     }
 
     /// Blocks worth keeping that the log can hold, where cleaning takes `air` blocks to be cheap. It
-    /// needs segments being filled, the free ones ahead of them, the one being emptied, and slots
-    /// to be gained by emptying one, or it makes no headway.
+    /// needs the segments being filled and the free ones ahead of them, or it makes no headway.
     pub(crate) fn limit(&self, air: u64) -> u64 {
-        let segments = self.low_water() as u64 + self.low_water() as u64 + 1;
-        let capacity = self.geometry.capacity_blocks();
+        let segments = self.groups.iter().map(Group::open_segments).sum::<usize>().max(1);
         let segment = self.segment_blocks();
-        capacity.saturating_sub((segments * segment).max(air)).max(segment / 2)
+        let least = (segments + self.low_water()) as u64 * segment;
+        self.geometry.capacity_blocks().saturating_sub(least.max(air)).max(segment / 2)
+    }
+
+    /// Sealed segments.
+    pub(crate) fn sealed(&self) -> usize {
+        self.groups.iter().map(|group| group.queue.len()).sum()
     }
 
     /// The same, for a group with a maximum.

@@ -29,9 +29,8 @@ use crate::units::Instant;
 /// frees, or free segments run out; 16 suffices for what [`carry_max`] leaves.
 const SLOTS_AN_APPEND: u32 = 16;
 
-/// Segments that the hand goes over before each one that is emptied, at most: three laps condemn
-/// whatever is not used meanwhile, and one segment emptied takes up to one segment condemned.
-const HAND_SEGMENTS: u32 = 8;
+/// Segments that the hand goes over before each one that is emptied, at most.
+const HAND_SEGMENTS: usize = 8;
 
 /// Blocks reinserted for each block gained, in 256ths of a segment emptied: what a log without enough
 /// air would write to the SSD again and again. Beyond that the log is given more air, below it less.
@@ -210,7 +209,8 @@ impl<P: Payload> Store<P> {
 
     /// Condemns blocks while more is worth keeping than there is room for.
     fn evict_beyond_limits(&mut self) {
-        for _ in 0..HAND_SEGMENTS {
+        // One lap at a time: a use must save a block from more than one of them.
+        for _ in 0..HAND_SEGMENTS.min(self.log.sealed()) {
             let over_maximum =
                 |group: &Group| !group.queue.is_empty() && group.worth > self.log.limit_of(group);
             let group = match self.log.groups.iter().position(over_maximum) {

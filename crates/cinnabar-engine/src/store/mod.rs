@@ -147,7 +147,10 @@ impl<P: Payload> Store<P> {
             log: Log::new(
                 geometry,
                 u64::from(superblock.next_incarnation) << 32,
-                config.bounds.class_segments,
+                match config.eviction {
+                    Eviction::Probation => config.bounds.class_segments,
+                    Eviction::Clock => u32::MAX,
+                },
             ),
             cleaner: Cleaner::new(capacity, config.eviction),
             holdings: Vec::new(),

@@ -4,6 +4,7 @@
 //! one shard, nothing bypasses, the whole cache is everybody's. Requests are 10 us apart, whatever the
 //! trace's clock says: some traces have none, and what the engine writes by the clock is little.
 
+use super::Reasons;
 use super::error::EngineError;
 use crate::instant::{InstantCache, plain_volume};
 use crate::machine::CacheSetup;
@@ -153,6 +154,24 @@ impl EngineCache {
             flash_writes: self.cache_counters().flash_written_bytes.div_ceil(BLOCK_BYTES),
             backend_writes: all.blocks_written,
             dirty: 0,
+        }
+    }
+
+    /// What became of the blocks.
+    pub fn reasons(&mut self) -> Reasons {
+        let all: VolumeCounters =
+            self.volumes.values().map(|volume| self.cache.volume_counters(*volume)).sum();
+        let cache = self.cache_counters();
+        Reasons {
+            kept_room: cache.admitted.filling,
+            kept_used: cache.admitted.referenced,
+            kept_returned: cache.admitted.ghost,
+            reinserted: cache.carried_blocks,
+            refused_unused: cache.rejected_blocks,
+            refused_written: all.bypassed.write_not_reused,
+            refused_no_space: all.bypassed.no_space,
+            evicted: cache.evicted_blocks,
+            missed_again: cache.returned_blocks,
         }
     }
 

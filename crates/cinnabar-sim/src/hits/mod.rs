@@ -101,6 +101,32 @@ pub struct Outcome {
     pub capacity_blocks: u64,
     /// What was counted.
     pub counts: Counts,
+    /// What became of the blocks; the engine tells.
+    pub reasons: Option<Reasons>,
+}
+
+/// Blocks that the engine kept, refused, gave up and missed again, each for a reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reasons {
+    /// Written to flash because there was room, or because everything is let in just now.
+    pub kept_room: u64,
+    /// Written to flash because they were used again while in probation.
+    pub kept_used: u64,
+    /// Written to flash because they came back soon after they had left.
+    pub kept_returned: u64,
+    /// Written to flash once more when their segment was emptied.
+    pub reinserted: u64,
+    /// Left probation without being used.
+    pub refused_unused: u64,
+    /// Written, and of a volume whose written blocks are seldom read.
+    pub refused_written: u64,
+    /// There was no free buffer or segment at that moment.
+    pub refused_no_space: u64,
+    /// Given up by flash.
+    pub evicted: u64,
+    /// Read misses of blocks that had left, or had been refused, not long ago: the others were never
+    /// seen, or long ago.
+    pub missed_again: u64,
 }
 
 /// What all of them did.
@@ -160,7 +186,7 @@ pub fn run(
     let outcomes = options.runs.iter().map(|run| {
         if is_belady(run) {
             let counts = foreseen.next().expect("one for each size");
-            return Outcome { run: *run, capacity_blocks: run.size_blocks.get().into(), counts };
+            return Outcome { run: *run, capacity_blocks: run.size_blocks.get().into(), counts, reasons: None };
         }
         others.next().expect("one for each run").finish(*run)
     });

@@ -56,11 +56,13 @@ impl Runner {
 
     /// What it counted as `run`.
     pub(super) fn finish(self, run: Run) -> Outcome {
-        let (capacity_blocks, counts) = match self {
-            Self::Policy(simulation) => (run.size_blocks.get().into(), simulation.finish()),
-            Self::Engine(mut cache) => (cache.capacity_blocks(), cache.counts()),
+        let (capacity_blocks, counts, reasons) = match self {
+            Self::Policy(simulation) => (run.size_blocks.get().into(), simulation.finish(), None),
+            Self::Engine(mut cache) => {
+                (cache.capacity_blocks(), cache.counts(), Some(cache.reasons()))
+            }
         };
-        Outcome { run, capacity_blocks, counts }
+        Outcome { run, capacity_blocks, counts, reasons }
     }
 }
 

@@ -97,6 +97,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_filled_blocks", "Blocks that entered the cache.", counters.fills),
         ("cache_evicted_blocks", "Blocks that left flash for room.", counters.evicted_blocks),
         ("cache_rejected_blocks", "Blocks that left RAM unused.", counters.rejected_blocks),
+        ("cache_returned_blocks", "Misses of blocks that had left.", counters.returned_blocks),
         ("cache_carried_blocks", "Blocks copied forward.", counters.carried_blocks),
         ("cache_freed_segments", "Segments freed.", counters.segments_freed),
         ("cache_checksum_failures", "Blocks read with a wrong sum.", counters.checksum_failures),

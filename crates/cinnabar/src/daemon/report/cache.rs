@@ -42,6 +42,8 @@ pub struct CacheReport {
     pub evicted_blocks: u64,
     /// Blocks that left RAM unused, without ever being written to flash.
     pub rejected_blocks: u64,
+    /// Read misses of blocks that had left, or had been refused, not long ago.
+    pub returned_blocks: u64,
     /// Blocks copied forward when their segment was freed.
     pub carried_blocks: u64,
     /// Segments freed.
@@ -126,6 +128,7 @@ impl CacheReport {
             admitted: counters.admitted.into(),
             evicted_blocks: counters.evicted_blocks,
             rejected_blocks: counters.rejected_blocks,
+            returned_blocks: counters.returned_blocks,
             carried_blocks: counters.carried_blocks,
             segments_freed: counters.segments_freed,
             checksum_failures: counters.checksum_failures,

@@ -7,7 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::Table;
 use crate::config::units::show_size;
 use cinnabar_policy::{Counts, Writes};
-use cinnabar_sim::hits::{Contender, Outcome};
+use cinnabar_sim::hits::{Contender, Outcome, Reasons};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -29,6 +29,50 @@ struct Line<'a> {
     dirty_blocks: u64,
     footprint_blocks: u32,
     volumes: u32,
+    /// What became of the blocks, by reason; of the engine only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasons: Option<ReasonsLine>,
+}
+
+/// See [`Reasons`].
+#[derive(Debug, Serialize)]
+struct ReasonsLine {
+    kept_room: u64,
+    kept_used: u64,
+    kept_returned: u64,
+    reinserted: u64,
+    refused_unused: u64,
+    refused_written: u64,
+    refused_no_space: u64,
+    evicted: u64,
+    missed_again: u64,
+}
+
+impl From<Reasons> for ReasonsLine {
+    fn from(reasons: Reasons) -> Self {
+        let Reasons {
+            kept_room,
+            kept_used,
+            kept_returned,
+            reinserted,
+            refused_unused,
+            refused_written,
+            refused_no_space,
+            evicted,
+            missed_again,
+        } = reasons;
+        Self {
+            kept_room,
+            kept_used,
+            kept_returned,
+            reinserted,
+            refused_unused,
+            refused_written,
+            refused_no_space,
+            evicted,
+            missed_again,
+        }
+    }
 }
 
 impl<'a> Line<'a> {
@@ -49,6 +93,7 @@ impl<'a> Line<'a> {
             dirty_blocks: counts.dirty,
             footprint_blocks: survey.blocks,
             volumes: survey.volumes,
+            reasons: outcome.reasons.map(Into::into),
         }
     }
 }
@@ -110,7 +155,38 @@ pub(super) fn render(simulated: &Simulated) -> String {
     if simulated.writes == Writes::Back {
         part("writes to the back end, in 4 KiB blocks", &backend);
     }
+    if let Some(table) = reasons(simulated) {
+        writeln!(text, "engine, blocks by reason\n{}", table.render())
+            .expect("a string takes everything");
+    }
     text
+}
+
+/// What the engine kept and refused, a row a size.
+fn reasons(simulated: &Simulated) -> Option<Table> {
+    let header = [
+        "SIZE", "ROOM", "USED", "RETURNED", "REINSERTED", "UNUSED", "USELESS WRITE", "EVICTED",
+        "MISSED AGAIN",
+    ];
+    let mut table = Table::new(1, &header);
+    let mut rows = 0;
+    for outcome in &simulated.found.outcomes {
+        let Some(found) = outcome.reasons else { continue };
+        let size = show_size(u64::from(outcome.run.size_blocks.get()) * 4096);
+        let counts = [
+            found.kept_room,
+            found.kept_used,
+            found.kept_returned,
+            found.reinserted,
+            found.refused_unused,
+            found.refused_written,
+            found.evicted,
+            found.missed_again,
+        ];
+        table.row(std::iter::once(size).chain(counts.map(|count| count.to_string())).collect());
+        rows += 1;
+    }
+    (rows > 0).then_some(table)
 }
 
 /// Policies of a run, in order.
