@@ -79,7 +79,7 @@ impl<P: Payload> Store<P> {
     /// Whether a written block should be kept: while there is room for it, or by its volume's history.
     pub(crate) fn write_pays(&self, key: Key) -> bool {
         self.eviction == Eviction::Clock
-            || self.rehearsal.way() != Way::Thrifty
+            || !self.rehearsal.way().is_thrifty()
             || self.holdings[usize::from(key.volume)].reuse.pays()
             || self.has_room(key.volume)
     }
@@ -127,7 +127,10 @@ impl<P: Payload> Store<P> {
         let flags = Flags::default().with_written(written).with_unflushed(unflushed);
         let straight = match self.eviction {
             Eviction::Clock => Some(Reason::All),
-            Eviction::Probation => self.take_ghost(key, written).then_some(Reason::Ghost),
+            Eviction::Probation => {
+                let returned = self.take_ghost(key, written);
+                (returned && self.rehearsal.way() != Way::Closed).then_some(Reason::Ghost)
+            }
         };
         if straight.is_none() {
             self.vacate_oldest(now, outbox);

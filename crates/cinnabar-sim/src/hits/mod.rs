@@ -186,7 +186,12 @@ pub fn run(
     let outcomes = options.runs.iter().map(|run| {
         if is_belady(run) {
             let counts = foreseen.next().expect("one for each size");
-            return Outcome { run: *run, capacity_blocks: run.size_blocks.get().into(), counts, reasons: None };
+            return Outcome {
+                run: *run,
+                capacity_blocks: run.size_blocks.get().into(),
+                counts,
+                reasons: None,
+            };
         }
         others.next().expect("one for each run").finish(*run)
     });

@@ -89,10 +89,9 @@ fn not_waiting_for_the_lock_is_found() {
     let options = FaultOptions { wait_for_lock: false, failures_max: 1, ..FaultOptions::default() };
     let summary = search(0..500, &options, |_| {});
     let failed = summary.failures.first().expect("late writes break promises");
-    assert!(
-        matches!(failed.violation.kind, Kind::Stale | Kind::Foreign | Kind::Warmth),
-        "{failed}"
-    );
+    // `NotDurable`: one that lands over what came after it and had been flushed.
+    let kinds = [Kind::Stale, Kind::Foreign, Kind::Warmth, Kind::NotDurable];
+    assert!(kinds.contains(&failed.violation.kind), "{failed}");
 }
 
 /// A frontend that loses or doubles requests at a restart: what its guests see is found.

@@ -165,7 +165,14 @@ pub(super) fn render(simulated: &Simulated) -> String {
 /// What the engine kept and refused, a row a size.
 fn reasons(simulated: &Simulated) -> Option<Table> {
     let header = [
-        "SIZE", "ROOM", "USED", "RETURNED", "REINSERTED", "UNUSED", "USELESS WRITE", "EVICTED",
+        "SIZE",
+        "ROOM",
+        "USED",
+        "RETURNED",
+        "REINSERTED",
+        "UNUSED",
+        "USELESS WRITE",
+        "EVICTED",
         "MISSED AGAIN",
     ];
     let mut table = Table::new(1, &header);
