@@ -317,7 +317,7 @@ mod tests {
         rehearsal.begin_warm();
         // Each is read again after 600 others, and never again.
         let pairs =
-            (0..20_000).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
+            (0..20_000_u64).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
         assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
     }
 
@@ -329,7 +329,7 @@ mod tests {
             .map(|i| if written(i) { (i % 3000 + 1000, true) } else { (i % 900, false) });
         assert_eq!(way_after(&mut rehearsal, log), Way::Thrifty, "the log only takes room");
         let pairs =
-            (0..20_000).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
+            (0..20_000_u64).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
         assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
         let bytes = rehearsal.ram_bytes();
         assert!(bytes <= CAPACITY * 5, "{bytes} bytes for {CAPACITY} blocks");
