@@ -42,6 +42,9 @@ const ROUNDS: u64 = 32;
 /// A smaller cache has nothing to try out.
 const CAPACITY_MIN: u64 = 1000;
 
+/// Blocks that one access looks at to make room: if they have all been used, the next one goes on.
+const STEPS_MAX: usize = 256;
+
 /// Flash writes that a backend read is worth.
 const READ_WORTH: u64 = 8;
 
@@ -247,7 +250,7 @@ impl Small {
         None
     }
 
-    /// Blocks leave until each queue is as long as it may be.
+    /// Blocks leave until each queue is as long as it may be, or one access has done enough.
     fn settle(&mut self) {
         while self.in_probation > self.capacity / 100 + 1 {
             let Some((key, entry)) = Self::oldest(&mut self.probation, &self.blocks) else { break };
@@ -255,8 +258,11 @@ impl Small {
             self.leave(key);
             self.enter(key, if admitted { At::Main } else { At::Ghost }, 0);
         }
-        while self.in_main > self.capacity {
-            self.was_full = true;
+        self.was_full |= self.in_main > self.capacity;
+        for _ in 0..STEPS_MAX {
+            if self.in_main <= self.capacity {
+                break;
+            }
             let Some((key, entry)) = Self::oldest(&mut self.main, &self.blocks) else { break };
             if entry.refs > 0 {
                 self.main.push_back((key, entry.stamp));

@@ -25,6 +25,8 @@ mod open;
 mod passed;
 mod phases;
 mod read;
+#[cfg(test)]
+mod reclaim;
 mod request;
 #[cfg(test)]
 mod rig;

@@ -19,7 +19,7 @@ use crate::buffers::Buffer;
 use crate::config::Eviction;
 use crate::journal::Ticket;
 use crate::log::SegmentState;
-use crate::log::shares::Group;
+use crate::log::shares::{Class, Group};
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
@@ -39,6 +39,12 @@ const REINSERTED_256THS: u64 = 77;
 /// Blocks of a segment with `used` slots that are reinserted at most: each one emptied is a gain.
 const fn carry_max(used: u32) -> u32 {
     used - used.div_ceil(16)
+}
+
+/// Slots that they take at most, headers included: where chunks stay small, as many blocks take more
+/// room than they leave, and emptying segments would never come to rest.
+const fn slots_max(used: u32) -> u32 {
+    used - used.div_ceil(32)
 }
 
 /// Evicting and reclaiming, as far as they have got.
@@ -81,6 +87,8 @@ struct Victim {
     /// Reads of blocks to be carried under way.
     reads: u32,
     carry_left: u32,
+    /// Slots that reinserted blocks may still take, headers included.
+    slots_left: u32,
 }
 
 impl Cleaner {
@@ -201,9 +209,10 @@ impl<P: Payload> Store<P> {
         };
         self.cleaner.announced = None;
         let state = &self.log.segments[segment as usize];
-        let carry_left = carry_max(state.used);
+        let (carry_left, slots_left) = (carry_max(state.used), slots_max(state.used));
         self.cleaner.air.learn(self.log.segment_blocks(), state.worth().into());
-        self.cleaner.victim = Some(Victim { segment, cursor: 0, reads: 0, carry_left });
+        let victim = Victim { segment, cursor: 0, reads: 0, carry_left, slots_left };
+        self.cleaner.victim = Some(victim);
         true
     }
 
@@ -364,6 +373,11 @@ impl<P: Payload> Store<P> {
             self.counters.checksum_failures += 1;
             return false;
         }
+        let stream = self.log.stream(self.group_of(key), Class::Kept);
+        let takes = 1 + u32::from(self.log.chunk(stream).is_none());
+        let victim = self.cleaner.victim.as_mut().expect("reads keep the victim");
+        let Some(left) = victim.slots_left.checked_sub(takes) else { return false };
+        victim.slots_left = left;
         let flags = self.descriptors.flags(source);
         let unflushed = flags.unflushed() && self.holdings[usize::from(key.volume)].unflushed;
         // A use has saved it from the hand, which takes that for it.
