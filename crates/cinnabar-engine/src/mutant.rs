@@ -67,6 +67,8 @@ mutants! {
     DurableZeroesNotFlushed,
     /// A flush covers what the backend of a volume that is to be discarded may have lost before.
     DiscardedCovered,
+    /// A flush covers what an invalidation is about that waits for its blocks.
+    InvalidatedCovered,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,
     /// A flush is passed to the first shard only.

@@ -256,6 +256,9 @@ pub(crate) struct Volume {
     pub(crate) sync_failed: Option<IoError>,
     /// Nothing of it is kept, and no flush covers its writes: its backend may have lost some.
     pub(crate) discarded: bool,
+    /// Invalidations under way, those included that wait for their blocks: until they are done, no
+    /// flush covers its writes.
+    pub(crate) invalidations: u32,
     pub(crate) beat: Beat,
     /// Its generation has been changed since the device was lost; until then writes wait here.
     pub(crate) distrusted: bool,
@@ -299,6 +302,7 @@ impl Volume {
             written: false,
             sync_failed: None,
             discarded: false,
+            invalidations: 0,
             beat: Beat::default(),
             distrusted: false,
             awaiting_distrust: Vec::new(),

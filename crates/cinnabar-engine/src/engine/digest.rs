@@ -108,6 +108,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         replaces,
         late,
         discarded,
+        invalidations: _,
     } = volume;
     digest_holds(holds, hasher);
     if spec.bypass_sequential_bytes > 0 {

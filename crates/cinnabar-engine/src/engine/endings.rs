@@ -174,6 +174,48 @@ fn a_flush_that_covers_what_a_server_may_have_lost_is_found() {
     assert_eq!(copies_of_what_a_server_lost(Mutants::only(Mutant::DiscardedCovered), true), 1);
 }
 
+/// The copies found after a crash, of two writes: one that a server may have lost, while what is to
+/// drop it waits for a trim beside it, and another one.
+fn copies_while_an_invalidation_waits(mutants: Mutants, ends: bool) -> u64 {
+    let eviction = crate::config::Eviction::Clock;
+    let mut rig = Rig::open_with(Config { eviction, mutants, ..Config::default() }, 4080);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    for block in [0, 2] {
+        let (span, data) = (ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES), Nothing::alloc(1));
+        let written = rig.submit(V, Op::Write { span, data, fua: false });
+        rig.answer(written).expect("it is written");
+    }
+    rig.holds_flushes = true;
+    let span = ByteSpan::new(BLOCK_BYTES, BLOCK_BYTES);
+    let trimmed = rig.submit(V, Op::Trim { span, fua: true });
+    let invalidated = rig.submit(V, Op::Invalidate { span: ByteSpan::new(0, 2 * BLOCK_BYTES) });
+    assert!(!rig.is_answered(trimmed) && !rig.is_answered(invalidated));
+    // The copies go to the device, and the proof flushes the server, which is back.
+    rig.wait(2_000_000_000);
+    rig.wait(2_000_000_000);
+    if ends {
+        rig.release();
+        assert!(rig.answer(invalidated).is_ok());
+        rig.wait(2_000_000_000);
+        rig.wait(2_000_000_000);
+    }
+    let mut rig = rig.crash();
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.engine.store.counters().cached_blocks
+}
+
+#[test]
+fn no_flush_covers_what_an_invalidation_waits_for() {
+    assert_eq!(copies_while_an_invalidation_waits(Mutants::default(), false), 0);
+    assert_eq!(copies_while_an_invalidation_waits(Mutants::default(), true), 1);
+}
+
+#[test]
+fn a_flush_that_covers_what_an_invalidation_waits_for_is_found() {
+    let mutants = Mutants::only(Mutant::InvalidatedCovered);
+    assert_eq!(copies_while_an_invalidation_waits(mutants, false), 2);
+}
+
 /// Between the seal and a command to forget, a crash would have them believed: `exclusive` keeps
 /// blocks without a proof, too.
 #[test]

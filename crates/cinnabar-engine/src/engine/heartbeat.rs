@@ -42,6 +42,10 @@ impl<P: Payload> Engine<P> {
         if volume.discarded && !self.config.mutants.is(Mutant::DiscardedCovered) {
             return Ok(());
         }
+        // What a server has lost is told before its flush ends, but may wait for requests under way.
+        if volume.invalidations > 0 && !self.config.mutants.is(Mutant::InvalidatedCovered) {
+            return Ok(());
+        }
         volume.writes_flushed = volume.writes_flushed.max(covers.writes);
         let holding = &mut self.store.holdings[usize::from(index)];
         if covers.device == self.devices {
@@ -53,6 +57,17 @@ impl<P: Payload> Engine<P> {
         }
         assert!(holding.flushed <= self.store.log.sequence, "a flush covers what there was");
         Ok(())
+    }
+
+    /// An invalidation is done, or was given up: flushes cover this volume's writes again, and those
+    /// that ended meanwhile have not.
+    pub(super) fn invalidation_ends(&mut self, index: u16) {
+        let volume = self.volume(index);
+        volume.invalidations -= 1;
+        let unflushed = volume.writes != volume.writes_flushed;
+        if unflushed && !volume.beat.due && volume.sync_failed.is_none() {
+            self.beat_due(index);
+        }
     }
 
     /// A backend write, trim or zero is about to be issued, or has ended, well or not: what it did

@@ -62,6 +62,7 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(failure));
         }
         state.requests += 1;
+        state.invalidations += u32::from(matches!(op, Op::Invalidate { .. }));
         let hold = match &op {
             Op::Read { span, .. } => Some((*span, false)),
             Op::Write { span, .. }
@@ -206,6 +207,11 @@ impl<P: Payload> Engine<P> {
     pub(super) fn finish(&mut self, request: usize) {
         let active = self.requests.remove(request);
         assert_eq!(active.outstanding, 0, "a reply must not be early");
+        if let Kind::Zero(state) = &active.kind
+            && state.invalidates()
+        {
+            self.invalidation_ends(active.volume);
+        }
         let answer = match active.kind {
             Kind::Read(ReadState { data, .. }) | Kind::Write(WriteState { data, .. }) => {
                 Answer::Data(data)

@@ -74,6 +74,10 @@ impl<P: Payload> ZeroState<P> {
         Self { invalidate: true, ..Self::new(span, false, true, true) }
     }
 
+    pub(super) const fn invalidates(&self) -> bool {
+        self.invalidate
+    }
+
     /// Splits off what a backend of whole blocks can't do: a trim shrinks, a zero gets edges.
     fn align_to_blocks(&mut self) {
         let (start, end) = (self.span.offset, self.span.end());

@@ -78,6 +78,12 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "engine `endings`",
         "no simulated back end is a server that restarts",
     ),
+    (
+        Mutant::InvalidatedCovered,
+        "engine `endings`",
+        "a server must restart beside a write, a flush of it end, and the daemon die, within \
+         milliseconds",
+    ),
     (Mutant::JournalEndTrusted, "engine `journal::scan`", "no write of the journal goes astray"),
 ];
 
