@@ -26,6 +26,8 @@ pub(crate) const QUEUE_LEN: i32 = 128;
 const MODE: u32 = 0o660;
 /// How often a place is tried that others take at the same time.
 const PLACINGS: u32 = 16;
+/// How often a folder is made that others sweep at once, or that is there already.
+const MAKINGS: u32 = 10_000;
 /// Bytes for the entry of one group, members included; a group that does not fit is not found.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
@@ -168,7 +170,6 @@ struct Den {
 
 impl Den {
     fn beside(path: &Path) -> rustix::io::Result<Self> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
         let socket = path.file_name().ok_or(Errno::INVAL)?.to_owned();
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -176,28 +177,32 @@ impl Den {
         };
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = open(parent, folder, Mode::empty())?;
-        sweep::sweep(&parent, MADE.load(Ordering::Relaxed));
-        let (name, fd) = loop {
-            let number = MADE.fetch_add(1, Ordering::Relaxed);
-            let name = sweep::name(number);
-            match mkdirat(&parent, &name, Mode::RWXU) {
-                // Of an earlier process of this number, which was killed.
-                Err(Errno::EXIST) => {}
-                made => {
-                    made?;
-                    break (
-                        name.clone(),
-                        openat(&parent, &name, folder | OFlags::NOFOLLOW, Mode::empty())?,
-                    );
-                }
-            }
-        };
+        sweep::sweep(&parent);
+        let (name, fd) = Self::make(&parent)?;
         let den = Self { parent, name, fd, socket };
         // Whoever may write to the parent may have put another folder in its place.
         let stat = rustix::fs::fstat(&den.fd)?;
         let others = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXG | Mode::RWXO);
         let ours = stat.st_uid == rustix::process::geteuid().as_raw();
         if ours && others.is_empty() { Ok(den) } else { Err(Errno::PERM) }
+    }
+
+    /// Makes the folder, and holds on to it.
+    fn make(parent: &OwnedFd) -> rustix::io::Result<(String, OwnedFd)> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        for _ in 0..MAKINGS {
+            let name = sweep::name(MADE.fetch_add(1, Ordering::Relaxed));
+            match mkdirat(parent, &name, Mode::RWXU) {
+                // Of an earlier process of this number, which was killed.
+                Err(Errno::EXIST) => continue,
+                made => made?,
+            }
+            // Otherwise another maker took it for one of the dead, as long as it was not locked.
+            if let Some(fd) = sweep::claim(parent, &name)? {
+                return Ok((name, fd));
+            }
+        }
+        Err(Errno::EXIST)
     }
 
     /// Makes the socket. Its address is short, however long the folder's path is.

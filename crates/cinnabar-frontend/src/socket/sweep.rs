@@ -1,70 +1,108 @@
 //! Folders that a daemon left behind when it was killed while it made a socket.
 //!
 //! Called when the next socket is made in the same folder.
+//!
+//! Each maker holds a lock on its folder, which ends with the process. So no clock tells the living
+//! from the dead: it may step, be a file server's, or run on while a maker is stopped. Nor does the
+//! number of a process alone, which in another container is another one's.
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use rustix::process::{Pid, geteuid, test_kill_process};
 use std::ffi::CStr;
-use std::time::{Duration, SystemTime};
 
 /// Their names: this, the number of the process, and a number of its own.
 const PREFIX: &str = ".cinnabar-";
-/// They live for milliseconds. A process that is not seen here, in another container, may have made a
-/// younger one.
-const AGE_MIN: Duration = Duration::from_mins(1);
 
 /// The name of the `number`th folder of this process.
 pub(super) fn name(number: u64) -> String {
     format!("{PREFIX}{}-{number}", std::process::id())
 }
 
-/// Removes what was left behind in `parent`. `made`: how many folders this process made or tried to.
-/// Nothing depends on it, so errors are passed over.
-pub(super) fn sweep(parent: &OwnedFd, made: u64) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(parent) = openat(parent, ".", flags, Mode::empty()) else { return };
+/// Opens a folder that was just made: it is not swept as long as it is open. `None`: it was swept in
+/// the moment before.
+pub(super) fn claim(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
+    let folder = match open(parent, name) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
+    match lock(&folder) {
+        Ok(()) => Ok(is_at(parent, name, &folder).then_some(folder)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        // No locks on this file system: nobody sweeps there.
+        Err(_) => Ok(Some(folder)),
+    }
+}
+
+/// Removes what was left behind in `parent`. Nothing depends on it, so errors are passed over.
+pub(super) fn sweep(parent: &OwnedFd) {
+    let Ok(parent) = open(parent, ".") else { return };
     let Ok(entries) = Dir::read_from(&parent) else { return };
     for entry in entries.flatten() {
-        if is_of_the_dead(entry.file_name(), made) && empty(&parent, entry.file_name()).is_ok() {
-            let _ = unlinkat(&parent, entry.file_name(), AtFlags::REMOVEDIR);
+        if may_be_of_the_dead(entry.file_name()) {
+            let _ = remove(&parent, entry.file_name());
         }
     }
 }
 
-fn is_of_the_dead(name: &CStr, made: u64) -> bool {
+/// Whether no process here that makes folders under other names has this number.
+fn may_be_of_the_dead(name: &CStr) -> bool {
     let numbers = |name: &str| {
         let (process, number) = name.strip_prefix(PREFIX)?.split_once('-')?;
-        Some((process.parse::<u32>().ok()?, number.parse::<u64>().ok()?))
+        number.parse::<u64>().ok()?;
+        process.parse::<u32>().ok()
     };
-    let Some((process, number)) = name.to_str().ok().and_then(numbers) else { return false };
+    let Some(process) = name.to_str().ok().and_then(numbers) else { return false };
     if process == std::process::id() {
-        // Of an earlier process of this number.
-        return number >= made;
+        // Of an earlier process of this number, or locked.
+        return true;
     }
+    // An older version of ours holds no lock.
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// Removes the sockets in a folder, if it is an old one of ours.
-fn empty(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(parent, name, flags, Mode::empty())?;
+/// Removes a folder and the sockets in it, if it is one of ours and its maker is dead.
+fn remove(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
+    let folder = open(parent, name)?;
     let stat = fstat(&folder)?;
     let others = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXG | Mode::RWXO);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let changed = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-    let old = now.checked_sub(changed).is_some_and(|age| age > AGE_MIN);
-    if stat.st_uid != geteuid().as_raw() || !others.is_empty() || !old {
+    if stat.st_uid != geteuid().as_raw() || !others.is_empty() {
         return Err(Errno::PERM);
+    }
+    lock(&folder)?;
+    if !is_at(parent, name, &folder) {
+        // Swept by another, and the name may be that of a living one's folder by now.
+        return Err(Errno::NOENT);
     }
     for entry in Dir::read_from(folder.as_fd())?.flatten() {
         if entry.file_type() == FileType::Socket {
             unlinkat(&folder, entry.file_name(), AtFlags::empty())?;
         }
     }
-    Ok(())
+    unlinkat(parent, name, AtFlags::REMOVEDIR)
+}
+
+fn open(parent: &OwnedFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty())
+}
+
+fn lock(folder: &OwnedFd) -> rustix::io::Result<()> {
+    flock(folder, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Whether this folder is what the name leads to.
+fn is_at(parent: &OwnedFd, name: impl Arg, folder: &OwnedFd) -> bool {
+    let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    let open = fstat(folder);
+    named.is_ok_and(|named| {
+        open.is_ok_and(|open| (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino))
+    })
 }
 
 #[cfg(test)]
@@ -74,47 +112,115 @@ mod tests {
     use std::fs::{File, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+    use std::time::{Duration, SystemTime};
 
-    fn leave(folder: &Path, name: &str, mode: u32, age: Duration) {
+    fn leave(folder: &Path, name: &str, mode: u32) {
         let den = folder.join(name);
         std::fs::create_dir(&den).expect("a new folder");
         std::fs::set_permissions(&den, Permissions::from_mode(mode)).expect("it is ours");
         drop(std::os::unix::net::UnixListener::bind(den.join("a.sock")).expect("a socket"));
-        let then = SystemTime::now() - age;
-        File::open(&den).and_then(|den| den.set_modified(then)).expect("it is ours");
+    }
+
+    /// As after the clock was set, by so much.
+    fn made(den: &Path, ago: Duration) -> File {
+        let file = File::open(den).expect("it is there");
+        file.set_modified(SystemTime::now() - ago).expect("it is ours");
+        file
+    }
+
+    /// The number of a process that is no more.
+    fn dead() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().expect("it is there");
+        child.wait().expect("it ends");
+        child.id()
+    }
+
+    fn listen(path: &Path) -> UnixListener {
+        UnixListener::new(path, &SocketAccess::default()).expect("a socket")
+    }
+
+    fn entries(folder: &Path) -> Vec<std::ffi::OsString> {
+        let entries = std::fs::read_dir(folder).expect("readable");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
+        names.sort_unstable();
+        names
     }
 
     #[test]
     fn what_the_dead_left_is_swept_and_nothing_else() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut child = std::process::Command::new("true").spawn().expect("it is there");
-        let dead = child.id();
-        child.wait().expect("it ends");
-        let (own, hour) = (std::process::id(), Duration::from_hours(1));
+        let (dead, own) = (dead(), std::process::id());
         let parent = std::os::unix::process::parent_id();
-        for swept in [format!(".cinnabar-{dead}-0"), format!(".cinnabar-{own}-{}", u64::MAX)] {
-            leave(folder.path(), &swept, 0o700, hour);
+        // Whatever the clock says of them.
+        for (swept, ago_s) in [(dead, 0), (own, 3600)] {
+            for number in [0, u64::MAX] {
+                let name = format!(".cinnabar-{swept}-{number}");
+                leave(folder.path(), &name, 0o700);
+                made(&folder.path().join(name), Duration::from_secs(ago_s));
+            }
         }
         let stay = [
-            (format!(".cinnabar-{dead}-1"), 0o700, Duration::ZERO),
-            (format!(".cinnabar-{dead}-2"), 0o750, hour),
-            (format!(".cinnabar-{dead}-x"), 0o700, hour),
-            (format!(".cinnabar-{parent}-0"), 0o700, hour),
-            (format!("cinnabar-{dead}-0"), 0o700, hour),
+            (format!(".cinnabar-{dead}-2"), 0o750),
+            (format!(".cinnabar-{dead}-x"), 0o700),
+            (format!(".cinnabar-{parent}-0"), 0o700),
+            (format!("cinnabar-{dead}-0"), 0o700),
         ];
-        for (name, mode, age) in &stay {
-            leave(folder.path(), name, *mode, *age);
+        for (name, mode) in &stay {
+            leave(folder.path(), name, *mode);
         }
-        let path = folder.path().join("a.sock");
-        let listener = UnixListener::new(&path, &SocketAccess::default()).expect("a socket");
-        let entries = std::fs::read_dir(folder.path()).expect("readable");
-        let mut left: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
-        left.sort_unstable();
+        let listener = listen(&folder.path().join("a.sock"));
         let mut expected: Vec<std::ffi::OsString> =
             stay.iter().map(|(name, ..)| name.into()).collect();
         expected.push("a.sock".into());
         expected.sort_unstable();
-        assert_eq!(left, expected);
+        assert_eq!(entries(folder.path()), expected);
         drop(listener);
+    }
+
+    /// In another container it may have any number, or ours.
+    #[test]
+    fn a_maker_that_takes_an_hour_keeps_its_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for process in [dead(), std::process::id()] {
+            let name = format!(".cinnabar-{process}-{}", u64::MAX);
+            let den = folder.path().join(&name);
+            leave(folder.path(), &name, 0o700);
+            let slow = made(&den, Duration::from_hours(1));
+            flock(&slow, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");
+            drop(listen(&folder.path().join("a.sock")));
+            assert!(den.join("a.sock").exists(), "it lives");
+            // Killed.
+            drop(slow);
+            drop(listen(&folder.path().join("a.sock")));
+            assert!(!den.exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_swept_before_it_is_claimed_is_not_taken() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let parent = OwnedFd::from(File::open(folder.path()).expect("it is there"));
+        assert!(claim(&parent, "gone").expect("no error").is_none());
+        std::fs::create_dir(folder.path().join("swept")).expect("a new folder");
+        let sweeper = open(&parent, "swept").expect("it is there");
+        lock(&sweeper).expect("it is free");
+        assert!(claim(&parent, "swept").expect("no error").is_none());
+        // Of one that another has swept, only the name is left, and that is another one's.
+        std::fs::rename(folder.path().join("swept"), folder.path().join("old")).expect("ours");
+        std::fs::create_dir(folder.path().join("swept")).expect("a new folder");
+        assert!(!is_at(&parent, "swept", &sweeper));
+        assert!(claim(&parent, "swept").expect("no error").is_some());
+    }
+
+    #[test]
+    fn many_that_start_at_once_sweep_no_folder_of_each_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let path = folder.path().join(format!("{thread}.sock"));
+                scope.spawn(move || (0..100).for_each(|_| drop(listen(&path))));
+            }
+        });
+        assert!(entries(folder.path()).is_empty());
     }
 }
