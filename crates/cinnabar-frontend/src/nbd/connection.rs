@@ -130,8 +130,8 @@ impl<M: RawMemory> Connection<M> {
             // Level-triggered polls would report it for ever, and the replies have nowhere to go.
             return Some(DisconnectReason::Broken);
         }
-        let goes_on = self.in_long_read() && self.closing == Some(DisconnectReason::PeerClosed);
-        let answered = self.in_engine.requests == 0 && self.output.is_empty() && !goes_on;
+        let answered =
+            self.in_engine.requests == 0 && self.output.is_empty() && !self.in_long_read();
         if answered || self.hung_up { self.closing } else { None }
     }
 
@@ -211,6 +211,24 @@ impl<M: RawMemory> Connection<M> {
             Some(DisconnectReason::RequestTimeout)
         } else {
             None
+        }
+    }
+
+    /// Takes no more requests: it closes when all are answered. What it asked for before is answered
+    /// whole.
+    pub(super) fn stop(&mut self, shared: &mut Shared, buffers: &mut impl Buffers<M>) {
+        if self.closing.is_some() {
+            return;
+        }
+        self.closing = Some(DisconnectReason::Stopping);
+        self.forget_leftover();
+        self.message_since = None;
+        if let Phase::Transmission(stream) = &mut self.phase
+            && let Some(load) = stream.forget_payload(buffers)
+        {
+            // Nothing is left to hold up the pieces of a long read.
+            self.load -= load;
+            shared.release(load);
         }
     }
 

@@ -377,23 +377,83 @@ fn of_a_client_that_left_within_a_long_request_nothing_more_is_done() {
 }
 
 #[test]
-fn a_long_read_ends_with_the_server() {
+fn a_server_that_stops_answers_a_long_read_whole() {
+    let half = [request(cmd::WRITE, 2, 0, 4096), vec![7; 1000]].concat();
+    let refused = [request(cmd::WRITE, 2, DISK as u64, 4096), vec![7; 1000]].concat();
+    for (chunks, behind) in [(false, Vec::new()), (true, Vec::new()), (true, half), (true, refused)]
+    {
+        let server = Running::start(Limits::default(), vec![disk(1, "vm1")], held);
+        let enter = if chunks { structured } else { Client::enter };
+        let mut client = enter(&server.socket, "vm1");
+        let sent = server.stats().received_bytes + 28 + behind.len() as u64;
+        client.send(&[read(0, 1, ODD, 70 * MIB), behind].concat());
+        // Of a request whose payload is not whole nothing will come.
+        let received = move |host: &mut Host| host.server.stats().received_bytes == sent;
+        assert!(server.until(received) && server.until(|host| host.held.len() == 3));
+        server.run(|host| host.server.drain(&mut host.pool));
+        let reader = std::thread::spawn(move || {
+            if chunks {
+                assemble(&mut client, ODD, 70 * MIB);
+            } else {
+                assert_eq!(client.simple_reply(), (0, 1));
+                client.0.read_exact(&mut vec![0; 70 * MIB]).expect("the data");
+            }
+            client.is_closed()
+        });
+        drive(&server, |_| false, |host| host.server.is_drained());
+        assert!(reader.join().expect("no panic"));
+        assert!(server.nothing_is_held());
+    }
+}
+
+#[test]
+fn a_server_that_stops_tells_of_a_long_read_that_fails() {
     let server = Running::start(Limits::default(), vec![disk(1, "vm1")], held);
     let mut client = structured(&server.socket, "vm1");
-    client.send(&read(0, 1, 0, 100 * MIB));
+    client.send(&read(0, 1, 0, 70 * MIB));
     assert!(server.until(|host| host.held.len() == 3));
-    let reader = std::thread::spawn(move || client.is_closed());
     server.run(|host| host.server.drain(&mut host.pool));
-    drive(&server, |_| false, |host| host.server.is_drained());
-    assert!(reader.join().expect("no panic"));
+    let reader = std::thread::spawn(move || {
+        loop {
+            match chunk(&mut client) {
+                Chunk::Data { last, .. } => assert!(!last),
+                error @ Chunk::Error { .. } => return (error, client.is_closed()),
+            }
+        }
+    });
+    drive(&server, |at| at == 32 << 20, |host| host.server.is_drained());
+    let error = Chunk::Error { cookie: 1, error: 28, last: true };
+    assert_eq!(reader.join().expect("no panic"), (error, true));
     assert!(server.nothing_is_held());
+}
+
+/// As ever, once no more than that is left: its client has had its time.
+#[test]
+fn a_long_read_is_cut_with_its_export() {
+    for enter in [structured, Client::enter] {
+        let server = Running::start(Limits::default(), vec![disk(1, "vm1")], held);
+        let mut client = enter(&server.socket, "vm1");
+        client.send(&read(0, 1, 0, 100 * MIB));
+        assert!(server.until(|host| host.held.len() == 3));
+        server.run(|host| host.server.drain(&mut host.pool));
+        assert!(server.run(|host| host.server.remove_export(ExportId(1), &mut host.pool)));
+        assert!(client.is_closed());
+        let more = server.run(|host| {
+            host.answer_held();
+            (0..3).for_each(|_| host.turn(0));
+            host.held.len()
+        });
+        assert_eq!(more, 0);
+        assert!(server.run(|host| host.server.is_drained()));
+        assert!(server.nothing_is_held());
+    }
 }
 
 #[test]
 fn a_server_that_stops_rests_while_a_long_read_is_in_the_engine() {
     let server = Running::start(Limits::default(), vec![disk(1, "vm1")], held);
     let mut client = structured(&server.socket, "vm1");
-    // The first piece is short and leaves at once, so there would be room for a fourth.
+    // The first piece is short and leaves at once, so there is room for a fourth.
     client.send(&read(0, 1, (8 << 20) - 512, 100 * MIB));
     assert!(server.until(|host| host.held.len() == 3));
     let (busy, held) = server.run(|host| {
@@ -406,8 +466,11 @@ fn a_server_that_stops_rests_while_a_long_read_is_in_the_engine() {
         }
         (host.server.has_backlog(), host.held.len())
     });
-    assert_eq!((busy, held), (false, 2));
-    let reader = std::thread::spawn(move || client.is_closed());
+    assert_eq!((busy, held), (false, 3));
+    let reader = std::thread::spawn(move || {
+        assemble(&mut client, (8 << 20) - 512, 100 * MIB);
+        client.is_closed()
+    });
     drive(&server, |_| false, |host| host.server.is_drained());
     assert!(reader.join().expect("no panic"));
     assert!(server.nothing_is_held());

@@ -25,8 +25,14 @@ impl<M: RawMemory> Connection<M> {
 
     /// Whether its long request can go on though nothing was received.
     pub(in crate::nbd) fn may_go_on(&self) -> bool {
-        let goes_on = matches!(self.closing, None | Some(DisconnectReason::PeerClosed));
+        let goes_on = self.closing.is_none() || self.is_owed_pieces();
         self.has_piece() && goes_on && !self.paused && self.pieces < PIECES_MAX
+    }
+
+    /// Whether pieces of a long read are still to be asked for though it takes no more requests. (The
+    /// payload of a long write never comes then.)
+    pub(super) fn is_owed_pieces(&self) -> bool {
+        self.in_long_read() && self.has_piece()
     }
 
     /// Whether a long read is under way.

@@ -128,11 +128,9 @@ impl<M: RawMemory> Connection<M> {
 
     fn rounds<B: Buffers<M>>(&mut self, key: u64, turn: &mut Turn<'_, M, B>) -> Outcome {
         for _ in 0..RECEIVES_PER_TURN {
-            match self.closing {
-                None => {}
-                // What it asked for before is answered whole.
-                Some(DisconnectReason::PeerClosed) if self.has_piece() => {}
-                Some(_) => return Outcome::Idle,
+            // What it asked for before is answered whole.
+            if self.closing.is_some() && !self.is_owed_pieces() {
+                return Outcome::Idle;
             }
             if let Some(outcome) = self.take_leftover(key, turn) {
                 return outcome;
@@ -166,7 +164,7 @@ impl<M: RawMemory> Connection<M> {
         outcome
     }
 
-    fn forget_leftover(&mut self) {
+    pub(super) fn forget_leftover(&mut self) {
         self.leftover_at = 0;
         if self.leftover.capacity() > LEFTOVER_BYTES_KEPT {
             self.leftover = Vec::new();

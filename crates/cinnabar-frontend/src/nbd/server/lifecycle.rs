@@ -250,15 +250,15 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Stops in an orderly way: no new connections or requests, those in flight are answered, then
-    /// each connection is closed.
+    /// Stops in an orderly way: no new connections or requests, those in flight are answered, long
+    /// reads to their last piece, then each connection is closed.
     pub fn drain(&mut self, buffers: &mut impl Buffers<M>) {
         self.draining = true;
         self.stop_accepting();
         let keys: Vec<u64> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.closing.get_or_insert(DisconnectReason::Stopping);
+            connection.stop(&mut self.shared, buffers);
             if connection.in_handshake() {
                 self.disconnect(key, DisconnectReason::Stopping, buffers);
             } else {

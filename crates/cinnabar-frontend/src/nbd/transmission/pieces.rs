@@ -38,6 +38,22 @@ impl<M: RawMemory> Transmission<M> {
         self.long.as_deref().is_some_and(reads)
     }
 
+    /// No more of the stream comes: within a long read, gives up another request whose payload is not
+    /// whole, for pieces wait for that. Returns what it held.
+    pub(in crate::nbd) fn forget_payload(&mut self, buffers: &mut impl Buffers<M>) -> Option<Load> {
+        if !self.in_long_read() {
+            return None;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Payload { pending, data, .. } => {
+                buffers.give(data);
+                Some(pending.load())
+            }
+            Phase::Skip { pending, .. } => Some(pending.load()),
+            Phase::Between | Phase::Gap | Phase::SkipPiece { .. } => None,
+        }
+    }
+
     /// Begins a long request. `None`: its pieces follow.
     pub(super) fn begin_long(
         &mut self,
