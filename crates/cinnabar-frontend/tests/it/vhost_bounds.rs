@@ -292,25 +292,28 @@ struct Crowd {
 impl Crowd {
     fn new(limits: Limits, count: u32) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
-        let mut host = Host::new(limits);
+        let mut crowd = Self { host: Some(Host::new(limits)), guests: Vec::new(), directory };
         for id in 1..=count {
-            let path = directory.path().join(format!("{id}.sock"));
-            let socket = SocketSpec { path, mode: None, group: None };
-            let export = Export { id: ExportId(id), name: format!("v{id}"), ..export() };
-            host.server.add(export, socket).expect("a valid export");
+            crowd.join(Export { id: ExportId(id), ..export() });
         }
-        let mut crowd = Self { host: None, guests: Vec::new(), directory };
-        for id in 1..=count {
-            let link = host.connect(ExportId(id));
-            let mut guest = Pair::around(host, Memory::new(), link);
-            guest.features = FEATURES | EVENT_INDEX;
-            guest.set_up(|_| 0);
-            let (back, memory, link, rings) = guest.apart();
-            host = back;
-            crowd.guests.push((memory, link, rings));
-        }
-        crowd.host = Some(host);
         crowd
+    }
+
+    /// One more, with a volume of its own.
+    fn join(&mut self, export: Export) {
+        let mut host = self.host.take().expect("it is put back");
+        let id = export.id;
+        let path = self.directory.path().join(format!("{}.sock", id.0));
+        let socket = SocketSpec { path, mode: None, group: None };
+        let export = Export { name: format!("v{}", id.0), ..export };
+        host.server.add(export, socket).expect("a valid export");
+        let link = host.connect(id);
+        let mut guest = Pair::around(host, Memory::new(), link);
+        guest.features = FEATURES | EVENT_INDEX;
+        guest.set_up(|_| 0);
+        let (host, memory, link, rings) = guest.apart();
+        self.host = Some(host);
+        self.guests.push((memory, link, rings));
     }
 
     /// Lets one guest do something.
@@ -346,23 +349,13 @@ fn a_large_request_is_served_however_busy_the_others_are() {
     for _ in 0..12 {
         (0..3).for_each(|at| busy(&mut crowd, at));
     }
-    // 32 pieces of a mebibyte; the disk is too small for them, which is nobody's concern here.
-    let large = Export { size_bytes: 64 << 20, id: ExportId(9), name: "v9".into(), ..export() };
-    let path = crowd.directory.path().join("9.sock");
-    let socket = SocketSpec { path, mode: None, group: None };
-    crowd.host().server.add(large, socket).expect("a valid export");
+    // 32 pieces of a mebibyte.
     crowd.host().disk.resize(64 << 20, 0);
-    let mut host = crowd.host.take().expect("it is there");
-    let link = host.connect(ExportId(9));
-    let mut guest = Pair::around(host, Memory::new(), link);
-    guest.features = FEATURES | EVENT_INDEX;
-    guest.set_up(|_| 0);
-    let data = vec![(0, 1 << 20, false); 32];
-    guest.offer(kind::WRITE, 0, &data);
-    guest.kick();
-    let (host, memory, link, rings) = guest.apart();
-    crowd.host = Some(host);
-    crowd.guests.push((memory, link, rings));
+    crowd.join(Export { id: ExportId(9), size_bytes: 64 << 20, ..export() });
+    crowd.with(4, |guest| {
+        guest.offer(kind::WRITE, 0, &vec![(0, 1 << 20, false); 32]);
+        guest.kick();
+    });
     // The others go on: as soon as one of theirs is answered, they ask for the next.
     for round in 0..400 {
         if crowd.host().seen.iter().any(|seen| seen.2 == 32 << 20) {
@@ -373,6 +366,99 @@ fn a_large_request_is_served_however_busy_the_others_are() {
         busy(&mut crowd, round % 3);
     }
     panic!("the large one waits for ever");
+}
+
+/// Guests of which the first and the second have large disks, and room for no more than two longest
+/// requests. The first one's hangs, the second one waits for room, and so does a third for a second
+/// request of its own.
+fn crowd_behind_one_that_hangs() -> Crowd {
+    let mut crowd = Crowd::new(Limits { bytes_max: 1, ..Limits::default() }, 0);
+    crowd.host().hold = true;
+    crowd.host().disk.resize(64 << 20, 0);
+    for id in 1..=3 {
+        crowd.join(Export { id: ExportId(id), size_bytes: 64 << 20, ..export() });
+    }
+    for (at, sector, pieces) in [(0, 0, 30), (1, 8, 30)] {
+        crowd.with(at, |guest| {
+            guest.offer(kind::WRITE, sector, &vec![(0, 1 << 20, false); pieces]);
+            guest.kick();
+        });
+    }
+    assert_eq!(crowd.host().held.len(), 1, "what is left is not enough for another one");
+    crowd.with(2, |guest| {
+        for sector in 100..105 {
+            guest.offer(kind::WRITE, sector, &[(DATA, 512, false)]);
+        }
+        guest.kick();
+    });
+    assert_eq!(crowd.host().held.len(), 2, "one at a time, behind the one that waits longest");
+    crowd
+}
+
+#[test]
+fn a_queue_that_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
+    let mut crowd = crowd_behind_one_that_hangs();
+    // Though nothing else happens.
+    crowd.host().now = crowd.host().now.plus_ns(11_000_000_000);
+    crowd.host().settle();
+    assert_eq!(crowd.host().held.len(), 6, "all that it asks for");
+    // As soon as the hung one is answered there is room, in its turn.
+    crowd.host().answer_held(false);
+    crowd.host().settle();
+    assert_eq!(crowd.host().seen.last(), Some(&('w', 8 * 512, 30 << 20, false)));
+    crowd.host().answer_held(false);
+    crowd.host().settle();
+    assert!(crowd.host().is_clear());
+}
+
+#[test]
+fn a_front_end_that_leaves_while_it_waits_holds_up_nobody_and_asks_for_nothing() {
+    let mut crowd = crowd_behind_one_that_hangs();
+    let (memory, link, _rings) = crowd.guests.remove(1);
+    drop(link);
+    crowd.host().settle();
+    assert_eq!(crowd.host().held.len(), 6, "the hung one, and all that the third asks for");
+    // Its memory is there still, and what it asked for, too.
+    crowd.host().answer_held(false);
+    crowd.host().settle();
+    assert!(crowd.host().seen.iter().all(|seen| seen.1 != 8 * 512));
+    assert!(crowd.host().is_clear());
+    drop(memory);
+}
+
+/// Its successor's requests may be answered before: what came late would undo them.
+#[test]
+fn what_a_front_end_that_left_did_not_get_through_never_reaches_its_successors_disk() {
+    let limits = Limits { connection_requests_max: 4, ..Limits::default() };
+    let mut pair = Pair::with(limits, export(), 1, FEATURES | EVENT_INDEX);
+    pair.host.hold = true;
+    for sector in 0..8 {
+        pair.offer(kind::WRITE, sector, &[(DATA, 512, false)]);
+    }
+    pair.kick();
+    assert_eq!(pair.host.held.len(), 4, "the others wait in the ring");
+    // Another kick is pending when it leaves.
+    pair.rings[0].ring_bell();
+    let old = std::mem::replace(&mut pair.rings, vec![crate::vhost_guest::Rings::new(0)]);
+    let memory = std::mem::replace(&mut pair.memory, Memory::new());
+    pair.reconnect();
+    pair.reconnect();
+    pair.set_up(|_| 0);
+    pair.memory.write(DATA, &[9; 512]);
+    pair.offer(kind::WRITE, 7, &[(DATA, 512, false)]);
+    pair.kick();
+    assert_eq!(pair.host.held.len(), 4, "the bound is their guest's");
+    let oldest = pair.host.held.remove(0);
+    pair.host.answer(oldest);
+    pair.host.settle();
+    assert_eq!(pair.host.seen[4..], [('w', 7 * 512, 512, false)], "behind what the engine had");
+    old[0].ring_bell();
+    pair.host.answer_held(false);
+    pair.host.settle();
+    assert_eq!(pair.host.seen.len(), 5, "nothing of the old one's comes after it");
+    assert_eq!(pair.disk(7, 512), [9; 512]);
+    assert!(pair.host.is_clear());
+    drop((old, memory));
 }
 
 #[test]

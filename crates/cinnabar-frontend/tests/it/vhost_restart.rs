@@ -207,6 +207,32 @@ fn a_connection_that_comes_back_waits_for_reads_into_its_memory() {
 }
 
 #[test]
+fn writes_of_a_connection_that_is_gone_come_before_all_of_its_successors() {
+    let mut noted = Noted::new(1);
+    noted.pair.host.hold = true;
+    let offer = |noted: &mut Noted, sector: u64, byte: u8| {
+        let at = DATA + 4096 * u64::from(byte);
+        noted.pair.memory.write(at, &[byte; 512]);
+        noted.pair.offer(kind::WRITE, sector, &[(at, 512, false)]);
+        noted.pair.kick();
+    };
+    offer(&mut noted, 0, 1);
+    offer(&mut noted, 1, 2);
+    noted.pair.reconnect();
+    noted.pair.reconnect();
+    noted.start(|_| 0);
+    offer(&mut noted, 0, 3);
+    // What was under way is done twice, and both times before the new one: the engine keeps that order.
+    let sectors: Vec<u64> = noted.pair.host.seen.iter().map(|seen| seen.1 / 512).collect();
+    assert_eq!(sectors, [0, 1, 0, 1, 0]);
+    noted.pair.host.answer_held(false);
+    noted.pair.host.settle();
+    assert_eq!(noted.heads(), [0, 3, 6], "each is given back once, by the second connection");
+    assert_eq!(noted.pair.disk(0, 1024), [[3; 512], [2; 512]].concat());
+    assert!(noted.pair.host.is_clear());
+}
+
+#[test]
 fn a_failed_read_of_a_connection_that_is_gone_holds_up_its_successor_too() {
     let mut noted = Noted::new(1);
     noted.pair.host.pool.direct = true;
