@@ -56,8 +56,8 @@ pub use options::{Options, VolumeOptions};
 pub use request::{Completion, QUEUE_MAX, Request, Volume};
 
 pub use cinnabar_backend::port::IoMode;
-pub use cinnabar_engine::Eviction;
 pub use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 pub use cinnabar_engine::health::{Health, LoadReport, Start};
 pub use cinnabar_engine::plan::Mode;
 pub use cinnabar_engine::volume::{DropReason, Warmth};
+pub use cinnabar_engine::{Endurance, Eviction};

@@ -3,8 +3,8 @@
 //! Called by applications.
 
 use cinnabar_backend::port::IoMode;
-use cinnabar_engine::Eviction;
 use cinnabar_engine::plan::Mode;
+use cinnabar_engine::{Endurance, Eviction};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Options {
     pub probation_bytes: Option<u64>,
     /// Which blocks earn flash, and which stay.
     pub eviction: Eviction,
+    /// Price of a flash write: how much of the SSD's life is spent for hits.
+    pub endurance: Endurance,
     /// Keep the device recoverable after a crash. Without it a crash leaves the cache cold, and no
     /// write waits for a mark.
     pub crash_safe: bool,
@@ -59,6 +61,7 @@ impl Options {
             device_timeout: Duration::from_secs(30),
             probation_bytes: None,
             eviction: Eviction::default(),
+            endurance: Endurance::default(),
             crash_safe: true,
             io: IoMode::default(),
         }

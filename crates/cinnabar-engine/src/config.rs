@@ -25,11 +25,72 @@ impl Eviction {
     }
 }
 
+/// What of the SSD's life may be spent for hits: the price of a flash write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Endurance {
+    /// Flash writes hardly count: most of the room is used, and more is reinserted for that.
+    Hits,
+    /// Hits first, flash writes where they bring something (the default).
+    #[default]
+    Balanced,
+    /// Flash writes are dear: written blocks have to be read soon, and little is reinserted.
+    Save,
+}
+
+impl Endurance {
+    /// Every one, by its price.
+    pub const ALL: [Self; 3] = [Self::Hits, Self::Balanced, Self::Save];
+
+    /// As in configurations and on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Balanced => "balanced",
+            Self::Save => "save",
+        }
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|endurance| endurance.name() == name)
+    }
+
+    /// Flash writes that sparing one back-end read is worth. Where they hardly count it is no more:
+    /// what is seldom read pushes out what is.
+    pub(crate) const fn read_worth(self) -> u32 {
+        match self {
+            Self::Hits | Self::Balanced => 8,
+            Self::Save => 2,
+        }
+    }
+
+    /// Blocks reinserted for each slot of a segment emptied, in 256ths. Beyond that the log is given
+    /// more air, below it less.
+    pub(crate) const fn reinserted_256ths(self) -> u64 {
+        match self {
+            Self::Hits => 128,
+            Self::Balanced => 77,
+            Self::Save => 26,
+        }
+    }
+
+    /// The least and the most of the capacity that is left for air, as divisors of it.
+    pub(crate) const fn air_divisors(self) -> (u64, u64) {
+        match self {
+            Self::Hits => (64, 16),
+            Self::Balanced => (32, 8),
+            Self::Save => (16, 4),
+        }
+    }
+}
+
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Eviction scheme.
     pub eviction: Eviction,
+    /// Price of a flash write. Of no effect with [`Eviction::Clock`].
+    pub endurance: Endurance,
     /// Blocks of RAM for probation; `None`: min(1 % of the capacity, 256 MiB).
     pub probation_blocks: Option<u32>,
     /// Longest time a block waits in a partly filled chunk before that is written, in ns.
@@ -63,6 +124,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             eviction: Eviction::default(),
+            endurance: Endurance::default(),
             probation_blocks: None,
             chunk_age_ns_max: 1_000_000_000,
             sample: false,

@@ -33,7 +33,7 @@ pub mod units;
 pub mod volume;
 
 pub use bounds::{Bound, Bounds, Crossings};
-pub use config::{Config, Eviction};
+pub use config::{Config, Endurance, Eviction};
 pub use engine::{Engine, Phase, Phases};
 pub use seam::*;
 pub use store::AtRisk;

@@ -2,9 +2,10 @@
 //!
 //! Which way spares most backend reads depends on the workload and on how much of it fits, so it is
 //! tried out: each way has a simulated cache of some sampled keys, scaled with the real one. At the
-//! end of each round the real cache takes the way that cost least lately, a flash write counting as
-//! an eighth of a backend read. Memory and work are bounded, and the same accesses decide the same.
+//! end of each round the real cache takes the way that cost least lately, flash writes counting at
+//! their price ([`Endurance`]). Memory and work are bounded, and the same accesses decide the same.
 
+use crate::config::Endurance;
 use crate::descriptors::Key;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,9 +46,6 @@ const CAPACITY_MIN: u64 = 1000;
 /// Blocks that one access looks at to make room: if they have all been used, the next one goes on.
 const STEPS_MAX: usize = 256;
 
-/// Flash writes that a backend read is worth.
-const READ_WORTH: u64 = 8;
-
 /// The simulated caches, and which way is taken.
 #[derive(Debug)]
 pub(crate) struct Rehearsal {
@@ -55,6 +53,8 @@ pub(crate) struct Rehearsal {
     below: u64,
     /// Real blocks for a simulated one, in 1024ths.
     scale: u64,
+    /// Flash writes that sparing a back-end read is worth.
+    read_worth: u64,
     ways: [Small; 4],
     taken: Way,
     /// Sampled accesses left of this round.
@@ -63,13 +63,14 @@ pub(crate) struct Rehearsal {
 
 impl Rehearsal {
     /// For a cache of `capacity` blocks.
-    pub(crate) fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64, endurance: Endurance) -> Self {
         let blocks = (capacity / BLOCKS_PER).clamp(64, BLOCKS_MAX);
         let scale = (capacity * 1024).div_ceil(blocks).max(1024);
         let small = |way| Small { way, capacity: blocks as usize, ..Small::default() };
         Self {
             below: if capacity < CAPACITY_MIN { 0 } else { (1 << 32) * 1024 / scale },
             scale,
+            read_worth: endurance.read_worth().into(),
             ways: Way::ALL.map(small),
             taken: Way::default(),
             left: blocks as u32,
@@ -112,7 +113,7 @@ impl Rehearsal {
         let full = self.ways.iter().any(|small| small.was_full);
         for small in &mut self.ways {
             small.capacity = capacity;
-            let cost = small.misses * READ_WORTH + small.flash;
+            let cost = small.misses * self.read_worth + small.flash;
             small.cost = if full { small.cost - small.cost / ROUNDS + cost } else { 0 };
             (small.misses, small.flash) = (0, 0);
         }
@@ -301,17 +302,20 @@ mod tests {
 
     #[test]
     fn one_block_in_sixty_four_is_sampled() {
-        let rehearsal = Rehearsal::new(CAPACITY);
+        let rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
         let blocks = 0..1 << 20;
         let sampled = blocks.filter(|block| rehearsal.samples(Key { volume: 3, block: *block }));
         let sampled = sampled.count();
         assert!((15_000..18_000).contains(&sampled), "{sampled} of 2^20");
-        assert!(!Rehearsal::new(999).samples(Key { volume: 0, block: 0 }), "too small a cache");
+        assert!(
+            !Rehearsal::new(999, Endurance::Balanced).samples(Key { volume: 0, block: 0 }),
+            "too small a cache"
+        );
     }
 
     #[test]
     fn a_loop_that_does_not_fit_is_not_let_in_whole() {
-        let mut rehearsal = Rehearsal::new(CAPACITY);
+        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
         assert_eq!(rehearsal.way(), Way::Open, "as long as nothing is known");
         let around = (0..40_000).map(|i| (i % 1400, false));
         assert_eq!(way_after(&mut rehearsal, around), Way::Closed);
@@ -319,7 +323,7 @@ mod tests {
 
     #[test]
     fn blocks_read_once_more_long_after_are_let_in_at_once() {
-        let mut rehearsal = Rehearsal::new(CAPACITY);
+        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
         rehearsal.begin_warm();
         // Each is read again after 600 others, and never again.
         let pairs =
@@ -329,7 +333,7 @@ mod tests {
 
     #[test]
     fn it_changes_its_mind_with_the_workload_and_keeps_to_its_memory() {
-        let mut rehearsal = Rehearsal::new(CAPACITY);
+        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
         let written = |i: u64| !i.is_multiple_of(3);
         let log = (0..30_000)
             .map(|i| if written(i) { (i % 3000 + 1000, true) } else { (i % 900, false) });

@@ -37,6 +37,9 @@ pub(crate) struct FamiliesArgs {
     /// Cache sizes, in % of the blocks that are touched [default: 1,2,5,10,25,50,75,100,125,150]
     #[arg(long, value_name = "LIST", hide_default_value = true)]
     sizes: Option<String>,
+    /// Price of a flash write: hits, balanced, save [default: balanced]
+    #[arg(long, value_name = "PRICE", hide_default_value = true)]
+    endurance: Option<String>,
     /// Folder of traces [default: those in the tree, and those in the folder that `CINNABAR_TRACES` names]
     #[arg(long, value_name = "FOLDER", hide_default_value = true)]
     traces: Option<PathBuf>,
@@ -49,7 +52,9 @@ const FAMILY_TRACES: [&str; 4] = ["cp_vscsi", "self_loop4", "ms_dtrs", "tencent_
 pub(crate) fn families(args: &FamiliesArgs) -> Result<()> {
     let found = traces::find_some(&FAMILY_TRACES, args.traces.as_deref())?;
     let mut passed = Vec::new();
-    for (option, value) in [("--only", &args.only), ("--sizes", &args.sizes)] {
+    for (option, value) in
+        [("--only", &args.only), ("--sizes", &args.sizes), ("--endurance", &args.endurance)]
+    {
         if let Some(value) = value {
             passed.extend([option.to_owned(), value.clone()]);
         }

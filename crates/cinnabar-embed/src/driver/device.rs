@@ -243,6 +243,7 @@ fn config(options: &Options) -> Config {
     let probation = options.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
     Config {
         eviction: options.eviction,
+        endurance: options.endurance,
         crash_safe: options.crash_safe,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()

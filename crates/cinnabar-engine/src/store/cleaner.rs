@@ -16,7 +16,7 @@ use super::fill::Reason;
 use super::{Key, Outbox, Pending, Store};
 use crate::bounds::Bound;
 use crate::buffers::Buffer;
-use crate::config::Eviction;
+use crate::config::{Config, Eviction};
 use crate::journal::Ticket;
 use crate::log::SegmentState;
 use crate::log::shares::{Class, Group};
@@ -31,10 +31,6 @@ const SLOTS_AN_APPEND: u32 = 16;
 
 /// Segments that the hand goes over before each one that is emptied, at most.
 const HAND_SEGMENTS: usize = 8;
-
-/// Blocks reinserted for each block gained, in 256ths of a segment emptied: what a log without enough
-/// air would write to the SSD again and again. Beyond that the log is given more air, below it less.
-const REINSERTED_256THS: u64 = 77;
 
 /// Blocks of a segment with `used` slots that are reinserted at most: each one emptied is a gain.
 const fn carry_max(used: u32) -> u32 {
@@ -68,12 +64,15 @@ struct Air {
     now: u64,
     least: u64,
     most: u64,
+    /// [`reinserted_256ths`](crate::Endurance::reinserted_256ths): what a log without enough air would write to the SSD again
+    /// and again.
+    reinserted_256ths: u64,
 }
 
 impl Air {
     /// A segment of `blocks` is emptied, and `worth` of them are reinserted.
     fn learn(&mut self, blocks: u64, worth: u64) {
-        let wanted = blocks * REINSERTED_256THS / 256;
+        let wanted = blocks * self.reinserted_256ths / 256;
         let now = (self.now + worth / 4).saturating_sub(wanted / 4);
         self.now = now.clamp(self.least, self.most);
     }
@@ -93,12 +92,16 @@ struct Victim {
 
 impl Cleaner {
     /// For a log of `capacity` blocks. Plain CLOCK keeps all it can.
-    pub(super) fn new(capacity: u64, eviction: Eviction) -> Self {
-        let (least, most) = match eviction {
-            Eviction::Probation => (capacity / 32, capacity / 8),
+    pub(super) fn new(capacity: u64, config: &Config) -> Self {
+        let (least, most) = match config.eviction {
+            Eviction::Probation => {
+                let (least, most) = config.endurance.air_divisors();
+                (capacity / least, capacity / most)
+            }
             Eviction::Clock => (0, 0),
         };
-        Self { air: Air { now: least, least, most }, ..Self::default() }
+        let reinserted_256ths = config.endurance.reinserted_256ths();
+        Self { air: Air { now: least, least, most, reinserted_256ths }, ..Self::default() }
     }
 
     /// A block was appended.

@@ -11,6 +11,7 @@ impl<P: Payload> Store<P> {
             seed: _,
             uuid: _,
             eviction: _,
+            endurance: _,
             map,
             descriptors,
             ghost,

@@ -8,7 +8,7 @@
 use super::load::Loaded;
 use super::{Flags, Index, Key, Outbox, Store};
 use crate::buffers::Buffer;
-use crate::config::Eviction;
+use crate::config::{Endurance, Eviction};
 use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
 use crate::rehearsal::Way;
@@ -48,9 +48,6 @@ pub(crate) struct WriteReuse {
 impl WriteReuse {
     /// Uses remembered; older ones fade.
     const MEMORY: u32 = 4096;
-    /// Useless reuses that one useful one makes up for: a read served saves a backend read, a
-    /// written block not read costs at most a flash write. Measured in `docs/design/eviction.md`.
-    const PATIENCE: u32 = 8;
 
     pub(crate) fn useful(&mut self) {
         self.useful += 1;
@@ -69,9 +66,10 @@ impl WriteReuse {
         }
     }
 
-    /// Whether writes to this volume are worth keeping.
-    pub(crate) fn pays(self) -> bool {
-        self.useful * Self::PATIENCE >= self.useless
+    /// Whether writes to this volume are worth keeping: a read served saves a back-end read, a
+    /// written block that is not read costs at most a flash write.
+    pub(crate) fn pays(self, endurance: Endurance) -> bool {
+        self.useful * endurance.read_worth() >= self.useless
     }
 }
 
@@ -80,7 +78,7 @@ impl<P: Payload> Store<P> {
     pub(crate) fn write_pays(&self, key: Key) -> bool {
         self.eviction == Eviction::Clock
             || !self.rehearsal.way().is_thrifty()
-            || self.holdings[usize::from(key.volume)].reuse.pays()
+            || self.holdings[usize::from(key.volume)].reuse.pays(self.endurance)
             || self.has_room(key.volume)
     }
 

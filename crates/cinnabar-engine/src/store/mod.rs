@@ -16,7 +16,7 @@ mod replay;
 use crate::address_map::AddressMap;
 use crate::bounds::{Bounds, Crossings};
 use crate::buffers::{Buffer, Buffers};
-use crate::config::{Config, Eviction};
+use crate::config::{Config, Endurance, Eviction};
 use crate::counters::{CacheCounters, RamBytes};
 use crate::descriptors::{Descriptors, Flags, Key};
 use crate::ghost::Ghost;
@@ -96,6 +96,7 @@ pub(crate) struct Store<P> {
     seed: u64,
     uuid: [u8; 16],
     eviction: Eviction,
+    endurance: Endurance,
     map: AddressMap,
     pub(crate) descriptors: Descriptors,
     ghost: Ghost,
@@ -138,11 +139,12 @@ impl<P: Payload> Store<P> {
             seed: device_seed(superblock.uuid),
             uuid: superblock.uuid,
             eviction: config.eviction,
+            endurance: config.endurance,
             map: AddressMap::new(slots),
             descriptors: Descriptors::new(slots),
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),
-            rehearsal: Rehearsal::new(capacity),
+            rehearsal: Rehearsal::new(capacity, config.endurance),
             buffers: Buffers::new(probation + staging as u32),
             log: Log::new(
                 geometry,
@@ -152,7 +154,7 @@ impl<P: Payload> Store<P> {
                     Eviction::Clock => u32::MAX,
                 },
             ),
-            cleaner: Cleaner::new(capacity, config.eviction),
+            cleaner: Cleaner::new(capacity, config),
             holdings: Vec::new(),
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
@@ -251,7 +253,7 @@ impl<P: Payload> Store<P> {
     #[inline]
     pub(crate) fn rehearse(&mut self, key: Key, write: bool) {
         if self.eviction == Eviction::Probation && self.rehearsal.samples(key) {
-            let pays = self.holdings[usize::from(key.volume)].reuse.pays();
+            let pays = self.holdings[usize::from(key.volume)].reuse.pays(self.endurance);
             let limit = self.log.limit(self.cleaner.air());
             self.rehearsal.access(key, write, pays, limit);
         }

@@ -2,12 +2,13 @@
 //! touched, on workloads of one habit each and on recorded traces.
 //!
 //! Started by `cargo xtask bench families`. Arguments: `--only TEXT` for families and traces whose
-//! names hold it, `--jobs N`, `--sizes 50,100`, then files of traces. Bars as `docs/benchmarks.md` tells
+//! names hold it, `--jobs N`, `--sizes 50,100`, `--endurance save`, then files of traces. Bars as `docs/benchmarks.md` tells
 //! them; counts are deterministic.
 
 mod families;
 
 use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::{Config, Endurance};
 use cinnabar_policy::{Policy, Writes};
 use cinnabar_sim::hits::engine::blocks_min;
 use cinnabar_sim::hits::{Contender, EngineCache, Found, Options, Outcome, Run, run};
@@ -35,6 +36,7 @@ struct Args {
     only: String,
     jobs: NonZeroUsize,
     sizes: Vec<u64>,
+    endurance: Endurance,
     traces: Vec<PathBuf>,
 }
 
@@ -61,6 +63,7 @@ fn args() -> Result<Args, String> {
         only: String::new(),
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         sizes: SIZES.to_vec(),
+        endurance: Endurance::default(),
         traces: Vec::new(),
     };
     let mut given = std::env::args_os().skip(1);
@@ -69,7 +72,7 @@ fn args() -> Result<Args, String> {
             let value = given.next().and_then(|value| value.into_string().ok());
             value.ok_or_else(|| format!("a value is missing after {}", arg.display()))
         };
-        let wrong = |value: &str| format!("{}: `{value}` is no such number", arg.display());
+        let wrong = |value: &str| format!("{}: `{value}` is no such value", arg.display());
         match arg.to_str() {
             Some("--only") => args.only = value()?,
             Some("--jobs") => {
@@ -81,6 +84,10 @@ fn args() -> Result<Args, String> {
                 let each = sizes.split(',').map(str::parse).collect::<Result<_, _>>();
                 args.sizes = each.map_err(|_| wrong(&sizes))?;
             }
+            Some("--endurance") => {
+                let name = value()?;
+                args.endurance = Endurance::named(&name).ok_or_else(|| wrong(&name))?;
+            }
             _ => args.traces.push(arg.into()),
         }
     }
@@ -90,9 +97,9 @@ fn args() -> Result<Args, String> {
 fn table(args: &Args) -> Result<(), String> {
     println!(
         "| workload | half | % | blocks | mode | read misses | best simple | x best | x compulsory \
-         | flash | x CLOCK | |"
+         | flash | x CLOCK | reinserted | metadata | |"
     );
-    println!("|---|---|--:|--:|---|--:|---|--:|--:|--:|--:|---|");
+    println!("|---|---|--:|--:|---|--:|---|--:|--:|--:|--:|--:|--:|---|");
     let mut cells = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.name.contains(&args.only)) {
         rows(family.name, family.tuned, &(family.make)(), args, &mut cells)?;
@@ -137,7 +144,7 @@ fn rows(
     let (sizes, small): (Vec<u64>, Vec<u64>) =
         args.sizes.iter().copied().partition(|size| blocks(size) >= blocks_min());
     if !small.is_empty() {
-        println!("| {name} | | {small:?} | | smaller than the smallest cache | | | | | | | |");
+        println!("| {name} | | {small:?} | | smaller than the smallest cache | | | | | | | | | |");
     }
     for (mode, writes) in [("get-or-insert", Writes::AsReads), ("whole blocks", Writes::Through)] {
         let sized = |size: &u64| NonZeroU32::new(blocks(size) as u32).expect("not empty");
@@ -159,7 +166,7 @@ fn rows(
             cells.push(row.show(outcomes, compulsory));
             if writes == Writes::Through && is_unaligned(records) {
                 let engine = outcomes.last().expect("the engine is the last");
-                let sectors = by_sectors(records, engine.run.size_blocks)?;
+                let sectors = by_sectors(records, engine.run.size_blocks, args.endurance)?;
                 cells.push(row.show_sectors(engine, sectors));
             }
         }
@@ -200,14 +207,18 @@ impl Row<'_> {
         if flash > if size <= 50 { FLASH_MAX.0 } else { FLASH_MAX.1 } {
             short.push("flash");
         }
+        let reasons = engine.reasons.unwrap_or_default();
+        let kept = reasons.kept_room + reasons.kept_used + reasons.kept_returned;
         println!(
             "| {name} | {} | {size} | {} | {mode} | {misses} | {} {} | {ratio:.3} | {above:.3} | {} \
-             | {flash:.3} | {} |",
+             | {flash:.3} | {} | {} | {} |",
             half(tuned),
             engine.run.size_blocks,
             best.run.contender,
             best.counts.read_misses,
             engine.counts.flash_writes,
+            reasons.reinserted,
+            engine.counts.flash_writes - kept - reasons.reinserted,
             short.join(", ")
         );
         Cell { tuned, is_met: short.is_empty(), ratio }
@@ -220,7 +231,7 @@ impl Row<'_> {
         let is_met = over <= SECTORS_MAX;
         println!(
             "| {} | {} | {} | {} | exact sectors | {sectors} | whole blocks {misses} | {over:.3} | | | \
-             | {} |",
+             | | | {} |",
             self.name,
             half(self.tuned),
             self.size,
@@ -241,7 +252,7 @@ fn simulate(
     writes: Writes,
     args: &Args,
 ) -> Result<Found, String> {
-    let options = Options { runs, writes, jobs: args.jobs };
+    let options = Options { runs, writes, endurance: args.endurance, jobs: args.jobs };
     run(records.iter().copied().map(Ok), &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
@@ -250,9 +261,14 @@ fn is_unaligned(records: &[Record]) -> bool {
 }
 
 /// Read misses of the engine when requests are as they were, to the sector.
-fn by_sectors(records: &[Record], size_blocks: NonZeroU32) -> Result<u64, String> {
+fn by_sectors(
+    records: &[Record],
+    size_blocks: NonZeroU32,
+    endurance: Endurance,
+) -> Result<u64, String> {
     let failed = |error: cinnabar_sim::hits::EngineError| error.to_string();
-    let mut cache = EngineCache::new(size_blocks, Writes::Through).map_err(failed)?;
+    let config = Config { endurance, ..Config::default() };
+    let mut cache = EngineCache::with(size_blocks, Writes::Through, config).map_err(failed)?;
     for record in records {
         let is_write = match record.op {
             Op::Read => false,

@@ -16,6 +16,7 @@ pub use engine::EngineCache;
 pub use error::{EngineError, HitsError};
 pub use portions::{Survey, survey};
 
+use cinnabar_engine::Endurance;
 use cinnabar_policy::{Counts, Policy, Writes};
 use cinnabar_trace::{Record, TraceError};
 use std::fmt;
@@ -27,7 +28,7 @@ use std::str::FromStr;
 pub enum Contender {
     /// A policy alone.
     Policy(Policy),
-    /// The production engine with its default settings, without I/O.
+    /// The production engine with its default settings but for [`Options::endurance`], without I/O.
     Engine,
 }
 
@@ -88,6 +89,8 @@ pub struct Options {
     pub runs: Vec<Run>,
     /// What writes do to them.
     pub writes: Writes,
+    /// The engine's price of a flash write.
+    pub endurance: Endurance,
     /// Threads; no more are started than there is work for.
     pub jobs: NonZeroUsize,
 }
@@ -168,7 +171,7 @@ pub fn run(
     let is_belady = |run: &Run| run.contender == Contender::Policy(Policy::Belady);
     let mut lanes = Vec::new();
     for run in options.runs.iter().filter(|run| !is_belady(run)) {
-        lanes.push(pool::Runner::new(*run, options.writes)?);
+        lanes.push(pool::Runner::new(*run, options)?);
     }
     let portions = portions::Portions::new(records)
         .with_requests(options.runs.iter().any(|run| run.contender == Contender::Engine))

@@ -7,9 +7,10 @@
 use super::engine::EngineCache;
 use super::error::HitsError;
 use super::portions::{Portion, Portions, Survey};
-use super::{Contender, Outcome, Progress, Run};
+use super::{Contender, Options, Outcome, Progress, Run};
+use cinnabar_engine::Config;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
-use cinnabar_policy::{Simulation, Writes};
+use cinnabar_policy::Simulation;
 use cinnabar_trace::{Record, TraceError};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -29,13 +30,15 @@ pub(super) enum Runner {
 
 impl Runner {
     /// An empty cache; not for Belady.
-    pub(super) fn new(run: Run, writes: Writes) -> Result<Self, HitsError> {
+    pub(super) fn new(run: Run, options: &Options) -> Result<Self, HitsError> {
         match run.contender {
             Contender::Engine => {
-                Ok(Self::Engine(Box::new(EngineCache::new(run.size_blocks, writes)?)))
+                let config = Config { endurance: options.endurance, ..Config::default() };
+                let cache = EngineCache::with(run.size_blocks, options.writes, config)?;
+                Ok(Self::Engine(Box::new(cache)))
             }
             Contender::Policy(policy) => {
-                let simulation = Simulation::new(policy, run.size_blocks, writes);
+                let simulation = Simulation::new(policy, run.size_blocks, options.writes);
                 Ok(Self::Policy(Box::new(simulation.expect("it needs no future"))))
             }
         }

@@ -5,7 +5,7 @@
 
 use crate::traces::{fixture, shared_trace};
 use cinnabar_engine::units::ByteSpan;
-use cinnabar_engine::{Config, Eviction};
+use cinnabar_engine::{Config, Endurance, Eviction};
 use cinnabar_policy::Writes;
 use cinnabar_sim::hits::EngineCache;
 use cinnabar_trace::{Op, Record};
@@ -190,5 +190,32 @@ fn the_engine_is_not_much_worse_than_the_best_simple_cache_at_any_size() {
             "{size_blocks} blocks: {} misses",
             counts.read_misses
         );
+    }
+}
+
+/// Flash writes rise from `save` to `hits`; what they bring shows where the cache is nearly large
+/// enough.
+#[test]
+fn each_price_of_flash_writes_does_what_its_name_says() {
+    let trace = fixture();
+    for size_blocks in [59_143, 177_430] {
+        let size_blocks = NonZeroU32::new(size_blocks).expect("a size");
+        let [hits, balanced, save] = Endurance::ALL.map(|endurance| {
+            let config = Config { endurance, ..Config::default() };
+            let mut cache =
+                EngineCache::with(size_blocks, Writes::Through, config).expect("such a cache");
+            replay(&mut cache, &trace, As::Blocks);
+            let counts = cache.counts();
+            println!(
+                "{size_blocks} blocks, {}: {} read misses, {} flash writes",
+                endurance.name(),
+                counts.read_misses,
+                counts.flash_writes
+            );
+            counts
+        });
+        assert!(save.flash_writes < balanced.flash_writes * 9 / 10, "{size_blocks}: save");
+        assert!(balanced.flash_writes < hits.flash_writes, "{size_blocks}: hits");
+        assert!(hits.read_misses <= balanced.read_misses, "{size_blocks}: misses");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::golden_policies::accesses;
 use crate::traces::fixture;
+use cinnabar_engine::Endurance;
 use cinnabar_policy::{Policy, Writes, simulate};
 use cinnabar_sim::hits::{
     Contender, EngineError, Found, HitsError, Options, Outcome, Progress, Run, run, survey,
@@ -17,7 +18,7 @@ fn options(contenders: &[Contender], sizes: &[u32], writes: Writes, jobs: usize)
         })
     });
     let jobs = NonZeroUsize::new(jobs).expect("a thread at least");
-    Options { runs: runs.collect(), writes, jobs }
+    Options { runs: runs.collect(), writes, endurance: Endurance::default(), jobs }
 }
 
 fn found(trace: &[Record], options: &Options) -> Result<Found, HitsError> {

@@ -6,6 +6,7 @@ use super::failure::Failure;
 use crate::config::units::show_size;
 use crate::config::{Config, ControlConfig, Lines, VolumeInput};
 use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode};
+use cinnabar_engine::Endurance;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,6 +71,7 @@ impl Demo {
                 device_timeout: Duration::from_secs(30),
                 state_dir: self.path.join("state"),
                 eviction: EvictionMode::Probation,
+                endurance: Endurance::default(),
                 probation_bytes: None,
                 shards: None,
                 threads: 1,

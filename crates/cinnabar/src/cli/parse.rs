@@ -1,8 +1,9 @@
-//! Values of flags as people write them: sizes, times.
+//! Values of flags as people write them: sizes, times, names.
 //!
 //! Called by the commands' flags, as value parsers: what they say goes behind clap's complaint.
 
 use crate::config::units::{parse_duration, parse_size};
+use cinnabar_engine::Endurance;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,4 +22,10 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 /// A time: `24h`, `90min`, `1.5s`, `30ms`, `100us`, `400ns`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|(message, hint)| format!("{message}; {hint}"))
+}
+
+/// A price of flash writes: `hits`, `balanced`, `save`.
+pub(super) fn endurance(text: &str) -> Result<Endurance, String> {
+    Endurance::named(text)
+        .ok_or_else(|| format!("there are {}", Endurance::ALL.map(Endurance::name).join(", ")))
 }

@@ -9,6 +9,7 @@ use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
 use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig};
+use cinnabar_engine::Endurance;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -117,6 +118,7 @@ fn read_cache(
     let size = section.quantity("size")?;
     let io = section.string("io")?;
     let eviction = section.string("eviction")?;
+    let endurance = section.string("endurance")?;
     let probation = section.quantity("probation")?;
     let required = section.flag("required")?;
     let crash_safe = section.flag("crash_safe")?;
@@ -150,6 +152,8 @@ fn read_cache(
             .map_or_else(|| Ok(default_state_dir(base)), |dir| state_folder(source, base, &dir))?,
         eviction: eviction
             .map_or(Ok(EvictionMode::Probation), |text| choice(source, "eviction", &text))?,
+        endurance: endurance
+            .map_or(Ok(Endurance::default()), |text| choice(source, "endurance", &text))?,
         probation_bytes: probation.map(|size| quantity(source, "probation", &size)).transpose()?,
         shards: shards
             .map(|shards| up_to(source, "shards", &shards, 1, u64::from(Geometry::SHARDS_MAX)))
@@ -388,6 +392,11 @@ trait Choice: Copy + 'static {
 impl Choice for IoMode {
     const ALL: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("uring", Self::Uring), ("threads", Self::Threads)];
+}
+
+impl Choice for Endurance {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("hits", Self::Hits), ("balanced", Self::Balanced), ("save", Self::Save)];
 }
 
 impl Choice for EvictionMode {

@@ -3,6 +3,7 @@
 use super::reader::Source;
 use super::{Config, ConfigError, file};
 use crate::daemon::messages::{EvictionMode, IoMode, NbdAddress, Share, Subject, VolumeMode};
+use cinnabar_engine::Endurance;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(config.cache.size_bytes, None);
     assert_eq!(config.cache.io, IoMode::Auto);
     assert_eq!(config.cache.eviction, EvictionMode::Probation);
+    assert_eq!(config.cache.endurance, Endurance::Balanced);
     assert_eq!(config.cache.probation_bytes, None);
     assert!(!config.cache.force && !config.cache.required && config.cache.crash_safe);
     assert_eq!(config.cache.state_dir, Path::new("/base/cinnabar-state"));
@@ -82,6 +84,7 @@ device = "/ssd/c"
 size = 1_073_741_824
 io = "threads"
 eviction = "clock"
+endurance = "save"
 probation = "4MiB"
 lock_wait_s = 0
 device_timeout_s = 7
@@ -110,6 +113,7 @@ backend_timeout_s = 0
     .expect("all keys");
     assert_eq!(config.cache.size_bytes, Some(1 << 30));
     assert_eq!((config.cache.io, config.cache.eviction), (IoMode::Threads, EvictionMode::Clock));
+    assert_eq!(config.cache.endurance, Endurance::Save);
     assert_eq!(config.cache.probation_bytes, Some(4 << 20));
     assert_eq!(config.lock_wait_max, Duration::ZERO);
     assert!(config.cache.required && !config.cache.crash_safe);

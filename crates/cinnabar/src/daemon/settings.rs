@@ -2,6 +2,7 @@
 //!
 //! Made by the configuration and the control API, used by the data plane.
 
+use cinnabar_engine::Endurance;
 use cinnabar_engine::units::BLOCK_BYTES;
 pub use cinnabar_frontend::SocketAccess;
 /// Where an NBD server listens; each volume has an address of its own.
@@ -46,6 +47,8 @@ pub struct CacheConfig {
     pub state_dir: PathBuf,
     /// Which blocks earn flash.
     pub eviction: EvictionMode,
+    /// Price of a flash write.
+    pub endurance: Endurance,
     /// RAM for probation in bytes; `None`: min(1 % of the capacity, 256 MiB).
     pub probation_bytes: Option<u64>,
     /// Logical shards of a device that is formatted; `None`: by its size.

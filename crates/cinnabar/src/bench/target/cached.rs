@@ -6,7 +6,7 @@ use super::error::TargetError;
 use super::layout::{Part, UnitSpec, spec_of};
 use super::{CacheCounts, LOCK_WAIT, ServerCounts};
 use cinnabar_embed::{
-    Buffer, Cache, Completion, Eviction, Mode, Options, Request, Volume, VolumeCounters,
+    Buffer, Cache, Completion, Endurance, Eviction, Mode, Options, Request, Volume, VolumeCounters,
     VolumeOptions, Warmth,
 };
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ pub struct CacheOptions {
     pub state_dir: PathBuf,
     /// Which blocks earn flash.
     pub eviction: Eviction,
+    /// Price of a flash write.
+    pub endurance: Endurance,
     /// RAM for blocks that have not earned flash yet, in bytes; `None`: as the cache has it.
     pub probation_bytes: Option<u64>,
     /// Accesses that continue one another for at least this many bytes bypass the cache; 0: never.
@@ -49,6 +51,7 @@ impl CacheOptions {
             fresh: false,
             state_dir: state.into(),
             eviction: Eviction::default(),
+            endurance: Endurance::default(),
             probation_bytes: None,
             bypass_sequential_bytes: 0,
             mode: Mode::default(),
@@ -85,6 +88,7 @@ impl Cached {
             required: true,
             lock_wait: LOCK_WAIT,
             eviction: options.eviction,
+            endurance: options.endurance,
             probation_bytes: options.probation_bytes,
             ..Options::new(&options.device, &options.state_dir)
         })?;

@@ -4,9 +4,9 @@
 
 use crate::bench::target::CacheOptions;
 use crate::cli::failure::Failure;
-use crate::cli::parse::size;
+use crate::cli::parse::{endurance, size};
 use crate::config::units::show_size;
-use cinnabar_embed::{Eviction, Mode};
+use cinnabar_embed::{Endurance, Eviction, Mode};
 use cinnabar_engine::metadata::superblock::Geometry;
 use std::path::PathBuf;
 
@@ -37,6 +37,10 @@ pub(super) struct CacheArgs {
     /// Which blocks earn flash, and which stay
     #[arg(long, value_enum, default_value_t, requires = "device")]
     eviction: EvictionArg,
+    /// Price of a flash write: hits, balanced, save
+    #[arg(long, value_name = "PRICE", default_value = "balanced", requires = "device",
+          value_parser = endurance)]
+    endurance: Endurance,
     /// What writes do with the cache: written through it, or around it
     #[arg(long, value_enum, default_value_t, requires = "device")]
     write_policy: WritePolicyArg,
@@ -93,6 +97,7 @@ impl CacheArgs {
                 EvictionArg::Probation => Eviction::Probation,
                 EvictionArg::Clock => Eviction::Clock,
             },
+            endurance: self.endurance,
             probation_bytes: self.probation,
             bypass_sequential_bytes: self.bypass_sequential.unwrap_or(0),
             mode: match self.write_policy {

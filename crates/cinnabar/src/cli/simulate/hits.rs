@@ -10,6 +10,7 @@ mod traces;
 use crate::cli::failure::Failure;
 use crate::cli::parse;
 use crate::cli::{output, report_file};
+use cinnabar_engine::Endurance;
 use cinnabar_policy::{UnknownWrites, Writes};
 use cinnabar_sim::hits::{
     Contender, EngineCache, EngineError, Found, HitsError, Options, Run, Survey,
@@ -28,7 +29,7 @@ const RUNS_MAX: usize = 1024;
 #[command(
     after_help = "References are single 4 KiB blocks, in the order of the file; each trace is \
     simulated by itself, with caches that are empty at first. `engine` is the cache that `serve` runs, \
-    with its default settings, without I/O; it has whole segments, so a little less than asked \
+    with its default settings but for --endurance, without I/O; it has whole segments, so a little less than asked \
     (`capacity_blocks`). `belady` knows the future: no cache that takes in every miss does better.\n\
     --writes says what a write does. as-reads: the same as a read. through: it is cached and goes to the \
     back end. around: it leaves the cache. back: it is cached and goes to the back end later.\n\
@@ -58,6 +59,9 @@ pub(super) struct Args {
     /// What writes do: as-reads, through, around, back
     #[arg(long, value_name = "HOW", default_value_t, value_parser = writes)]
     writes: Writes,
+    /// Price of a flash write, for `engine`: hits, balanced, save
+    #[arg(long, value_name = "PRICE", default_value = "balanced", value_parser = parse::endurance)]
+    endurance: Endurance,
     /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<NonZeroUsize>,
@@ -87,6 +91,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let options = Options {
             runs: runs(args, &survey(args, path)?)?,
             writes: args.writes,
+            endurance: args.endurance,
             jobs: args
                 .jobs
                 .or_else(|| thread::available_parallelism().ok())

@@ -331,6 +331,7 @@ fn engine_config(config: &StartConfig, shards: usize, capacity_blocks: u64) -> C
     let probation = given.or(usual).map(|all| all.div_ceil(shards as u64));
     Config {
         eviction: config.cache.eviction.into(),
+        endurance: config.cache.endurance,
         crash_safe: config.cache.crash_safe,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()

@@ -38,6 +38,7 @@ impl Rig {
             device_timeout: Duration::from_secs(30),
             state_dir: folder.path().join("state"),
             eviction: EvictionMode::Probation,
+            endurance: cinnabar_engine::Endurance::default(),
             probation_bytes: None,
             shards: layout.shards,
             threads: layout.threads,
