@@ -8,6 +8,7 @@
 //! thousand too many.
 
 use crate::prefetch::{align_offset, prefetch};
+use std::fmt;
 
 const WAYS: usize = 32;
 const WRITTEN: u16 = 0x8000;
@@ -72,6 +73,14 @@ impl Ghost {
         bucket.copy_within(way + 1..WAYS, way);
         bucket[WAYS - 1] = 0;
         Some(written)
+    }
+}
+
+/// What it remembers, wherever the allocator has put it.
+impl fmt::Debug for Ghost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prints = &self.prints[self.offset..self.offset + self.buckets as usize * WAYS];
+        f.debug_list().entries(prints.iter().filter(|print| **print != 0)).finish()
     }
 }
 

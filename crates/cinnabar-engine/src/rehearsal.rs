@@ -6,7 +6,8 @@
 //! their price ([`Endurance`]). Memory and work are bounded, and the same accesses decide the same.
 
 use crate::config::Endurance;
-use crate::descriptors::Key;
+use crate::descriptors::{Key, mix};
+use crate::ghost::Ghost;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How blocks are admitted while room is short.
@@ -66,7 +67,7 @@ impl Rehearsal {
     pub(crate) fn new(capacity: u64, endurance: Endurance) -> Self {
         let blocks = (capacity / BLOCKS_PER).clamp(64, BLOCKS_MAX);
         let scale = (capacity * 1024).div_ceil(blocks).max(1024);
-        let small = |way| Small { way, capacity: blocks as usize, ..Small::default() };
+        let small = |way| Small::new(way, blocks as u32);
         Self {
             below: if capacity < CAPACITY_MIN { 0 } else { (1 << 32) * 1024 / scale },
             scale,
@@ -135,8 +136,8 @@ impl Rehearsal {
         let bytes = |small: &Small| {
             let entry = size_of::<u64>() + size_of::<Entry>();
             small.blocks.len() * entry * 3 / 2
-                + (small.probation.len() + small.main.len() + small.ghost.len())
-                    * size_of::<(u64, u32)>()
+                + (small.probation.len() + small.main.len()) * size_of::<(u64, u32)>()
+                + small.ghost.ram_bytes() as usize
         };
         self.ways.iter().map(|small| bytes(small) as u64).sum()
     }
@@ -146,7 +147,6 @@ impl Rehearsal {
 enum At {
     Probation,
     Main,
-    Ghost,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ struct Entry {
 type Queue = VecDeque<(u64, u32)>;
 
 /// A simulated cache: what `docs/design/eviction.md` says, without segments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Small {
     way: Way,
     capacity: usize,
@@ -168,7 +168,8 @@ struct Small {
     /// Queues hold left places, too; each is cleared of them when it is twice too long.
     probation: Queue,
     main: Queue,
-    ghost: Queue,
+    /// Like the real one: whether a loop is remembered depends on how its buckets fill.
+    ghost: Ghost,
     /// Blocks in each, without left places.
     in_probation: usize,
     in_main: usize,
@@ -181,21 +182,38 @@ struct Small {
 }
 
 impl Small {
+    fn new(way: Way, blocks: u32) -> Self {
+        Self {
+            way,
+            capacity: blocks as usize,
+            blocks: BTreeMap::new(),
+            probation: Queue::new(),
+            main: Queue::new(),
+            ghost: Ghost::new(blocks),
+            in_probation: 0,
+            in_main: 0,
+            stamp: 0,
+            was_full: false,
+            misses: 0,
+            flash: 0,
+            cost: 0,
+        }
+    }
+
     fn access(&mut self, key: u64, write: bool, pays: bool) {
         let entry = self.blocks.get_mut(&key);
-        let known = entry.as_ref().is_some_and(|entry| entry.at == At::Ghost);
-        let cached = entry.is_some() && !known;
+        let cached = entry.is_some();
         if let Some(entry) = entry
-            && cached
             && !write
         {
             entry.refs = (entry.refs + 1).min(3);
             return;
         }
+        let known = !cached && self.ghost.take(hash(key)).is_some();
         self.leave(key);
         self.misses += u64::from(!write);
         if write && !self.has_room() && self.way.is_thrifty() && !pays {
-            self.enter(key, At::Ghost, 0);
+            self.ghost.insert(hash(key), true);
         } else if known && self.way != Way::Closed {
             self.enter(key, At::Main, 0);
         } else {
@@ -212,7 +230,7 @@ impl Small {
         match self.blocks.remove(&key).map(|entry| entry.at) {
             Some(At::Probation) => self.in_probation -= 1,
             Some(At::Main) => self.in_main -= 1,
-            Some(At::Ghost) | None => {}
+            None => {}
         }
     }
 
@@ -230,7 +248,6 @@ impl Small {
                 self.flash += 1;
                 (&mut self.main, self.capacity)
             }
-            At::Ghost => (&mut self.ghost, self.capacity),
         };
         queue.push_back((key, self.stamp));
         if queue.len() > 2 * most + 16 {
@@ -257,7 +274,11 @@ impl Small {
             let Some((key, entry)) = Self::oldest(&mut self.probation, &self.blocks) else { break };
             let admitted = entry.refs > 0 || self.way == Way::Open || self.has_room();
             self.leave(key);
-            self.enter(key, if admitted { At::Main } else { At::Ghost }, 0);
+            if admitted {
+                self.enter(key, At::Main, 0);
+            } else {
+                self.ghost.insert(hash(key), false);
+            }
         }
         self.was_full |= self.in_main > self.capacity;
         for _ in 0..STEPS_MAX {
@@ -270,16 +291,14 @@ impl Small {
                 self.blocks.get_mut(&key).expect("just found").refs -= 1;
             } else {
                 self.leave(key);
-                self.enter(key, At::Ghost, 0);
-            }
-        }
-        while self.ghost.len() > self.capacity {
-            let Some((key, stamp)) = self.ghost.pop_front() else { break };
-            if self.blocks.get(&key).is_some_and(|e| e.stamp == stamp && e.at == At::Ghost) {
-                self.blocks.remove(&key);
+                self.ghost.insert(hash(key), false);
             }
         }
     }
+}
+
+fn hash(key: u64) -> u64 {
+    mix(key, 0)
 }
 
 #[cfg(test)]
@@ -342,6 +361,6 @@ mod tests {
             (0..20_000_u64).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
         assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
         let bytes = rehearsal.ram_bytes();
-        assert!(bytes <= CAPACITY * 5, "{bytes} bytes for {CAPACITY} blocks");
+        assert!(bytes <= CAPACITY * 3, "{bytes} bytes for {CAPACITY} blocks");
     }
 }

@@ -4,6 +4,7 @@
 use super::Store;
 use crate::log::SegmentState;
 use crate::seam::Payload;
+use std::collections::BTreeMap;
 
 /// Blocks on flash that are in flight, in a sense: see the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,12 @@ pub struct AtRisk {
     pub leaving: u64,
     /// In segments of which no record is durable yet that says that they are in use.
     pub unannounced: u64,
+    /// In neither, but taken in while the backend had writes that no flush covered: they come back
+    /// only where a flush is known to have covered those.
+    pub unflushed: u64,
+    /// In chunks behind one of the same segment that is being written: without its header the
+    /// search for chunks ends there.
+    pub behind: u64,
 }
 
 impl std::ops::Add for AtRisk {
@@ -22,6 +29,8 @@ impl std::ops::Add for AtRisk {
         Self {
             leaving: self.leaving + other.leaving,
             unannounced: self.unannounced + other.unannounced,
+            unflushed: self.unflushed + other.unflushed,
+            behind: self.behind + other.behind,
         }
     }
 }
@@ -58,17 +67,44 @@ impl<P: Payload> Store<P> {
         for (index, segment) in (0..).zip(&self.log.segments) {
             let leaving = segment.state == SegmentState::Cleaning;
             let unannounced = !self.journal.is_durable(segment.announced);
-            if segment.state == SegmentState::Free || !leaving && !unannounced {
+            if segment.state == SegmentState::Free {
                 continue;
             }
             let first = index * slots;
-            let cached = |slot: &u32| self.descriptors.key(*slot).is_some();
-            let blocks = (first..first + slots).filter(cached).count() as u64;
+            let cached =
+                (first..first + slots).filter(|slot| self.descriptors.key(*slot).is_some());
+            if !leaving && !unannounced {
+                let unflushed = |slot: &u32| self.descriptors.flags(*slot).unflushed();
+                at_risk.unflushed += cached.filter(unflushed).count() as u64;
+                continue;
+            }
+            let blocks = cached.count() as u64;
             let sum = if leaving { &mut at_risk.leaving } else { &mut at_risk.unannounced };
             *sum += blocks;
             emptied += u32::from(leaving && blocks > 0);
         }
+        at_risk.behind = self.blocks_behind();
         assert!(emptied <= 2, "one segment is being emptied, and the next one is announced");
         at_risk
+    }
+
+    /// See [`AtRisk::behind`].
+    fn blocks_behind(&self) -> u64 {
+        let writing = self.log.writing.iter().map(|(_, chunk)| (chunk.segment, chunk.first));
+        let mut earliest: BTreeMap<u32, u32> = BTreeMap::new();
+        for (segment, first) in writing {
+            let known = earliest.entry(segment).or_insert(first);
+            *known = first.min(*known);
+        }
+        let pending =
+            |slot: u32| self.log.pending_slots().any(|(first, end)| (first..end).contains(&slot));
+        let mut behind = 0;
+        for (segment, first) in earliest {
+            let end = segment * self.log.geometry.segment_slots()
+                + self.log.segments[segment as usize].used;
+            let cached = |slot: &u32| self.descriptors.key(*slot).is_some() && !pending(*slot);
+            behind += (first..end).filter(cached).count() as u64;
+        }
+        behind
     }
 }

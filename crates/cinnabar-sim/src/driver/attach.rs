@@ -167,16 +167,18 @@ impl<F: Factory<Stamped>> World<'_, F> {
         // One shard's part may be lost, and the others' there.
         let damaged = self.cache_has_failed();
         let short = |blocks, due| blocks > due || !damaged && blocks + evicted < due;
+        // The one with the least to lose is forgotten where indices are short, in some shards or all.
+        let forgotten = self.profile.setup.config.bounds.volumes <= self.volumes.len() + 2;
         let sound = match warmth {
-            Warmth::New => {
-                // The one with the least to lose is forgotten where indices are short.
-                let short = self.profile.setup.config.bounds.volumes <= self.volumes.len() + 2;
-                short || due.is_none_or(|due| due == 0) || self.cache_has_failed()
-            }
+            Warmth::New => forgotten || due.is_none_or(|due| due == 0) || self.cache_has_failed(),
             // Of a volume that it never had it can know by an attach that was not answered.
             Warmth::Loading => warm || account.left == Left::Never && attaching.known,
             Warmth::Warm { blocks: 0 } => true,
-            Warmth::Warm { blocks } => warm && !due.is_some_and(|due| short(blocks, due)),
+            Warmth::Warm { blocks } => {
+                warm && (forgotten || !due.is_some_and(|due| short(blocks, due)))
+            }
+            // Nothing is lost: only the words differ.
+            Warmth::Dropped { blocks: 0, .. } if due.is_none_or(|due| due == 0) => true,
             Warmth::Dropped { reason, .. } => {
                 account.justifies(reason, belief, exclusive, generation)
                     || self.options.cold_after_crash && crashed

@@ -31,6 +31,8 @@ pub(super) struct CrashNote {
     /// Blocks that were in flight: in RAM only, being written to the log, not flushed there, in
     /// segments that were being emptied or that nothing durable speaks of yet.
     pub(super) at_risk: u64,
+    /// Blocks on flash that came in while their backend had writes that no flush covered.
+    pub(super) unflushed: u64,
     /// Of each volume: the blocks that must be there again, one by one.
     pub(super) settled: Vec<Vec<u64>>,
     /// Blocks that guests have asked to change since, before anybody has looked.
@@ -111,7 +113,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let counters = machine.cache_counters();
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
-        let AtRisk { leaving, unannounced } = machine.at_risk();
+        let AtRisk { leaving, unannounced, unflushed, behind } = machine.at_risk();
         let cached = |volume: &Volume| {
             let counters = machine.counters_of(&volume.names);
             (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)
@@ -134,12 +136,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
             volumes: self.volumes.iter().map(cached).collect(),
             settled: self.volumes.iter().enumerate().map(settled).collect(),
             changed: 0,
+            unflushed,
             at_risk: counters.ram_blocks
                 + counters.staged_blocks
                 + volatile
                 + self.media.blocks_in_flight()
                 + leaving
-                + unannounced,
+                + unannounced
+                + behind,
         });
     }
 

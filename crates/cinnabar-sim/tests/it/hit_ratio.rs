@@ -219,3 +219,20 @@ fn each_price_of_flash_writes_does_what_its_name_says() {
         assert!(hits.read_misses <= balanced.read_misses, "{size_blocks}: misses");
     }
 }
+
+/// The ghost then remembers just about all that a lap leaves out: if each block were let in for that,
+/// none would stay for the next lap.
+#[test]
+fn a_loop_of_twice_the_size_leaves_a_part_of_it_in_the_cache() {
+    let size_blocks = NonZeroU32::new(20_400).expect("a size");
+    for footprint in [37_000, 40_800] {
+        let mut cache = EngineCache::new(size_blocks, Writes::Through).expect("such a cache");
+        for block in (0..9).flat_map(|_| 0..footprint) {
+            cache.request(0, false, ByteSpan::new(block * 4096, 4096)).expect("one volume");
+        }
+        let counts = cache.counts();
+        let ratio = counts.read_misses as f64 / counts.read_references as f64;
+        println!("loop over {footprint} blocks: {ratio:.3} are missed");
+        assert!(ratio < 0.85, "{footprint} blocks: {ratio:.3} are missed");
+    }
+}
