@@ -427,7 +427,7 @@ fn a_server_that_stops_tells_of_a_long_read_that_fails() {
     assert!(server.nothing_is_held());
 }
 
-/// As ever, once no more than that is left: its client has had its time.
+/// A stop does that when half of its time is over.
 #[test]
 fn a_long_read_is_cut_with_its_export() {
     for enter in [structured, Client::enter] {

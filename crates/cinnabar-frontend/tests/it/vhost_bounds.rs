@@ -294,18 +294,18 @@ impl Crowd {
         let directory = tempfile::tempdir().expect("a folder");
         let mut crowd = Self { host: Some(Host::new(limits)), guests: Vec::new(), directory };
         for id in 1..=count {
-            crowd.join(Export { id: ExportId(id), ..export() });
+            crowd.join(&Export { id: ExportId(id), ..export() });
         }
         crowd
     }
 
     /// One more, with a volume of its own.
-    fn join(&mut self, export: Export) {
+    fn join(&mut self, export: &Export) {
         let mut host = self.host.take().expect("it is put back");
         let id = export.id;
         let path = self.directory.path().join(format!("{}.sock", id.0));
         let socket = SocketSpec { path, mode: None, group: None };
-        let export = Export { name: format!("v{}", id.0), ..export };
+        let export = Export { name: format!("v{}", id.0), ..export.clone() };
         host.server.add(export, socket).expect("a valid export");
         let link = host.connect(id);
         let mut guest = Pair::around(host, Memory::new(), link);
@@ -351,7 +351,7 @@ fn a_large_request_is_served_however_busy_the_others_are() {
     }
     // 32 pieces of a mebibyte.
     crowd.host().disk.resize(64 << 20, 0);
-    crowd.join(Export { id: ExportId(9), size_bytes: 64 << 20, ..export() });
+    crowd.join(&Export { id: ExportId(9), size_bytes: 64 << 20, ..export() });
     crowd.with(4, |guest| {
         guest.offer(kind::WRITE, 0, &vec![(0, 1 << 20, false); 32]);
         guest.kick();
@@ -376,7 +376,7 @@ fn crowd_behind_one_that_hangs() -> Crowd {
     crowd.host().hold = true;
     crowd.host().disk.resize(64 << 20, 0);
     for id in 1..=3 {
-        crowd.join(Export { id: ExportId(id), size_bytes: 64 << 20, ..export() });
+        crowd.join(&Export { id: ExportId(id), size_bytes: 64 << 20, ..export() });
     }
     for (at, sector, pieces) in [(0, 0, 30), (1, 8, 30)] {
         crowd.with(at, |guest| {
