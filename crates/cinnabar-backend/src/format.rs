@@ -104,6 +104,21 @@ mod tests {
         superblocks(&found.disk, first).expect_err("it is not this region's");
     }
 
+    /// By this a device that is slow is told from one that hangs.
+    #[test]
+    fn opening_and_formatting_count_their_steps() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = CacheOptions { size_bytes: Some(64 << 20), ..CacheOptions::default() };
+        let progress = options.open.progress.clone();
+        let cache = open_cache(&folder.path().join("cache"), &options).expect("a new file");
+        let opened = progress.steps();
+        assert!(opened > 0);
+        let geometry = Geometry::for_shards(cache.disk.size_bytes(), 2).expect("a good size");
+        write(&cache.disk, &fresh(geometry).expect("random numbers")).expect("it can be written");
+        let pieces = (geometry.marks.1 * BLOCK_BYTES).div_ceil(1 << 20);
+        assert!(progress.steps() >= opened + 2 * pieces, "each piece of each region");
+    }
+
     /// An older format's checkpoints may have higher numbers, and the same era.
     #[test]
     fn a_format_leaves_no_head_and_no_mark_of_an_older_one() {

@@ -2,6 +2,7 @@
 //!
 //! Called by opening (probe), by the cache guard, and when a cache file is made.
 
+use super::Progress;
 use cinnabar_engine::metadata::MetaPage;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::{Errno, pread, pwrite};
@@ -47,7 +48,12 @@ pub(super) fn read_pages(
 }
 
 /// Writes zeros over a range, whole pages.
-pub(super) fn write_zeros(fd: impl AsFd, offset: u64, len: u64) -> rustix::io::Result<()> {
+pub(super) fn write_zeros(
+    fd: impl AsFd,
+    offset: u64,
+    len: u64,
+    progress: &Progress,
+) -> rustix::io::Result<()> {
     let zeros = vec![MetaPage::zeroed(); 256];
     let bytes = zeros.len() as u64 * 4096;
     // SAFETY: pages are plain bytes, one behind the other.
@@ -58,7 +64,10 @@ pub(super) fn write_zeros(fd: impl AsFd, offset: u64, len: u64) -> rustix::io::R
         let count = (end - at).min(bytes) as usize;
         match pwrite(fd.as_fd(), &zeros[..count], at) {
             Ok(0) => return Err(Errno::NOSPC),
-            Ok(written) => at += written as u64,
+            Ok(written) => {
+                at += written as u64;
+                progress.step();
+            }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }

@@ -122,7 +122,7 @@ impl Disk {
     /// What the kernel says.
     pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         let failed = |errno| DiskError::from_errno(&self.path, "writing zeros", errno);
-        blocking::write_zeros(self, offset, len).map_err(failed)
+        blocking::write_zeros(self, offset, len, &self.progress).map_err(failed)
     }
 
     /// Reads pages; what lies past the end reads as zeros. Blocking; for opening only.
@@ -131,7 +131,9 @@ impl Disk {
     /// What the kernel says.
     pub fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> Result<(), DiskError> {
         let failed = |errno| DiskError::from_errno(&self.path, "reading superblocks", errno);
-        blocking::read_pages(self, pages, offset).map_err(failed)
+        blocking::read_pages(self, pages, offset).map_err(failed)?;
+        self.progress.step();
+        Ok(())
     }
 
     /// Writes pages durably. Blocking; for formatting only.
@@ -142,7 +144,9 @@ impl Disk {
         let failed = |errno| DiskError::from_errno(&self.path, "formatting", errno);
         blocking::write_pages(self, pages, offset).map_err(failed)?;
         self.keep();
-        fsync(&self.fd).map_err(failed)
+        fsync(&self.fd).map_err(failed)?;
+        self.progress.step();
+        Ok(())
     }
 }
 
@@ -183,6 +187,7 @@ fn first_data(disk: &Disk) -> rustix::io::Result<Option<u64>> {
             continue;
         }
         blocking::read_pages(disk, &mut pages, start)?;
+        disk.progress.step();
         let found = pages.iter().position(|page| page.0.iter().any(|&byte| byte != 0));
         if let Some(index) = found {
             return Ok(Some(start + index as u64 * 4096));
@@ -282,12 +287,13 @@ fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 tracing::info!(path = %path.display(), "no fallocate here; writing zeros instead");
-                blocking::write_zeros(disk, 0, size).map_err(failed)?;
+                blocking::write_zeros(disk, 0, size, &disk.progress).map_err(failed)?;
                 break;
             }
             Err(errno) => return Err(failed(errno)),
         }
     }
+    disk.progress.step();
     fsync(&disk.fd).map_err(failed)
 }
 

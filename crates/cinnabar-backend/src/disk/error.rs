@@ -82,6 +82,9 @@ pub enum DiskErrorKind {
     /// What is wrong with a server.
     #[error(transparent)]
     Server(NbdError),
+    /// Something that was asked of it takes too long.
+    #[error("it does not answer ({} s)", .0.as_secs_f64())]
+    Silent(Duration),
     /// Anything else.
     #[error("{during}: {errno}")]
     Io {
@@ -141,7 +144,9 @@ impl DiskError {
                 "use the version that made it, or format it anew with --force"
             }
             DiskErrorKind::Superblock(_) => "format it anew with --force; only cached data is lost",
-            DiskErrorKind::Io { .. } => "see the kernel log (dmesg) for the device's errors",
+            DiskErrorKind::Io { .. } | DiskErrorKind::Silent(_) => {
+                "see the kernel log (dmesg) for the device's errors"
+            }
         }
     }
 }
@@ -152,6 +157,7 @@ impl DiskErrorKind {
         match self {
             // A block device that is not there, one that fails, one whose contents are damaged.
             Self::NotFound
+            | Self::Silent(_)
             | Self::Io { .. }
             | Self::Short { .. }
             | Self::Superblock(SuperblockError::Damaged) => true,
@@ -183,6 +189,7 @@ mod tests {
         for kind in [
             DiskErrorKind::NotFound,
             DiskErrorKind::Io { during: "open", errno },
+            DiskErrorKind::Silent(Duration::from_secs(1)),
             DiskErrorKind::Short { got: 1, expected: 2 },
             DiskErrorKind::Superblock(SuperblockError::Damaged),
         ] {

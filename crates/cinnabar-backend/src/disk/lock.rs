@@ -4,6 +4,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::open::OpenOptions;
+use super::progress::Progress;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat};
 use rustix::io::Errno;
@@ -25,12 +26,14 @@ pub(super) struct Patience {
     bound: Duration,
     cancel: Option<Arc<AtomicBool>>,
     told: Option<Instant>,
+    progress: Progress,
 }
 
 impl Patience {
     pub(super) fn new(options: &OpenOptions) -> Self {
         let (bound, cancel) = (options.lock_wait, options.cancel.clone());
-        Self { since: Instant::now(), bound, cancel, told: None }
+        let progress = options.progress.clone();
+        Self { since: Instant::now(), bound, cancel, told: None, progress }
     }
 
     /// Sleeps a little and returns true, or false once the bound is reached. `holder` says who has it.
@@ -48,6 +51,8 @@ impl Patience {
             );
         }
         std::thread::sleep(TRY_EVERY.min(self.bound));
+        // This wait has a bound of its own.
+        self.progress.step();
         true
     }
 

@@ -12,6 +12,7 @@ mod fresh;
 mod ioctl;
 mod lock;
 mod open;
+mod progress;
 mod server;
 mod size;
 
@@ -19,6 +20,7 @@ pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
 pub use error::{DiskError, DiskErrorKind};
 pub use lock::lock_folder;
 pub use open::OpenOptions;
+pub use progress::Progress;
 
 pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};
@@ -76,6 +78,8 @@ pub struct Disk {
     is_cache: bool,
     /// I/Os that one port gives the kernel at a time, at most.
     depth_max: usize,
+    /// Of blocking I/O on it.
+    progress: Progress,
     identity: Identity,
 }
 
@@ -130,6 +134,11 @@ impl Disk {
     /// Whether it is a cache device, whose I/O is all volumes'.
     pub(crate) fn is_cache(&self) -> bool {
         self.is_cache
+    }
+
+    /// Of blocking I/O on it, for who waits for that.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Who it is.

@@ -4,6 +4,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::lock::{Patience, lock};
+use super::progress::Progress;
 use super::{Disk, DiskKind, Identity, blocking, durable, ioctl};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, StatFs, fcntl_getfl, fcntl_setfl, fstat, stat};
@@ -30,11 +31,19 @@ pub struct OpenOptions {
     pub lock_wait: Duration,
     /// Ends that wait early once it is set.
     pub cancel: Option<Arc<AtomicBool>>,
+    /// Counts the steps of opening, and of formatting what was opened.
+    pub progress: Progress,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, direct: true, lock_wait: Duration::from_secs(30), cancel: None }
+        Self {
+            read_only: false,
+            direct: true,
+            lock_wait: Duration::from_secs(30),
+            cancel: None,
+            progress: Progress::default(),
+        }
     }
 }
 
@@ -63,6 +72,7 @@ impl Disk {
             let before = stat(path).map_err(|errno| DiskError::from_errno(path, "stat", errno))?;
             let kind = disk_kind(path, &before)?;
             let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
+            options.progress.step();
             let disk = Self::finish(path, fd, direct, options, &mut patience)?;
             // Whoever held the lock may have put another file in its place, or removed it. Some file
             // systems give a file another number each time it is looked at.
@@ -107,6 +117,7 @@ impl Disk {
             sync_failure_sticks: true,
             is_cache: false,
             depth_max: DEPTH_MAX,
+            progress: options.progress.clone(),
             identity: Identity::Inode(stat.st_dev, stat.st_ino),
         };
         disk.settle_alignment()?;

@@ -4,7 +4,7 @@
 
 use super::durable::Syncs;
 use super::error::{DiskError, DiskErrorKind};
-use super::{Disk, DiskKind, Identity, OpenOptions};
+use super::{Disk, DiskKind, Identity, OpenOptions, Progress};
 use crate::nbd::{Client, NbdSpec};
 use crate::spec::{BackendSpec, Place};
 use rustix::event::{EventfdFlags, eventfd};
@@ -49,6 +49,7 @@ impl Disk {
             sync_failure_sticks: true,
             is_cache: false,
             depth_max: usize::MAX,
+            progress: Progress::default(),
             identity: Identity::Server(client.place().to_owned()),
             fd,
             server: Some(client),

@@ -17,6 +17,7 @@ use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_engine::volume::Epoch;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
@@ -38,7 +39,13 @@ pub(super) enum Task {
     /// A new generation for a volume that is not attached: no device has it to be believed.
     Disown { ledger: Ledger, name: String, answer: AnswerTo<()> },
     /// Open and format another cache device.
-    OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
+    OpenDevice {
+        new: NewCache,
+        shards: u32,
+        options: OpenOptions,
+        taken: Vec<Taken>,
+        given_up: GivenUp,
+    },
     /// Ask how large these disks are now.
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
     /// Find out how large a volume's disk is now, and prove it as it stands.
@@ -58,6 +65,24 @@ pub(super) struct Opening {
     pub(super) answer: Option<AnswerTo<()>>,
     /// Of a volume that waits.
     pub(super) attempt: Option<u64>,
+}
+
+/// Tells the opening of one device from that of another, and that nobody waits for it any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    pub(super) fn set(&self) {
+        self.0.store(true, SeqCst);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// What came of it.
@@ -84,7 +109,10 @@ pub(super) enum Finished {
         result: Result<bool, StateError>,
         answer: AnswerTo<()>,
     },
-    DeviceOpened(Result<Box<OpenedDevice>, CommandError>),
+    DeviceOpened {
+        result: Result<Box<OpenedDevice>, CommandError>,
+        given_up: GivenUp,
+    },
     Measured(Sizes),
     Grown {
         volume: usize,
@@ -105,6 +133,8 @@ pub(super) struct Background {
     trying: usize,
     /// Of those that don't.
     urgent: usize,
+    /// Cache devices that are being opened; those that hang keep a thread each.
+    pub(super) devices: usize,
     sender: mpsc::Sender<Finished>,
     receiver: mpsc::Receiver<Finished>,
     waker: Waker,
@@ -119,6 +149,7 @@ impl Background {
             tries: VecDeque::new(),
             trying: 0,
             urgent: 0,
+            devices: 0,
             sender,
             receiver,
             waker,
@@ -132,6 +163,9 @@ impl Background {
             self.urgent += 1;
             self.spawn(task);
         } else if matches!(task, Task::Measure { .. }) {
+            self.spawn(task);
+        } else if matches!(task, Task::OpenDevice { .. }) {
+            self.devices += 1;
             self.spawn(task);
         } else {
             let queue = if task.is_try() { &mut self.tries } else { &mut self.waiting };
@@ -165,6 +199,8 @@ impl Background {
             self.urgent -= 1;
         } else if matches!(finished, Finished::Measured(_)) {
             // Not counted: nobody waits for it, a stop neither.
+        } else if matches!(finished, Finished::DeviceOpened { .. }) {
+            self.devices -= 1;
         } else if matches!(finished, Finished::Opened { attempt: Some(_), .. }) {
             self.trying -= 1;
         } else {
@@ -270,9 +306,14 @@ impl Task {
             Self::Disown { ledger, name, answer } => {
                 Finished::Disowned { result: ledger.with(|state| state.disown(&name)), answer }
             }
-            Self::OpenDevice { new, shards, options, taken } => {
-                let result = device::open_new(&new, shards, &options, &taken).map(Box::new);
-                Finished::DeviceOpened(result)
+            Self::OpenDevice { new, shards, options, taken, given_up } => {
+                let result = device::open_new(&new, shards, &options, &taken, &given_up);
+                let result = match result {
+                    // It is closed here: it may hang once more.
+                    Ok(_) if given_up.is_set() => Err(CommandError::gone()),
+                    result => result.map(Box::new),
+                };
+                Finished::DeviceOpened { result, given_up }
             }
             Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
             Self::Grow { volume, attachment, disk, answer } => {

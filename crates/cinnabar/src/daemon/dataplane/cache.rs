@@ -5,7 +5,6 @@
 use super::control::Awaited;
 use super::faults::Faults;
 use super::plane::Plane;
-use super::replace::SILENCE_MAX;
 use super::volume::Volume;
 use crate::daemon::generations::DeviceId;
 use crate::daemon::messages::{Loaded, State};
@@ -157,8 +156,7 @@ impl Plane {
         if self.cache.hangs || self.stop.is_some() {
             return;
         }
-        let timeout = self.cache.timeout;
-        let bound = if timeout.is_zero() { SILENCE_MAX } else { timeout };
+        let bound = self.silence_max();
         self.cache.hangs = true;
         self.cache.losses += 1;
         tracing::error!(

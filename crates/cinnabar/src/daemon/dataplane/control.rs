@@ -81,7 +81,9 @@ impl Plane {
                 Finished::Taken { volume, epoch } => self.seal(volume, epoch),
                 Finished::Proved { io, result } => self.proved(now, io, result),
                 Finished::Distrusted { ios, result } => self.distrusted(now, ios, result),
-                Finished::DeviceOpened(result) => self.device_opened(result),
+                Finished::DeviceOpened { result, given_up } => {
+                    self.device_opened(&given_up, result);
+                }
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),
                 Finished::Disowned { result, answer } => Self::disowned(result, answer),

@@ -24,6 +24,7 @@ mod idle;
 mod inbox;
 mod lane;
 mod opening;
+mod patience;
 mod plane;
 mod proofs;
 mod recordings;

@@ -4,7 +4,7 @@
 
 use super::clock::after;
 use super::control::Awaited;
-use super::format;
+use super::device;
 use super::plane::Plane;
 use super::worker::Heard;
 use crate::daemon::messages::{StartConfig, StartError, StartErrorKind, Subject};
@@ -26,8 +26,11 @@ impl Plane {
         blank: Option<&[Superblock]>,
     ) -> Result<(), StartError> {
         let since = self.lane.clock.now();
-        let formatted = match (blank, self.cache.disk()) {
-            (Some(superblocks), Some(disk)) => format::format(disk, superblocks),
+        let formatted = match (blank, self.cache.shared()) {
+            (Some(superblocks), Some(disk)) => {
+                let timeout = config.cache.device_timeout;
+                device::format_configured(disk, superblocks, timeout, &self.open_options)
+            }
             _ => Ok(()),
         };
         let opened = match formatted {

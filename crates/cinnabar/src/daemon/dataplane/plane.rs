@@ -205,6 +205,7 @@ impl Plane {
             self.drop_doubts(now);
             self.retry_absent(now);
             self.look_around(now);
+            self.look_at_new_device(now);
         }
         if self.server.has_backlog() {
             self.server.resume(now, &mut Pool, &mut self.from_nbd);

@@ -5,31 +5,61 @@
 //! generations are entrusted to the new one, durably, so that the old one is never believed again;
 //! the engine goes on with the new one. Until then volumes pass through. What fails on the way
 //! leaves them passing through.
+//!
+//! A new device that does not answer while it is opened is left to its thread, and changes nothing:
+//! the old one is in use still. What comes of it later is closed.
 
-use super::background::Task;
-use super::control::{Awaited, failed};
-use super::device::OpenedDevice;
+use super::background::{GivenUp, Task};
+use super::clock::after;
+use super::control::{Awaited, command_error, failed};
+use super::device::{OpenedDevice, start_error};
+use super::patience::silence_max;
 use super::plane::Plane;
 use crate::daemon::generations::StateError;
 use crate::daemon::messages::{
     AnswerTo, ByteRange, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind,
     Subject,
 };
+use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Failure};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest wait of an operator's command where no time-out is set: for I/O on a device that is to be
 /// let go of or opened in another's place, for a range that a back end's write is under way in.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
+pub(super) const SILENCE_MAX: Duration =
+    if cfg!(test) { Duration::from_secs(2) } else { Duration::from_secs(30) };
+/// New devices that don't answer: each keeps a thread.
+const HANGING_MAX: usize = 8;
+/// How often it is looked whether one does.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A replacement under way.
 pub(super) struct Replacing {
-    /// Once it is open.
-    new: Option<Box<OpenedDevice>>,
+    stage: Stage,
     answer: AnswerTo<()>,
+}
+
+enum Stage {
+    Opening(Opening),
+    /// It is open, and waits for the old one to be let go of.
+    Opened(Box<OpenedDevice>),
+    /// It takes the old one's place.
+    Installing,
+}
+
+/// A new device that is being opened, measured and formatted.
+struct Opening {
+    path: PathBuf,
+    given_up: GivenUp,
+    progress: Progress,
+    /// As it was last looked at.
+    steps: u64,
+    /// When it is given up, unless it gets on.
+    due: Instant,
 }
 
 impl Plane {
@@ -38,10 +68,62 @@ impl Plane {
             let _ = answer.send(Err(error));
             return;
         }
-        self.replacing = Some(Replacing { new: None, answer });
-        let (options, taken) = (self.open_options.clone(), self.taken());
+        if self.background.devices >= HANGING_MAX {
+            let message = format!("{HANGING_MAX} cache devices are being opened and don't answer");
+            let hint = "see the kernel log (dmesg)";
+            let _ = answer.send(Err(CommandError::new(CommandErrorKind::Busy, message, hint)));
+            return;
+        }
+        let progress = Progress::default();
+        let (given_up, taken) = (GivenUp::default(), self.taken());
+        let options = OpenOptions { progress: progress.clone(), ..self.open_options.clone() };
+        let now = self.lane.clock.now();
+        let stage = Stage::Opening(Opening {
+            path: new.device.clone(),
+            given_up: given_up.clone(),
+            progress,
+            steps: 0,
+            due: after(now, self.silence_max()),
+        });
+        self.replacing = Some(Replacing { stage, answer });
         let shards = self.crew.shards();
-        self.background.start(Task::OpenDevice { new, shards, options, taken });
+        self.background.start(Task::OpenDevice { new, shards, options, taken, given_up });
+        self.look_at_new_device(now);
+    }
+
+    /// How long an operation on a cache device may take before an operator is answered.
+    pub(super) fn silence_max(&self) -> Duration {
+        silence_max(self.cache.timeout)
+    }
+
+    /// Gives up a new device that gets nowhere, and sees to it that it is looked at again.
+    pub(super) fn look_at_new_device(&mut self, now: Instant) {
+        let bound = self.silence_max();
+        let Some(Replacing { stage: Stage::Opening(opening), .. }) = &mut self.replacing else {
+            return;
+        };
+        let steps = opening.progress.steps();
+        if steps != opening.steps {
+            (opening.steps, opening.due) = (steps, after(now, bound));
+        }
+        if opening.due <= now {
+            let kind = DiskErrorKind::Silent(bound);
+            let error = DiskError { path: opening.path.clone(), kind };
+            let mut error = command_error(&start_error(&error));
+            "see the kernel log (dmesg); nothing has changed, name another device"
+                .clone_into(&mut error.hint);
+            return self.give_up_opening(error);
+        }
+        let next = after(now, LOOK_EVERY).min(opening.due);
+        self.look_at = Some(self.look_at.map_or(next, |at| at.min(next)));
+    }
+
+    /// The operator has this answer; the thread that opens it is left alone.
+    pub(super) fn give_up_opening(&mut self, error: CommandError) {
+        if let Some(Replacing { stage: Stage::Opening(opening), .. }) = &self.replacing {
+            opening.given_up.set();
+            self.end_replacing(Err(error));
+        }
     }
 
     /// One thing at a time: what is being opened was promised the device that is in use now.
@@ -61,15 +143,27 @@ impl Plane {
     }
 
     /// The new device is open and formatted, or not.
-    pub(super) fn device_opened(&mut self, result: Result<Box<OpenedDevice>, CommandError>) {
-        let Some(replacing) = &mut self.replacing else { return };
-        match result {
-            Ok(new) if self.stop.is_none() => {
-                replacing.new = Some(new);
+    pub(super) fn device_opened(
+        &mut self,
+        given_up: &GivenUp,
+        result: Result<Box<OpenedDevice>, CommandError>,
+    ) {
+        let replacing = self.replacing.as_mut().filter(|replacing| match &replacing.stage {
+            Stage::Opening(opening) => opening.given_up.is(given_up),
+            Stage::Opened(_) | Stage::Installing => false,
+        });
+        match (replacing, result) {
+            (Some(replacing), Ok(new)) => {
+                replacing.stage = Stage::Opened(new);
                 self.let_go_of_cache(None);
             }
-            Ok(_) => self.end_replacing(Err(CommandError::gone())),
-            Err(error) => self.end_replacing(Err(error)),
+            (Some(_), Err(error)) => self.end_replacing(Err(error)),
+            // It was given up in the moment in which it answered. Closing it may take long.
+            (None, Ok(new)) => {
+                let thread = std::thread::Builder::new().name("cinnabar-slow".into());
+                let _it_ends_by_itself = thread.spawn(move || drop(new));
+            }
+            (None, Err(_)) => {}
         }
     }
 
@@ -107,9 +201,7 @@ impl Plane {
     }
 
     fn entrust(&mut self) {
-        let Some(new) = self.replacing.as_ref().and_then(|replacing| replacing.new.as_ref()) else {
-            return;
-        };
+        let Some(Replacing { stage: Stage::Opened(new), .. }) = &self.replacing else { return };
         let (device, path) = (new.superblock.uuid, new.disk.path().to_owned());
         let names = self.volumes.iter().map(|(_, volume)| volume.config.name.clone()).collect();
         let ledger = self.ledger.clone();
@@ -118,8 +210,10 @@ impl Plane {
 
     /// The generations are the new device's from now on, durably.
     pub(super) fn entrusted(&mut self, result: Result<(), StateError>) {
-        let new = self.replacing.as_mut().and_then(|replacing| replacing.new.take());
-        let Some(new) = new else { return };
+        let Some(Replacing { stage: stage @ Stage::Opened(_), .. }) = &mut self.replacing else {
+            return;
+        };
+        let Stage::Opened(new) = std::mem::replace(stage, Stage::Installing) else { return };
         if let Err(error) = result {
             let error = CommandError::new(CommandErrorKind::Io, error.to_string(), error.hint());
             return self.end_replacing(Err(error));

@@ -12,6 +12,7 @@ use super::clock::Clock;
 use super::control::Awaited;
 use super::crew::Crew;
 use super::desk::Desk;
+use super::device;
 use super::disks::{self, OpenedVolume, Taken};
 use super::inbox::Inbox;
 use super::lane::Lane;
@@ -21,7 +22,6 @@ use super::recordings::Recordings;
 use super::volume::{Phase, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
-use super::{device, format};
 use crate::daemon::generations::Ledger;
 use crate::daemon::messages::{
     AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
@@ -70,7 +70,7 @@ impl Plane {
             }
         };
         let (cache, reason) = match cache {
-            Ok(cache) => match format::superblocks_for(&cache, config.cache.shards) {
+            Ok((cache, superblocks)) => match superblocks {
                 Ok(superblocks) => (Some((cache, superblocks)), String::new()),
                 Err(error)
                     if error.kind == StartErrorKind::CacheFormat && !config.cache.required =>

@@ -76,6 +76,7 @@ impl Plane {
         if let Some(cancel) = &self.open_options.cancel {
             cancel.store(true, Relaxed);
         }
+        self.give_up_opening(CommandError::gone());
         self.stop = Some(Stop {
             step: Step::Draining,
             answer,

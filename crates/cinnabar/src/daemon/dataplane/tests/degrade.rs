@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 
 const EIO: u32 = 5;
 
-fn replace(rig: &Rig, device: &Path, format: bool) -> Result<(), (CommandErrorKind, String)> {
+pub(super) fn replace(
+    rig: &Rig,
+    device: &Path,
+    format: bool,
+) -> Result<(), (CommandErrorKind, String)> {
     let new = NewCache { device: device.into(), size_bytes: Some(80 * MIB), format };
     rig.ask(|answer| Message::ReplaceCache { new, answer }).map_err(|error| {
         assert!(!error.hint.is_empty(), "{error}");
@@ -20,7 +24,11 @@ fn replace(rig: &Rig, device: &Path, format: bool) -> Result<(), (CommandErrorKi
     })
 }
 
-fn invalidate(rig: &Rig, name: &str, range: Option<(u64, u64)>) -> Result<(), CommandErrorKind> {
+pub(super) fn invalidate(
+    rig: &Rig,
+    name: &str,
+    range: Option<(u64, u64)>,
+) -> Result<(), CommandErrorKind> {
     let (name, range) = (name.to_owned(), range.map(|(offset, len)| ByteRange { offset, len }));
     rig.ask(|answer| Message::Invalidate { name, range, answer }).map_err(|error| error.kind)
 }
@@ -310,11 +318,11 @@ fn a_backend_that_hangs_fails_its_guests_in_time() {
 }
 
 /// A file system that is frozen, which hangs whoever writes; thawed and unmounted when dropped.
-struct Frozen(std::path::PathBuf);
+pub(super) struct Frozen(std::path::PathBuf);
 
 impl Frozen {
     /// Nothing if this machine does not allow it: it takes root and a loop device.
-    fn mount(rig: &Rig) -> Option<Self> {
+    pub(super) fn mount(rig: &Rig) -> Option<Self> {
         let (image, folder) = (rig.path("ssd.fs"), rig.path("ssd"));
         std::fs::File::create(&image).and_then(|file| file.set_len(96 * MIB)).expect("a file");
         std::fs::create_dir(&folder).expect("a folder");
@@ -323,7 +331,7 @@ impl Frozen {
         done.then_some(Self(folder))
     }
 
-    fn switch(&self, flag: &str) -> bool {
+    pub(super) fn switch(&self, flag: &str) -> bool {
         run("fsfreeze", &[flag, self.0.to_str().expect("made of UTF-8")])
     }
 }

@@ -6,6 +6,12 @@ mod crash;
 mod degrade;
 mod disks;
 mod failures;
+mod replacing;
 mod rig;
 mod serving;
+mod silent;
+mod vhost;
+#[path = "../../../../../cinnabar-frontend/tests/it/vhost_guest.rs"]
+#[allow(dead_code, reason = "the front end's own tests need more of it")]
+mod vhost_guest;
 mod volumes;
