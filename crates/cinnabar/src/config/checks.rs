@@ -3,47 +3,17 @@
 //! Called by the configuration, and by the control API before it adds or changes a volume.
 
 use super::error::SettingError;
+use super::looks::Looks;
 use super::units::{show_share, show_size};
 use super::volume::backend_place;
 use crate::daemon::messages::{NbdAddress, Share, VolumeConfig};
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::units::BLOCK_BYTES;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Percent of the cache that may be promised; the rest is for everyone, so that segments can
 /// always be freed.
 pub const MINIMUMS_PERCENT_MAX: u64 = 80;
-
-/// What a backend is, whatever it is called: two names of one file are equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileIdentity {
-    /// Device and inode.
-    Inode(u64, u64),
-    /// A file that does not exist, or can't be looked at.
-    Path(PathBuf),
-    /// An export of a server.
-    Server(String),
-}
-
-impl FileIdentity {
-    /// The identity of what is at `path` now. (A block device is known by its own number, not by
-    /// the inode of one of its names.)
-    pub fn of(path: &Path) -> Self {
-        match std::fs::metadata(path) {
-            Ok(meta) if meta.rdev() != 0 => Self::Inode(u64::MAX, meta.rdev()),
-            Ok(meta) => Self::Inode(meta.dev(), meta.ino()),
-            Err(_) => Self::Path(path.to_owned()),
-        }
-    }
-
-    fn of_place(place: &Place) -> Self {
-        match place {
-            Place::File(path) => Self::of(path),
-            Place::Nbd(server) => Self::Server(server.place()),
-        }
-    }
-}
 
 fn show_place(place: &Place) -> String {
     match place {
@@ -60,10 +30,11 @@ pub fn check_beside<'v>(
     new: &VolumeConfig,
     others: impl IntoIterator<Item = &'v VolumeConfig>,
     cache_device: &Path,
+    looks: &mut Looks,
 ) -> Result<(), SettingError> {
     let Some(place) = backend_place(&new.backend) else { return Ok(()) };
-    let identity = FileIdentity::of_place(&place);
-    if identity == FileIdentity::of(cache_device) {
+    let identity = looks.at(&place);
+    if identity == looks.at_path(cache_device) {
         return Err(SettingError::new(
             "backend",
             format!("{} is the cache device itself", show_place(&place)),
@@ -92,7 +63,7 @@ pub fn check_beside<'v>(
             continue;
         }
         let others = backend_place(&other.backend);
-        if others.is_some_and(|place| FileIdentity::of_place(&place) == identity) {
+        if others.is_some_and(|place| looks.at(&place) == identity) {
             return Err(SettingError::new(
                 "backend",
                 format!("{} is the backend of volume {:?} already", show_place(&place), other.name),

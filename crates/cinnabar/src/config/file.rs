@@ -4,6 +4,7 @@
 
 use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
 use super::error::{ConfigError, SettingError, suggest};
+use super::looks::Looks;
 use super::reader::{Located, Section, Source};
 use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
@@ -96,11 +97,13 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     lines.control = control.as_ref().map(|section| section.line);
     let (cache, lock_wait_max) = read_cache(source, cache, base)?;
     let control = read_control(source, control, base)?;
-    let volumes = read_volumes(source, volumes, base, &cache, &control, &mut lines)?;
+    let mut looks = Looks::default();
+    let volumes =
+        read_volumes(source, volumes, base, (&cache, &control), (&mut lines, &mut looks))?;
     Ok(Config {
         file: source.file.to_owned(),
         base: base.to_owned(),
-        warnings: volumes.iter().flat_map(warnings).collect(),
+        warnings: volumes.iter().flat_map(warnings).chain(looks.warnings()).collect(),
         cache,
         lock_wait_max,
         control,
@@ -233,9 +236,8 @@ fn read_volumes(
     source: Source<'_>,
     sections: Vec<Section<'_>>,
     base: &Path,
-    cache: &CacheConfig,
-    control: &ControlConfig,
-    lines: &mut Lines,
+    (cache, control): (&CacheConfig, &ControlConfig),
+    (lines, looks): (&mut Lines, &mut Looks),
 ) -> Result<Vec<VolumeConfig>, ConfigError> {
     if sections.len() > usize::from(VOLUMES_MAX) {
         let message = format!("{} volumes, at most {VOLUMES_MAX} are possible", sections.len());
@@ -244,9 +246,9 @@ fn read_volumes(
     let mut volumes: Vec<VolumeConfig> = Vec::with_capacity(sections.len());
     for section in sections {
         let (input, at) = read_volume(source, section)?;
-        let check = || -> Result<VolumeConfig, SettingError> {
+        let mut check = || -> Result<VolumeConfig, SettingError> {
             let volume = input.check(base)?;
-            check_beside(&volume, &volumes, &cache.device)?;
+            check_beside(&volume, &volumes, &cache.device, looks)?;
             check_control(&volume, &control.socket)?;
             if let Some(bytes) = cache.size_bytes {
                 check_order_in(volume.share_min, volume.share_max, bytes)?;

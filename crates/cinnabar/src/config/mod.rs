@@ -5,6 +5,7 @@
 pub mod checks;
 mod error;
 mod file;
+pub mod looks;
 pub(crate) mod reader;
 #[cfg(test)]
 mod tests;

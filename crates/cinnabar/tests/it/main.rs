@@ -14,6 +14,7 @@ mod files;
 mod garbage;
 mod hostile_images;
 mod http;
+mod hung;
 mod life;
 mod live_cache;
 mod nbd;

@@ -4,6 +4,7 @@
 
 use super::{Control, Phase, actions, recordings};
 use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};
+use crate::config::looks::Looks;
 use crate::config::units::parse_share;
 use crate::config::volume::{check_order, parse_mode};
 use crate::config::{SettingError, VolumeInput};
@@ -19,6 +20,7 @@ use axum::{Router, body::Bytes};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What went wrong, as a body.
@@ -137,7 +139,7 @@ async fn add(
         let message = format!("there is a volume {:?} already", volume.name);
         return Err(CommandError::new(CommandErrorKind::Exists, message, "choose another").into());
     }
-    check_beside(&volume, others(), &now.cache.device)?;
+    check_files(&volume, others().cloned().collect(), now.cache.device.clone()).await?;
     check_shares(&now, &volume)?;
     check_control(&volume, &control.socket)?;
     for warning in crate::config::checks::warnings(&volume) {
@@ -147,6 +149,26 @@ async fn add(
     let message = |answer| Message::AddVolume(Box::new(volume), answer);
     control.ask(control.change_wait_max, message).await?;
     Ok((StatusCode::CREATED, Json(report_of(&control, &name).await?)))
+}
+
+/// Checks a new volume against those that are there. Their files are looked at by another thread: this
+/// one serves all operators.
+async fn check_files(
+    new: &VolumeConfig,
+    others: Vec<VolumeConfig>,
+    cache_device: PathBuf,
+) -> Answer<()> {
+    let new = new.clone();
+    let check = tokio::task::spawn_blocking(move || {
+        let mut looks = Looks::default();
+        let result = check_beside(&new, &others, &cache_device, &mut looks);
+        (result, looks.warnings())
+    });
+    let (result, warnings) = check.await.map_err(|_| CommandError::gone())?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(result?)
 }
 
 async fn change(
