@@ -84,7 +84,11 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "a server must restart beside a write, a flush of it end, and the daemon die, within \
          milliseconds",
     ),
-    (Mutant::JournalEndTrusted, "engine `journal::scan`", "no write of the journal goes astray"),
+    (
+        Mutant::JournalEndTrusted,
+        "engine `journal::scan`",
+        "a write of the journal seldom goes astray, and must be the last one before a crash",
+    ),
 ];
 
 /// Mutants that nobody could notice, with the reason.
