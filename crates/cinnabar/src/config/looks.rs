@@ -183,7 +183,7 @@ mod tests {
             ("/srv/vm.raw", "/srv"),
             ("/srv/a b/vm.raw", "/srv/a b"),
             ("/srv/a bc/vm.raw", "/srv"),
-            ("/home/a/vm.raw", "/home/a"),
+            ("/var/a/vm.raw", "/var/a"),
             ("/", "/"),
         ] {
             assert_eq!(looks.place_of(Path::new(path)), Path::new(place), "{path}");
