@@ -184,7 +184,8 @@ fn drive(
 }
 
 fn requests(count: u64) -> impl Fn(&mut Host) -> bool + Clone + Send + 'static {
-    move |host| host.server.stats().requests == count
+    // Counted is not answered.
+    move |host| host.server.stats().requests == count && host.held.is_empty()
 }
 
 #[test]
@@ -303,8 +304,16 @@ fn beside(limits: Limits, interleaved: bool) {
             })
         })
         .collect();
-    drive(&server, |_| false, requests(24));
-    for reader in readers {
+    // Counted is not answered: the loop turns until they have it all.
+    let readers = Arc::new(Mutex::new(readers));
+    let watched = Arc::clone(&readers);
+    drive(
+        &server,
+        |_| false,
+        move |_: &mut Host| watched.lock().expect("no panic").iter().all(JoinHandle::is_finished),
+    );
+    assert_eq!(server.stats().requests, 24);
+    for reader in std::mem::take(&mut *readers.lock().expect("no panic")) {
         let (covered, was_interleaved, _client) = reader.join().expect("no panic");
         assert_eq!(covered, 100 * MIB);
         assert!(
