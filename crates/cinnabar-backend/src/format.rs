@@ -112,7 +112,7 @@ mod tests {
         let progress = options.open.progress.clone();
         let cache = open_cache(&folder.path().join("cache"), &options).expect("a new file");
         let opened = progress.steps();
-        assert!(opened > 0);
+        assert!(opened >= 64, "each piece of a new file");
         let geometry = Geometry::for_shards(cache.disk.size_bytes(), 2).expect("a good size");
         write(&cache.disk, &fresh(geometry).expect("random numbers")).expect("it can be written");
         let pieces = (geometry.marks.1 * BLOCK_BYTES).div_ceil(1 << 20);

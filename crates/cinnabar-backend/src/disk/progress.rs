@@ -1,8 +1,8 @@
 //! Whether something that may take long goes on, or hangs.
 //!
-//! Called by opening and formatting, step by step; asked by who waits for the end. The size of a new
-//! cache file may take its file system an hour, and one write to a device that is gone may never end:
-//! no bound on the whole tells the two apart.
+//! Opening and formatting count their steps; what waits for their end asks for the count. The size of a
+//! new cache file may take its file system an hour, and one write to a device that is gone may never
+//! end: no bound on the whole tells the two apart.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -143,14 +143,29 @@ fn a_volume_grows_although_the_device_is_lost_meanwhile() {
     assert!(matches!(rig.answer(grown), Ok(Answer::Done)));
 }
 
-/// The copy of a write that its server may have lost, in the index that is found after a crash.
-fn copies_of_what_a_server_lost(mutants: Mutants, discards: bool) -> u64 {
+/// A volume with these blocks written, each of which is cached.
+fn written(mutants: Mutants, blocks: &[u64]) -> Rig {
     let eviction = crate::config::Eviction::Clock;
     let mut rig = Rig::open_with(Config { eviction, mutants, ..Config::default() }, 4080);
     rig.ask(vec![Command::Attach(volume("v"))]);
-    let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
-    let written = rig.submit(V, Op::Write { span, data, fua: false });
-    rig.answer(written).expect("it is written");
+    for block in blocks {
+        let (span, data) = (ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES), Nothing::alloc(1));
+        let written = rig.submit(V, Op::Write { span, data, fua: false });
+        rig.answer(written).expect("it is written");
+    }
+    rig
+}
+
+/// Blocks of the volume that a crash leaves.
+fn believed_after_a_crash(rig: Rig) -> u64 {
+    let mut rig = rig.crash();
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.engine.store.counters().cached_blocks
+}
+
+/// The copy of a write that its server may have lost, in the index that is found after a crash.
+fn copies_of_what_a_server_lost(mutants: Mutants, discards: bool) -> u64 {
+    let mut rig = written(mutants, &[0]);
     if discards {
         let discarded = rig.ask(vec![Command::Discard(V)])[0];
         assert!(rig.answer(discarded).is_ok());
@@ -158,9 +173,7 @@ fn copies_of_what_a_server_lost(mutants: Mutants, discards: bool) -> u64 {
     // The copy goes to the device, and the server, which is back, is flushed.
     rig.wait(2_000_000_000);
     rig.wait(2_000_000_000);
-    let mut rig = rig.crash();
-    rig.ask(vec![Command::Attach(volume("v"))]);
-    rig.engine.store.counters().cached_blocks
+    believed_after_a_crash(rig)
 }
 
 #[test]
@@ -177,14 +190,7 @@ fn a_flush_that_covers_what_a_server_may_have_lost_is_found() {
 /// The copies found after a crash, of two writes: one that a server may have lost, while what is to
 /// drop it waits for a trim beside it, and another one.
 fn copies_while_an_invalidation_waits(mutants: Mutants, ends: bool) -> u64 {
-    let eviction = crate::config::Eviction::Clock;
-    let mut rig = Rig::open_with(Config { eviction, mutants, ..Config::default() }, 4080);
-    rig.ask(vec![Command::Attach(volume("v"))]);
-    for block in [0, 2] {
-        let (span, data) = (ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES), Nothing::alloc(1));
-        let written = rig.submit(V, Op::Write { span, data, fua: false });
-        rig.answer(written).expect("it is written");
-    }
+    let mut rig = written(mutants, &[0, 2]);
     rig.holds_flushes = true;
     let span = ByteSpan::new(BLOCK_BYTES, BLOCK_BYTES);
     let trimmed = rig.submit(V, Op::Trim { span, fua: true });
@@ -199,9 +205,7 @@ fn copies_while_an_invalidation_waits(mutants: Mutants, ends: bool) -> u64 {
         rig.wait(2_000_000_000);
         rig.wait(2_000_000_000);
     }
-    let mut rig = rig.crash();
-    rig.ask(vec![Command::Attach(volume("v"))]);
-    rig.engine.store.counters().cached_blocks
+    believed_after_a_crash(rig)
 }
 
 #[test]

@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn volumes_whose_end_was_being_recorded_on_a_lost_device_keep_no_index() {
-        assert!(is_answered_after_a_loss_amid_seals(Mutants::default()), "it waits for ever");
+        assert!(is_answered_after_a_loss_amid_seals(Mutants::default()), "it is never answered");
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn admitted(counters: &CacheCounters) -> u64 {
 }
 
 /// Chunks of one block take two slots a block: reinserting as many as a segment has would gain
-/// nothing, for ever.
+/// nothing.
 #[test]
 fn emptying_segments_full_of_small_chunks_comes_to_rest() {
     for eviction in [Eviction::Probation, Eviction::Clock] {

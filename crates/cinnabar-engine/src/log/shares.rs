@@ -361,6 +361,20 @@ mod tests {
         assert_eq!(log.worth(), 200 + 255 + 3 + 3);
     }
 
+    /// Some are looked at each time, and all of them in time.
+    #[test]
+    fn the_cheapest_of_very_many_segments_is_found_in_a_few_looks() {
+        let mut log = Log::new(Geometry::for_capacity(255 * 3000, 1), 0, 32);
+        fill(&mut log, 0, 2900, 2);
+        fill(&mut log, 0, 1, 1);
+        assert!(log.sealed() > LOOKS_MAX);
+        let mut looked = 0;
+        let found: Vec<_> = (0..3).filter_map(|_| log.cheapest(None, &mut looked)).collect();
+        assert_eq!(found.len(), 3, "each look finds one");
+        assert_ne!(found[0], (0, 2900), "it is not among the first");
+        assert!(found.contains(&(0, 2900)), "{found:?}");
+    }
+
     #[test]
     fn classes_are_kept_apart_where_a_share_has_room_for_that() {
         let mut log = log();

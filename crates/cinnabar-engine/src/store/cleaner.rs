@@ -64,8 +64,8 @@ struct Air {
     now: u64,
     least: u64,
     most: u64,
-    /// [`reinserted_256ths`](crate::Endurance::reinserted_256ths): what a log without enough air would write to the SSD again
-    /// and again.
+    /// As [`Endurance`](crate::Endurance) has it: what a log without enough air would write to the SSD
+    /// again and again.
     reinserted_256ths: u64,
 }
 

@@ -397,8 +397,11 @@ impl Choice for IoMode {
 }
 
 impl Choice for Endurance {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("hits", Self::Hits), ("balanced", Self::Balanced), ("save", Self::Save)];
+    const ALL: &'static [(&'static str, Self)] = &[
+        (Self::Hits.name(), Self::Hits),
+        (Self::Balanced.name(), Self::Balanced),
+        (Self::Save.name(), Self::Save),
+    ];
 }
 
 impl Choice for EvictionMode {

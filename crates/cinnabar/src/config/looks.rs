@@ -1,7 +1,7 @@
 //! What files are, whatever they are called, found out in bounded time.
 //!
-//! Called by the checks of volumes beside each other. Looking at a file on storage that is away may
-//! take as long as that is away (a hard NFS mount, for one). So each file is looked at once, by a
+//! Volumes are compared with each other by it. Looking at a file on storage that does not answer may
+//! take as long as that lasts (a hard NFS mount, for one). So each file is looked at once, by a
 //! thread that is left behind if it gets no answer, and others on the same file system are passed
 //! over. A file that could not be looked at is told from others by its path alone: when it is opened
 //! its lock tells the rest.

@@ -1,6 +1,6 @@
-//! Storage that is away: whoever looks at a file on it waits for as long as that lasts.
+//! Storage that does not answer: a look at a file on it takes as long as that lasts.
 //!
-//! A file system over `/dev/fuse` whose server never says a word. Mounting needs root; without it, or
+//! A file system over `/dev/fuse` whose server never answers. Mounting needs root; without it, or
 //! without `/dev/fuse`, the tests say so and pass.
 
 use super::rig::{MIB, Site, pattern};

@@ -1,6 +1,6 @@
 //! Waiting at the start for what may hang, on a thread of its own: as long as it gets on.
 //!
-//! Called at start-up, where nobody is served yet. What hangs is left to its thread.
+//! For start-up, when no volume is served yet. What hangs is left to its thread.
 
 use super::replace::SILENCE_MAX;
 use cinnabar_backend::disk::{OpenOptions, Progress};
