@@ -142,7 +142,6 @@ fn overtaken(mutants: Mutants, op: impl Fn(ByteSpan) -> Op<Blocks>) -> bool {
 #[test]
 fn nothing_overtakes_parts_that_are_still_to_be_sent() {
     assert!(!overtaken(Mutants::default(), |span| Op::Trim { span, fua: false }));
-    assert!(!overtaken(Mutants::default(), |span| Op::Invalidate { span }));
     assert!(!overtaken(Mutants::default(), |span| Op::WriteZeroes {
         span,
         fua: true,
@@ -152,8 +151,45 @@ fn nothing_overtakes_parts_that_are_still_to_be_sent() {
 
 #[cfg(feature = "mutants")]
 #[test]
-fn what_overtakes_an_invalidation_is_found() {
-    assert!(overtaken(Mutants::only(Mutant::PartsOvertaken), |span| Op::Invalidate { span }));
+fn what_overtakes_a_trim_is_found() {
+    let trim = |span| Op::Trim { span, fua: false };
+    assert!(overtaken(Mutants::only(Mutant::PartsOvertaken), trim));
+}
+
+/// The shards that have all of an invalidation when it has been accepted, behind a long trim.
+fn shards_that_know_of_an_invalidation(mutants: Mutants) -> Vec<u32> {
+    let mut rig = Rig::new(mutants);
+    let volume = rig.attach();
+    rig.trim(1, volume, 0, 400_000);
+    let before = rig.asked.len();
+    let lost = span(3000, 4000);
+    assert!(rig.submit_as(2, volume, Op::Invalidate { span: lost }).is_none());
+    let knows = |routed: &Routed<Blocks>| match &routed.event {
+        Event::Submit(request) => matches!(request.op, Op::Invalidate { span } if span == lost),
+        _ => false,
+    };
+    let asked = rig.asked[before..].iter().filter(|routed| knows(routed));
+    let shards = asked.map(|routed| routed.shard).collect();
+    let mut answered = Vec::new();
+    while !rig.asked.is_empty() {
+        answered.extend(rig.answer_next());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2], "each is answered once");
+    shards
+}
+
+/// Until a shard knows of it, a flush of its own would cover what a server has lost.
+#[test]
+fn an_invalidation_reaches_every_shard_at_once() {
+    assert_eq!(shards_that_know_of_an_invalidation(Mutants::default()), [0, 1, 2]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn an_invalidation_that_goes_part_by_part_is_found() {
+    let mutants = Mutants::only(Mutant::InvalidationInParts);
+    assert!(shards_that_know_of_an_invalidation(mutants).is_empty());
 }
 
 #[test]

@@ -72,7 +72,9 @@ impl<P: Payload> Router<P> {
         if !within(&mut request.op, known.size_bytes) {
             return Some(refusal(request.id, Failure::Invalid));
         }
-        if known.ranges.is_empty() {
+        // Later parts of what came before find nothing that it has dropped, so it need not wait.
+        let drops = matches!(request.op, Op::Invalidate { .. });
+        if known.ranges.is_empty() || drops && !self.mutants.is(Mutant::InvalidationInParts) {
             self.admit(request, to);
         } else {
             self.admit_or_wait(request, to);
@@ -88,13 +90,8 @@ impl<P: Payload> Router<P> {
         let join =
             |rest| RequestJoin { id, volume, outstanding: 0, failure: None, rest, answered: false };
         let Some(span) = span_of(&op) else {
-            let key = self.joins.insert(Join::Request(join(Rest::Nothing)));
             // A flush covers what any shard has written.
-            let one = self.mutants.is(Mutant::FlushOfOneShard);
-            for shard in 0..if one { 1 } else { self.map.shards() } {
-                self.send(key, shard as usize, shard, op.clone(), to);
-            }
-            return;
+            return self.send_to_every_shard(join(Rest::Nothing), &op, to);
         };
         let mut rest = span;
         // What a shard will refuse must not have been carried out in part by another.
@@ -104,12 +101,30 @@ impl<P: Payload> Router<P> {
             let key = self.joins.insert(Join::Request(join(Rest::Whole(shard))));
             return self.send(key, 0, shard, op, to);
         }
+        if matches!(op, Op::Invalidate { .. }) && !self.mutants.is(Mutant::InvalidationInParts) {
+            // At once: a shard that does not know of it yet would let a flush cover what it is about.
+            return self.send_to_every_shard(join(Rest::Nothing), &op, to);
+        }
         self.split += 1;
         let split = Split { op, left: smallvec![span], sent: Vec::new() };
         let key = self.joins.insert(Join::Request(join(Rest::Split(Box::new(split)))));
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("just seen");
         known.ranges.push(key);
         self.send_parts(key, to);
+    }
+
+    /// Sends all of a request to each shard.
+    fn send_to_every_shard(
+        &mut self,
+        join: RequestJoin<P>,
+        op: &Op<P>,
+        to: &mut impl FnMut(Routed<P>),
+    ) {
+        let key = self.joins.insert(Join::Request(join));
+        let one = matches!(op, Op::Flush) && self.mutants.is(Mutant::FlushOfOneShard);
+        for shard in 0..if one { 1 } else { self.map.shards() } {
+            self.send(key, shard as usize, shard, op.clone(), to);
+        }
     }
 
     /// Cuts off a first part that one shard owns alone, and that is not too long.

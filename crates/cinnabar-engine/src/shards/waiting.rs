@@ -2,9 +2,9 @@
 //! seen yet, and must not be overtaken.
 //!
 //! Called by the router. Within a shard, holds keep the order of arrival; this is the same for what
-//! is still to come to a shard. So a write never overtakes a trim, and nothing is read from the
-//! cache that an invalidation, once accepted, has yet to reach. They go on in order of arrival, and
-//! the parts that the first of them waits for are sent next.
+//! is still to come to a shard, so a write never overtakes a trim. They go on in order of arrival, and
+//! the parts that the first of them waits for are sent next. An invalidation neither waits nor is
+//! waited for: every shard has all of it at once.
 
 use super::Routed;
 use super::requests::{is_sound, span_of};

@@ -85,6 +85,11 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
          milliseconds",
     ),
     (
+        Mutant::InvalidationInParts,
+        "engine `shards::fairness`",
+        "the same, with parts of a long request beside it still to be sent",
+    ),
+    (
         Mutant::JournalEndTrusted,
         "engine `journal::scan`",
         "a write of the journal seldom goes astray, and must be the last one before a crash",
