@@ -49,19 +49,32 @@ fn the_mutant_that_answers_a_seal_before_is_found() {
     assert!(sealed_and_crashed(Mutants::only(Mutant::SealBeforeDurable)).written);
 }
 
-/// A volume without a proof is dropped, and not before that is durable.
-#[test]
-fn what_can_not_be_proven_is_dropped_before_the_answer() {
+/// What a crash leaves of a volume without a proof, which is dropped.
+fn recorded_of_a_dropped_volume(mutants: Mutants) -> Option<Recorded> {
     let spec = crate::volume::VolumeSpec { exclusive: false, ..volume("v") };
-    let mut rig = Rig::open(1020);
+    let mut rig = Rig::open_with(Config { mutants, ..Config::default() }, 1020);
     rig.ask(vec![Command::Attach(spec)]);
     rig.ask(vec![Command::Detach(V)]);
     rig.holds = true;
     let sealed = rig.ask(vec![Command::Seal(V, None)])[0];
-    assert!(!rig.is_answered(sealed));
+    let waits = !rig.is_answered(sealed);
     rig.release();
     assert!(rig.answer(sealed).is_ok());
-    assert_eq!(rig.crash().engine.recorded("v"), None);
+    let recorded = rig.crash().engine.recorded("v");
+    assert!(waits || recorded.is_some(), "it is durable before the answer");
+    recorded
+}
+
+/// A volume without a proof is dropped, and not before that is durable.
+#[test]
+fn what_can_not_be_proven_is_dropped_before_the_answer() {
+    assert_eq!(recorded_of_a_dropped_volume(Mutants::default()), None);
+}
+
+#[test]
+fn a_volume_whose_end_is_not_recorded_is_found() {
+    let recorded = recorded_of_a_dropped_volume(Mutants::only(Mutant::DropNotRecorded));
+    assert!(recorded.is_some(), "the crash brings it back");
 }
 
 /// The same for one whose last flush failed.
