@@ -161,6 +161,18 @@ macro_rules! bounds {
 }
 
 bounds! {
+    /// [`Bounds::requests`]
+    Requests = "requests",
+    /// [`Bounds::extra_parts`]
+    ExtraParts = "extra_parts",
+    /// [`Bounds::volume_extra_parts`]
+    VolumeExtraParts = "volume_extra_parts",
+    /// [`Bounds::part_bytes`]
+    PartBytes = "part_bytes",
+    /// [`Bounds::volume_late`]
+    VolumeLate = "volume_late",
+    /// [`Bounds::late`]
+    Late = "late",
     /// [`Bounds::incarnations`]
     Incarnations = "incarnations",
     /// [`Bounds::volumes`]

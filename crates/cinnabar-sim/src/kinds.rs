@@ -160,6 +160,22 @@ counted! {
         BackendStall = "backend_stall",
         /// A backend I/O took longer than the driver's bound.
         Overdue = "overdue",
+        /// A request took longer than its volume's bound.
+        Late = "late",
+        /// A cache device's I/O took longer than its bound: the device was given up.
+        DeviceOverdue = "device_overdue",
+        /// A backend with a time-out fell silent, for a while or for good.
+        BackendSilent = "backend_silent",
+        /// A cache device with a time-out fell silent for good.
+        DeviceSilent = "device_silent",
+        /// I/O that was given up, or that a silent backend had, ended after all.
+        EndedAfterAll = "ended_after_all",
+        /// A backend became larger.
+        BackendGrown = "backend_grown",
+        /// An attached volume became larger.
+        Grown = "grown",
+        /// The driver's clock stepped back, or forth.
+        TimeJump = "time_jump",
         /// The cache device died: every I/O fails from then on.
         DeviceDeath = "device_death",
         /// It died silently: every I/O hangs, and fails in the end.

@@ -6,7 +6,7 @@ use super::Engine;
 use super::read::ReadState;
 use super::write::WriteState;
 use super::zero::ZeroState;
-use crate::bounds::Bounds;
+use crate::bounds::{Bound, Bounds};
 use crate::limits::DATA_BYTES_MAX;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -59,6 +59,14 @@ impl<P: Payload> Engine<P> {
         let late = self.late;
         if let Err(failure) = check(state, &op, room, late, &self.config.bounds) {
             state.counters.refused += 1;
+            match failure {
+                Failure::Limit => self.store.crossings.note(Bound::Requests),
+                Failure::Io(_) if state.late >= self.config.bounds.volume_late => {
+                    self.store.crossings.note(Bound::VolumeLate);
+                }
+                Failure::Io(_) => self.store.crossings.note(Bound::Late),
+                _ => {}
+            }
             return self.outbox.reply(id, Err(failure));
         }
         state.requests += 1;

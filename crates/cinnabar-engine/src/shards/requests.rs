@@ -134,6 +134,7 @@ impl<P: Payload> Router<P> {
         if part.len <= len || !matches!(op, Op::Trim { .. } | Op::WriteZeroes { .. }) {
             return (shard, part);
         }
+        self.crossings.note(Bound::PartBytes);
         *span = ByteSpan::new(part.offset + len, part.len + span.len - len);
         (shard, ByteSpan::new(part.offset, len))
     }
@@ -176,11 +177,11 @@ impl<P: Payload> Router<P> {
             }
             if failed {
                 split.left.clear();
-            } else if self.has_room(key) {
-                self.send_next(key, to);
-            } else {
-                self.crossings.note(Bound::Parts);
+            } else if let Some(bound) = self.lacks_room(key) {
+                self.crossings.note(bound);
                 return sent;
+            } else {
+                self.send_next(key, to);
             }
             sent = true;
             if self.is_sent(key) {
@@ -196,15 +197,19 @@ impl<P: Payload> Router<P> {
         !matches!(&join.rest, Rest::Split(split) if !split.left.is_empty())
     }
 
-    /// Whether a part more of this request may be under way: the first one always.
-    fn has_room(&self, key: usize) -> bool {
+    /// What keeps a part more of this request from being under way; nothing does the first one.
+    fn lacks_room(&self, key: usize) -> Option<Bound> {
         let Join::Request(join) = &self.joins[key] else { unreachable!("a request") };
         let known = self.volume(join.volume).expect("it has a request");
-        let bounds = &self.bounds;
-        let room = self.extra_parts < bounds.extra_parts;
-        let room = room && known.extra_parts < bounds.volume_extra_parts;
-        let room = room || self.mutants.is(Mutant::PartsUnbounded);
-        join.outstanding == 0 || (join.outstanding as usize) < bounds.parts && room
+        let (bounds, unbounded) = (&self.bounds, self.mutants.is(Mutant::PartsUnbounded));
+        match join.outstanding as usize {
+            0 => None,
+            parts if parts >= bounds.parts => Some(Bound::Parts),
+            _ if unbounded => None,
+            _ if self.extra_parts >= bounds.extra_parts => Some(Bound::ExtraParts),
+            _ if known.extra_parts >= bounds.volume_extra_parts => Some(Bound::VolumeExtraParts),
+            _ => None,
+        }
     }
 
     fn send_next(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) {

@@ -31,6 +31,14 @@ pub(super) enum Item {
     Sent(u64),
     /// A volume comes back.
     Return(usize),
+    /// A request's time is over.
+    Due(u64),
+    /// A request whose time is over must be answered by now.
+    Judge(u64),
+    /// A silent backend answers again, if it is still the same silence.
+    Awake(usize, u64),
+    /// The cache hears of a backend's new size.
+    Grow(usize),
 }
 
 impl Item {

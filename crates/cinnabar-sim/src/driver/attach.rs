@@ -32,7 +32,7 @@ pub(super) struct Attaching {
 
 impl<F: Factory<Stamped>> World<'_, F> {
     /// The backend's proof as it stands now.
-    fn proof(&self, volume: usize) -> Option<Epoch> {
+    pub(super) fn proof(&self, volume: usize) -> Option<Epoch> {
         self.can_prove(volume).then(|| self.media.backends[volume].epoch())
     }
 
@@ -42,6 +42,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     pub(super) fn attach(&mut self, volume: usize) {
+        self.know_size(volume);
         let profile = self.profile.volumes[volume].clone();
         let (share_min_blocks, share_max_blocks) = self.shares();
         // Now and then a backend that could prove it once can't do so any more.
@@ -121,6 +122,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[volume].id = Some(id);
         self.volumes[volume].state = State::Attached;
         self.volumes[volume].sync_failed = false;
+        self.volumes[volume].time_up = None;
         self.accounts[volume].left = Left::Lost;
         self.accounts[volume].attached = attaching.generation;
         let shards = self.machine.as_ref().map_or(1, Machine::shards);
@@ -181,6 +183,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Warmth::Dropped { blocks: 0, .. } if due.is_none_or(|due| due == 0) => true,
             Warmth::Dropped { reason, .. } => {
                 account.justifies(reason, belief, exclusive, generation)
+                    || reason == DropReason::EpochChanged && self.volumes[volume].resized
                     || self.options.cold_after_crash && crashed
                     || self.cache_has_failed()
             }

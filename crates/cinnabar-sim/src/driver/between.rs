@@ -36,6 +36,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             if self.dice.chance(0.3) {
                 self.write_behind(volume);
             }
+            if self.features().growth && self.waits.chance(0.1) {
+                self.enlarge(volume);
+            }
         }
         self.pass_time();
         if self.features().rot {
@@ -179,6 +182,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     fn swap_device(&mut self, other: Shelved) -> Shelved {
+        self.leave_device();
         self.crash_note = None;
         self.count.log_wraps_percent += self.log_wraps_percent();
         Shelved {

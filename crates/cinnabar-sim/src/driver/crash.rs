@@ -157,8 +157,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Asked::Read { .. } | Asked::Flush { .. } | Asked::Nonsense | Asked::Unasked => None,
         };
         let pending = self.pending.values().filter(|pending| pending.volume == volume);
-        let doubtful = self.doubtful.iter().filter(|(of, _)| *of == volume);
-        let sectors = pending.filter_map(of).chain(doubtful.map(|(_, ticket)| ticket.sectors()));
+        let doubtful = self.doubtful.iter().filter(|doubt| doubt.volume == volume);
+        let doubtful = doubtful.map(|doubt| doubt.ticket.sectors());
+        let sectors = pending.filter_map(of).chain(doubtful);
         let block = BLOCK_SECTORS as u64;
         sectors.map(|range| range.start / block..range.end.div_ceil(block)).collect()
     }
@@ -167,6 +168,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn land(&mut self, host: bool) {
         let late = !host && self.dice.chance(0.5);
         for mut flight in std::mem::take(&mut self.flights).into_values() {
+            if flight.left {
+                continue;
+            }
             if let (IoOp::Distrust { held }, Some(backend)) =
                 (&flight.request().op, flight.transfer.backend())
                 && self.dice.chance(0.5)

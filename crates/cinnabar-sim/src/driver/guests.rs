@@ -56,8 +56,12 @@ pub(super) struct Volume {
     pub(super) sync_failed: bool,
     /// So every later one fails: the driver says so, for other shards have not heard of it.
     pub(super) sticks: bool,
-    /// I/O of its backend that is overdue now.
-    pub(super) overdue: u64,
+    /// When the time of one of its requests or I/Os was over last, in this attachment.
+    pub(super) time_up: Option<Instant>,
+    /// Its backend answers nothing: the number of this silence.
+    pub(super) silent: Option<u64>,
+    /// Its backend was larger one day than it is now taken for, or has been made so.
+    pub(super) resized: bool,
     /// Until when its backend answers nothing.
     pub(super) stalled: Instant,
     /// Its blocks of an earlier life are believed.
@@ -84,7 +88,9 @@ impl Volume {
             errors: 0,
             sync_failed: false,
             sticks: false,
-            overdue: 0,
+            time_up: None,
+            silent: None,
+            resized: false,
             stalled: Instant(0),
             believed: false,
             forgetful: false,
@@ -100,7 +106,8 @@ impl Volume {
         self.state = State::Away;
         self.id = None;
         self.names.clear();
-        self.overdue = 0;
+        self.time_up = None;
+        self.silent = None;
         self.slots = 0;
     }
 }
@@ -118,6 +125,41 @@ pub(super) struct Pending {
     pub(super) errors_before: u64,
     /// A flush had failed by then, so every later one fails.
     pub(super) sync_failed: bool,
+    /// When it was submitted.
+    pub(super) arrived: Instant,
+    /// The machine was told that its time is over.
+    pub(super) late: bool,
+    /// So much of its volume may be late that it is refused.
+    pub(super) crowded: bool,
+    /// There may be so many requests that it is refused.
+    pub(super) beside_others: bool,
+}
+
+impl Pending {
+    /// Its volume and kind, for the report of a run that is stuck.
+    pub(super) fn summary(&self) -> (usize, &'static str) {
+        let kind = match self.asked {
+            Asked::Read { .. } => "read",
+            Asked::Write { .. } => "write",
+            Asked::Zeroes { .. } => "zeroes",
+            Asked::Trim { .. } => "trim",
+            Asked::Flush { .. } => "flush",
+            Asked::Invalidate { .. } => "invalidate",
+            Asked::Nonsense => "nonsense",
+            Asked::Unasked => "unasked",
+        };
+        (self.volume, kind)
+    }
+
+    /// The write that it is.
+    pub(super) fn write(&self) -> Option<&WriteTicket> {
+        match &self.asked {
+            Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {
+                Some(ticket)
+            }
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -167,6 +209,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn arrive(&mut self, volume: usize) {
         if self.quota > 0 {
             self.disturb(volume);
+            self.disturb_waits(volume);
         }
         let attached = self.volumes[volume].state == State::Attached;
         let leaving = matches!(self.volumes[volume].state, State::Detaching | State::Sealing);
@@ -180,7 +223,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.quota -= 1;
         self.count.requests += 1;
-        if let Some(refusal) = self.volumes[volume].guest.refusal(&mut self.dice) {
+        let growing = self.is_growing(volume);
+        let refusal = self.volumes[volume].guest.refusal(&mut self.dice);
+        if let Some(refusal) = refusal.filter(|_| !growing) {
             let failure = if attached { Failure::Invalid } else { Failure::NoVolume };
             self.submit_nonsense(volume, refusal.span, refusal.trim, failure);
             return;
@@ -191,10 +236,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             && self.dice.chance(0.03)
         {
             let plea = self.volumes[volume].guest.forbidden(&mut self.dice);
-            return self.submit(volume, plea, refusal.or(Some(Failure::ReadOnly)));
+            self.submit(volume, plea, refusal.or(Some(Failure::ReadOnly)));
+            return;
         }
         let plea = self.volumes[volume].guest.next(&mut self.dice);
-        self.submit(volume, plea, refusal);
+        let number = self.submit(volume, plea, refusal);
+        self.await_answer(volume, number);
     }
 
     /// The guest of a volume asks for this at once, beside its slots, if it can.
@@ -208,21 +255,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
         known.slots += 1;
         self.quota -= 1;
         self.count.requests += 1;
-        self.submit(volume, plea, None);
+        let number = self.submit(volume, plea, None);
+        self.await_answer(volume, number);
         true
     }
 
-    /// Reads on the driver's own account, beside the guest's slots.
+    /// Reads on the driver's own account, beside the guest's slots; it waits however long it takes.
     pub(super) fn look(&mut self, volume: usize, span: ByteSpan) {
         self.volumes[volume].slots += 1;
         self.submit(volume, Plea::Read(span), None);
     }
 
     /// Submits what a guest asks for.
-    fn submit(&mut self, volume: usize, plea: Plea, refusal: Option<Failure>) {
+    fn submit(&mut self, volume: usize, plea: Plea, refusal: Option<Failure>) -> u64 {
         let (asked, op) = self.prepare(volume, plea);
         self.volumes[volume].ledger.asked();
-        self.enter(volume, asked, op, Some(plea), refusal);
+        self.enter(volume, asked, op, Some(plea), refusal)
     }
 
     /// Tells the oracle what a guest asks for, and makes the request.
@@ -257,19 +305,27 @@ impl<F: Factory<Stamped>> World<'_, F> {
         plea: Option<Plea>,
     ) {
         self.volumes[volume].slots += 1;
-        self.enter(volume, asked, op, plea, None);
+        let number = self.enter(volume, asked, op, plea, None);
+        self.await_answer(volume, number);
     }
 
     /// The operator says that somebody else wrote these bytes; beside the guest's slots, too.
     pub(super) fn submit_invalidate(&mut self, volume: usize, span: ByteSpan) {
-        self.submit_loss(volume, span, Vec::new());
+        let number = self.submit_loss(volume, span, Vec::new());
+        self.await_answer(volume, number);
     }
 
-    /// The driver says that these bytes may have changed, and what of them has.
-    pub(super) fn submit_loss(&mut self, volume: usize, span: ByteSpan, losses: Vec<WriteTicket>) {
+    /// The driver says that these bytes may have changed, and what of them has. That must be heard,
+    /// however long it takes.
+    pub(super) fn submit_loss(
+        &mut self,
+        volume: usize,
+        span: ByteSpan,
+        losses: Vec<WriteTicket>,
+    ) -> u64 {
         self.volumes[volume].slots += 1;
         let asked = Asked::Invalidate { span, losses };
-        self.enter(volume, asked, Op::Invalidate { span }, None, None);
+        self.enter(volume, asked, Op::Invalidate { span }, None, None)
     }
 
     /// Is a guest's write to these sectors under way?
@@ -278,13 +334,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let written = ticket.sectors();
             written.start < sectors.end && sectors.start < written.end
         };
-        let doubtful = self.doubtful.iter().map(|(volume, ticket)| (*volume, ticket));
-        let pending = self.pending.values().filter_map(|pending| match &pending.asked {
-            Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {
-                Some((pending.volume, ticket))
-            }
-            _ => None,
-        });
+        let doubtful = self.doubtful.iter().map(|doubt| (doubt.volume, &doubt.ticket));
+        let pending = self.pending.values();
+        let pending = pending.filter_map(|pending| Some((pending.volume, pending.write()?)));
         doubtful.chain(pending).any(|(of, ticket)| of == volume && touches(ticket))
     }
 
@@ -323,8 +375,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         op: Op<Stamped>,
         plea: Option<Plea>,
         refusal: Option<Failure>,
-    ) {
-        let id = RequestId(self.number());
+    ) -> u64 {
+        let number = self.number();
+        let id = RequestId(number);
         let place = match &op {
             Op::Flush => None,
             Op::Read { span, .. }
@@ -335,9 +388,23 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         self.log.note(self.now, place, || format!("submit {id:?} on volume {volume}: {op:?}"));
         let Volume { errors: errors_before, sync_failed, .. } = self.volumes[volume];
-        let pending = Pending { volume, asked, plea, refusal, errors_before, sync_failed };
+        // Parts of earlier ones may come to a shard later.
+        self.pending.values_mut().for_each(|other| other.beside_others = true);
+        let pending = Pending {
+            volume,
+            asked,
+            plea,
+            refusal,
+            errors_before,
+            sync_failed,
+            arrived: self.now,
+            late: false,
+            crowded: self.is_crowded(volume),
+            beside_others: !self.pending.is_empty(),
+        };
         self.pending.insert(id, pending);
         let volume = self.volumes[volume].id.expect("a volume that was attached has an index");
         self.batch.push(Event::Submit(Request { id, volume, op }));
+        number
     }
 }

@@ -8,11 +8,10 @@ use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
 use crate::medium::{Part, Transfer, offset_bytes};
-use crate::oracle::Outcome;
 use crate::pairs::{Incident, IoKind};
-use crate::stamp::Stamped;
+use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES};
 use cinnabar_engine::{Event, IoError, IoId, IoOp, IoRequest, Target};
 use std::ops::Range;
 
@@ -31,11 +30,20 @@ pub(super) struct Flight {
     /// Parts that have not happened yet.
     pub(super) ahead: Vec<Range<usize>>,
     /// The machine was told that it takes too long.
-    overdue: bool,
-    /// It hangs because its device died.
-    hangs: bool,
+    pub(super) overdue: bool,
+    /// It hangs because its device died, and fails in the end.
+    pub(super) hangs: bool,
     /// Its number: names are used again.
-    number: u64,
+    pub(super) number: u64,
+    /// The number that it began with, and when that was.
+    pub(super) born: u64,
+    pub(super) began: Instant,
+    /// After so long, in ns, it is overdue.
+    pub(super) bound_ns: Option<u64>,
+    /// Its medium is silent: it ends when that is over, or never.
+    pub(super) held: bool,
+    /// It is on a cache device that was given up, and that another one has taken the place of.
+    pub(super) left: bool,
     pub(super) kind: IoKind,
 }
 
@@ -47,6 +55,7 @@ impl Flight {
     /// It is asked for once more, under another number.
     pub(super) fn begin_again(&mut self, number: u64, tick: u64) {
         self.number = number;
+        self.held = false;
         self.transfer.begin_again(tick);
         let units = self.transfer.units();
         self.ahead.clear();
@@ -63,7 +72,36 @@ impl Flight {
 
     /// May a driver call it overdue?
     pub(super) fn may_be_overdue(&self) -> bool {
-        self.transfer.backend().is_some() && !self.overdue
+        self.transfer.backend().is_some() && self.bound_ns.is_some() && !self.overdue
+    }
+
+    /// Does it change any of these sectors of a backend?
+    pub(super) fn writes_on(&self, backend: usize, sectors: &Range<u64>) -> bool {
+        let place = place_on(self.transfer.backend(), self.request());
+        self.transfer.writes()
+            && place.is_some_and(|(on, range)| {
+                on == backend && range.start < sectors.end && sectors.start < range.end
+            })
+    }
+}
+
+impl Flight {
+    /// The first of these sectors that this write to a backend changes, and what it writes there.
+    pub(super) fn first_written(&self, sectors: &Range<u64>) -> Option<(u64, Stamp)> {
+        let (_, range) = place_on(self.transfer.backend(), self.request())?;
+        let sector = range.start.max(sectors.start);
+        let IoOp::Write { data, .. } = &self.request().op else {
+            return Some((sector, Stamp::ZERO));
+        };
+        let mut skipped = (sector - range.start) * SECTOR_BYTES;
+        for slice in data {
+            if skipped < slice.len {
+                let place = (slice.at + skipped) / SECTOR_BYTES;
+                return Some((sector, slice.data.get(place as usize, 1)[0]));
+            }
+            skipped -= slice.len;
+        }
+        None
     }
 }
 
@@ -97,13 +135,25 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.agenda.enter(at, Item::effect(id, number, part));
         }
         self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id, number));
-        if !on_cache && lasts_ns > self.profile.overdue_ns {
-            let at = self.now.plus_ns(self.profile.overdue_ns);
-            self.agenda.enter(at, Item::Overdue(id, number));
+        let bound_ns = self.bound_ns_of(transfer.backend());
+        if let Some(bound_ns) = bound_ns.filter(|bound_ns| lasts_ns > *bound_ns) {
+            self.agenda.enter(self.now.plus_ns(bound_ns), Item::Overdue(id, number));
         }
         let result = error.map_or(Ok(()), Err);
-        let (overdue, hangs) = (false, false);
-        let flight = Flight { transfer, result, ahead, overdue, hangs, number, kind };
+        let flight = Flight {
+            transfer,
+            result,
+            ahead,
+            overdue: false,
+            hangs: false,
+            number,
+            born: number,
+            began: self.now,
+            bound_ns,
+            held: false,
+            left: false,
+            kind,
+        };
         self.flights.insert(id, flight);
         Ok(())
     }
@@ -262,6 +312,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// A part of an I/O happens; of one that will fail, perhaps.
     pub(super) fn effect(&mut self, id: IoId, units: Range<usize>) {
         let flight = self.flights.get_mut(&id).expect("its end comes after its parts");
+        let backend = flight.transfer.backend();
+        if flight.left || backend.is_some_and(|backend| self.volumes[backend].silent.is_some()) {
+            // What a silent backend has not done yet it may do when it answers again.
+            if flight.left || self.waits.chance(0.5) {
+                return;
+            }
+        }
         flight.ahead.retain(|part| *part != units);
         let refused = flight.result == Err(IoError::Unsupported);
         let dead = flight.request().target == Target::Cache && self.media.cache.is_dead();
@@ -278,9 +335,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if std::mem::replace(&mut flight.overdue, true) {
             return;
         }
-        let backend = flight.transfer.backend().expect("only backends have a bound");
+        let Some(backend) = flight.transfer.backend() else { return self.device_overdue(id) };
         self.volumes[backend].errors += 1;
-        self.volumes[backend].overdue += 1;
+        self.volumes[backend].time_up = Some(self.now);
         self.count.faults.add(Fault::Overdue);
         self.log.milestone(self.now, || format!("OVERDUE: I/O {} of backend {backend}", id.0));
         self.batch.push(Event::Overdue(id));
@@ -294,10 +351,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// An I/O completes.
     pub(super) fn finish(&mut self, id: IoId) -> Result<(), Violation> {
         let mut flight = self.flights.remove(&id).expect("an I/O completes once");
+        if self.is_silent(&flight) {
+            self.hold(id, flight);
+            return Ok(());
+        }
+        if flight.overdue {
+            self.count.faults.add(Fault::EndedAfterAll);
+        }
+        if flight.left {
+            self.end_left(flight);
+            return Ok(());
+        }
         if self.is_dead(flight.request().target) {
             if self.media.cache.hangs() && !flight.hangs {
                 let at = self.now.plus_ns(self.dice.within(1..HANG_NS_MAX));
                 self.agenda.enter(at, Item::Finish(id, flight.number));
+                self.bound(id, &flight);
                 flight.hangs = true;
                 self.flights.insert(id, flight);
                 return Ok(());
@@ -310,7 +379,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.note_end(&flight);
         self.log.note(self.now, place, || format!("end   I/O {}: {:?}", id.0, flight.result));
         let tick = self.oracle.tick();
-        let backend = flight.transfer.backend();
+        let (backend, born) = (flight.transfer.backend(), flight.born);
         if let Some(backend) = backend.filter(|_| flight.has_lost()) {
             self.volumes[backend].sync_failed = true;
         }
@@ -324,10 +393,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             // Whoever began to wait for it since has a reason to fail, too.
             self.volumes[backend].errors += u64::from(done.result.is_err());
             done.epoch = done.epoch.filter(|_| self.can_prove(backend));
-            if flight.overdue {
-                self.volumes[backend].overdue -= 1;
-                self.settle_doubts();
-            }
+            self.settle_flown(born);
         }
         self.batch.push(Event::IoDone(done));
         Ok(())
@@ -341,19 +407,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Err(_) => Incident::BackendFails,
         };
         self.meeting.noted.push(incident);
-    }
-
-    /// Writes that were answered as failed have happened or never will, once nothing of their volume
-    /// is overdue any more.
-    fn settle_doubts(&mut self) {
-        let (volumes, oracle) = (&self.volumes, &mut self.oracle);
-        self.doubtful.retain(|(volume, ticket)| {
-            let settled = volumes[*volume].overdue == 0;
-            if settled {
-                oracle.write_ended(ticket, Outcome::Perhaps);
-            }
-            !settled
-        });
     }
 
     fn place_of(&self, request: &IoRequest<Stamped>) -> Place {

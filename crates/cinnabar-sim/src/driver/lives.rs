@@ -5,6 +5,7 @@
 use crate::driver::audit::Before;
 use crate::driver::commands::Control;
 use crate::driver::guests::State;
+use crate::driver::io::Flight;
 use crate::driver::meet::Meeting;
 use crate::driver::world::{Halt, World};
 use crate::kinds::{Fault, Path};
@@ -62,9 +63,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.loaded = None;
         self.replaced = false;
         self.profile.setup.threads = threads;
+        self.given_up = false;
         self.steering.begin_life(ending);
         let before = self.begin(device)?;
         self.start_threads(threads);
+        self.silence_at_boot();
         self.command(Control::Open, Command::Open);
         self.schedule_late();
         self.pump(|world| !world.is_waiting_for(|control| *control == Control::Open))?;
@@ -120,7 +123,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The device could not be opened: the daemon serves without it.
     fn go_on_without(&mut self) -> Result<(), Halt> {
-        self.pump(|world| world.flights.is_empty())?;
+        self.pump(|world| {
+            world.controls.is_empty() && world.flights.values().all(|flight| flight.held)
+        })?;
+        self.drop_held();
         self.park_device();
         self.machine = self.factory.start_without_device(&self.profile.setup);
         assert!(self.machine.is_some(), "a factory that can do without a device");
@@ -161,14 +167,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.may_crash = ending == Ending::Crash;
         if ending == Ending::Crash {
             let left = self.dice.below(quota + 1);
-            self.pump(|world| world.quota <= left)?;
+            self.pump_awake(|world| world.quota <= left)?;
             self.fuse = Some(self.dice.below(100));
         }
         let calm = self.dice.chance(0.7);
-        self.pump(|world| world.quota == 0 && (!calm || world.pending.is_empty()))?;
+        self.pump_awake(|world| world.quota == 0 && (!calm || world.pending.is_empty()))?;
         if matches!(ending, Ending::Crash | Ending::CrashInStart | Ending::CrashInLoading) {
             return Err(Halt::Crash);
         }
+        self.end_silences(sweep)?;
         self.faults_on = false;
         self.pump(|world| {
             let settled = |state| matches!(state, State::Attached | State::Away);
@@ -189,7 +196,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Reads every sector of every volume that is attached, for the oracle to judge.
     fn sweep(&mut self) -> Result<(), Halt> {
-        self.pump(|world| world.pending.is_empty())?;
+        self.pump(|world| world.pending.is_empty() && !world.is_lagging())?;
         for volume in 0..self.volumes.len() {
             if self.volumes[volume].state != State::Attached {
                 continue;
@@ -198,6 +205,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             for first in (0..sectors).step_by(SWEEP_SECTORS as usize) {
                 let count = SWEEP_SECTORS.min(sectors - first);
                 let span = ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES);
+                if self.pending.len() >= self.room() {
+                    self.pump(|world| world.pending.is_empty())?;
+                }
                 self.look(volume, span);
             }
             self.pump(|world| world.pending.is_empty())?;
@@ -243,10 +253,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// What a device that was given up is still busy with ends by itself.
     fn drain_lost_device(&mut self) -> Result<(), Halt> {
-        if !self.present || self.media.cache.damaged {
+        // Another one may have taken its place since.
+        let left = self.flights.values().any(|flight| flight.left);
+        if !self.present || self.media.cache.damaged || left {
             self.pump(|world| {
-                world.flights.values().all(|flight| flight.transfer.backend().is_some())
+                let own = |flight: &Flight| flight.transfer.backend().is_some() || flight.held;
+                world.flights.values().all(own)
             })?;
+            self.drop_held();
         }
         Ok(())
     }
@@ -266,6 +280,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.quota = 0;
         self.faults_on = false;
         self.device_failed = false;
+        self.cache_silent = false;
         self.volumes.iter_mut().for_each(super::guests::Volume::reset);
     }
 

@@ -12,6 +12,8 @@ mod audit;
 mod between;
 mod commands;
 mod crash;
+mod doubts;
+mod grow;
 mod guests;
 mod io;
 mod lives;
@@ -25,6 +27,7 @@ mod restart;
 mod sabotage;
 mod steer;
 mod threads;
+mod waits;
 mod world;
 
 pub use replay::Replay;

@@ -152,8 +152,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The machine is gone: nothing under way will be answered.
     pub(super) fn despair(&mut self) {
-        self.volumes.iter_mut().for_each(|volume| volume.overdue = 0);
-        for (_, ticket) in self.doubtful.drain(..).chain(self.losses.drain(..)) {
+        for (_, ticket) in std::mem::take(&mut self.losses) {
             self.oracle.write_ended(&ticket, Outcome::Perhaps);
         }
         for pending in std::mem::take(&mut self.pending).into_values() {
@@ -162,6 +161,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let outcome = if refused { Outcome::Refused } else { Outcome::Perhaps };
             self.end_of_hope(&pending, outcome);
         }
+        self.settle_all();
     }
 }
 

@@ -11,11 +11,15 @@ use crate::machine::{Factory, Machine};
 use crate::oracle::{Outcome, ReadTicket};
 use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped};
 use crate::violation::{Kind, Violation};
+use cinnabar_engine::limits::REQUESTS_MAX;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
-use cinnabar_engine::{Answer, Failure, Reply};
+use cinnabar_engine::{Answer, Failure, IoError, Reply};
 
 /// A frontend is done with a reply's buffer after at most this long.
 const SENDING_NS_MAX: u64 = 100_000;
+
+/// Longest pause of a guest whose request took too long, in ns.
+const PATIENT_NS_MAX: u64 = 200_000_000;
 
 /// A read's buffer on its way to the guest.
 #[derive(Debug)]
@@ -44,11 +48,18 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         self.log.note(self.now, place, || format!("reply {:?}: {:?}", reply.id, reply.result));
         self.note_answered(&pending);
+        let follower = reply.id;
+        let timed_out = matches!(reply.result, Err(Failure::Io(IoError::TimedOut)));
         match reply.result {
             Ok(answer) => self.succeeded(pending, answer)?,
             Err(failure) => self.failed(&pending, failure)?,
         }
-        let think_ns_max = self.volumes[volume].guest.profile().think_ns_max;
+        self.settle_followed(follower);
+        let mut think_ns_max = self.volumes[volume].guest.profile().think_ns_max;
+        if timed_out {
+            // A guest that would ask for everything at once of a silent backend learns nothing.
+            think_ns_max = think_ns_max.max(PATIENT_NS_MAX);
+        }
         self.soon(think_ns_max, Item::Arrive(volume));
         Ok(())
     }
@@ -58,6 +69,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Some(refusal) = pending.refusal {
             let what = format!("{:?} succeeded instead of failing: {refusal}", pending.asked);
             return Err(Violation::new(Kind::WrongReply, what));
+        }
+        if let Some(ticket) = pending.write() {
+            let ticket = ticket.clone();
+            self.overtake(volume, &ticket)?;
         }
         let served = &mut self.volumes[volume].served;
         let backend = &self.media.backends[volume];
@@ -134,13 +149,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     fn failed(&mut self, pending: &Pending, failure: Failure) -> Result<(), Violation> {
-        let volume = &mut self.volumes[pending.volume];
+        let volume = &self.volumes[pending.volume];
+        // One that had to wait is refused when its turn comes.
+        let since = volume.time_up.is_some_and(|at| at >= pending.arrived);
+        let crowded = pending.crowded || since;
         let expected = match (pending.refusal, failure) {
-            (Some(refusal), failure) => refusal == failure,
+            (_, Failure::Io(IoError::TimedOut)) if pending.late || crowded => true,
+            (Some(refusal), failure) if refusal == failure => true,
             (None, Failure::Io(_)) => {
                 volume.errors > pending.errors_before || pending.flushes_badly()
             }
-            (None, _) => false,
+            (_, Failure::Limit) => {
+                let bounds = &self.profile.setup.config.bounds;
+                pending.beside_others && bounds.requests < REQUESTS_MAX
+            }
+            _ => false,
         };
         if !expected {
             let what = format!(
@@ -149,7 +172,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             );
             return Err(Violation::new(Kind::WrongReply, what));
         }
-        let outcome = if pending.refusal.is_some() {
+        // Parts of a split one may have been taken.
+        let single = self.machine.as_ref().is_some_and(|machine| machine.shards() == 1);
+        let whole = single && matches!(pending.asked, Asked::Write { .. });
+        let refused = pending.refusal.is_some() || whole && failure == Failure::Limit;
+        let volume = &mut self.volumes[pending.volume];
+        let outcome = if refused {
             self.count.refused += 1;
             Outcome::Refused
         } else {
@@ -165,11 +193,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         match &pending.asked {
             Asked::Read { ticket, .. } => self.oracle.read_dropped(ticket),
             Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {
-                if outcome == Outcome::Perhaps && self.volumes[pending.volume].overdue > 0 {
-                    // It may still be on its way.
-                    return self.doubtful.push((pending.volume, ticket.clone()));
+                if outcome == Outcome::Perhaps {
+                    self.doubt(pending.volume, ticket);
+                } else {
+                    self.oracle.write_ended(ticket, outcome);
                 }
-                self.oracle.write_ended(ticket, outcome);
             }
             Asked::Invalidate { losses, .. } => {
                 for loss in losses {

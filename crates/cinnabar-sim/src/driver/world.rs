@@ -9,6 +9,7 @@ use crate::driver::agenda::{Agenda, Item};
 use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
 use crate::driver::crash::CrashNote;
+use crate::driver::doubts::Doubt;
 use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
 use crate::driver::log::{Log, describe};
@@ -39,6 +40,8 @@ const PATIENCE_NS: u64 = 12_000_000_000_000;
 const SIZES: u64 = 0x5173_5000_0000_0000;
 /// Tells the dice of what media lose and mix up from the others of a seed.
 const TROUBLE: u64 = 0x10_57ED_0000_0000;
+/// The same, of those of what is waited for.
+const WAITS: u64 = 0x3a17_5000_0000_0000;
 /// Steps between two checks of the machine's invariants.
 const STEPS_A_CHECK: u64 = 200;
 /// More events than any phase of a run needs.
@@ -88,6 +91,14 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) replaced: bool,
     /// Until when it answers nothing.
     pub(super) cache_stalled: Instant,
+    /// It is dead, and none of its I/O ends by itself.
+    pub(super) cache_silent: bool,
+    /// The driver has told the machine that it is silent.
+    pub(super) given_up: bool,
+    /// Dice of what is waited for.
+    pub(super) waits: Dice,
+    /// By how much the driver's clock is behind just now, in ns.
+    pub(super) behind_ns: u64,
     /// What was cached at the last crash.
     pub(super) crash_note: Option<CrashNote>,
     /// What the machine said of its index, once it was loaded.
@@ -95,7 +106,7 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     /// A dead daemon's writes that have not landed yet: when, and which part.
     pub(super) late: BTreeMap<u64, (Instant, Transfer, Range<usize>)>,
     /// Writes that were answered as failed, but may still happen.
-    pub(super) doubtful: Vec<(usize, WriteTicket)>,
+    pub(super) doubtful: Vec<Doubt>,
     /// What backends lost when a flush failed, while the machine need not know.
     pub(super) losses: Vec<(usize, WriteTicket)>,
     /// A loss that takes with it what a flush had covered.
@@ -137,7 +148,9 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let mut dice = Dice::new(seed);
         let mut more = Dice::new(mix(seed));
         let mut sizes = Dice::new(mix(seed ^ SIZES));
-        let mut profile = Profile::draw(&mut dice, &mut more, &mut sizes, &options.features);
+        let mut waits = Dice::new(mix(seed ^ WAITS));
+        let mut profile =
+            Profile::draw(&mut dice, &mut more, &mut sizes, &mut waits, &options.features);
         profile.setup.config.mutants = options.mutants;
         let format = factory.format(&profile.setup, 0);
         let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
@@ -172,6 +185,10 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             device_failed: false,
             replaced: false,
             cache_stalled: Instant(0),
+            cache_silent: false,
+            given_up: false,
+            waits,
+            behind_ns: 0,
             crash_note: None,
             loaded: None,
             late: BTreeMap::new(),
@@ -261,7 +278,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
     fn stuck(&self, why: &str) -> Violation {
         let what = format!(
             "{why}; requests {:?}, commands {:?}, I/O {:?}",
-            self.pending.keys(),
+            self.pending.iter().map(|(id, pending)| (id, pending.summary())).collect::<Vec<_>>(),
             self.controls,
             self.flights.values().map(|flight| describe(flight.request())).collect::<Vec<_>>()
         );
@@ -314,6 +331,10 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             Item::Arrive(volume) => self.arrive(volume),
             Item::Sent(number) => self.check_sent(number)?,
             Item::Return(volume) => self.come_back(volume),
+            Item::Due(number) => self.due(number),
+            Item::Judge(number) => self.judge_answer(number)?,
+            Item::Awake(volume, silence) => self.awake_from(volume, silence),
+            Item::Grow(volume) => self.ask_to_grow(volume),
         }
         Ok(())
     }
@@ -334,11 +355,15 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         }
         self.count.events += self.batch.len() as u64;
         self.note_batch();
+        if call.is_none() {
+            self.expect_answers();
+        }
         let mut actions = Vec::new();
         self.steps += 1;
         let check = self.steps.is_multiple_of(STEPS_A_CHECK);
         let machine = self.machine.as_mut().expect("a machine is alive");
-        let (now, batch, threads) = (self.now, &mut self.batch, &self.threads);
+        let clock = Instant(self.now.0.saturating_sub(self.behind_ns));
+        let (now, batch, threads) = (clock, &mut self.batch, &self.threads);
         let apply = || {
             match call {
                 Some(call) => threads.answer(call, machine, now, &mut actions),
@@ -382,6 +407,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
 
     /// Keeps the earliest wish only, as a driver may.
     fn wake_at(&mut self, at: Instant) {
+        let at = at.plus_ns(self.behind_ns);
         if self.wake.is_none_or(|(earlier, _)| at < earlier) {
             let number = self.number();
             self.wake = Some((at, number));

@@ -74,6 +74,16 @@ impl Backend {
         self.contents.len() as u64
     }
 
+    /// It becomes larger: what is new holds stamps of this version.
+    pub fn grow(&mut self, sectors: u64, version: u64) {
+        let index = self.index;
+        let new = self.sectors()..sectors;
+        self.contents.extend(new.map(|sector| Stamp::new(index, sector, version)));
+        self.volatile.resize_with(sectors as usize, || None);
+        self.changed();
+        self.durable_change = self.change;
+    }
+
     /// What a sector holds.
     ///
     /// # Panics

@@ -64,6 +64,11 @@ impl Media {
         self.backends.iter_mut().for_each(|backend| backend.abandon(tick));
     }
 
+    /// The cache device is left: what is under way on it is no matter of another one's.
+    pub fn leave_cache(&mut self) {
+        self.busy.clear();
+    }
+
     /// A part of a transfer will never happen: the engine died.
     pub fn miss(&mut self, transfer: &Transfer, units: Range<usize>) {
         if transfer.backend.is_none() {

@@ -52,6 +52,12 @@ impl WriteTicket {
         self.submitted
     }
 
+    /// What it writes to a sector, if that is one of its own.
+    pub(crate) fn value(&self, sector: u64) -> Option<Stamp> {
+        let place = sector.checked_sub(self.first)?;
+        self.values.get(usize::try_from(place).ok()?).copied()
+    }
+
     /// Sectors written.
     pub fn sectors(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.values.len() as u64
@@ -174,6 +180,20 @@ impl Oracle {
             self.orders[ticket.backend].answered(ticket.sectors(), ticket.submitted, now);
             self.excuses_ended(ticket.backend, ticket.sectors(), now);
             self.durability[ticket.backend].acknowledged(ticket.first, &ticket.values, now);
+        }
+    }
+
+    /// A later write of some of the same sectors was acknowledged: this one had happened before that
+    /// began, or never will. Overlapping requests are carried out in the order of their arrival.
+    pub fn overtaken(&mut self, ticket: &WriteTicket, later: &WriteTicket) {
+        let by = later.submitted - 1;
+        let (own, others) = (ticket.sectors(), later.sectors());
+        let both = own.start.max(others.start)..own.end.min(others.end);
+        self.orders[ticket.backend].ended(both.clone(), ticket.submitted, by, false);
+        for number in both {
+            let value = ticket.values[(number - own.start) as usize];
+            let sector = self.sector(ticket.backend, number);
+            sector.end(value, ticket.submitted, by, Outcome::Perhaps);
         }
     }
 
@@ -328,6 +348,16 @@ impl Oracle {
         for sector in self.backends[backend][sectors].iter_mut().flatten() {
             sector.end_excuse(now);
         }
+    }
+
+    /// The version that each sector of a backend holds which nobody has touched.
+    pub fn untouched(&self, backend: usize) -> u64 {
+        self.untouched[backend]
+    }
+
+    /// A backend became larger: what is new holds its stamps of the version of the rest.
+    pub fn grow(&mut self, backend: usize, sectors: u64) {
+        self.backends[backend].resize_with(sectors as usize, || None);
     }
 
     /// A backend was created anew: each sector holds its stamp of this version.

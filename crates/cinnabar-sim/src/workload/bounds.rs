@@ -64,3 +64,18 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         ..usual
     }
 }
+
+/// Those of requests in all, by other dice. `refuses`: requests may be refused for there are too many.
+pub(super) fn draw_many(dice: &mut Dice, bounds: &mut Bounds, refuses: bool) {
+    let mut small =
+        |usual: u32, some: &[u32]| if dice.chance(0.5) { usual } else { dice.pick(some) };
+    bounds.extra_parts = small(bounds.extra_parts, &[1, 4, 16]);
+    bounds.volume_extra_parts = small(bounds.volume_extra_parts, &[1, 2, 8]);
+    bounds.volume_late = small(bounds.volume_late, &[1, 2, 8]);
+    bounds.late = small(bounds.late, &[1, 3, 10]);
+    // Parts alone never fill an engine.
+    let parts = bounds.extra_parts as usize;
+    if refuses && parts < 100 && dice.chance(0.5) {
+        bounds.requests = parts + dice.pick(&[1, 5, 20]);
+    }
+}

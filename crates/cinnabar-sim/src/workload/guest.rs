@@ -139,6 +139,11 @@ impl Guest {
         &self.profile
     }
 
+    /// Its volume has so many sectors from now on.
+    pub fn grow(&mut self, sectors: u64) {
+        self.sectors = sectors;
+    }
+
     /// Its next request.
     ///
     /// # Panics

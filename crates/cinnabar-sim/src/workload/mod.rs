@@ -13,7 +13,7 @@ pub use latency::{Faults, Latency};
 use crate::dice::Dice;
 use crate::machine::CacheSetup;
 use cinnabar_engine::plan::Mode;
-use cinnabar_engine::{Bounds, Config, Eviction};
+use cinnabar_engine::{Config, Eviction};
 
 /// Kinds of things a run may contain; a seed turns some of the allowed ones off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,18 @@ pub struct Features {
     pub server_restarts: bool,
     /// Backends that lose writes when a flush fails.
     pub lost_syncs: bool,
+    /// Volumes, and a cache device, with bounds after which they are not waited for.
+    pub time_outs: bool,
+    /// Media with such a bound that fall silent.
+    pub silences: bool,
+    /// A time-out of the cache device, after which it is given up, and devices that fall silent for
+    /// good. Never drawn as yet: of several shards, an attach beside the end of another volume, at a
+    /// device that is being given up, may go unanswered.
+    pub device_time_outs: bool,
+    /// Volumes that become larger.
+    pub growth: bool,
+    /// A driver's clock that steps back and forth.
+    pub time_jumps: bool,
 }
 
 impl Features {
@@ -128,6 +140,11 @@ impl Features {
         clock_steps: true,
         server_restarts: true,
         lost_syncs: true,
+        time_outs: true,
+        silences: true,
+        device_time_outs: true,
+        growth: true,
+        time_jumps: true,
     };
 
     /// A selection of these.
@@ -169,6 +186,11 @@ impl Features {
             clock_steps: false,
             server_restarts: false,
             lost_syncs: false,
+            time_outs: false,
+            silences: false,
+            device_time_outs: false,
+            growth: false,
+            time_jumps: false,
         }
     }
 
@@ -240,6 +262,8 @@ pub struct VolumeProfile {
     pub bypass_large_bytes: u64,
     /// It is on a server that can start anew.
     pub server: bool,
+    /// Its requests, and its backend's I/O, are not waited for any longer than this, in ns.
+    pub timeout_ns: Option<u64>,
     /// Its frontend asks again after a crash for what it has not answered.
     pub replays: bool,
     /// What its guest does.
@@ -265,8 +289,11 @@ pub struct Profile {
     pub faults: Faults,
     /// Part of the cache device's I/O that goes astray, if any does.
     pub astray: f64,
-    /// I/O of a backend that takes longer than this, in ns, is reported as overdue.
+    /// Without time-outs of the volumes, I/O of a backend that takes longer than this, in ns, is
+    /// reported as overdue.
     pub overdue_ns: u64,
+    /// The cache device is given up when an I/O takes longer than this, in ns.
+    pub device_timeout_ns: Option<u64>,
     /// Reads of metadata take so many times longer than others: a large index.
     pub metadata_slowness: u64,
     /// Most events in a batch, and the time in ns that it may gather.
@@ -277,8 +304,14 @@ pub struct Profile {
 
 impl Profile {
     /// The profile of a seed. `more` is a second source of chance, for what concerns shards and
-    /// replays, and `sizes` a third, for the engine's bounds.
-    pub fn draw(dice: &mut Dice, more: &mut Dice, sizes: &mut Dice, allowed: &Features) -> Self {
+    /// replays, `sizes` a third, for the engine's bounds, and `waits` a fourth, for what is waited for.
+    pub fn draw(
+        dice: &mut Dice,
+        more: &mut Dice,
+        sizes: &mut Dice,
+        waits: &mut Dice,
+        allowed: &Features,
+    ) -> Self {
         let mut features = allowed.draw(dice).draw_more(more, allowed);
         features.tiny_bounds = allowed.tiny_bounds && sizes.chance(0.85);
         features.clock_steps = allowed.clock_steps && sizes.chance(0.4);
@@ -309,11 +342,6 @@ impl Profile {
         let mut setup = setup;
         if features.tiny_bounds {
             setup.config.bounds = bounds::draw(sizes);
-            // Known: an attach that waits for an index is not answered when the device is lost.
-            let lost = features.deaths || features.cache_faults || features.replacements;
-            if lost || features.absences {
-                setup.config.bounds.volumes = Bounds::default().volumes;
-            }
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);
         }
         let mut volumes = draw_volumes(dice, &features, capacity_blocks);
@@ -333,7 +361,7 @@ impl Profile {
             // What is more than the shards is nobody's.
             life.threads = if features.shards { more.within(1..5) as u32 } else { 1 };
         }
-        Self {
+        let mut profile = Self {
             features,
             setup,
             volumes,
@@ -343,10 +371,38 @@ impl Profile {
             faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
             astray: dice.pick(&[0.003, 0.02, 0.1]),
             overdue_ns: dice.pick(&[50_000_000, 1_000_000_000, 10_000_000_000]),
+            device_timeout_ns: None,
             metadata_slowness: dice.pick(&[1, 10, 300]),
             batch: (dice.pick(&[1, 4, 32]), dice.pick(&[1_000, 100_000, 2_000_000])),
             handoff_ns_max: more.pick(&[0, 2_000, 50_000, 5_000_000]),
+        };
+        profile.draw_waits(waits, allowed);
+        profile
+    }
+
+    /// What is waited for, and how much of it there may be.
+    fn draw_waits(&mut self, dice: &mut Dice, allowed: &Features) {
+        let features = &mut self.features;
+        features.device_time_outs = false;
+        features.growth = allowed.growth && dice.chance(0.4);
+        features.time_jumps = allowed.time_jumps && dice.chance(0.3);
+        features.time_outs = allowed.time_outs && dice.chance(0.5);
+        features.silences = features.time_outs && allowed.silences && dice.chance(0.6);
+        if features.tiny_bounds {
+            // What must be dropped is not refused: who says so would have to say it again.
+            let refuses = !features.invalidations && !features.server_restarts;
+            bounds::draw_many(dice, &mut self.setup.config.bounds, refuses);
         }
+        if !features.time_outs {
+            return;
+        }
+        for volume in &mut self.volumes {
+            let bounds_ns = [self.overdue_ns, 300_000_000, 2_000_000_000, 10_000_000_000];
+            volume.timeout_ns = dice.chance(0.75).then(|| dice.pick(&bounds_ns));
+        }
+        let bounds_ns = [1_000_000_000, 3_000_000_000, 10_000_000_000];
+        let bound_ns = dice.chance(0.8).then(|| dice.pick(&bounds_ns));
+        self.device_timeout_ns = bound_ns.filter(|_| self.features.device_time_outs);
     }
 }
 
@@ -376,6 +432,7 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
             bypass_sequential_bytes: bypass(dice, 256 << 10),
             bypass_large_bytes: bypass(dice, 128 << 10),
             server: false,
+            timeout_ns: None,
             replays: false,
             guest: GuestProfile::draw(dice, features, capacity),
         });

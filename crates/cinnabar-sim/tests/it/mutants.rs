@@ -34,6 +34,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::PassedRunGrows, 342),
     (Mutant::ReplayCutShort, 5),
     (Mutant::DurableZeroesNotFlushed, 35),
+    (Mutant::LateWaiterKept, 3),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -64,14 +65,17 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "what overtakes is under way with what it overtakes, so a guest may see either order; only \
          the driver's own invalidations rely on it",
     ),
-    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device is silent for good"),
+    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device has a time-out"),
     (
         Mutant::LostVolumeKeepsIndex,
         "engine `identity`",
         "no device has a time-out, and one that fails seldom does so between a detach and its seal",
     ),
-    (Mutant::LateWaiterKept, "engine `answers`", "no request is called late"),
-    (Mutant::LateTrimNotMarked, "engine `answers`", "no request is called late"),
+    (
+        Mutant::LateTrimNotMarked,
+        "engine `answers`",
+        "few runs have a long trim that is late between two steps, then a write, then a crash",
+    ),
     (
         Mutant::DiscardedCovered,
         "engine `endings`",

@@ -16,6 +16,9 @@ fn options() -> Options {
         server_restarts: false,
         // They go on serving what is cached.
         lost_syncs: false,
+        // They wait for everything, and know one size of a volume.
+        time_outs: false,
+        growth: false,
         ..Features::ALL
     };
     Options { requests: 1000, features, cold_after_crash: false, ..Options::default() }

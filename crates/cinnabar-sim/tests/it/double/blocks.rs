@@ -105,6 +105,13 @@ fn touch(one: ByteSpan, other: ByteSpan) -> bool {
     one.first_block() < other.end_block() && other.first_block() < one.end_block()
 }
 
+/// A write of zeros.
+pub(super) fn zeros(span: ByteSpan, fua: bool) -> IoOp<Stamped> {
+    let data = Stamped::from_stamps(vec![Stamp::ZERO; span.blocks() as usize * 8]);
+    let slice = Slice { data, at: span.head_bytes(), len: span.len };
+    IoOp::Write { offset: span.offset, data: [slice].into_iter().collect(), fua }
+}
+
 /// Read-modify-write of whole blocks: the read now, the write next.
 pub(super) fn modify(work: &mut Work, ios: &mut Vec<IoOp<Stamped>>) {
     let (span, fua) = match &work.request.op {

@@ -2,13 +2,11 @@
 //!
 //! Called by the double.
 
-use super::blocks::apply_change;
+use super::blocks::{apply_change, zeros};
 use super::{Bug, Double, Work, is_write, reply};
 use cinnabar_engine::units::SECTOR_BYTES;
-use cinnabar_engine::{
-    Action, Answer, Failure, IoDone, IoError, IoOp, Op, Payload, RequestId, Slice,
-};
-use cinnabar_sim::{Stamp, Stamped};
+use cinnabar_engine::{Action, Answer, Failure, IoDone, IoError, IoOp, Op, Payload, RequestId};
+use cinnabar_sim::Stamped;
 
 impl Double {
     pub(super) fn done(&mut self, done: &IoDone, actions: &mut Vec<Action<Stamped>>) {
@@ -29,10 +27,7 @@ impl Double {
             // A trim is a hint; zeros can be written.
             if let Op::WriteZeroes { span, .. } = work.request.op {
                 work.left += 1;
-                let data = Stamped::from_stamps(vec![Stamp::ZERO; span.blocks() as usize * 8]);
-                let slice = Slice { data, at: span.head_bytes(), len: span.len };
-                let data = [slice].into_iter().collect();
-                self.io(id, IoOp::Write { offset: span.offset, data, fua: false }, actions);
+                self.io(id, zeros(span, false), actions);
             }
             return self.advance(id, actions);
         }

@@ -2,7 +2,7 @@
 //!
 //! Called by the double.
 
-use super::blocks::modify;
+use super::blocks::{modify, zeros};
 use super::{Bug, Double, Work, is_write, reply, span_of};
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{
@@ -130,6 +130,10 @@ impl Double {
                 let slice = Slice { data: data.clone(), at: span.head_bytes(), len: span.len };
                 let data = [slice].into_iter().collect();
                 ios.push(IoOp::Write { offset: span.offset, data, fua });
+            }
+            // Zeroing has no FUA.
+            Op::WriteZeroes { span, fua: true, .. } => {
+                ios.push(zeros(*span, self.bug != Bug::NoFua));
             }
             Op::WriteZeroes { span, may_punch, .. } => {
                 ios.push(IoOp::WriteZeroes { span: *span, may_punch: *may_punch });
