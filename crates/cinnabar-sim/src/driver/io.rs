@@ -2,12 +2,13 @@
 //!
 //! Called by the world.
 
+use crate::dice::Dice;
 use crate::driver::agenda::Item;
 use crate::driver::log::{Place, sectors_of};
 use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
-use crate::medium::{Part, Transfer, offset_bytes};
+use crate::medium::{Media, Part, Transfer, offset_bytes};
 use crate::pairs::{Incident, IoKind};
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
@@ -61,6 +62,16 @@ impl Flight {
         self.ahead.clear();
         if units > 0 {
             self.ahead.push(Range { start: 0, end: units });
+        }
+    }
+
+    /// A part of it happens; of one that will fail, perhaps.
+    fn happen(&mut self, units: Range<usize>, media: &mut Media, dice: &mut Dice) {
+        let refused = self.result == Err(IoError::Unsupported);
+        if self.request().target == Target::Cache && media.cache.is_dead() {
+            media.miss(&self.transfer, units);
+        } else if self.result.is_ok() || !refused && dice.chance(0.5) {
+            media.effect(&mut self.transfer, units);
         }
     }
 
@@ -309,7 +320,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Some(error)
     }
 
-    /// A part of an I/O happens; of one that will fail, perhaps.
+    /// A part of an I/O happens, unless its medium is silent.
     pub(super) fn effect(&mut self, id: IoId, units: Range<usize>) {
         let flight = self.flights.get_mut(&id).expect("its end comes after its parts");
         let backend = flight.transfer.backend();
@@ -319,14 +330,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 return;
             }
         }
+        let parts = flight.ahead.len();
         flight.ahead.retain(|part| *part != units);
-        let refused = flight.result == Err(IoError::Unsupported);
-        let dead = flight.request().target == Target::Cache && self.media.cache.is_dead();
-        if dead {
-            self.media.miss(&flight.transfer, units);
-        } else if flight.result.is_ok() || !refused && self.dice.chance(0.5) {
-            self.media.effect(&mut flight.transfer, units);
-        }
+        assert_eq!(flight.ahead.len() + 1, parts, "a part happens once: {units:?} of {flight:?}");
+        flight.happen(units, &mut self.media, &mut self.dice);
     }
 
     /// An I/O takes longer than the driver's bound: the machine is told, and it goes on.
@@ -365,6 +372,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.is_dead(flight.request().target) {
             if self.media.cache.hangs() && !flight.hangs {
                 let at = self.now.plus_ns(self.dice.within(1..HANG_NS_MAX));
+                flight.number = self.number();
                 self.agenda.enter(at, Item::Finish(id, flight.number));
                 self.bound(id, &flight);
                 flight.hangs = true;
@@ -373,6 +381,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             flight.result = Err(IoError::Io);
             self.count.cache_errors += 1;
+        }
+        // Parts that a silence, over by now, kept from happening in their time.
+        for part in std::mem::take(&mut flight.ahead) {
+            flight.happen(part, &mut self.media, &mut self.waits);
         }
         self.lose_with(&mut flight);
         let place = self.place_of(flight.request());
