@@ -24,7 +24,7 @@ use durability::Durability;
 pub use order::Flushed;
 use order::Order;
 use sector::{Sector, Verdict};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a write ended, as far as the contents of its sectors go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,8 @@ pub struct Oracle {
     backends: Vec<Vec<Option<Box<Sector>>>>,
     durability: Vec<Durability>,
     orders: Vec<Order>,
+    /// When sectors went back, last.
+    went_back: Vec<BTreeMap<u64, u64>>,
     /// Version that each sector of a backend holds which nobody has touched.
     untouched: Vec<u64>,
     tick: u64,
@@ -108,9 +110,10 @@ impl Oracle {
             .collect();
         let durability = sectors.iter().map(|_| Durability::default()).collect();
         let orders = sectors.iter().map(|_| Order::default()).collect();
+        let went_back = vec![BTreeMap::new(); sectors.len()];
         let untouched = vec![0; sectors.len()];
         let reading = BTreeSet::new();
-        Self { backends, durability, orders, untouched, tick: 0, excused: 0, reading }
+        Self { backends, durability, orders, went_back, untouched, tick: 0, excused: 0, reading }
     }
 
     /// Stale sectors that were read where the stated limit excuses it.
@@ -170,6 +173,7 @@ impl Oracle {
         let order = &mut self.orders[backend];
         order.check(backend, std::iter::once((sector, value)), Flushed::All)?;
         order.went_back(sector, value, now);
+        self.went_back[backend].insert(sector, now);
         Ok(())
     }
 
@@ -184,15 +188,19 @@ impl Oracle {
     }
 
     /// A later write of some of the same sectors was acknowledged: this one had happened before that
-    /// began, or never will. Overlapping requests are carried out in the order of their arrival.
+    /// was carried out, or never will. Overlapping requests are carried out in the order of their
+    /// arrival, so it counts as over when the later one was submitted; but not where the backend went
+    /// back since, for either may have waited until after that.
     pub fn overtaken(&mut self, ticket: &WriteTicket, later: &WriteTicket) {
-        let by = later.submitted - 1;
+        let (backend, now) = (ticket.backend, self.tick());
         let (own, others) = (ticket.sectors(), later.sectors());
-        let both = own.start.max(others.start)..own.end.min(others.end);
-        self.orders[ticket.backend].ended(both.clone(), ticket.submitted, by, false);
-        for number in both {
+        for number in own.start.max(others.start)..own.end.min(others.end) {
+            let went_back = self.went_back[backend].get(&number).copied();
+            let since = went_back.is_some_and(|tick| tick > later.submitted);
+            let by = if since { now } else { later.submitted - 1 };
+            self.orders[backend].ended(number..number + 1, ticket.submitted, by, false);
             let value = ticket.values[(number - own.start) as usize];
-            let sector = self.sector(ticket.backend, number);
+            let sector = self.sector(backend, number);
             sector.end(value, ticket.submitted, by, Outcome::Perhaps);
         }
     }

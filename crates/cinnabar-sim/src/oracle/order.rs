@@ -282,4 +282,31 @@ mod tests {
         assert!(history.finds(1, 7, Flushed::All));
         assert!(!history.finds(2, 7, Flushed::All), "it was lost");
     }
+
+    /// The first is answered as failed, and has happened before the second; both have waited for others
+    /// while the server restarted, or it never did.
+    #[test]
+    fn an_overtaken_write_may_be_found_only_where_the_backend_went_back_since() {
+        use crate::oracle::{Oracle, Outcome};
+        let run = |restarts: bool| {
+            let mut oracle = Oracle::new(&[16]);
+            let [first, second] =
+                [1, 2].map(|version| oracle.write_submitted(0, A, vec![stamp(A, version)]));
+            let lost = restarts.then(|| oracle.lost(0, A, Stamp::new(0, A, 0)));
+            let lost = lost.map(|lost| lost.expect("no flush covered anything"));
+            oracle.overtaken(&first, &second);
+            // As a trim, which may have done nothing.
+            oracle.write_ended(&second, Outcome::Perhaps);
+            if let Some(lost) = lost {
+                oracle.loss_known(&lost);
+            } else {
+                let other = oracle.write_submitted(0, A, vec![stamp(A, 3)]);
+                oracle.write_ended(&other, Outcome::Done);
+            }
+            let read = oracle.read_submitted(0, A, 1);
+            oracle.read_done(&read, &[stamp(A, 1)]).and(oracle.lost(0, A, stamp(A, 1)).map(drop))
+        };
+        assert_eq!(run(true), Ok(()), "it came after the loss");
+        assert!(run(false).is_err(), "it was written over");
+    }
 }
