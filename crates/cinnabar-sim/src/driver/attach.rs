@@ -170,7 +170,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let damaged = self.cache_has_failed();
         let short = |blocks, due| blocks > due || !damaged && blocks + evicted < due;
         // The one with the least to lose is forgotten where indices are short, in some shards or all.
-        let forgotten = self.profile.setup.config.bounds.volumes <= self.volumes.len() + 2;
+        let forgotten = self.has_few_indices();
         let sound = match warmth {
             Warmth::New => forgotten || due.is_none_or(|due| due == 0) || self.cache_has_failed(),
             // Of a volume that it never had it can know by an attach that was not answered.
@@ -198,6 +198,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.note_warmth(volume, warmth, crashed);
         Ok(())
+    }
+
+    /// May an attach have another volume forgotten, in a shard or in all?
+    pub(super) fn has_few_indices(&self) -> bool {
+        self.profile.setup.config.bounds.volumes <= self.volumes.len() + 2
     }
 
     fn note_warmth(&mut self, volume: usize, warmth: Warmth, crashed: bool) {

@@ -147,7 +147,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let (Some(note), Some(report)) = (self.crash_note.take(), self.loaded) else {
             return Ok(());
         };
-        if self.media.cache.damaged || self.options.cold_after_crash {
+        let damaged = self.media.cache.damaged || self.options.cold_after_crash;
+        if damaged || self.has_few_indices() {
             return Ok(());
         }
         // What is written while the index is being loaded is remembered in few ranges, which grow

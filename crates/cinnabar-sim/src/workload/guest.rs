@@ -193,6 +193,7 @@ impl Guest {
         }
         let end = self.sectors * SECTOR_BYTES;
         let last_sector = u64::MAX / SECTOR_BYTES * SECTOR_BYTES;
+        let long = ByteSpan::new(0, limits::DATA_BYTES_MAX + SECTOR_BYTES);
         let span = dice.pick(&[
             ByteSpan::new(end, SECTOR_BYTES),
             ByteSpan::new(end - SECTOR_BYTES, 2 * SECTOR_BYTES),
@@ -201,9 +202,11 @@ impl Guest {
             ByteSpan::new(0, 0),
             ByteSpan::new(last_sector, 2 * SECTOR_BYTES),
             ByteSpan::new(SECTOR_BYTES, last_sector),
-            ByteSpan::new(0, limits::DATA_BYTES_MAX + SECTOR_BYTES),
+            long,
         ]);
-        Some(Refusal { span, trim: dice.chance(0.3) })
+        // Too long is what carries data; a volume that has grown may be trimmed that far.
+        let trim = dice.chance(0.3) && (span != long || long.end() > end);
+        Some(Refusal { span, trim })
     }
 
     /// Something that a read-only volume must refuse.
