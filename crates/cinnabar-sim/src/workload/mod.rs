@@ -93,8 +93,7 @@ pub struct Features {
     /// Media with such a bound that fall silent.
     pub silences: bool,
     /// A time-out of the cache device, after which it is given up, and devices that fall silent for
-    /// good. Never drawn as yet: of several shards, an attach beside the end of another volume, at a
-    /// device that is being given up, may go unanswered.
+    /// good.
     pub device_time_outs: bool,
     /// Volumes that become larger.
     pub growth: bool,
@@ -383,11 +382,11 @@ impl Profile {
     /// What is waited for, and how much of it there may be.
     fn draw_waits(&mut self, dice: &mut Dice, allowed: &Features) {
         let features = &mut self.features;
-        features.device_time_outs = false;
         features.growth = allowed.growth && dice.chance(0.4);
         features.time_jumps = allowed.time_jumps && dice.chance(0.3);
         features.time_outs = allowed.time_outs && dice.chance(0.5);
         features.silences = features.time_outs && allowed.silences && dice.chance(0.6);
+        features.device_time_outs = features.time_outs && allowed.device_time_outs;
         if features.tiny_bounds {
             // What must be dropped is not refused: who says so would have to say it again.
             let refuses = !features.invalidations && !features.server_restarts;

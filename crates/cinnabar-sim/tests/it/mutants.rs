@@ -35,6 +35,8 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::ReplayCutShort, 5),
     (Mutant::DurableZeroesNotFlushed, 35),
     (Mutant::LateWaiterKept, 3),
+    (Mutant::SilentDeviceAwaited, 3),
+    (Mutant::LostVolumeKeepsIndex, 3),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -64,12 +66,6 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "engine `shards::fairness`",
         "what overtakes is under way with what it overtakes, so a guest may see either order; only \
          the driver's own invalidations rely on it",
-    ),
-    (Mutant::SilentDeviceAwaited, "engine `answers`", "no device has a time-out"),
-    (
-        Mutant::LostVolumeKeepsIndex,
-        "engine `identity`",
-        "no device has a time-out, and one that fails seldom does so between a detach and its seal",
     ),
     (
         Mutant::LateTrimNotMarked,
