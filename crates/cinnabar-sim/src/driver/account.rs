@@ -31,6 +31,8 @@ pub(super) struct Foreign {
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) left: Left,
+    /// It was sealed with a proof when the daemon died, and nothing was under way with it.
+    pub(super) sealed_before_crash: bool,
     /// The volume's generation when it was left.
     pub(super) generation: u64,
     /// And when it was attached: if it was raised in between, the device need not have heard of it.
@@ -49,6 +51,7 @@ impl Account {
     pub(super) fn new() -> Self {
         Self {
             left: Left::Never,
+            sealed_before_crash: false,
             generation: 0,
             attached: 0,
             mixed: false,

@@ -24,6 +24,8 @@ pub(super) struct Attaching {
     generation: u64,
     /// The recorded proof was one of a crash: it leaves a window.
     written: bool,
+    /// It must not be: a seal had been answered.
+    sealed: bool,
     /// The device was being replaced.
     replacing: bool,
     /// The device may have known of it before.
@@ -64,6 +66,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             belief: judge(&recorded, epoch.as_ref()),
             generation: self.media.backends[volume].generation_with(device),
             written: recorded.iter().any(|recorded| recorded.written),
+            sealed: std::mem::take(&mut self.accounts[volume].sealed_before_crash),
             replacing: self.is_waiting_for(|control| *control == Control::Replace),
             known: self.accounts[volume].may_know,
         };
@@ -116,6 +119,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         warmth: Warmth,
     ) -> Result<(), Violation> {
         self.count_foreign(volume, attaching);
+        if attaching.sealed && attaching.written && !self.cache_has_failed() {
+            let what = format!("volume {volume} was sealed, and a crash has forgotten it");
+            return Err(Violation::new(Kind::NotDurable, what));
+        }
         self.check_warmth(volume, attaching, warmth)?;
         let machine = self.machine.as_ref().expect("a machine is alive");
         self.volumes[volume].names = machine.names(id);
@@ -286,9 +293,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return;
         }
         if self.features().forgets && self.dice.chance(0.3) {
-            self.volumes[volume].state = State::Forgetting;
-            let command = Command::Forget(format!("vol{volume}"));
-            return self.command(Control::Forget(volume), command);
+            return self.forget(volume);
         }
         if self.features().recreations && self.dice.chance(0.2) {
             self.recreate(volume);
@@ -297,6 +302,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.write_behind(volume);
         }
         self.attach(volume);
+    }
+
+    /// The operator has a volume's blocks forgotten.
+    pub(super) fn forget(&mut self, volume: usize) {
+        self.volumes[volume].state = State::Forgetting;
+        self.command(Control::Forget(volume), Command::Forget(format!("vol{volume}")));
     }
 
     /// After a clean stop: how many blocks of each volume are there, and must be in the next life.

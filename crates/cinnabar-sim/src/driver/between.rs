@@ -175,7 +175,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let shards = self.machine.as_ref().map_or(self.profile.setup.shards, Machine::shards);
         let setup = CacheSetup { shards, ..self.profile.setup };
         let format = self.factory.format(&setup, self.devices);
-        let mut cache = CacheDevice::new(&format);
+        // Now and then a used one, with all that an older life left on it.
+        let mut cache = if self.steering.dice.chance(0.5) {
+            CacheDevice::formatted_over(&format, &self.media.cache)
+        } else {
+            CacheDevice::new(&format)
+        };
         cache.serial = self.devices;
         let accounts = self.accounts.iter().map(|_| Account::new()).collect();
         self.swap_device(Shelved { cache, accounts })

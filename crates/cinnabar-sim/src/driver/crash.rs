@@ -77,7 +77,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 }
             }
         }
-        for (account, backend) in self.accounts.iter_mut().zip(&self.media.backends) {
+        // What was sealed while there was no device, or before another one took its place, is not on it.
+        let health = self.machine.as_ref().map(Machine::health);
+        let in_use = matches!(health, Some(Health::Serving | Health::Loading { .. }))
+            && self.present
+            && !self.replaced;
+        let known = self.accounts.iter_mut().zip(&self.media.backends).zip(&self.volumes);
+        for ((account, backend), volume) in known {
+            account.sealed_before_crash = in_use
+                && volume.state == State::Away
+                && matches!(account.left, Left::Sealed { proven: true, .. });
             // Before the device is marked as in use, and once it may be marked as clean, what was
             // sealed may be believed, but need not.
             account.left = match account.left {

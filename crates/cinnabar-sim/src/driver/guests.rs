@@ -217,7 +217,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(Path::RequestsWhileLoading);
         }
         let heard = attached || leaving && self.features().refusals && self.dice.chance(0.2);
-        if self.quota == 0 || !heard {
+        // What was asked beside its slots leaves none behind.
+        let beside = self.volumes[volume].slots > self.volumes[volume].guest.profile().depth;
+        if self.quota == 0 || !heard || beside {
             self.volumes[volume].slots -= 1;
             return;
         }
@@ -257,6 +259,20 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.requests += 1;
         let number = self.submit(volume, plea, None);
         self.await_answer(volume, number);
+        true
+    }
+
+    /// The guest of a volume asks for a block or a few, beside what it would ask for, if it can.
+    pub(super) fn demand_small(&mut self, volume: usize, wanted: Wanted) -> bool {
+        let known = &mut self.volumes[volume];
+        let refused = wanted.writes() && self.profile.volumes[volume].read_only;
+        if known.state != State::Attached || refused || !wanted.is_allowed(&self.profile.features) {
+            return false;
+        }
+        let plea = known.guest.asks_little(&mut self.steering.dice, wanted);
+        known.slots += 1;
+        self.count.requests += 1;
+        self.submit(volume, plea, None);
         true
     }
 

@@ -64,7 +64,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.replaced = false;
         self.profile.setup.threads = threads;
         self.given_up = false;
-        self.steering.begin_life(ending);
+        if self.steering.begin_life(ending) {
+            self.begin_duos();
+        }
         let before = self.begin(device)?;
         self.start_threads(threads);
         self.silence_at_boot();
@@ -164,11 +166,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
         for volume in 0..self.volumes.len() {
             self.arm(volume);
         }
+        self.drill()?;
         self.may_crash = ending == Ending::Crash;
         if ending == Ending::Crash {
             let left = self.dice.below(quota + 1);
             self.pump_awake(|world| world.quota <= left)?;
-            self.fuse = Some(self.dice.below(100));
+            self.drill()?;
+            let fuse = self.dice.below(100);
+            self.fuse = Some(self.fuse.map_or(fuse, |sooner| sooner.min(fuse)));
+        } else {
+            self.drill()?;
         }
         let calm = self.dice.chance(0.7);
         self.pump_awake(|world| world.quota == 0 && (!calm || world.pending.is_empty()))?;

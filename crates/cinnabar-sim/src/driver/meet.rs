@@ -22,6 +22,11 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
+    /// The phases that are on, and those that began in the last batch.
+    pub(super) const fn now(&self) -> (Phases, Phases) {
+        (self.phases, self.begun)
+    }
+
     /// Does the next batch come at such a moment?
     pub(super) fn comes(&self, moment: Moment) -> bool {
         let phases = match moment.edge {

@@ -13,6 +13,7 @@ mod between;
 mod commands;
 mod crash;
 mod doubts;
+mod duo;
 mod grow;
 mod guests;
 mod io;

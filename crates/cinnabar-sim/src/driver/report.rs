@@ -78,6 +78,8 @@ pub struct Report {
     pub crash_blocks_settled: u64,
     /// Of those, the ones that were not, evicted and rotten ones among them.
     pub crash_blocks_missing: u64,
+    /// Two mechanisms that were brought together as wanted.
+    pub duos: u64,
     /// Faults, by kind.
     pub faults: Tally<Fault>,
     /// Recovery paths, by kind.
@@ -126,6 +128,7 @@ impl Report {
             crashes_warm: self.crashes_warm + other.crashes_warm,
             crash_blocks_settled: self.crash_blocks_settled + other.crash_blocks_settled,
             crash_blocks_missing: self.crash_blocks_missing + other.crash_blocks_missing,
+            duos: self.duos + other.duos,
             faults: self.faults.plus(other.faults),
             paths: self.paths.plus(other.paths),
             bounds: self.bounds.plus(other.bounds),

@@ -7,6 +7,7 @@
 //! completes before its time or fails, the daemon dies.
 
 use crate::dice::Dice;
+use crate::driver::duo::Duo;
 use crate::driver::guests::State;
 use crate::driver::world::World;
 use crate::machine::Factory;
@@ -14,7 +15,7 @@ use crate::pairs::{Edge, Incident, IoKind, Pair, possible};
 use crate::stamp::Stamped;
 use crate::violation::Violation;
 use crate::workload::{Ending, Wanted};
-use cinnabar_engine::{IoError, IoId};
+use cinnabar_engine::{Event, IoError, IoId};
 
 /// Pairs that a life aims at.
 const AIMS: usize = 8;
@@ -31,7 +32,14 @@ pub(super) struct Steering {
     /// Kinds of I/O that are slow, and how many times slower they are.
     slow: Vec<(IoKind, u64)>,
     /// This life is to end by a crash, of the host or not.
-    crashes: bool,
+    pub(super) crashes: bool,
+    /// Two mechanisms that are brought together, and requests that may still provoke them.
+    pub(super) duo: Option<Duo>,
+    pub(super) provocations: u32,
+    /// It is all that this life is about just now.
+    pub(super) drilling: bool,
+    /// It begins, and what is to be brought together does, too.
+    pub(super) starting: bool,
     /// The crash that is wanted: of the host?
     pub(super) crash: Option<bool>,
 }
@@ -43,19 +51,24 @@ impl Steering {
             aims: Vec::new(),
             slow: Vec::new(),
             crashes: false,
+            duo: None,
+            provocations: 0,
+            drilling: false,
+            starting: false,
             crash: None,
         }
     }
 
-    /// Draws what the next life looks for.
-    pub(super) fn begin_life(&mut self, ending: Ending) {
+    /// Draws what the next life looks for; says whether mechanisms are to be brought together in it.
+    pub(super) fn begin_life(&mut self, ending: Ending) -> bool {
         self.aims.clear();
         self.slow.clear();
+        (self.duo, self.drilling, self.starting) = (None, false, false);
         self.crash = None;
         self.crashes = ending != Ending::Stop;
         // Some lives go as they go.
         if self.dice.chance(0.2) {
-            return;
+            return false;
         }
         for _ in 0..self.dice.below(4) {
             self.slow.push((self.dice.pick(IoKind::ALL), self.dice.pick(&[5, 30, 300])));
@@ -68,12 +81,14 @@ impl Steering {
                 self.aims.push((pair, ACTS_MAX));
             }
         }
+        self.dice.chance(0.9)
     }
 
     /// Nothing more of this life is wanted.
     pub(super) fn end_life(&mut self) {
         self.aims.clear();
         self.slow.clear();
+        (self.duo, self.drilling, self.starting) = (None, false, false);
         self.crash = None;
     }
 
@@ -88,6 +103,7 @@ impl Steering {
 impl<F: Factory<Stamped>> World<'_, F> {
     /// If a moment has come that this life aims at, what it aims at happens, perhaps.
     pub(super) fn steer(&mut self) -> Result<(), Violation> {
+        self.advance_duo();
         for at in 0..self.steering.aims.len() {
             let (pair, left) = self.steering.aims[at];
             if left == 0 || !self.meeting.comes(pair.0) {
@@ -129,9 +145,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
                     None => Ok(false),
                 };
             }
-            Incident::Close | Incident::Replace | Incident::Seal | Incident::Wake => {
-                return Ok(false);
+            Incident::Wake => {
+                // Before its time, as a driver may.
+                self.batch.push(Event::Wake);
+                return Ok(true);
             }
+            // They follow upon these.
+            Incident::Replace => return Ok(self.order(Incident::Abandon)),
+            Incident::Seal => return Ok(self.order(Incident::Detach)),
+            Incident::Close => return Ok(false),
             _ => return Ok(self.order(incident)),
         };
         Ok(self.demand(wanted))
@@ -148,7 +170,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     /// Somebody orders something, beside the guests.
-    fn order(&mut self, incident: Incident) -> bool {
+    pub(super) fn order(&mut self, incident: Incident) -> bool {
         if self.quota == 0 {
             return false;
         }
@@ -163,10 +185,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Incident::Detach if features.detaches && attached => self.detach_for_a_while(volume),
             Incident::Abandon if features.replacements => self.abandon_device(),
             Incident::Attach | Incident::Forget => {
-                let away = |volume: &&usize| self.volumes[**volume].state == State::Away;
-                let all: Vec<usize> = (0..self.volumes.len()).collect();
-                let Some(&volume) = all.iter().find(away) else { return false };
-                self.come_back(volume);
+                let away = |volume: &usize| self.volumes[*volume].state == State::Away;
+                let Some(volume) = (0..self.volumes.len()).find(away) else { return false };
+                if incident == Incident::Forget && features.forgets {
+                    self.forget(volume);
+                } else {
+                    self.come_back(volume);
+                }
             }
             _ => return false,
         }

@@ -315,7 +315,14 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             Item::Effect(id, number, start, end) if self.is_under_way(id, number) => {
                 self.effect(id, start..end);
             }
-            Item::Finish(id, number) if self.is_under_way(id, number) => self.finish(id)?,
+            Item::Finish(id, number) if self.is_under_way(id, number) => {
+                if self.is_held_up(self.flights[&id].kind) {
+                    let at = self.again_at();
+                    self.agenda.enter(at, Item::Finish(id, number));
+                } else {
+                    self.finish(id)?;
+                }
+            }
             Item::Overdue(id, number) if self.is_under_way(id, number) => self.overdue(id),
             // It ended before its time.
             Item::Effect(..) | Item::Finish(..) | Item::Overdue(..) => {}
@@ -343,6 +350,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
     fn step(&mut self) -> Result<(), Halt> {
         let call = self.threads.due();
         if self.batch.is_empty() && call.is_none() {
+            // What is held up may wait for nothing but this.
+            self.provoke();
             return Ok(());
         }
         let mut last = false;

@@ -98,6 +98,23 @@ impl CacheDevice {
         Self { region, checkpoints, ..Self::of(cells, format.log as usize) }
     }
 
+    /// The device that there was, formatted anew: its superblocks are new, and its journal and its
+    /// checkpoints are left from before, durably. If it is of another size, it is a new one.
+    #[must_use]
+    pub fn formatted_over(format: &Format, old: &Self) -> Self {
+        let mut device = Self::new(format);
+        let region = device.region;
+        if (old.cells.len(), old.region, old.log) != (device.cells.len(), region, device.log) {
+            return device;
+        }
+        for (at, (cell, old)) in device.cells.iter_mut().zip(&old.cells).enumerate() {
+            if (format.superblocks[0].len()..device.log).contains(&(at % region)) {
+                cell.clone_from(old);
+            }
+        }
+        device
+    }
+
     /// No device at all.
     pub fn none() -> Self {
         Self::of(Vec::new(), 0)

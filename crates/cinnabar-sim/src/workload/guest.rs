@@ -186,6 +186,21 @@ impl Guest {
         }
     }
 
+    /// A request for a block or a few of those that it uses most, which are likely to be cached.
+    pub fn asks_little(&mut self, dice: &mut Dice, wanted: Wanted) -> Plea {
+        let blocks = (self.sectors / BLOCK_SECTORS).max(1);
+        let first = (self.hot_from / BLOCK_SECTORS + dice.below(self.profile.hot_blocks)) % blocks;
+        let count = dice.pick(&[1, 1, 1, 4]).min(blocks - first);
+        let span = ByteSpan::new(first * BLOCK_BYTES, count * BLOCK_BYTES);
+        match wanted {
+            Wanted::Read => Plea::Read(span),
+            Wanted::Write => Plea::Write(span, false),
+            Wanted::Flush => Plea::Flush,
+            Wanted::Trim => Plea::Trim(span, false),
+            Wanted::Zeroes => Plea::Zeroes(span, false, dice.chance(0.5)),
+        }
+    }
+
     /// Once in a while, something no volume can do.
     pub fn refusal(&self, dice: &mut Dice) -> Option<Refusal> {
         if !dice.chance(self.profile.refusals) {

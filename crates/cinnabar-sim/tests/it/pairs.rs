@@ -18,6 +18,7 @@ fn nothing_impossible_is_met() {
     let unmet = pairs.unmet();
     println!("{} of {} pairs were met", possible().len() - unmet.len(), possible().len());
     let name = |(moment, incident): &Pair| format!("{moment} x {}", incident.name());
+    println!("{} times, two mechanisms were brought together", found.report.duos);
     if let Ok(wanted) = std::env::var("CINNABAR_PAIR") {
         for pair in possible().iter().filter(|pair| name(pair) == wanted) {
             println!("{wanted}: {} times", pairs.of(pair.0, pair.1));
