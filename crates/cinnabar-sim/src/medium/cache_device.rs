@@ -99,7 +99,8 @@ impl CacheDevice {
     }
 
     /// The device that there was, formatted anew: its superblocks are new, and its journal and its
-    /// checkpoints are left from before, durably. If it is of another size, it is a new one.
+    /// checkpoints are left from before, durably. The daemon's format blanks the journal and the
+    /// checkpoints' heads; an engine does not rely on that. If the size differs, it is a new device.
     #[must_use]
     pub fn formatted_over(format: &Format, old: &Self) -> Self {
         let mut device = Self::new(format);
