@@ -229,10 +229,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let drill = std::mem::take(&mut steering.drilling);
             let another = || Duo::draw(&mut steering.dice, self.now);
             steering.duo = (!drill).then(another);
-            if as_wanted && self.steering.crashes && self.steering.dice.chance(0.5) {
-                // What went wrong may need a few I/Os more to be durable.
-                let batches = self.steering.dice.pick(&[3, 12, 60]);
+            let likely = if drill { 0.9 } else { 0.5 };
+            if as_wanted && self.steering.crashes && self.steering.dice.chance(likely) {
+                // What went wrong may need a few I/Os more to be durable, and is to be seen before
+                // anything is cached over it.
+                let batches = if drill { &[12, 40, 100] } else { &[3, 12, 60] };
+                let batches = self.steering.dice.pick(batches);
                 self.fuse = Some(self.steering.dice.below(batches));
+                self.steering.looks = true;
             }
         }
         self.provoke();

@@ -150,7 +150,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         sweep: bool,
         stage: &mut Stage,
     ) -> Result<(), Halt> {
-        if self.dice.chance(0.4) {
+        let looks = std::mem::take(&mut self.steering.looks);
+        if self.dice.chance(0.4) || looks {
             // What came back is looked at before anything can overwrite it.
             if self.dice.chance(0.7) {
                 self.await_load()?;

@@ -40,6 +40,8 @@ pub(super) struct Steering {
     pub(super) drilling: bool,
     /// It begins, and what is to be brought together does, too.
     pub(super) starting: bool,
+    /// The next life is to look at everything before its guests change it.
+    pub(super) looks: bool,
     /// The crash that is wanted: of the host?
     pub(super) crash: Option<bool>,
 }
@@ -55,6 +57,7 @@ impl Steering {
             provocations: 0,
             drilling: false,
             starting: false,
+            looks: false,
             crash: None,
         }
     }
