@@ -17,13 +17,17 @@ use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Phase, Phases};
 
 /// Batches until the first mechanism must have begun, and then until they are over.
-const BATCHES_MAX: (u32, u32) = (300, 1500);
-/// I/O is held up no longer, in ns; nor half as long as a driver waits for a back end.
+const BATCHES_MAX: (u32, u32) = (600, 1500);
+/// I/O is held up no longer, in ns; that of a back end not half as long as a driver waits for it.
 const HELD_NS_MAX: u64 = 500_000_000;
-/// While a life begins, with a drill to come.
-const HELD_AT_START_NS_MAX: u64 = 3_000_000_000;
+/// That of the cache device in a drill, and while a life begins with a drill to come.
+const HELD_IN_DRILL_NS_MAX: u64 = 5_000_000_000;
 /// How long an I/O that is held up waits until it is looked at again, in ns.
-const AGAIN_NS_MAX: u64 = 100_000;
+const AGAIN_NS_MAX: u64 = 1_000_000;
+/// Pages of a journal in which a rebase pays once it is half full, if the live records are few.
+const REBASED_PAGES_MIN: u64 = 40;
+/// Live records at which a checkpoint begins, if a few requests are to bring it about.
+const RECORDS_MAX: usize = 100;
 /// Requests of a life that provoke something, beside what its guests ask for.
 const PROVOCATIONS_MAX: u32 = 100;
 /// And of a drill.
@@ -97,32 +101,58 @@ const DRILLED: &[&[Phase]] = &[
 /// A checkpoint, when its pages are copied, and what goes on in the journal meanwhile: most drills.
 const SHARED: (&[Phase], &[Phase]) = (
     &[Phase::CheckpointPages, Phase::CheckpointFlush, Phase::CheckpointHead],
-    &[Phase::RebaseLast, Phase::RebaseLast, Phase::Rebase, Phase::CleanAnnounced],
+    &[
+        Phase::RebaseLast,
+        Phase::RebaseLast,
+        Phase::RebaseLast,
+        Phase::RebaseLast,
+        Phase::Rebase,
+        Phase::CleanAnnounced,
+    ],
 );
+
+/// What can be brought about in a life.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means {
+    /// A checkpoint begins by itself, or a few records bring it about.
+    checkpoint: bool,
+    /// The journal is rewritten when it is half full.
+    rebase: bool,
+    /// It is about the first checkpoint behind a crash: until that ends, each write is marked.
+    doubtful: bool,
+}
 
 impl Duo {
     /// Two that can be provoked.
-    fn drill(dice: &mut Dice, now: Instant) -> Self {
+    fn drill(dice: &mut Dice, now: Instant, means: Means) -> Self {
         loop {
             let phase = |dice: &mut Dice| {
                 let some = dice.pick(DRILLED);
                 dice.pick(some)
             };
-            let (first, second) = if dice.chance(0.6) {
+            let (first, second) = if dice.chance(if means.doubtful { 0.8 } else { 0.6 }) {
                 // Both write the journal's tail.
                 (dice.pick(SHARED.0), dice.pick(SHARED.1))
             } else {
                 (phase(dice), phase(dice))
+            };
+            let missing = |phase| match phase {
+                Phase::CheckpointPages | Phase::CheckpointFlush | Phase::CheckpointHead => {
+                    !means.checkpoint
+                }
+                Phase::Rebase | Phase::RebaseLast => !means.rebase,
+                _ => false,
             };
             let whole = |phase| {
                 let all = OF_METADATA.iter().chain(OTHERS);
                 all.copied().find(|some| some.contains(&phase)).map(set_of)
             };
             let (Some(one), Some(other)) = (whole(first), whole(second)) else { continue };
-            if one == other {
+            // Now and then what is out of reach is tried all the same.
+            if one == other || (missing(first) || missing(second)) && dice.chance(0.95) {
                 continue;
             }
-            let (times, crossing) = (dice.pick(&[1, 2, 2, 3]), dice.chance(0.6));
+            let (times, crossing) = (dice.pick(&[1, 2, 2, 3]), dice.chance(0.75));
             let (step, batches) = (Step::Awaited, 0);
             let all = (one, other);
             return Self { first, second, all, times, crossing, step, since: now, batches };
@@ -208,6 +238,11 @@ fn set_of(phases: &[Phase]) -> Phases {
     phases.iter().fold(Phases::default(), |all, phase| all.or(Phases(1 << *phase as u8)))
 }
 
+/// Whether the first one has begun since.
+fn is_aimed(before: Step, duo: Option<&Duo>) -> bool {
+    before == Step::Awaited && duo.is_some_and(|duo| duo.step == Step::First)
+}
+
 const fn is_any(lasting: Phases, of: Phases) -> bool {
     lasting.0 & of.0 != 0
 }
@@ -219,10 +254,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let ns = self.held_ns_max();
         let starting = self.steering.starting;
         let Some(duo) = &mut self.steering.duo else { return };
-        if starting && duo.step == Step::Awaited {
-            // It may take long until the index is there.
+        if starting {
+            // It may take long until the index is there, and everything has been looked at.
             duo.batches = 0;
         }
+        let before = duo.step;
         if let Some(as_wanted) = duo.goes_on(lasting, begun, self.now, ns) {
             self.count.duos += u64::from(as_wanted);
             let steering = &mut self.steering;
@@ -231,14 +267,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
             steering.duo = (!drill).then(another);
             let likely = if drill { 0.9 } else { 0.5 };
             if as_wanted && self.steering.crashes && self.steering.dice.chance(likely) {
-                // What went wrong may need a few I/Os more to be durable, and is to be seen before
-                // anything is cached over it.
-                let batches = if drill { &[12, 40, 100] } else { &[3, 12, 60] };
-                let batches = self.steering.dice.pick(batches);
-                self.fuse = Some(self.steering.dice.below(batches));
-                self.steering.looks = true;
+                // What went wrong may need a few I/Os more to be durable.
+                self.crash_soon();
             }
         }
+        if is_aimed(before, self.steering.duo.as_ref()) {
+            self.take_aim();
+        }
+        self.stir();
         self.provoke();
     }
 
@@ -249,10 +285,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     fn held_ns_max(&self) -> u64 {
-        if self.steering.starting {
-            return HELD_AT_START_NS_MAX.min(self.profile.overdue_ns / 2);
+        let drill = self.steering.starting || self.steering.drilling;
+        let most = if drill { HELD_IN_DRILL_NS_MAX } else { HELD_NS_MAX };
+        let on_cache = |phase| IoKind::of_phase(phase).is_none_or(IoKind::on_cache);
+        let duo = self.steering.duo.as_ref();
+        if duo.is_some_and(|duo| on_cache(duo.first) && on_cache(duo.second)) {
+            return most;
         }
-        HELD_NS_MAX.min(self.profile.overdue_ns / 2)
+        // A back end's I/O that takes longer is reported.
+        most.min(self.profile.overdue_ns / 2)
     }
 
     /// When an I/O that is held up is looked at again.
@@ -267,6 +308,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         let steering = &mut self.steering;
         let may = self.quota > 0 || steering.drilling;
+        // Nothing else is to do in a drill.
+        let likely = if steering.drilling { 0.8 } else { likely };
         if !may || steering.provocations == 0 || !steering.dice.chance(likely) {
             return;
         }
@@ -292,6 +335,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Phase::Prove => {}
             // A journal page each.
             _ if self.meeting.now().0.has(Phase::JournalWrite) => {}
+            _ if self.steering.drilling && self.hit_target() => {
+                self.steering.provocations -= 1;
+            }
             _ => self.provoke_by(&[Wanted::Write, Wanted::Write, Wanted::Trim, Wanted::Zeroes]),
         }
     }
@@ -316,15 +362,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Two mechanisms are brought together now, whatever the guests have left to ask: those that the
     /// life began with, if the first one waits for the second since then, or two others.
     pub(super) fn drill(&mut self) -> Result<(), Halt> {
-        let goes_on = std::mem::take(&mut self.steering.starting);
-        let Some(duo) = &mut self.steering.duo else { return Ok(()) };
-        if goes_on && duo.step == Step::First {
-            duo.since = self.now;
-        } else if goes_on || self.steering.dice.chance(0.5) {
+        let goes_on = std::mem::take(&mut self.steering.starting) && self.steering.duo.is_some();
+        let skipped = if self.steering.crashes { 0.3 } else { 0.6 };
+        if goes_on {
+            if self.is_loading() {
+                self.await_load()?;
+            }
+        } else if self.steering.duo.is_none() || self.steering.dice.chance(skipped) {
             return Ok(());
-        } else {
-            *duo = Duo::drill(&mut self.steering.dice, self.now);
         }
+        let means = self.means(false);
+        let steering = &mut self.steering;
+        match &mut steering.duo {
+            Some(duo) if goes_on => (duo.since, duo.batches) = (self.now, 0),
+            duo => *duo = Some(Duo::drill(&mut steering.dice, self.now, means)),
+        }
+        self.take_aim();
         self.steering.provocations = DRILL_PROVOCATIONS_MAX;
         self.steering.drilling = true;
         for _ in 0..BATCHES_MAX.0 {
@@ -343,8 +396,24 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// once, and until it ends every write is marked.
     pub(super) fn begin_duos(&mut self) {
         self.steering.provocations = PROVOCATIONS_MAX;
-        self.steering.starting = self.steering.dice.chance(0.7);
-        let draw = if self.steering.starting { Duo::drill } else { Duo::draw };
-        self.steering.duo = Some(draw(&mut self.steering.dice, self.now));
+        let doubtful = self.crash_note.is_some();
+        self.steering.starting = self.steering.dice.chance(if doubtful { 0.9 } else { 0.5 });
+        let means = self.means(doubtful);
+        let (dice, now) = (&mut self.steering.dice, self.now);
+        self.steering.duo = Some(if self.steering.starting {
+            Duo::drill(dice, now, means)
+        } else {
+            Duo::draw(dice, now)
+        });
+    }
+
+    fn means(&self, doubtful: bool) -> Means {
+        let setup = &self.profile.setup;
+        Means {
+            checkpoint: doubtful || setup.config.bounds.live_records <= RECORDS_MAX,
+            rebase: setup.journal_pages.is_none_or(|pages| pages >= REBASED_PAGES_MIN)
+                && setup.config.bounds.live_records <= RECORDS_MAX,
+            doubtful,
+        }
     }
 }

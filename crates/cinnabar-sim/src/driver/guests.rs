@@ -270,6 +270,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return false;
         }
         let plea = known.guest.asks_little(&mut self.steering.dice, wanted);
+        self.demand_this(volume, plea)
+    }
+
+    /// The guest of a volume asks for this at once, beside what it would ask for, if it can.
+    pub(super) fn demand_this(&mut self, volume: usize, plea: Plea) -> bool {
+        let known = &mut self.volumes[volume];
+        if known.state != State::Attached {
+            return false;
+        }
         known.slots += 1;
         self.count.requests += 1;
         self.submit(volume, plea, None);

@@ -138,7 +138,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.pump(|world| !world.is_waiting_for(|control| *control == Control::Open))
     }
 
-    fn await_load(&mut self) -> Result<(), Halt> {
+    pub(super) fn await_load(&mut self) -> Result<(), Halt> {
         self.pump(|world| !world.is_waiting_for(|control| *control == Control::AwaitLoad))
     }
 
@@ -164,10 +164,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.check_crash_warm()?;
         self.quota = quota;
         self.faults_on = true;
+        // The first drill has the cache to itself.
+        self.drill()?;
         for volume in 0..self.volumes.len() {
             self.arm(volume);
         }
-        self.drill()?;
         self.may_crash = ending == Ending::Crash;
         if ending == Ending::Crash {
             let left = self.dice.below(quota + 1);

@@ -6,6 +6,7 @@
 //! read back. The same seed gives the same digest of all actions.
 
 mod account;
+mod aftermath;
 mod agenda;
 mod attach;
 mod audit;

@@ -42,6 +42,8 @@ pub(super) struct Steering {
     pub(super) starting: bool,
     /// The next life is to look at everything before its guests change it.
     pub(super) looks: bool,
+    /// Blocks that a crash would leave cached, of this life's drill: volume and block.
+    pub(super) targets: Vec<(usize, u64)>,
     /// The crash that is wanted: of the host?
     pub(super) crash: Option<bool>,
 }
@@ -58,6 +60,7 @@ impl Steering {
             drilling: false,
             starting: false,
             looks: false,
+            targets: Vec::new(),
             crash: None,
         }
     }
@@ -93,6 +96,7 @@ impl Steering {
         self.slow.clear();
         (self.duo, self.drilling, self.starting) = (None, false, false);
         self.crash = None;
+        self.targets.clear();
     }
 
     /// How long an I/O takes that would take so long, in ns.
@@ -107,6 +111,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// If a moment has come that this life aims at, what it aims at happens, perhaps.
     pub(super) fn steer(&mut self) -> Result<(), Violation> {
         self.advance_duo();
+        if self.steering.drilling {
+            // One thing at a time.
+            return Ok(());
+        }
         for at in 0..self.steering.aims.len() {
             let (pair, left) = self.steering.aims[at];
             if left == 0 || !self.meeting.comes(pair.0) {
@@ -229,7 +237,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         wanted: impl Fn(IoKind) -> bool,
         error: Option<IoError>,
     ) -> Result<bool, Violation> {
-        let some = self.flights_that(|flight| wanted(flight.kind));
+        let free = |kind| wanted(kind) && !self.is_held_up(kind);
+        let some = self.flights_that(|flight| free(flight.kind));
         if some.is_empty() {
             return Ok(false);
         }
@@ -240,7 +249,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 }
 
 impl IoKind {
-    fn on_cache(self) -> bool {
+    pub(super) fn on_cache(self) -> bool {
         !matches!(
             self,
             Self::BackendRead

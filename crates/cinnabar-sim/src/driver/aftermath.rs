@@ -1,0 +1,74 @@
+//! What makes a meeting of two mechanisms show: blocks that a crash would leave in the cache are
+//! changed while the mechanisms last and once they have met, then the daemon dies, and the next life
+//! reads everything before its guests change it.
+//!
+//! Called by the drills ([`duo`](super::duo)). What the device durably holds of a block is what a lost
+//! mark brings back; random requests seldom change such a block at the right time, and read it sooner
+//! than they write it again.
+
+use crate::driver::guests::State;
+use crate::driver::world::World;
+use crate::machine::{Factory, Machine};
+use crate::stamp::Stamped;
+use crate::workload::{Plea, Wanted};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+
+/// Batches between two mechanisms' meeting and the crash: so many at least, and one of these more at
+/// most.
+const BATCHES: (u64, &[u64]) = (3, &[15, 40, 120]);
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    /// Blocks that a crash would leave cached are known from here on: what comes is about them.
+    pub(super) fn take_aim(&mut self) {
+        let Some(machine) = &self.machine else { return };
+        self.steering.targets.clear();
+        for (index, volume) in self.volumes.iter().enumerate() {
+            if volume.state == State::Attached && !self.profile.volumes[index].read_only {
+                let settled = machine.settled_blocks(&volume.names);
+                self.steering.targets.extend(settled.iter().map(|(block, _)| (index, *block)));
+            }
+        }
+    }
+
+    /// One of those blocks is changed; says whether there was one.
+    pub(super) fn hit_target(&mut self) -> bool {
+        let steering = &mut self.steering;
+        if steering.targets.is_empty() {
+            return false;
+        }
+        let at = steering.dice.below(steering.targets.len() as u64) as usize;
+        let (volume, block) = steering.targets.swap_remove(at);
+        let wanted = steering.dice.pick(&[Wanted::Write, Wanted::Trim, Wanted::Zeroes]);
+        let wanted = if wanted.is_allowed(&self.profile.features) { wanted } else { Wanted::Write };
+        let sectors = self.profile.volumes[volume].sectors;
+        let first = block * (BLOCK_BYTES / SECTOR_BYTES);
+        if first >= sectors {
+            return true;
+        }
+        // A part of a block often leaves no copy of its own.
+        let partial = self.profile.features.partial && self.steering.dice.chance(0.5);
+        let most = if partial { 1 } else { BLOCK_BYTES / SECTOR_BYTES };
+        let bytes = most.min(sectors - first) * SECTOR_BYTES;
+        let span = ByteSpan::new(first * SECTOR_BYTES, bytes);
+        let plea = match wanted {
+            Wanted::Trim => Plea::Trim(span, false),
+            Wanted::Zeroes => Plea::Zeroes(span, false, self.steering.dice.chance(0.5)),
+            _ => Plea::Write(span, false),
+        };
+        self.demand_this(volume, plea)
+    }
+
+    /// Two mechanisms have met in a life that is to crash: it does so a little later.
+    pub(super) fn crash_soon(&mut self) {
+        let most = self.steering.dice.pick(BATCHES.1);
+        self.fuse = Some(BATCHES.0 + self.steering.dice.below(most));
+        self.steering.looks = true;
+    }
+
+    /// Until then more of those blocks change, so that what went wrong is written on.
+    pub(super) fn stir(&mut self) {
+        if self.steering.looks && self.steering.dice.chance(0.5) {
+            self.hit_target();
+        }
+    }
+}
