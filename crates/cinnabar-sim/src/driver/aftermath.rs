@@ -7,12 +7,15 @@
 //! than they write it again.
 
 use crate::driver::guests::State;
+use crate::driver::steer::Steering;
 use crate::driver::world::World;
 use crate::machine::{Factory, Machine};
 use crate::stamp::Stamped;
 use crate::workload::{Plea, Wanted};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
 
+/// Blocks that a drill changes at most: the others are to be found again behind a crash.
+const TARGETS_MAX: usize = 150;
 /// Batches between two mechanisms' meeting and the crash: so many at least, and one of these more at
 /// most.
 const BATCHES: (u64, &[u64]) = (3, &[15, 40, 120]);
@@ -28,6 +31,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.steering.targets.extend(settled.iter().map(|(block, _)| (index, *block)));
             }
         }
+        let Steering { targets, dice, .. } = &mut self.steering;
+        for at in 0..targets.len().min(TARGETS_MAX) {
+            let other = at as u64 + dice.below((targets.len() - at) as u64);
+            targets.swap(at, other as usize);
+        }
+        targets.truncate(TARGETS_MAX);
     }
 
     /// One of those blocks is changed; says whether there was one.
