@@ -46,7 +46,7 @@ const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::JournalGapIgnored, 362),
     (Mutant::SegmentReusedSilently, 99),
     (Mutant::NoMarkWhileLoading, 388),
-    (Mutant::RebaseMistaken, 43),
+    (Mutant::RebaseMistaken, 134),
 ];
 
 /// Mutants that scripted tests find, with the test and why no seed does.
