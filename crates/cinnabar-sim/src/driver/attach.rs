@@ -237,7 +237,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let written_back = self.profile.volumes[volume].align_bytes > 512;
         if gone && !written_back && self.parked.is_none() && self.shelf.is_none() {
             // Nothing is left that could be excused.
-            self.oracle.end_excuses(volume, 0..self.profile.volumes[volume].sectors);
+            self.oracle.end_excuses(volume, 0..self.profile.volumes[volume].sectors, u64::MAX);
         }
         self.volumes[volume].believed = !gone;
     }

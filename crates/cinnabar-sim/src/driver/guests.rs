@@ -189,6 +189,8 @@ pub(super) enum Asked {
         span: ByteSpan,
         /// What the backend lost there.
         losses: Vec<WriteTicket>,
+        /// When.
+        asked: u64,
     },
     Nonsense,
     /// A write that no guest waits for: a frontend mixed something up.
@@ -349,7 +351,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         losses: Vec<WriteTicket>,
     ) -> u64 {
         self.volumes[volume].slots += 1;
-        let asked = Asked::Invalidate { span, losses };
+        let asked = Asked::Invalidate { span, losses, asked: self.oracle.tick() };
         self.enter(volume, asked, Op::Invalidate { span }, None, None)
     }
 

@@ -113,11 +113,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.count.paths.add_many(Path::CrossShardFlushes, u64::from(shards > 1));
                 self.oracle.flush_done(volume, tick, not_durable)?;
             }
-            (Asked::Invalidate { span, losses }, Answer::Done) => {
+            (Asked::Invalidate { span, losses, asked }, Answer::Done) => {
                 for ticket in &losses {
                     self.oracle.loss_known(ticket);
                 }
-                self.oracle.end_excuses(volume, sectors_of(span));
+                self.oracle.end_excuses(volume, sectors_of(span), asked);
             }
             (Asked::Unasked, Answer::Data(_)) => {}
             (asked, answer) => {

@@ -182,7 +182,7 @@ impl Oracle {
         let now = self.end_write(ticket, outcome);
         if outcome == Outcome::Done {
             self.orders[ticket.backend].answered(ticket.sectors(), ticket.submitted, now);
-            self.excuses_ended(ticket.backend, ticket.sectors(), now);
+            self.excuses_ended(ticket.backend, ticket.sectors(), now, u64::MAX);
             self.durability[ticket.backend].acknowledged(ticket.first, &ticket.values, now);
         }
     }
@@ -340,21 +340,30 @@ impl Oracle {
 
     /// Until they are written again, reads of these sectors may return these values too.
     pub fn excuse(&mut self, backend: usize, first: u64, values: &[Stamp]) {
+        let now = self.tick();
         for (sector, &value) in (first..).zip(values) {
-            self.sector(backend, sector).excuse(value);
+            self.sector(backend, sector).excuse(value, now);
         }
     }
 
-    /// Reads of these sectors submitted from now on have no excuse any more.
-    pub fn end_excuses(&mut self, backend: usize, sectors: std::ops::Range<u64>) {
+    /// Reads of these sectors submitted from now on have no excuse any more, for what was there when
+    /// that was `asked` for: a part of an invalidation may be done long before the whole is answered,
+    /// and what somebody writes behind it is not its concern.
+    pub fn end_excuses(&mut self, backend: usize, sectors: std::ops::Range<u64>, asked: u64) {
         let now = self.tick();
-        self.excuses_ended(backend, sectors, now);
+        self.excuses_ended(backend, sectors, now, asked);
     }
 
-    fn excuses_ended(&mut self, backend: usize, sectors: std::ops::Range<u64>, now: u64) {
+    fn excuses_ended(
+        &mut self,
+        backend: usize,
+        sectors: std::ops::Range<u64>,
+        now: u64,
+        asked: u64,
+    ) {
         let sectors = sectors.start as usize..sectors.end as usize;
         for sector in self.backends[backend][sectors].iter_mut().flatten() {
-            sector.end_excuse(now);
+            sector.end_excuse(now, asked);
         }
     }
 

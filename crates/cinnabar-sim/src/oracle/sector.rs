@@ -34,6 +34,8 @@ struct Excused {
     values: SmallVec<[Stamp; 2]>,
     /// For reads submitted before this tick; `u64::MAX` until the sector is written again.
     until: u64,
+    /// The newest of them since this tick.
+    since: u64,
 }
 
 /// What an allowed read was.
@@ -67,19 +69,22 @@ impl Sector {
     }
 
     /// A read may return this value too, until the sector is written again.
-    pub(super) fn excuse(&mut self, value: Stamp) {
-        let excused = self
-            .excused
-            .get_or_insert_with(|| Box::new(Excused { values: SmallVec::new(), until: u64::MAX }));
-        excused.until = u64::MAX;
+    pub(super) fn excuse(&mut self, value: Stamp, now: u64) {
+        let excused = self.excused.get_or_insert_with(|| {
+            Box::new(Excused { values: SmallVec::new(), until: u64::MAX, since: now })
+        });
+        (excused.until, excused.since) = (u64::MAX, now);
         if !excused.values.contains(&value) {
             excused.values.push(value);
         }
     }
 
-    /// Reads submitted from `now` on have no excuse any more.
-    pub(super) fn end_excuse(&mut self, now: u64) {
-        if let Some(excused) = &mut self.excused {
+    /// Reads submitted from `now` on have no excuse any more, unless there has been a new one since
+    /// what ends it was `asked` for.
+    pub(super) fn end_excuse(&mut self, now: u64, asked: u64) {
+        if let Some(excused) = &mut self.excused
+            && excused.since < asked
+        {
             excused.until = excused.until.min(now);
         }
     }
