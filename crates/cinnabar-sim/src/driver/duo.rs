@@ -287,13 +287,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn held_ns_max(&self) -> u64 {
         let drill = self.steering.starting || self.steering.drilling;
         let most = if drill { HELD_IN_DRILL_NS_MAX } else { HELD_NS_MAX };
+        // What takes longer than its bound is reported, or given up.
+        let bounded = |ns: u64, backend| {
+            self.bound_ns_of(backend).map_or(ns, |bound_ns| ns.min(bound_ns / 2))
+        };
+        let most = bounded(most, None);
         let on_cache = |phase| IoKind::of_phase(phase).is_none_or(IoKind::on_cache);
         let duo = self.steering.duo.as_ref();
         if duo.is_some_and(|duo| on_cache(duo.first) && on_cache(duo.second)) {
             return most;
         }
-        // A back end's I/O that takes longer is reported.
-        most.min(self.profile.overdue_ns / 2)
+        (0..self.volumes.len()).map(Some).fold(most, bounded)
     }
 
     /// When an I/O that is held up is looked at again.

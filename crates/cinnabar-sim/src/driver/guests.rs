@@ -283,7 +283,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         known.slots += 1;
         self.count.requests += 1;
-        self.submit(volume, plea, None);
+        let number = self.submit(volume, plea, None);
+        self.await_answer(volume, number);
         true
     }
 
