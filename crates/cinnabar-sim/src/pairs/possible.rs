@@ -173,9 +173,6 @@ fn why_no_command(moment: Moment, incident: Incident) -> Option<&'static str> {
         Incident::Close if !ends && (is_waited_for(phase) || part == Part::Opening) => {
             Some("a stop begins when every request and command was answered")
         }
-        Incident::Close if lasts && phase == Phase::Draining => {
-            Some("a stop begins when every command was answered")
-        }
         Incident::Replace if matches!(part, Part::Caching | Part::Loading) && !ends => {
             Some("a device is replaced when it is not in use any more")
         }
@@ -184,22 +181,6 @@ fn why_no_command(moment: Moment, incident: Incident) -> Option<&'static str> {
         }
         Incident::Replace if lasts && (part == Part::Opening || phase == Phase::Draining) => {
             Some("a device is replaced once in a life, when the old one has been waited for")
-        }
-        Incident::Abandon if lasts && (part == Part::Opening || part == Part::Replacing) => {
-            Some("a device is given up before it is replaced, and once in a life")
-        }
-        Incident::Abandon
-            if lasts
-                && matches!(
-                    phase,
-                    Phase::Draining
-                        | Phase::Recording
-                        | Phase::DetachWaits
-                        | Phase::DetachFlush
-                        | Phase::Detached
-                ) =>
-        {
-            Some("a device is given up when no other command is under way")
         }
         _ => None,
     }

@@ -71,7 +71,7 @@ fn broken_doubles_are_caught() {
         (Bug::IgnoresInvalidate, &[Kind::Stale]),
     ];
     for &(bug, kinds) in cases {
-        let failed = run_seeds(bug, 0..200).expect_err(&format!("{bug:?} was not caught"));
+        let failed = run_seeds(bug, 0..1000).expect_err(&format!("{bug:?} was not caught"));
         assert!(kinds.contains(&failed.violation.kind), "{bug:?} was caught as {failed}");
         println!("{bug:?}: seed {}, {}", failed.seed, failed.violation);
     }
