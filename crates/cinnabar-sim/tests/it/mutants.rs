@@ -18,35 +18,35 @@ const SEEDS_MAX: u64 = 2000;
 
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::NoMark, 3),
-    (Mutant::MarkAfterWrite, 29),
-    (Mutant::MarkTooOld, 11),
-    (Mutant::MarkRetiredBeforeFlush, 58),
-    (Mutant::GenerationNotRaised, 28),
-    (Mutant::EpochIgnored, 4),
+    (Mutant::NoMark, 4),
+    (Mutant::MarkAfterWrite, 242),
+    (Mutant::MarkTooOld, 59),
+    (Mutant::MarkRetiredBeforeFlush, 66),
+    (Mutant::GenerationNotRaised, 198),
+    (Mutant::EpochIgnored, 5),
     (Mutant::ChecksumNotVerified, 3),
     (Mutant::NoTombstone, 304),
     (Mutant::FillNotRevalidated, 5),
-    (Mutant::TrimNotMarked, 5),
+    (Mutant::TrimNotMarked, 4),
     (Mutant::FailedWriteCached, 14),
-    (Mutant::FailedSyncForgotten, 9),
+    (Mutant::FailedSyncForgotten, 14),
     (Mutant::SplitAnsweredEarly, 3),
-    (Mutant::PassedRunGrows, 342),
-    (Mutant::ReplayCutShort, 5),
-    (Mutant::DurableZeroesNotFlushed, 35),
+    (Mutant::PassedRunGrows, 53),
+    (Mutant::ReplayCutShort, 4),
+    (Mutant::DurableZeroesNotFlushed, 94),
     (Mutant::LateWaiterKept, 3),
     (Mutant::SilentDeviceAwaited, 3),
-    (Mutant::LostVolumeKeepsIndex, 3),
+    (Mutant::LostVolumeKeepsIndex, 343),
 ];
 
 /// The same, but found among seeds without shards and replays.
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
-    (Mutant::MarksLostInSecondCrash, 229),
-    (Mutant::CheckpointBeforeSegments, 24),
-    (Mutant::JournalGapIgnored, 362),
-    (Mutant::SegmentReusedSilently, 99),
-    (Mutant::NoMarkWhileLoading, 388),
-    (Mutant::RebaseMistaken, 134),
+    (Mutant::MarksLostInSecondCrash, 87),
+    (Mutant::CheckpointBeforeSegments, 48),
+    (Mutant::JournalGapIgnored, 366),
+    (Mutant::SegmentReusedSilently, 21),
+    (Mutant::NoMarkWhileLoading, 117),
+    (Mutant::RebaseMistaken, 1135),
 ];
 
 /// Mutants that scripted tests find, with the test and why no seed does.
