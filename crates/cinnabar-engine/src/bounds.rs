@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// See the [module](self). All are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Requests in flight in one engine, waiting ones included.
+    /// Requests in flight in one engine, waiting ones included, but for invalidations.
     pub requests: usize,
     /// Parts of one long trim, zeroing or invalidation that are under way at a time.
     pub parts: usize,

@@ -69,6 +69,8 @@ mutants! {
     DiscardedCovered,
     /// A flush covers what an invalidation is about that waits for its blocks.
     InvalidatedCovered,
+    /// An invalidation is refused while guests have all places for requests.
+    InvalidationRefused,
     /// An invalidation goes to its shards part by part, behind what they have not seen yet.
     InvalidationInParts,
     /// A dropped volume's end is not recorded.

@@ -113,7 +113,9 @@ pub enum Op<P> {
         fua: bool,
     },
     /// Somebody else wrote these bytes behind the cache's back: what is cached of them is dropped,
-    /// durably; any length. The operator's, not a guest's.
+    /// durably; any length. The operator's and the driver's, not a guest's: it is not refused for
+    /// what guests have under way, and takes none of their places; whoever asks keeps the number
+    /// bounded.
     Invalidate {
         /// Bytes not to be believed.
         span: ByteSpan,

@@ -64,6 +64,8 @@ impl<P: Payload + Debug> Engine<P> {
             device_losses: _,
             devices,
             late,
+            // As `requests` say.
+            invalidations: _,
         } = self;
         store.digest(hasher);
         for volume in volumes {

@@ -2,6 +2,7 @@
 //! says of it is believed any more.
 
 use super::rig::{Nothing, Rig, volume};
+use crate::bounds::Bounds;
 use crate::config::Config;
 use crate::mutant::{Mutant, Mutants};
 use crate::seam::{Answer, Command, Failure, IoError, Op, Payload, RequestId};
@@ -231,6 +232,96 @@ fn no_flush_covers_what_an_invalidation_waits_for() {
 fn a_flush_that_covers_what_an_invalidation_waits_for_is_found() {
     let mutants = Mutants::only(Mutant::InvalidatedCovered);
     assert_eq!(copies_while_an_invalidation_waits(mutants, false), 2);
+}
+
+/// The copies found after a crash, of a write that a server lost while guests had all places for
+/// requests: what is to drop it comes before the server's next flush ends.
+fn copies_of_what_a_full_engine_was_told_of(mutants: Mutants) -> u64 {
+    let eviction = crate::config::Eviction::Clock;
+    let bounds = Bounds { requests: 2, ..Bounds::default() };
+    let mut rig = Rig::open_with(Config { eviction, bounds, mutants, ..Config::default() }, 4080);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
+    let written = rig.submit(V, Op::Write { span, data, fua: false });
+    rig.answer(written).expect("it is written");
+    rig.holds_flushes = true;
+    let flushes = [(); 2].map(|()| rig.submit(V, Op::Flush));
+    let invalidated = rig.submit(V, Op::Invalidate { span });
+    assert!(!flushes.iter().any(|flush| rig.is_answered(*flush)), "they have all places");
+    let refused = rig.submit(V, Op::Flush);
+    assert_eq!(rig.answer(refused).err(), Some(Failure::Limit), "guests have no more");
+    rig.wait(2_000_000_000);
+    rig.release();
+    rig.wait(2_000_000_000);
+    rig.wait(2_000_000_000);
+    assert_eq!(rig.answer(invalidated).is_err(), mutants.is(Mutant::InvalidationRefused));
+    believed_after_a_crash(rig)
+}
+
+#[test]
+fn an_invalidation_is_not_refused_for_want_of_room() {
+    assert_eq!(copies_of_what_a_full_engine_was_told_of(Mutants::default()), 0);
+}
+
+#[test]
+fn an_invalidation_that_is_refused_for_want_of_room_is_found() {
+    let mutants = Mutants::only(Mutant::InvalidationRefused);
+    assert_eq!(copies_of_what_a_full_engine_was_told_of(mutants), 1);
+}
+
+/// A server that restarts brings thousands at once; guests can't be refused for that.
+#[test]
+fn invalidations_take_no_places_of_guests() {
+    let bounds = Bounds { requests: 4, ..Bounds::default() };
+    let mut rig = Rig::open_with(Config { bounds, ..Config::default() }, 1020);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    rig.holds_flushes = true;
+    let span = ByteSpan::new(0, BLOCK_BYTES);
+    let trimmed = rig.submit(V, Op::Trim { span, fua: true });
+    let waiting: Vec<_> = (0..8).map(|_| rig.submit(V, Op::Invalidate { span })).collect();
+    let flushes = [(); 3].map(|()| rig.submit(V, Op::Flush));
+    let all = || waiting.iter().chain(&flushes).chain([&trimmed]);
+    assert!(!all().any(|id| rig.is_answered(*id)), "they wait, and nothing is refused");
+    rig.engine.check_invariants();
+    let refused = rig.submit(V, Op::Flush);
+    assert_eq!(rig.answer(refused).err(), Some(Failure::Limit));
+    // One is called late before it has its blocks, and makes no room.
+    rig.late(waiting[0]);
+    assert_eq!(rig.answer(waiting[0]).err(), Some(Failure::Io(IoError::TimedOut)));
+    rig.engine.check_invariants();
+    let refused = rig.submit(V, Op::Flush);
+    assert_eq!(rig.answer(refused).err(), Some(Failure::Limit));
+    rig.release();
+    for id in waiting[1..].iter().chain(&flushes).chain([&trimmed]) {
+        assert!(rig.answer(*id).is_ok());
+    }
+    rig.engine.check_invariants();
+    let flushed = rig.submit(V, Op::Flush);
+    assert!(rig.answer(flushed).is_ok(), "there is room again");
+}
+
+/// An operator's takes too long for a journal that is stuck: it is counted once.
+#[test]
+fn an_invalidation_that_is_late_at_its_gate_is_counted_once() {
+    let eviction = crate::config::Eviction::Clock;
+    let bounds = Bounds { requests: 1, ..Bounds::default() };
+    let mut rig = Rig::open_with(Config { eviction, bounds, ..Config::default() }, 4080);
+    rig.ask(vec![Command::Attach(volume("v"))]);
+    let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
+    let written = rig.submit(V, Op::Write { span, data, fua: false });
+    rig.answer(written).expect("it is written");
+    rig.wait(2_000_000_000);
+    rig.wait(2_000_000_000);
+    rig.holds = true;
+    let invalidated = rig.submit(V, Op::Invalidate { span });
+    assert!(!rig.is_answered(invalidated), "its record is on its way");
+    rig.late(invalidated);
+    assert_eq!(rig.answer(invalidated).err(), Some(Failure::Io(IoError::TimedOut)));
+    rig.engine.check_invariants();
+    rig.release();
+    rig.engine.check_invariants();
+    let flushed = rig.submit(V, Op::Flush);
+    assert!(rig.answer(flushed).is_ok());
 }
 
 /// Between the seal and a command to forget, a crash would have them believed: `exclusive` keeps

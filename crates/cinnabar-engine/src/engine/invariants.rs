@@ -4,6 +4,7 @@
 //! Called by the virtual driver.
 
 use super::Engine;
+use super::request::{Active, Kind};
 use crate::descriptors::Key;
 use crate::outbox::Pending;
 use crate::seam::Payload;
@@ -43,13 +44,20 @@ impl<P: Payload> Engine<P> {
         let reading: u32 = self.outbox.pending.iter().map(|(_, pending)| reads(pending)).sum();
         let pins: u32 = self.store.log.segments.iter().map(|segment| segment.pins).sum();
         assert_eq!(pins, reading, "each pin is a read under way");
+        let active = || self.requests.iter().map(|(_, active)| active);
+        let invalidates =
+            |a: &&Active<P>| matches!(&a.kind, Kind::Zero(state) if state.invalidates());
+        let invalidations = active().filter(|a| invalidates(a) && !a.late).count();
+        assert_eq!(invalidations, self.invalidations as usize, "invalidations that are not late");
         for (index, volume) in self.volumes.iter().enumerate() {
             let Some(volume) = volume else { continue };
             let ends = matches!(volume.state, VolumeState::Sealing(..));
             let alive = self.store.dead || self.store.holdings[index].alive;
             assert!(alive || ends, "a known volume's holding lives");
-            let of = |a: &&super::Active<P>| usize::from(a.volume) == index && !a.parked;
-            let requests = self.requests.iter().map(|(_, active)| active).filter(of).count();
+            let of = |a: &&Active<P>| usize::from(a.volume) == index && !a.parked;
+            let requests = active().filter(of).count();
+            let invalidations = active().filter(|a| of(a) && invalidates(a)).count();
+            assert_eq!(invalidations, volume.invalidations as usize, "those of volume {index}");
             assert_eq!(requests, volume.requests as usize, "requests of volume {index}");
             let c = &volume.counters;
             assert_eq!(c.read_hits + c.misses, c.blocks_read, "read blocks are hits or misses");

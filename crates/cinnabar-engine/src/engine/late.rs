@@ -67,6 +67,9 @@ impl<P: Payload> Engine<P> {
             return self.finish(request);
         }
         active.late = true;
+        if matches!(&active.kind, Kind::Zero(state) if state.invalidates()) {
+            self.invalidations -= 1;
+        }
         // What a write that is late has done nobody knows: it is not kept.
         if let Kind::Read(state) = &mut active.kind {
             state.keep = false;

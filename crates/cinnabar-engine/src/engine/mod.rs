@@ -88,6 +88,8 @@ pub struct Engine<P> {
     requests: Slab<Active<P>>,
     /// Those of them that take too long.
     late: u32,
+    /// Those that invalidate, unless they take too long.
+    invalidations: u32,
     outbox: Outbox<P>,
     /// Requests whose hold was granted.
     ready: VecDeque<usize>,
@@ -139,6 +141,7 @@ impl<P: Payload> Engine<P> {
             volumes: Vec::new(),
             requests: Slab::new(),
             late: 0,
+            invalidations: 0,
             outbox: Outbox::new(),
             ready: VecDeque::new(),
             paused: VecDeque::new(),

@@ -51,8 +51,11 @@ impl<P: Payload> Engine<P> {
     pub(super) fn submit(&mut self, request: Request<P>) {
         let Request { id, volume, op } = request;
         let index = usize::from(volume.0);
-        let in_flight = self.requests.len() - self.late as usize;
-        let room = in_flight < self.config.bounds.requests;
+        let invalidates = matches!(op, Op::Invalidate { .. });
+        let guests = self.requests.len() - (self.late + self.invalidations) as usize;
+        // What a server has lost must be known before its next flush covers it.
+        let always = invalidates && !self.config.mutants.is(Mutant::InvalidationRefused);
+        let room = always || guests < self.config.bounds.requests;
         let Some(Some(state)) = self.volumes.get_mut(index) else {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
@@ -70,7 +73,8 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(failure));
         }
         state.requests += 1;
-        state.invalidations += u32::from(matches!(op, Op::Invalidate { .. }));
+        state.invalidations += u32::from(invalidates);
+        self.invalidations += u32::from(invalidates);
         let hold = match &op {
             Op::Read { span, .. } => Some((*span, false)),
             Op::Write { span, .. }
@@ -218,6 +222,7 @@ impl<P: Payload> Engine<P> {
         if let Kind::Zero(state) = &active.kind
             && state.invalidates()
         {
+            self.invalidations -= u32::from(!active.late);
             self.invalidation_ends(active.volume);
         }
         let answer = match active.kind {

@@ -153,6 +153,11 @@ impl Rig {
         id
     }
 
+    /// A request takes too long.
+    pub(super) fn late(&mut self, id: RequestId) {
+        self.run(&mut vec![Event::Late(id)]);
+    }
+
     /// Lets time pass.
     pub(super) fn wait(&mut self, ns: u64) {
         self.now = self.now.plus_ns(ns);

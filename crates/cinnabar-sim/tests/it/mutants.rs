@@ -91,6 +91,11 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
          milliseconds",
     ),
     (
+        Mutant::InvalidationRefused,
+        "engine `endings`",
+        "the same, with as many requests under way as an engine takes",
+    ),
+    (
         Mutant::InvalidationInParts,
         "engine `shards::fairness`",
         "the same, with parts of a long request beside it still to be sent",
