@@ -133,6 +133,7 @@ impl Driver {
             volumes: Slab::new(),
             by_id: Vec::new(),
             requests: Slab::new(),
+            doubting: 0,
             commands: Slab::new(),
             ios: Slab::new(),
             early: Vec::new(),

@@ -46,6 +46,8 @@ pub(crate) struct Driver {
     by_id: Vec<Option<usize>>,
     /// Requests in the engine's hands.
     requests: Slab<Asked>,
+    /// Those of them that nobody asked for: drops of what servers may have lost.
+    doubting: usize,
     commands: Slab<Awaited>,
     ios: Slab<Io>,
     /// I/Os of volumes whose attach the engine has not answered yet.
@@ -113,7 +115,7 @@ impl Driver {
         let attached = self.attached(volume)?;
         request.check(attached.disk.size_bytes())?;
         let id = attached.id.ok_or(Error::NoVolume)?;
-        if self.requests.len() >= QUEUE_MAX {
+        if self.under_way() >= QUEUE_MAX {
             return Err(Error::QueueFull);
         }
         let (name, span) = (request.name(), request.span());
@@ -133,6 +135,7 @@ impl Driver {
     /// Drops what is cached of a range of the volume of this key.
     fn drop_doubtful(&mut self, key: usize, volume: VolumeId, span: ByteSpan) {
         let asked = Asked { asker: Asker::Doubt(key), name: "invalidation", span, answer_by: None };
+        self.doubting += 1;
         let id = RequestId(self.requests.insert(asked) as u64);
         let op = Op::Invalidate { span };
         self.events.push(Event::Submit(cinnabar_engine::Request { id, volume, op }));
@@ -182,7 +185,7 @@ impl Driver {
 
     /// Requests under way whose completions `poll` will bring.
     pub(crate) fn under_way(&self) -> usize {
-        self.requests.len()
+        self.requests.len() - self.doubting
     }
 
     /// Everything that can be done now without waiting.
@@ -266,9 +269,13 @@ impl Driver {
         match asker {
             Asker::Poll(tag) => self.done.push_back(Completion { tag, result }),
             Asker::Here => self.answered = Some(result),
-            // The engine had no room for it, or the volume leaves.
-            Asker::Doubt(key) if result.is_err() => self.doubt(key, span),
-            Asker::Doubt(_) => {}
+            Asker::Doubt(key) => {
+                self.doubting -= 1;
+                // The volume leaves, or its generation could not be raised.
+                if result.is_err() {
+                    self.doubt(key, span);
+                }
+            }
         }
     }
 

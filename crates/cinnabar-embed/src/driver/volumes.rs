@@ -2,11 +2,12 @@
 //!
 //! Called by [`Cache`](crate::Cache).
 
-use super::{Awaited, Driver};
+use super::{Asked, Asker, Awaited, Driver};
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
 use cinnabar_backend::disk::{DiskError, Identity, OpenOptions};
+use cinnabar_backend::port::doubts;
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel, entropy};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Until a drop is tried again that the engine had no room for, in ns.
+/// Until a drop is tried again that has failed, in ns: the engine has no device, and the volume's
+/// generation could not be raised. For want of room the engine refuses none.
 const AGAIN_AFTER_NS: u64 = 10_000_000;
 
 /// Of the next volume attached, in whatever cache of the process.
@@ -220,7 +222,9 @@ impl Driver {
             ranges = ranges.len(),
             "its server may have restarted; what is cached of writes that were not flushed is dropped"
         );
-        self.volumes[key].doubts.extend(ranges);
+        let drops = |asked: &Asked| matches!(asked.asker, Asker::Doubt(of) if of == key);
+        let under_way = self.requests.iter().filter(|(_, asked)| drops(asked)).count();
+        self.volumes[key].doubts.extend(doubts(ranges, under_way));
         self.drop_doubts();
         self.discard_doubtful(key);
     }

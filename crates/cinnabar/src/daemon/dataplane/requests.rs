@@ -50,6 +50,13 @@ enum Asker {
     Doubt(ByteSpan),
 }
 
+impl GuestRequest {
+    /// Whether it drops what the server of the volume of this key may have lost.
+    pub(super) const fn drops_doubtful(&self, volume: usize) -> bool {
+        self.volume == volume && matches!(self.asker, Asker::Doubt(_))
+    }
+}
+
 impl Plane {
     /// Hands the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {

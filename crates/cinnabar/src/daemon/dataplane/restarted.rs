@@ -5,12 +5,15 @@
 use super::clock::after;
 use super::control::Awaited;
 use super::plane::Plane;
+use super::requests::GuestRequest;
 use super::volume::Phase;
+use cinnabar_backend::port::doubts;
 use cinnabar_engine::Command;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use std::time::Duration;
 
-/// Until a drop is tried again that the engine had no room for.
+/// Until a drop is tried again that has failed: the engine has no device, and the volume's
+/// generation could not be raised. For want of room the engine refuses none.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 impl Plane {
@@ -24,7 +27,9 @@ impl Plane {
             bytes = ranges.iter().map(|range| range.len).sum::<u64>(),
             "its server may have restarted; what is cached of writes that were not flushed is dropped"
         );
-        for range in ranges {
+        let drops = |request: &GuestRequest| request.drops_doubtful(key);
+        let under_way = self.requests.iter().filter(|(_, request)| drops(request)).count();
+        for range in doubts(ranges, under_way) {
             if matches!(self.volumes[key].phase, Phase::Serving) {
                 self.drop_doubtful(now, key, *range);
             } else {
