@@ -71,6 +71,8 @@ mutants! {
     InvalidatedCovered,
     /// An invalidation is refused while guests have all places for requests.
     InvalidationRefused,
+    /// A volume that is being detached keeps what it refuses to invalidate.
+    LastInvalidationForgotten,
     /// An invalidation goes to its shards part by part, behind what they have not seen yet.
     InvalidationInParts,
     /// A dropped volume's end is not recorded.

@@ -115,7 +115,7 @@ pub enum Op<P> {
     /// Somebody else wrote these bytes behind the cache's back: what is cached of them is dropped,
     /// durably; any length. The operator's and the driver's, not a guest's: it is not refused for
     /// what guests have under way, and takes none of their places; whoever asks keeps the number
-    /// bounded.
+    /// bounded. A volume that is being detached refuses it, and nothing of that is kept.
     Invalidate {
         /// Bytes not to be believed.
         span: ByteSpan,

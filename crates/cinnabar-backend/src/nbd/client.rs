@@ -19,8 +19,9 @@ use std::thread::JoinHandle;
 pub(crate) trait Sink: Send + Sync {
     /// A task has ended.
     fn done(&self, done: Done);
-    /// The server may have lost these ranges of this disk; comes before anything it did since.
-    fn restarted(&self, file: FileId, ranges: Vec<ByteSpan>);
+    /// The server may have lost these ranges of this disk; comes before anything it did since. Each
+    /// sink that had a task of data hears of it, one of them as the first.
+    fn restarted(&self, file: FileId, ranges: Vec<ByteSpan>, first: bool);
 }
 
 /// A server's export, kept in reach by a thread of its own until this is dropped. Tasks that are
@@ -237,7 +238,7 @@ impl Sink for Waiter {
         self.told.notify_all();
     }
 
-    fn restarted(&self, _: FileId, _: Vec<ByteSpan>) {
+    fn restarted(&self, _: FileId, _: Vec<ByteSpan>, _: bool) {
         unreachable!("a flush writes nothing, and only who wrote is told")
     }
 }

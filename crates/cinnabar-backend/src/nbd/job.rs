@@ -231,8 +231,8 @@ impl Job {
     }
 
     /// Whom to tell of a restart.
-    pub(super) fn teller(&self) -> (Arc<dyn Sink>, crate::port::FileId) {
-        (Arc::clone(&self.sink), self.task.file)
+    pub(super) fn teller(&self) -> (&Arc<dyn Sink>, crate::port::FileId) {
+        (&self.sink, self.task.file)
     }
 
     /// Tells that it has ended.

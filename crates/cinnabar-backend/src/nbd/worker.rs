@@ -42,8 +42,8 @@ pub(super) struct Worker {
     /// A flush that failed sticks, as that of a file does (`disk::durable`): a server may tell of a
     /// lost write once.
     failed_flush: Option<Errno>,
-    /// Whom to tell of a restart: the first who had a job for a port.
-    teller: Option<(Arc<dyn Sink>, FileId)>,
+    /// Whom to tell of a restart: each port that had a job of data, in order of the first ones.
+    tellers: Vec<(Arc<dyn Sink>, FileId)>,
     backoff: Backoff,
     /// Outages so far.
     outages: u64,
@@ -86,7 +86,7 @@ impl Worker {
             ready: VecDeque::new(),
             unflushed: Unflushed::new(facts.size_bytes),
             failed_flush: None,
-            teller: None,
+            tellers: Vec::new(),
             backoff,
             outages: 0,
             outage: None,
@@ -154,11 +154,20 @@ impl Worker {
         if self.outage.as_ref().is_some_and(|outage| outage.refused) {
             return job.finish(Err(Errno::IO));
         }
-        if self.teller.is_none() && job.span.len > 0 {
-            self.teller = Some(job.teller());
+        if job.span.len > 0 {
+            self.note_teller(&job);
         }
         let key = self.jobs.insert(job);
         self.ready.push_back(key);
+    }
+
+    /// Whoever has data of the disk hears of a restart: once, by the name the disk has there now.
+    fn note_teller(&mut self, job: &Job) {
+        let (sink, file) = job.teller();
+        match self.tellers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, sink)) {
+            Some((_, known)) => *known = file,
+            None => self.tellers.push((Arc::clone(sink), file)),
+        }
     }
 
     /// Makes requests of what is ready, as far as there is room, and sends them.
@@ -395,10 +404,10 @@ impl Worker {
             );
         }
         self.mailbox.set_trouble(None);
-        if let Some((sink, file)) = &self.teller
-            && !ranges.is_empty()
-        {
-            sink.restarted(*file, ranges);
+        if !ranges.is_empty() {
+            for (at, (sink, file)) in self.tellers.iter().enumerate() {
+                sink.restarted(*file, ranges.clone(), at == 0);
+            }
         }
         // What it can't do any more.
         let refused: Vec<(usize, Result<(), Errno>)> = (self.jobs.iter())

@@ -42,7 +42,7 @@ struct Shared {
 #[derive(Default)]
 struct Out {
     /// Servers that restarted; told before `done`, some of which came after.
-    restarted: Vec<(FileId, Vec<ByteSpan>)>,
+    restarted: Vec<(FileId, Vec<ByteSpan>, bool)>,
     done: Vec<Done>,
 }
 
@@ -103,9 +103,8 @@ impl Workers {
     /// brings nothing else.
     pub(super) fn tell_restarts(&self, events: &mut Vec<PortEvent>) {
         let restarted = std::mem::take(&mut locked(&self.shared.out).restarted);
-        events.extend(
-            restarted.into_iter().map(|(file, ranges)| PortEvent::Restarted { file, ranges }),
-        );
+        let event = |(file, ranges, first)| PortEvent::Restarted { file, ranges, first };
+        events.extend(restarted.into_iter().map(event));
     }
 
     /// Moves what is done to `done`; nothing while there is a restart to be told of first.
@@ -188,8 +187,8 @@ impl Sink for Shared {
         }
     }
 
-    fn restarted(&self, file: FileId, ranges: Vec<ByteSpan>) {
-        locked(&self.out).restarted.push((file, ranges));
+    fn restarted(&self, file: FileId, ranges: Vec<ByteSpan>, first: bool) {
+        locked(&self.out).restarted.push((file, ranges, first));
         self.waker.nudge();
     }
 }

@@ -143,6 +143,7 @@ impl Driver {
             next_overdue: None,
             next_late: None,
             doubts_at: None,
+            proofs: Vec::new(),
             loaded: None,
             done: VecDeque::new(),
             answered: None,

@@ -17,10 +17,11 @@ use crate::request::{Completion, QUEUE_MAX, Request, Volume};
 use crate::{Buffer, CloseReport};
 use cinnabar_backend::port::{OwnPort, PortEvent};
 use cinnabar_backend::sim::timers::Timers;
-use cinnabar_backend::{Ledger, Memory};
+use cinnabar_backend::{Ledger, Memory, ProofError};
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
+use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{Action, Answer, Command, Event, Failure, IoRequest, Op, Reply, RequestId};
 use device::Device;
 use io::Io;
@@ -54,6 +55,9 @@ pub(crate) struct Driver {
     early: Vec<(VolumeId, IoRequest<Memory>)>,
     timers: Timers,
     slow: Slow,
+    /// I/Os that flushed a backend past the port. A server may have restarted before that: the engine
+    /// hears of them when the port, which tells of restarts, has been looked at.
+    proofs: Vec<(usize, Result<Option<Epoch>, ProofError>)>,
     /// When the engine wants to be woken.
     engine_wake: Option<Instant>,
     /// When the first I/O takes too long.
@@ -236,6 +240,8 @@ impl Driver {
             (Some(due), Some(limit)) => Some(due.min(limit)),
             (due, limit) => due.or(limit),
         };
+        let timeout = if self.proofs.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let proofs = std::mem::take(&mut self.proofs);
         let mut port_events = std::mem::take(&mut self.port_events);
         self.port.wait(timeout, &mut port_events).map_err(Error::Wait)?;
         let now = self.now();
@@ -244,10 +250,13 @@ impl Driver {
                 PortEvent::Done(done) => self.io_done(now, done),
                 PortEvent::Woken => self.take_slow(now),
                 PortEvent::Ready { .. } => unreachable!("no socket is watched"),
-                PortEvent::Restarted { file, ranges } => self.server_restarted(file, &ranges),
+                PortEvent::Restarted { file, ranges, .. } => self.server_restarted(file, &ranges),
             }
         }
         self.port_events = port_events;
+        for (io, result) in proofs {
+            self.proved(now, io, result);
+        }
         Ok(())
     }
 

@@ -62,7 +62,7 @@ impl Driver {
     pub(super) fn take_slow(&mut self, now: Instant) {
         while let Ok(finished) = self.slow.receiver.try_recv() {
             match finished {
-                Finished::Proved { io, result } => self.proved(now, io, result),
+                Finished::Proved { io, result } => self.proofs.push((io, result)),
                 Finished::Distrusted { io, result } => self.distrusted(now, io, result),
             }
         }

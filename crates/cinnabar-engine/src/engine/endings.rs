@@ -269,6 +269,32 @@ fn an_invalidation_that_is_refused_for_want_of_room_is_found() {
     assert_eq!(copies_of_what_a_full_engine_was_told_of(mutants), 1);
 }
 
+/// The copy of a write that its server lost, of which the volume hears while it is flushed for the
+/// last time, after a crash before the end of the volume is recorded.
+fn copies_of_what_was_lost_at_the_end(mutants: Mutants) -> u64 {
+    let mut rig = written(mutants, &[0]);
+    rig.holds_flushes = true;
+    let detached = rig.ask(vec![Command::Detach(V)])[0];
+    assert!(!rig.is_answered(detached), "the last flush is under way");
+    let invalidated = rig.submit(V, Op::Invalidate { span: ByteSpan::new(0, BLOCK_BYTES) });
+    assert_eq!(rig.answer(invalidated).err(), Some(Failure::NoVolume));
+    rig.release();
+    rig.answer(detached).expect("it is flushed");
+    rig.wait(2_000_000_000);
+    believed_after_a_crash(rig)
+}
+
+#[test]
+fn what_is_refused_at_a_volumes_end_is_not_kept() {
+    assert_eq!(copies_of_what_was_lost_at_the_end(Mutants::default()), 0);
+}
+
+#[test]
+fn what_is_kept_of_what_was_refused_is_found() {
+    let mutants = Mutants::only(Mutant::LastInvalidationForgotten);
+    assert_eq!(copies_of_what_was_lost_at_the_end(mutants), 1);
+}
+
 /// A server that restarts brings thousands at once; guests can't be refused for that.
 #[test]
 fn invalidations_take_no_places_of_guests() {

@@ -376,6 +376,12 @@ impl<P: Payload> Engine<P> {
         Some(VolumeCounters { cached_blocks, ..known.counters })
     }
 
+    /// All of a volume, and how many invalidations of it are under way.
+    pub fn invalidations(&self, volume: VolumeId) -> Option<(ByteSpan, usize)> {
+        let volume = self.volumes.get(usize::from(volume.0))?.as_ref()?;
+        Some((ByteSpan::new(0, volume.spec.size_bytes), volume.invalidations as usize))
+    }
+
     /// RAM held, by part.
     pub fn ram_bytes(&self) -> RamBytes {
         self.store.ram_bytes()

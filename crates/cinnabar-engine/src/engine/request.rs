@@ -60,6 +60,13 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
         let late = self.late;
+        // It is about to be flushed for the last time, which must not cover what this is about.
+        if invalidates
+            && state.state != VolumeState::Attached
+            && !self.config.mutants.is(Mutant::LastInvalidationForgotten)
+        {
+            state.discarded = true;
+        }
         if let Err(failure) = check(state, &op, room, late, &self.config.bounds) {
             state.counters.refused += 1;
             match failure {

@@ -96,6 +96,11 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "the same, with as many requests under way as an engine takes",
     ),
     (
+        Mutant::LastInvalidationForgotten,
+        "engine `endings`",
+        "the same, beside a detach; the simulated driver asks for nothing then",
+    ),
+    (
         Mutant::InvalidationInParts,
         "engine `shards::fairness`",
         "the same, with parts of a long request beside it still to be sent",

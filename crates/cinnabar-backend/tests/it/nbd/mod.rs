@@ -36,6 +36,8 @@ struct Volume {
     disk: Arc<Disk>,
     /// Told while something was being submitted.
     early: Vec<Told>,
+    /// Its port is the first with a job for the disk.
+    first: bool,
 }
 
 fn connect(text: &str) -> Result<Disk, DiskError> {
@@ -63,7 +65,7 @@ impl Volume {
     fn of(mode: IoMode, disk: Arc<Disk>) -> Self {
         let mut port = port::open(mode).expect("a port");
         let file = port.register(Arc::clone(&disk)).expect("it registers");
-        Self { port, file, disk, early: Vec::new() }
+        Self { port, file, disk, early: Vec::new(), first: true }
     }
 
     fn submit(&mut self, token: u64, op: JobOp) {
@@ -78,11 +80,12 @@ impl Volume {
         let timeout = if early.is_empty() { timeout } else { Duration::ZERO };
         let mut events = Vec::new();
         self.port.wait(Some(timeout), &mut events).expect("the port works");
-        let file = self.file;
+        let (file, expected) = (self.file, self.first);
         let told = events.into_iter().map(|event| match event {
             PortEvent::Done(done) => Told::Done(done),
-            PortEvent::Restarted { file: restarted, ranges } => {
+            PortEvent::Restarted { file: restarted, ranges, first } => {
                 assert_eq!(restarted, file);
+                assert_eq!(first, expected);
                 Told::Restarted(ranges)
             }
             other => panic!("unexpected: {other:?}"),

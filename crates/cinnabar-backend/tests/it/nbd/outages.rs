@@ -80,6 +80,31 @@ fn what_was_not_flushed_is_told_before_anything_else() {
     });
 }
 
+/// Each data thread has a port of its own: what its engine caches must not be covered by a flush of
+/// the new server before it knows.
+#[test]
+fn every_port_is_told_before_anything_else() {
+    both(|mode| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, text) = place(&folder, "");
+        let mut server = Server::start(&path, Manner::of_size(MIB));
+        let mut one = Volume::open(mode, &text);
+        let mut two = Volume { first: false, ..Volume::of(mode, Arc::clone(&one.disk)) };
+        one.well(write_op(0, &[1; 4096], false));
+        two.well(write_op(8192, &[2; 4096], false));
+        two.well(write_op(65_536, &[3; 4096], false));
+        server.kill();
+        server.revive();
+        let lost =
+            [(0, 4096), (8192, 4096), (65_536, 4096)].map(|(at, len)| ByteSpan::new(at, len));
+        assert_eq!(one.run(JobOp::Flush), (Ok(()), lost.to_vec()));
+        assert_eq!(two.run(JobOp::Flush), (Ok(()), lost.to_vec()));
+        // And once.
+        one.well(JobOp::Flush);
+        two.well(JobOp::Flush);
+    });
+}
+
 /// A flush that was begun before a write ended does not cover it.
 #[test]
 fn a_flush_covers_what_ended_before_it() {

@@ -252,6 +252,13 @@ impl Desk {
         }
     }
 
+    /// A backend has done something for this I/O past the port: the port is looked at first, for that
+    /// may have been after a restart of a server, of which the port tells.
+    pub(super) fn ended_elsewhere(&mut self, now: Instant, io: usize, result: Result<(), IoError>) {
+        let at = self.ios[io].complete_at.max(now);
+        self.timers.hold(Held { at, io, result });
+    }
+
     /// Delivers what was held back and is due, and tells of what takes too long.
     pub(super) fn look_at_time(&mut self, now: Instant) {
         while let Some(held) = self.timers.due(now) {

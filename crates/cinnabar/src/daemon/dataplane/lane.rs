@@ -8,7 +8,7 @@ use super::idle::Idle;
 use super::unit::Unit;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
-use cinnabar_engine::units::Instant;
+use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Event, Reply};
 use std::time::Duration;
 
@@ -77,6 +77,12 @@ impl Lane {
     /// Whether the next wait begins with looking.
     pub(super) fn looks(&self) -> bool {
         self.idle.looks()
+    }
+
+    /// The server of the volume of this key may have lost these ranges: what the engines here have of
+    /// them goes before they hear of anything that the server has done since.
+    pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
+        self.units.iter_mut().for_each(|unit| unit.drop_lost(key, ranges));
     }
 
     /// Takes note of the time.

@@ -190,9 +190,11 @@ impl Plane {
                     }
                 }
                 PortEvent::Woken => woken = true,
-                PortEvent::Restarted { file, ranges } => {
-                    if let Some(key) = self.lane.desk.volume_at(file) {
-                        self.server_restarted(now, key, &ranges);
+                PortEvent::Restarted { file, ranges, first } => {
+                    match self.lane.desk.volume_at(file) {
+                        Some(key) if first => self.server_restarted(now, key, &ranges),
+                        Some(key) => self.lane.drop_lost(key, &ranges),
+                        None => {}
                     }
                 }
             }

@@ -113,7 +113,7 @@ impl Desk {
         let attachment = self.attachment_of(io);
         let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
         self.bring(io, Brought { epoch, generation: None });
-        self.ended(now, io, result, Vec::new());
+        self.ended_elsewhere(now, io, result);
     }
 
     fn distrusted(&mut self, now: Instant, io: usize, generation: Option<u64>) {

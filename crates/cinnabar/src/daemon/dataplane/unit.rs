@@ -5,10 +5,12 @@
 use super::clock::Clock;
 use super::desk::Desk;
 use cinnabar_backend::Memory;
-use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_backend::port::doubts;
+use cinnabar_engine::shards::OWN_COMMAND;
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{
-    Action, Command, Engine, Event, IoDone, IoError, IoId, IoOp, IoRequest, Reply, RequestId,
-    Target,
+    Action, Command, Engine, Event, IoDone, IoError, IoId, IoOp, IoRequest, Op, Reply, Request,
+    RequestId, Target,
 };
 
 /// See the module.
@@ -136,6 +138,20 @@ impl Unit {
         let early = std::mem::take(&mut self.early);
         for (volume, id, op) in early {
             self.start_on_backend(now, volume, id, op, desk);
+        }
+    }
+
+    /// Drops what is cached here of a volume's ranges, which its server may have lost. Nobody waits for
+    /// the answer: the plane sees to all shards, and to what can't be dropped.
+    pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
+        let whose = Some(Whose::Volume(key));
+        let Some(place) = self.volumes.iter().position(|volume| *volume == whose) else { return };
+        let volume = VolumeId(place as u16);
+        let Some((all, under_way)) = self.engine.invalidations(volume) else { return };
+        for range in doubts(ranges, under_way).iter().filter(|range| range.offset < all.len) {
+            let span = ByteSpan::new(range.offset, range.len.min(all.len - range.offset));
+            let request = Request { id: OWN_COMMAND, volume, op: Op::Invalidate { span } };
+            self.events.push(Event::Submit(request));
         }
     }
 

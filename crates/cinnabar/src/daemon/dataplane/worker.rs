@@ -153,9 +153,12 @@ impl Thread {
             for event in events.drain(..) {
                 match event {
                     PortEvent::Done(done) => self.lane.desk.io_done(now, done),
-                    PortEvent::Restarted { file, ranges } => {
+                    PortEvent::Restarted { file, ranges, first } => {
                         if let Some(key) = self.lane.desk.volume_at(file) {
-                            self.plane.push(Heard::Restarted(key, ranges));
+                            self.lane.drop_lost(key, &ranges);
+                            if first {
+                                self.plane.push(Heard::Restarted(key, ranges));
+                            }
                         }
                     }
                     PortEvent::Ready { .. } | PortEvent::Woken => {}
