@@ -185,3 +185,45 @@ impl Unit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cinnabar_backend::port;
+    use cinnabar_engine::units::BLOCK_BYTES;
+    use cinnabar_engine::volume::VolumeSpec;
+    use cinnabar_engine::{Answer, Config};
+    use std::time::Duration;
+
+    /// A server may have grown, and ranges are coarse where there are many: what is not inside the
+    /// engine's volume would be refused.
+    #[test]
+    fn what_a_server_lost_goes_to_its_volume_as_far_as_there_is_volume() {
+        let port = port::open(port::IoMode::Threads).expect("a port");
+        let mut desk = Desk::new(port, Duration::ZERO);
+        let mut unit = Unit::new(0, Engine::without_device(Config::default()));
+        let spec = VolumeSpec::new("v".into(), 8 * BLOCK_BYTES);
+        unit.events.push(Event::Control(RequestId(1), Command::Attach(spec)));
+        let (clock, mut named) = (Clock::start(), None);
+        unit.apply(clock.now(), clock, &mut desk, |reply| {
+            if let Ok(Answer::Attached { volume, .. }) = reply.result {
+                named = Some(volume);
+            }
+        });
+        let volume = named.expect("it is attached");
+        let beyond = ByteSpan::new(1 << 30, BLOCK_BYTES);
+        let lost = [ByteSpan::new(BLOCK_BYTES, 1 << 40), beyond];
+        unit.drop_lost(5, &lost);
+        assert!(unit.events.is_empty(), "nobody knows whose it is");
+        unit.bind(clock.now(), volume, Whose::Volume(5), &mut desk);
+        unit.drop_lost(4, &lost);
+        assert!(unit.events.is_empty(), "another volume's");
+        unit.drop_lost(5, &lost);
+        let [Event::Submit(request)] = &unit.events[..] else { panic!("one is to be dropped") };
+        assert_eq!((request.id, request.volume), (OWN_COMMAND, volume));
+        let Op::Invalidate { span } = request.op else { panic!("{:?}", request.op) };
+        assert_eq!(span, ByteSpan::new(BLOCK_BYTES, 7 * BLOCK_BYTES));
+        drop(unit);
+        desk.end();
+    }
+}
