@@ -73,7 +73,7 @@ mutants! {
     InvalidationRefused,
     /// A volume that is being detached keeps what it refuses to invalidate.
     LastInvalidationForgotten,
-    /// An invalidation goes to its shards part by part, behind what they have not seen yet.
+    /// The shards are not told of an invalidation before they are asked their parts of it.
     InvalidationInParts,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,

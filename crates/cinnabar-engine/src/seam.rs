@@ -385,6 +385,12 @@ pub enum Event<P> {
     Late(RequestId),
     /// An instant asked for with [`Action::WakeAt`] has come.
     Wake,
+    /// From the router to each shard: a volume's blocks are being invalidated, part by part, and more
+    /// than one shard or none yet has been asked to. Until as many [`Event::Invalidated`] have come,
+    /// no flush of the volume covers anything.
+    Invalidating(VolumeId),
+    /// The same invalidation has ended.
+    Invalidated(VolumeId),
     /// New sizes and write policies.
     Adopt(Plan),
     /// An operator's command.

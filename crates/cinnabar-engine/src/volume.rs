@@ -259,6 +259,8 @@ pub(crate) struct Volume {
     /// Invalidations under way, those included that wait for their blocks: until they are done, no
     /// flush covers its writes.
     pub(crate) invalidations: u32,
+    /// Those that the router has announced: of some this shard has its part, of some it will get it.
+    pub(crate) announced: u32,
     pub(crate) beat: Beat,
     /// Its generation has been changed since the device was lost; until then writes wait here.
     pub(crate) distrusted: bool,
@@ -303,6 +305,7 @@ impl Volume {
             sync_failed: None,
             discarded: false,
             invalidations: 0,
+            announced: 0,
             beat: Beat::default(),
             distrusted: false,
             awaiting_distrust: Vec::new(),

@@ -111,6 +111,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         late,
         discarded,
         invalidations: _,
+        announced,
     } = volume;
     digest_holds(holds, hasher);
     if spec.bypass_sequential_bytes > 0 {
@@ -129,6 +130,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
             replaces,
             late,
             discarded,
+            announced,
         ),
     );
 }

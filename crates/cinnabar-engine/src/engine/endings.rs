@@ -5,7 +5,7 @@ use super::rig::{Nothing, Rig, volume};
 use crate::bounds::Bounds;
 use crate::config::Config;
 use crate::mutant::{Mutant, Mutants};
-use crate::seam::{Answer, Command, Failure, IoError, Op, Payload, RequestId};
+use crate::seam::{Answer, Command, Event, Failure, IoError, Op, Payload, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use crate::volume::{Epoch, Recorded};
 
@@ -232,6 +232,26 @@ fn no_flush_covers_what_an_invalidation_waits_for() {
 fn a_flush_that_covers_what_an_invalidation_waits_for_is_found() {
     let mutants = Mutants::only(Mutant::InvalidatedCovered);
     assert_eq!(copies_while_an_invalidation_waits(mutants, false), 2);
+}
+
+/// A part of an invalidation may be still to come when the server's next flush ends.
+#[test]
+fn no_flush_covers_anything_while_parts_of_an_invalidation_are_to_come() {
+    let copies = |announced: u32, ended: u32| {
+        let mut rig = written(Mutants::default(), &[0]);
+        let events = |n, event| vec![event; n as usize];
+        rig.run(&mut events(announced, Event::Invalidating(V)));
+        rig.wait(2_000_000_000);
+        rig.wait(2_000_000_000);
+        rig.run(&mut events(ended, Event::Invalidated(V)));
+        rig.wait(2_000_000_000);
+        rig.wait(2_000_000_000);
+        believed_after_a_crash(rig)
+    };
+    assert_eq!(copies(0, 0), 1);
+    assert_eq!(copies(1, 0), 0);
+    assert_eq!(copies(2, 1), 0);
+    assert_eq!(copies(2, 2), 1, "later flushes cover it again");
 }
 
 /// The copies found after a crash, of a write that a server lost while guests had all places for

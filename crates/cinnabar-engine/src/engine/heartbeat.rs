@@ -43,7 +43,8 @@ impl<P: Payload> Engine<P> {
             return Ok(());
         }
         // What a server has lost is told before its flush ends, but may wait for requests under way.
-        if volume.invalidations > 0 && !self.config.mutants.is(Mutant::InvalidatedCovered) {
+        let waits = volume.invalidations > 0 && !self.config.mutants.is(Mutant::InvalidatedCovered);
+        if waits || volume.announced > 0 {
             return Ok(());
         }
         volume.writes_flushed = volume.writes_flushed.max(covers.writes);
@@ -59,11 +60,30 @@ impl<P: Payload> Engine<P> {
         Ok(())
     }
 
-    /// An invalidation is done, or was given up: flushes cover this volume's writes again, and those
-    /// that ended meanwhile have not.
+    /// An invalidation has begun, of which this shard may be asked its part later.
+    pub(super) fn invalidating(&mut self, index: u16) {
+        if let Some(Some(volume)) = self.volumes.get_mut(usize::from(index)) {
+            volume.announced += 1;
+        }
+    }
+
+    /// It has ended in every shard.
+    pub(super) fn invalidated(&mut self, index: u16) {
+        if let Some(Some(volume)) = self.volumes.get_mut(usize::from(index)) {
+            volume.announced -= 1;
+            self.cover_again(index);
+        }
+    }
+
+    /// An invalidation is done, or was given up.
     pub(super) fn invalidation_ends(&mut self, index: u16) {
+        self.volume(index).invalidations -= 1;
+        self.cover_again(index);
+    }
+
+    /// Flushes may cover this volume's writes again, and those that ended meanwhile have not.
+    fn cover_again(&mut self, index: u16) {
         let volume = self.volume(index);
-        volume.invalidations -= 1;
         let unflushed = volume.writes != volume.writes_flushed;
         if unflushed && !volume.beat.due && volume.sync_failed.is_none() {
             self.beat_due(index);

@@ -240,6 +240,8 @@ impl<P: Payload> Engine<P> {
             }
             Event::Overdue(id) => self.overdue(id),
             Event::Late(_) => unreachable!("they are taken all at once"),
+            Event::Invalidating(volume) => self.invalidating(volume.0),
+            Event::Invalidated(volume) => self.invalidated(volume.0),
             Event::Adopt(plan) => self.adopt(&plan),
             Event::Control(id, command) => self.control(id, command),
         }

@@ -187,7 +187,7 @@ impl Rig {
         self.run(&mut events);
     }
 
-    fn run(&mut self, events: &mut Vec<Event<Nothing>>) {
+    pub(super) fn run(&mut self, events: &mut Vec<Event<Nothing>>) {
         let mut actions = Vec::new();
         for _ in 0..100_000 {
             self.engine.apply(self.now, events, &mut actions);

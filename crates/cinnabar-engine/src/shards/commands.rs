@@ -115,17 +115,19 @@ impl<P: Payload> Router<P> {
     fn begin_detach(&mut self, key: usize, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
         known.phase = Phase::Leaving;
-        if known.ranges.is_empty() {
+        if known.ranges.is_empty() && known.announced == 0 {
             self.send_to_all(key, &Command::Detach(volume), to);
         } else {
             known.detach = Some(key);
         }
     }
 
-    /// Once the last part of the last split request has been sent, a detach goes on.
+    /// Once the last part of the last split request has been sent, and no shard is to hear more of an
+    /// invalidation, a detach goes on.
     pub(super) fn detach_if_sent(&mut self, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("it has a request");
         if known.ranges.is_empty()
+            && known.announced == 0
             && let Some(key) = known.detach.take()
         {
             self.send_to_all(key, &Command::Detach(volume), to);
@@ -141,6 +143,7 @@ impl<P: Payload> Router<P> {
             ranges: Vec::new(),
             waiting: VecDeque::new(),
             extra_parts: 0,
+            announced: 0,
             detach: None,
         })
     }

@@ -42,8 +42,9 @@ impl Rig {
     }
 
     fn late(&mut self, id: u64) -> Option<Failure> {
-        let asked = &mut self.asked;
-        let reply = self.router.late(RequestId(id), &mut |routed| asked.push(routed));
+        let mut sent = Vec::new();
+        let reply = self.router.late(RequestId(id), &mut |routed| sent.push(routed));
+        self.note(sent);
         reply.map(|reply| reply.result.expect_err("it was not served"))
     }
 }
@@ -142,6 +143,7 @@ fn overtaken(mutants: Mutants, op: impl Fn(ByteSpan) -> Op<Blocks>) -> bool {
 #[test]
 fn nothing_overtakes_parts_that_are_still_to_be_sent() {
     assert!(!overtaken(Mutants::default(), |span| Op::Trim { span, fua: false }));
+    assert!(!overtaken(Mutants::default(), |span| Op::Invalidate { span }));
     assert!(!overtaken(Mutants::default(), |span| Op::WriteZeroes {
         span,
         fua: true,
@@ -151,45 +153,82 @@ fn nothing_overtakes_parts_that_are_still_to_be_sent() {
 
 #[cfg(feature = "mutants")]
 #[test]
-fn what_overtakes_a_trim_is_found() {
-    let trim = |span| Op::Trim { span, fua: false };
-    assert!(overtaken(Mutants::only(Mutant::PartsOvertaken), trim));
+fn what_overtakes_an_invalidation_is_found() {
+    assert!(overtaken(Mutants::only(Mutant::PartsOvertaken), |span| Op::Invalidate { span }));
 }
 
-/// The shards that have all of an invalidation when it has been accepted, behind a long trim.
-fn shards_that_know_of_an_invalidation(mutants: Mutants) -> Vec<u32> {
+/// What shards are told of an invalidation of so many blocks: when it has been accepted, behind a long
+/// trim or not, and when that and it have been answered.
+fn told_of_an_invalidation(mutants: Mutants, behind: bool, blocks: u64) -> [Vec<(u32, bool)>; 2] {
     let mut rig = Rig::new(mutants);
     let volume = rig.attach();
-    rig.trim(1, volume, 0, 400_000);
-    let before = rig.asked.len();
-    let lost = span(3000, 4000);
-    assert!(rig.submit_as(2, volume, Op::Invalidate { span: lost }).is_none());
-    let knows = |routed: &Routed<Blocks>| match &routed.event {
-        Event::Submit(request) => matches!(request.op, Op::Invalidate { span } if span == lost),
-        _ => false,
+    if behind {
+        rig.trim(1, volume, 0, 400_000);
+    }
+    assert!(rig.submit_as(2, volume, Op::Invalidate { span: span(3000, blocks) }).is_none());
+    let begun = std::mem::take(&mut rig.told);
+    let detach = Command::Detach(volume);
+    assert!(rig.control(3, &detach).is_none());
+    let detached = |rig: &Rig| {
+        let detach = |routed: &Routed<Blocks>| matches!(routed.event, Event::Control(..));
+        rig.asked.iter().any(detach)
     };
-    let asked = rig.asked[before..].iter().filter(|routed| knows(routed));
-    let shards = asked.map(|routed| routed.shard).collect();
     let mut answered = Vec::new();
     while !rig.asked.is_empty() {
+        let before = rig.told.len();
+        assert!(!detached(&rig) || rig.told.len() == begun.len(), "not before they were told");
         answered.extend(rig.answer_next());
+        assert!(rig.told.len() == before || answered.contains(&2), "not before it has ended");
     }
     answered.sort_unstable();
-    assert_eq!(answered, [1, 2], "each is answered once");
-    shards
+    assert_eq!(answered, if behind { vec![1, 2, 3] } else { vec![2, 3] }, "each is answered once");
+    [begun, rig.told]
 }
 
 /// Until a shard knows of it, a flush of its own would cover what a server has lost.
 #[test]
-fn an_invalidation_reaches_every_shard_at_once() {
-    assert_eq!(shards_that_know_of_an_invalidation(Mutants::default()), [0, 1, 2]);
+fn every_shard_is_told_of_an_invalidation_that_does_not_reach_it_at_once() {
+    let all = |ends| (0..3).map(|shard| (shard, ends)).collect::<Vec<_>>();
+    let sound = Mutants::default();
+    for (behind, blocks) in [(true, 4000), (true, 1), (false, 4000)] {
+        assert_eq!(told_of_an_invalidation(sound, behind, blocks), [all(false), all(true)]);
+    }
+    let nothing = [vec![], vec![]];
+    assert_eq!(told_of_an_invalidation(sound, false, 1), nothing, "it reaches its shard at once");
 }
 
 #[cfg(feature = "mutants")]
 #[test]
-fn an_invalidation_that_goes_part_by_part_is_found() {
+fn an_invalidation_that_is_not_announced_is_found() {
     let mutants = Mutants::only(Mutant::InvalidationInParts);
-    assert!(shards_that_know_of_an_invalidation(mutants).is_empty());
+    assert_eq!(told_of_an_invalidation(mutants, true, 4000), [vec![], vec![]]);
+}
+
+/// One that waits in the router, and one of which some parts are under way.
+#[test]
+fn an_invalidation_that_takes_too_long_ends_in_every_shard() {
+    let mut rig = Rig::new(Mutants::default());
+    let volume = rig.attach();
+    rig.trim(1, volume, 0, 400_000);
+    for (id, block) in [(2, 3000), (3, 500_000)] {
+        assert!(rig.submit_as(id, volume, Op::Invalidate { span: span(block, 4000) }).is_none());
+    }
+    assert_eq!(rig.told.len(), 6);
+    assert_eq!(rig.late(2), Some(Failure::Io(IoError::TimedOut)));
+    assert_eq!(rig.told.iter().filter(|(_, ends)| *ends).count(), 3);
+    assert_eq!(rig.late(3), None, "some shards have parts of it");
+    let mut answered = Vec::new();
+    while !rig.asked.is_empty() {
+        let late = matches!(rig.asked[0].event, Event::Late(_));
+        if late {
+            rig.asked.remove(0);
+        } else {
+            answered.extend(rig.answer_next());
+        }
+    }
+    assert_eq!(rig.told.iter().filter(|(_, ends)| *ends).count(), 6);
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 3]);
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(super) struct RequestJoin<P> {
     outstanding: u32,
     pub(super) failure: Option<Failure>,
     rest: Rest<P>,
+    /// Every shard was told that it has begun, and is to be told that it has ended.
+    announced: bool,
     /// Whoever asked has the answer already: a deliberate bug's.
     answered: bool,
 }
@@ -72,59 +74,58 @@ impl<P: Payload> Router<P> {
         if !within(&mut request.op, known.size_bytes) {
             return Some(refusal(request.id, Failure::Invalid));
         }
-        // Later parts of what came before find nothing that it has dropped, so it need not wait.
-        let drops = matches!(request.op, Op::Invalidate { .. });
-        if known.ranges.is_empty() || drops && !self.mutants.is(Mutant::InvalidationInParts) {
-            self.admit(request, to);
+        if known.ranges.is_empty() {
+            self.admit(request, false, to);
         } else {
             self.admit_or_wait(request, to);
         }
         None
     }
 
-    /// Sends a request on its way, or its first parts.
-    pub(super) fn admit(&mut self, request: Request<P>, to: &mut impl FnMut(Routed<P>)) {
+    /// Sends a request on its way, or its first parts. `announced`: the shards know of it.
+    pub(super) fn admit(
+        &mut self,
+        request: Request<P>,
+        announced: bool,
+        to: &mut impl FnMut(Routed<P>),
+    ) {
         let Request { id, volume, op } = request;
         let known = self.volume(volume).expect("a volume that took the request");
         let (first, size) = (known.first, known.size_bytes);
-        let join =
-            |rest| RequestJoin { id, volume, outstanding: 0, failure: None, rest, answered: false };
+        let join = |rest, announced| RequestJoin {
+            id,
+            volume,
+            outstanding: 0,
+            failure: None,
+            rest,
+            announced,
+            answered: false,
+        };
         let Some(span) = span_of(&op) else {
+            let key = self.joins.insert(Join::Request(join(Rest::Nothing, false)));
             // A flush covers what any shard has written.
-            return self.send_to_every_shard(join(Rest::Nothing), &op, to);
+            let one = self.mutants.is(Mutant::FlushOfOneShard);
+            for shard in 0..if one { 1 } else { self.map.shards() } {
+                self.send(key, shard as usize, shard, op.clone(), to);
+            }
+            return;
         };
         let mut rest = span;
         // What a shard will refuse must not have been carried out in part by another.
         let sound = is_sound(span, size, &op);
         let (shard, part) = if sound { self.cut(first, &mut rest, &op) } else { (0, span) };
         if part == span {
-            let key = self.joins.insert(Join::Request(join(Rest::Whole(shard))));
+            let key = self.joins.insert(Join::Request(join(Rest::Whole(shard), announced)));
             return self.send(key, 0, shard, op, to);
         }
-        if matches!(op, Op::Invalidate { .. }) && !self.mutants.is(Mutant::InvalidationInParts) {
-            // At once: a shard that does not know of it yet would let a flush cover what it is about.
-            return self.send_to_every_shard(join(Rest::Nothing), &op, to);
-        }
+        let announced = announced || self.announce(volume, &op, to);
         self.split += 1;
         let split = Split { op, left: smallvec![span], sent: Vec::new() };
-        let key = self.joins.insert(Join::Request(join(Rest::Split(Box::new(split)))));
+        let split = Rest::Split(Box::new(split));
+        let key = self.joins.insert(Join::Request(join(split, announced)));
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("just seen");
         known.ranges.push(key);
         self.send_parts(key, to);
-    }
-
-    /// Sends all of a request to each shard.
-    fn send_to_every_shard(
-        &mut self,
-        join: RequestJoin<P>,
-        op: &Op<P>,
-        to: &mut impl FnMut(Routed<P>),
-    ) {
-        let key = self.joins.insert(Join::Request(join));
-        let one = matches!(op, Op::Flush) && self.mutants.is(Mutant::FlushOfOneShard);
-        for shard in 0..if one { 1 } else { self.map.shards() } {
-            self.send(key, shard as usize, shard, op.clone(), to);
-        }
     }
 
     /// Cuts off a first part that one shard owns alone, and that is not too long.
@@ -251,9 +252,10 @@ impl<P: Payload> Router<P> {
     ) -> Option<Reply<P>> {
         let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
         join.outstanding -= 1;
+        let (id, volume, announced) = (join.id, join.volume, join.announced);
         if let Rest::Whole(_) = join.rest {
-            let id = join.id;
             self.joins.remove(key);
+            self.end_announced(volume, u32::from(announced), to);
             return Some(Reply { id, result });
         }
         match (result, &join.rest) {
@@ -265,7 +267,6 @@ impl<P: Payload> Router<P> {
         }
         if let Rest::Split(_) = join.rest {
             if join.outstanding > 0 {
-                let volume = join.volume;
                 self.extra_parts -= 1;
                 let known = self.volumes[usize::from(volume.0)].as_mut();
                 known.expect("it has a request").extra_parts -= 1;
@@ -280,9 +281,10 @@ impl<P: Payload> Router<P> {
         }
         let result = join.failure.map_or_else(|| Ok(join.answer()), Err);
         let answered = std::mem::replace(&mut join.answered, true);
-        let reply = Reply { id: join.id, result };
+        let reply = Reply { id, result };
         if done {
             self.joins.remove(key);
+            self.end_announced(volume, u32::from(announced), to);
         }
         (!answered).then_some(reply)
     }

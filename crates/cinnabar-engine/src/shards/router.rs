@@ -35,7 +35,9 @@ pub(super) struct RoutedVolume<P> {
     pub(super) waiting: VecDeque<Request<P>>,
     /// Parts under way beside the first one of each request.
     pub(super) extra_parts: u32,
-    /// The detach that waits for them.
+    /// Invalidations that every shard was told of, and that have not ended.
+    pub(super) announced: u32,
+    /// The detach that waits for all of these.
     pub(super) detach: Option<usize>,
 }
 
@@ -193,7 +195,8 @@ impl<P: Payload> Router<P> {
                 to(Routed { shard, event: Event::Overdue(id) });
             }
             Event::Late(id) => return self.late(id, to),
-            Event::Wake => {}
+            // The second two are the router's own.
+            Event::Wake | Event::Invalidating(_) | Event::Invalidated(_) => {}
         }
         None
     }

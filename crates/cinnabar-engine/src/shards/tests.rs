@@ -36,6 +36,8 @@ impl Payload for Blocks {
 pub(super) struct Rig {
     pub(super) router: Router<Blocks>,
     pub(super) asked: Vec<Routed<Blocks>>,
+    /// Of an invalidation, to which no shard replies: whether it ends.
+    pub(super) told: Vec<(u32, bool)>,
     volumes: u16,
 }
 
@@ -46,7 +48,7 @@ impl Rig {
         let geometry = Geometry::for_capacity(1020, 1).divided(3, 2);
         let config = Config { mutants, ..Config::default() };
         let router = Router::new(ShardMap::of(&geometry), &config);
-        Self { router, asked: Vec::new(), volumes: 0 }
+        Self { router, asked: Vec::new(), told: Vec::new(), volumes: 0 }
     }
 
     fn attached() -> (Self, VolumeId) {
@@ -74,8 +76,10 @@ impl Rig {
     }
 
     pub(super) fn control(&mut self, id: u64, command: &Command) -> Option<Reply<Blocks>> {
-        let asked = &mut self.asked;
-        self.router.control(RequestId(id), command, &mut |routed| asked.push(routed))
+        let mut sent = Vec::new();
+        let reply = self.router.control(RequestId(id), command, &mut |routed| sent.push(routed));
+        self.note(sent);
+        reply
     }
 
     pub(super) fn submit(&mut self, volume: VolumeId, op: Op<Blocks>) -> Option<Reply<Blocks>> {
@@ -89,8 +93,20 @@ impl Rig {
         op: Op<Blocks>,
     ) -> Option<Reply<Blocks>> {
         let request = Request { id: RequestId(id), volume, op };
-        let asked = &mut self.asked;
-        self.router.submit(request, &mut |routed| asked.push(routed))
+        let mut sent = Vec::new();
+        let reply = self.router.submit(request, &mut |routed| sent.push(routed));
+        self.note(sent);
+        reply
+    }
+
+    pub(super) fn note(&mut self, sent: Vec<Routed<Blocks>>) {
+        for routed in sent {
+            match routed.event {
+                Event::Invalidating(_) => self.told.push((routed.shard, false)),
+                Event::Invalidated(_) => self.told.push((routed.shard, true)),
+                _ => self.asked.push(routed),
+            }
+        }
     }
 
     /// Answers the oldest thing that a shard was asked.
@@ -113,9 +129,10 @@ impl Rig {
             Event::Control(id, _) => id,
             other => panic!("{other:?}"),
         };
-        let asked = &mut self.asked;
-        let reply = Reply { id, result };
-        self.router.reply(shard, reply, &mut |routed| asked.push(routed))
+        let (reply, mut sent) = (Reply { id, result }, Vec::new());
+        let reply = self.router.reply(shard, reply, &mut |routed| sent.push(routed));
+        self.note(sent);
+        reply
     }
 }
 

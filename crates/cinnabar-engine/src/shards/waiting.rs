@@ -2,15 +2,18 @@
 //! seen yet, and must not be overtaken.
 //!
 //! Called by the router. Within a shard, holds keep the order of arrival; this is the same for what
-//! is still to come to a shard, so a write never overtakes a trim. They go on in order of arrival, and
-//! the parts that the first of them waits for are sent next. An invalidation neither waits nor is
-//! waited for: every shard has all of it at once.
+//! is still to come to a shard. So a write never overtakes a trim, and nothing is read from the
+//! cache that an invalidation, once accepted, has yet to reach. They go on in order of arrival, and
+//! the parts that the first of them waits for are sent next.
+//!
+//! An invalidation whose parts do not reach their shards at once is announced to all of them: what it
+//! is about may be lost, and a flush that ends before they have heard of it would cover it.
 
 use super::Routed;
 use super::requests::{is_sound, span_of};
 use super::router::{Join, RoutedVolume, Router};
 use crate::mutant::Mutant;
-use crate::seam::{Op, Payload, Request, RequestId};
+use crate::seam::{Event, Op, Payload, Request, RequestId};
 use crate::units::{ByteSpan, VolumeId};
 
 impl<P: Payload> RoutedVolume<P> {
@@ -37,10 +40,61 @@ impl<P: Payload> Router<P> {
             self.is_blocked(known, first, end, writes) || known.waiting.iter().any(behind)
         });
         if waits && !self.mutants.is(Mutant::PartsOvertaken) {
+            self.announce(request.volume, &request.op, to);
             let known = self.volumes[usize::from(request.volume.0)].as_mut().expect("just seen");
             known.waiting.push_back(request);
         } else {
-            self.admit(request, to);
+            self.admit(request, false, to);
+        }
+    }
+
+    /// Is every shard told of such a request before it has its parts?
+    fn is_announced(&self, op: &Op<P>) -> bool {
+        matches!(op, Op::Invalidate { .. }) && !self.mutants.is(Mutant::InvalidationInParts)
+    }
+
+    /// Tells every shard that an invalidation has begun; says whether this is one.
+    pub(super) fn announce(
+        &mut self,
+        volume: VolumeId,
+        op: &Op<P>,
+        to: &mut impl FnMut(Routed<P>),
+    ) -> bool {
+        let announced = self.is_announced(op);
+        if announced {
+            self.volumes[usize::from(volume.0)].as_mut().expect("just seen").announced += 1;
+            self.tell_every_shard(volume, Event::Invalidating, to);
+        }
+        announced
+    }
+
+    /// Tells every shard that so many invalidations have ended; a detach that waited for them goes on.
+    pub(super) fn end_announced(
+        &mut self,
+        volume: VolumeId,
+        ended: u32,
+        to: &mut impl FnMut(Routed<P>),
+    ) {
+        if ended == 0 {
+            return;
+        }
+        self.volumes[usize::from(volume.0)].as_mut().expect("it has a request").announced -= ended;
+        for _ in 0..ended {
+            self.tell_every_shard(volume, Event::Invalidated, to);
+        }
+        self.detach_if_sent(volume, to);
+    }
+
+    fn tell_every_shard(
+        &self,
+        volume: VolumeId,
+        event: impl Fn(VolumeId) -> Event<P>,
+        to: &mut impl FnMut(Routed<P>),
+    ) {
+        for shard in 0..self.map.shards() {
+            let inner =
+                self.inner(volume, shard).expect("an attached volume is known to every shard");
+            to(Routed { shard, event: event(inner) });
         }
     }
 
@@ -65,7 +119,8 @@ impl<P: Payload> Router<P> {
             }
             let known = self.volumes[index].as_mut().expect("just seen");
             let request = known.waiting.pop_front().expect("just seen");
-            self.admit(request, to);
+            let announced = self.is_announced(&request.op);
+            self.admit(request, announced, to);
         }
         self.detach_if_sent(volume, to);
     }
@@ -79,14 +134,18 @@ impl<P: Payload> Router<P> {
         let mut taken = Vec::new();
         for index in 0..self.volumes.len() {
             let Some(known) = &mut self.volumes[index] else { continue };
-            let before = taken.len();
-            known.waiting.retain(|request| {
+            let mut waiting = std::mem::take(&mut known.waiting);
+            let (before, mut announced) = (taken.len(), 0);
+            waiting.retain(|request| {
                 let late = ids.binary_search(&request.id).is_ok();
                 taken.extend(late.then_some(request.id));
+                announced += u32::from(late && self.is_announced(&request.op));
                 !late
             });
+            self.volumes[index].as_mut().expect("just seen").waiting = waiting;
             if taken.len() > before {
                 self.release_waiting(VolumeId(index as u16), to);
+                self.end_announced(VolumeId(index as u16), announced, to);
             }
         }
         taken

@@ -121,7 +121,8 @@ fn incident(event: &Event<Stamped>) -> Option<Incident> {
             Op::WriteZeroes { .. } => Incident::Zeroes,
             Op::Invalidate { .. } => Incident::Invalidate,
         },
-        Event::IoDone(_) => return None,
+        // The second two are the router's.
+        Event::IoDone(_) | Event::Invalidating(_) | Event::Invalidated(_) => return None,
         Event::Wake => Incident::Wake,
         Event::Overdue(_) | Event::Late(_) => Incident::Overdue,
         Event::Adopt(_) => Incident::Plan,

@@ -149,7 +149,12 @@ impl Machine<Stamped> for Double {
                 Event::Submit(request) => self.submit(request, actions),
                 Event::IoDone(done) => self.done(&done, actions),
                 Event::Control(id, command) => self.control(id, command, actions),
-                Event::Wake | Event::Adopt(_) | Event::Overdue(_) | Event::Late(_) => {}
+                Event::Wake
+                | Event::Adopt(_)
+                | Event::Overdue(_)
+                | Event::Late(_)
+                | Event::Invalidating(_)
+                | Event::Invalidated(_) => {}
             }
         }
     }

@@ -376,6 +376,8 @@ fn a_device_that_hangs_is_given_up() {
     client.leave();
     assert!(ssd.switch("-u"), "it can be thawed");
     rig.stop();
+    // What was under way keeps the lock until the disk below has it, which may be busy.
+    rig.config.lock_wait_max = Duration::from_secs(60);
     // What it holds is old, and known to be.
     rig.start();
     let warmth = rig.loaded().volumes[0].warmth;
