@@ -19,7 +19,7 @@ pub struct Bounds {
     pub extra_parts: u32,
     /// The same, of one volume: others have room beside one that trims all it has.
     pub volume_extra_parts: u32,
-    /// Bytes of a trim or zeroing that an engine gets at a time.
+    /// Bytes of a trim, zeroing or invalidation that an engine gets at a time.
     pub part_bytes: u64,
     /// Requests of one volume that were answered for taking too long while their I/O is still under
     /// way: beyond that its requests fail at once until some of it has ended.

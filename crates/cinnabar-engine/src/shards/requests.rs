@@ -132,7 +132,8 @@ impl<P: Payload> Router<P> {
     fn cut(&self, first: u32, span: &mut ByteSpan, op: &Op<P>) -> (u32, ByteSpan) {
         let (shard, part) = self.map.cut(first, span);
         let len = self.bounds.part_bytes - part.offset % BLOCK_BYTES;
-        if part.len <= len || !matches!(op, Op::Trim { .. } | Op::WriteZeroes { .. }) {
+        let is_short = matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Flush);
+        if part.len <= len || is_short {
             return (shard, part);
         }
         self.crossings.note(Bound::PartBytes);
