@@ -19,7 +19,7 @@ const SEEDS_MAX: u64 = 2000;
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NoMark, 4),
-    (Mutant::MarkAfterWrite, 242),
+    (Mutant::MarkAfterWrite, 91),
     (Mutant::MarkTooOld, 59),
     (Mutant::MarkRetiredBeforeFlush, 66),
     (Mutant::GenerationNotRaised, 198),
@@ -33,7 +33,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::SplitAnsweredEarly, 3),
     (Mutant::PassedRunGrows, 53),
     (Mutant::ReplayCutShort, 4),
-    (Mutant::DurableZeroesNotFlushed, 94),
+    (Mutant::DurableZeroesNotFlushed, 98),
     (Mutant::LateWaiterKept, 3),
     (Mutant::SilentDeviceAwaited, 3),
     (Mutant::LostVolumeKeepsIndex, 343),
