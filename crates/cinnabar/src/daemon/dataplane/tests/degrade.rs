@@ -34,7 +34,7 @@ pub(super) fn invalidate(
 }
 
 fn is_unlocked(path: &Path) -> bool {
-    let free = OpenOptions { lock_wait: Duration::from_secs(60), ..OpenOptions::default() };
+    let free = OpenOptions { lock_wait: Duration::from_mins(1), ..OpenOptions::default() };
     Disk::open(path, &free).is_ok()
 }
 
