@@ -46,6 +46,22 @@ pub(super) enum Kind<P> {
     Flush,
 }
 
+impl<P: Payload> Kind<P> {
+    /// What is done of a request, when nothing has been done yet.
+    fn of(op: Op<P>) -> Self {
+        match op {
+            Op::Read { span, data } => Self::Read(ReadState::new(span, data)),
+            Op::Write { span, data, fua } => Self::Write(WriteState::new(span, data, fua)),
+            Op::Flush => Self::Flush,
+            Op::Trim { span, fua } => Self::Zero(ZeroState::new(span, fua, true, true)),
+            Op::Invalidate { span } => Self::Zero(ZeroState::invalidate(span)),
+            Op::WriteZeroes { span, fua, may_punch } => {
+                Self::Zero(ZeroState::new(span, fua, false, may_punch))
+            }
+        }
+    }
+}
+
 impl<P: Payload> Engine<P> {
     /// A guest's request arrives: refused, started, or waiting for its blocks.
     pub(super) fn submit(&mut self, request: Request<P>) {
@@ -90,16 +106,6 @@ impl<P: Payload> Engine<P> {
             | Op::Invalidate { span } => Some((*span, true)),
             Op::Flush => None,
         };
-        let kind = match op {
-            Op::Read { span, data } => Kind::Read(ReadState::new(span, data)),
-            Op::Write { span, data, fua } => Kind::Write(WriteState::new(span, data, fua)),
-            Op::Flush => Kind::Flush,
-            Op::Trim { span, fua } => Kind::Zero(ZeroState::new(span, fua, true, true)),
-            Op::Invalidate { span } => Kind::Zero(ZeroState::invalidate(span)),
-            Op::WriteZeroes { span, fua, may_punch } => {
-                Kind::Zero(ZeroState::new(span, fua, false, may_punch))
-            }
-        };
         let careless = self.config.mutants.is(Mutant::FillNotRevalidated);
         let hold = hold.filter(|(_, exclusive)| *exclusive || !careless);
         let held = hold.is_some();
@@ -114,7 +120,7 @@ impl<P: Payload> Engine<P> {
             granted: false,
             parked: false,
             orphan: false,
-            kind,
+            kind: Kind::of(op),
         };
         let request = self.requests.insert(active);
         let granted = hold.is_none_or(|(span, exclusive)| {
