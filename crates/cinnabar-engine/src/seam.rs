@@ -114,7 +114,7 @@ pub enum Op<P> {
     },
     /// Somebody else wrote these bytes behind the cache's back: what is cached of them is dropped,
     /// durably; any length. The operator's and the driver's, not a guest's: it is not refused for
-    /// what guests have under way, and takes none of their places; whoever asks keeps the number
+    /// what guests have under way, and takes none of their places, so the driver keeps the number
     /// bounded. A volume that is being detached refuses it, and nothing of that is kept.
     Invalidate {
         /// Bytes not to be believed.
@@ -385,9 +385,9 @@ pub enum Event<P> {
     Late(RequestId),
     /// An instant asked for with [`Action::WakeAt`] has come.
     Wake,
-    /// From the router to each shard: a volume's blocks are being invalidated, part by part, and more
-    /// than one shard or none yet has been asked to. Until as many [`Event::Invalidated`] have come,
-    /// no flush of the volume covers anything.
+    /// From the router to each shard: an invalidation of this volume has begun, and shards may be asked
+    /// their parts of it later. Until as many [`Event::Invalidated`] have come, no flush of the volume
+    /// covers anything.
     Invalidating(VolumeId),
     /// The same invalidation has ended.
     Invalidated(VolumeId),

@@ -161,7 +161,7 @@ impl Worker {
         self.ready.push_back(key);
     }
 
-    /// Whoever has data of the disk hears of a restart: once, by the name the disk has there now.
+    /// A port with data of the disk hears of a restart once, by the name that the disk has there now.
     fn note_teller(&mut self, job: &Job) {
         let (sink, file) = job.teller();
         match self.tellers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, sink)) {

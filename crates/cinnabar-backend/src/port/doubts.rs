@@ -1,6 +1,6 @@
 //! What is to be dropped after a server has restarted, in a bounded number of steps.
 //!
-//! Called by drivers, which bring their engines an invalidation for each range.
+//! Drivers bring their engines an invalidation for each range.
 
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};

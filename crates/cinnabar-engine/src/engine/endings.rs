@@ -159,8 +159,12 @@ fn a_volume_grows_although_the_device_is_lost_meanwhile() {
 
 /// A volume with these blocks written, each of which is cached.
 fn written(mutants: Mutants, blocks: &[u64]) -> Rig {
+    written_with(Config { mutants, ..Config::default() }, blocks)
+}
+
+fn written_with(config: Config, blocks: &[u64]) -> Rig {
     let eviction = crate::config::Eviction::Clock;
-    let mut rig = Rig::open_with(Config { eviction, mutants, ..Config::default() }, 4080);
+    let mut rig = Rig::open_with(Config { eviction, ..config }, 4080);
     rig.ask(vec![Command::Attach(volume("v"))]);
     for block in blocks {
         let (span, data) = (ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES), Nothing::alloc(1));
@@ -257,13 +261,9 @@ fn no_flush_covers_anything_while_parts_of_an_invalidation_are_to_come() {
 /// The copies found after a crash, of a write that a server lost while guests had all places for
 /// requests: what is to drop it comes before the server's next flush ends.
 fn copies_of_what_a_full_engine_was_told_of(mutants: Mutants) -> u64 {
-    let eviction = crate::config::Eviction::Clock;
     let bounds = Bounds { requests: 2, ..Bounds::default() };
-    let mut rig = Rig::open_with(Config { eviction, bounds, mutants, ..Config::default() }, 4080);
-    rig.ask(vec![Command::Attach(volume("v"))]);
-    let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
-    let written = rig.submit(V, Op::Write { span, data, fua: false });
-    rig.answer(written).expect("it is written");
+    let mut rig = written_with(Config { bounds, mutants, ..Config::default() }, &[0]);
+    let span = ByteSpan::new(0, BLOCK_BYTES);
     rig.holds_flushes = true;
     let flushes = [(); 2].map(|()| rig.submit(V, Op::Flush));
     let invalidated = rig.submit(V, Op::Invalidate { span });
@@ -349,13 +349,9 @@ fn invalidations_take_no_places_of_guests() {
 /// An operator's takes too long for a journal that is stuck: it is counted once.
 #[test]
 fn an_invalidation_that_is_late_at_its_gate_is_counted_once() {
-    let eviction = crate::config::Eviction::Clock;
     let bounds = Bounds { requests: 1, ..Bounds::default() };
-    let mut rig = Rig::open_with(Config { eviction, bounds, ..Config::default() }, 4080);
-    rig.ask(vec![Command::Attach(volume("v"))]);
-    let (span, data) = (ByteSpan::new(0, BLOCK_BYTES), Nothing::alloc(1));
-    let written = rig.submit(V, Op::Write { span, data, fua: false });
-    rig.answer(written).expect("it is written");
+    let mut rig = written_with(Config { bounds, ..Config::default() }, &[0]);
+    let span = ByteSpan::new(0, BLOCK_BYTES);
     rig.wait(2_000_000_000);
     rig.wait(2_000_000_000);
     rig.holds = true;

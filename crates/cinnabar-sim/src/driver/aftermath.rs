@@ -2,7 +2,7 @@
 //! changed while the mechanisms last and once they have met, then the daemon dies, and the next life
 //! reads everything before its guests change it.
 //!
-//! Called by the drills ([`duo`](super::duo)). What the device durably holds of a block is what a lost
+//! For the drills of [`duo`](super::duo). What the device durably holds of a block is what a lost
 //! mark brings back; random requests seldom change such a block at the right time, and read it sooner
 //! than they write it again.
 

@@ -1,7 +1,7 @@
 //! Backends that become larger, and volumes with them.
 //!
-//! Somebody makes a backend larger; a little later the operator has the cache take it for as large
-//! as it is, if it is attached. A volume that is away is attached with the size it has then.
+//! A backend becomes larger; a little later the operator has the cache take it for as large as it is,
+//! if it is attached. A volume that is away is attached with the size it has then.
 
 use crate::driver::agenda::Item;
 use crate::driver::commands::Control;

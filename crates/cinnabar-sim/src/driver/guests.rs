@@ -250,29 +250,27 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The guest of a volume asks for this at once, beside its slots, if it can.
     pub(super) fn demand_of(&mut self, volume: usize, wanted: Wanted) -> bool {
-        let known = &mut self.volumes[volume];
-        let refused = wanted.writes() && self.profile.volumes[volume].read_only;
-        if known.state != State::Attached || refused || !wanted.is_allowed(&self.profile.features) {
+        if !self.takes(volume, wanted) {
             return false;
         }
-        let plea = known.guest.asks(&mut self.steering.dice, wanted);
-        known.slots += 1;
+        let plea = self.volumes[volume].guest.asks(&mut self.steering.dice, wanted);
         self.quota -= 1;
-        self.count.requests += 1;
-        let number = self.submit(volume, plea, None);
-        self.await_answer(volume, number);
-        true
+        self.demand_this(volume, plea)
     }
 
     /// The guest of a volume asks for a block or a few, beside what it would ask for, if it can.
     pub(super) fn demand_small(&mut self, volume: usize, wanted: Wanted) -> bool {
-        let known = &mut self.volumes[volume];
-        let refused = wanted.writes() && self.profile.volumes[volume].read_only;
-        if known.state != State::Attached || refused || !wanted.is_allowed(&self.profile.features) {
+        if !self.takes(volume, wanted) {
             return false;
         }
-        let plea = known.guest.asks_little(&mut self.steering.dice, wanted);
+        let plea = self.volumes[volume].guest.asks_little(&mut self.steering.dice, wanted);
         self.demand_this(volume, plea)
+    }
+
+    /// Is a volume attached, and are such requests of it allowed?
+    fn takes(&self, volume: usize, wanted: Wanted) -> bool {
+        let refused = wanted.writes() && self.profile.volumes[volume].read_only;
+        self.is_attached(volume) && !refused && wanted.is_allowed(&self.profile.features)
     }
 
     /// The guest of a volume asks for this at once, beside what it would ask for, if it can.

@@ -98,7 +98,7 @@ impl CacheDevice {
         Self { region, checkpoints, ..Self::of(cells, format.log as usize) }
     }
 
-    /// The device that there was, formatted anew: its superblocks are new, and its journal and its
+    /// The device that there was, formatted again: its superblocks are new, and its journal and its
     /// checkpoints are left from before, durably. The daemon's format blanks the journal and the
     /// checkpoints' heads; an engine does not rely on that. If the size differs, it is a new device.
     #[must_use]

@@ -348,7 +348,7 @@ impl Oracle {
 
     /// Reads of these sectors submitted from now on have no excuse any more, for what was there when
     /// that was `asked` for: a part of an invalidation may be done long before the whole is answered,
-    /// and what somebody writes behind it is not its concern.
+    /// and what is written behind it is not its concern.
     pub fn end_excuses(&mut self, backend: usize, sectors: std::ops::Range<u64>, asked: u64) {
         let now = self.tick();
         self.excuses_ended(backend, sectors, now, asked);
