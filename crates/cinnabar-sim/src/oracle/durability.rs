@@ -25,6 +25,19 @@ impl Durability {
         self.owed.push_back(Owed { first, values: values.to_vec(), answered });
     }
 
+    /// Another has written these sectors, durably: what was answered before is not owed any more.
+    /// A guest may bring it back, by writing a part of a block whose change the cache could not
+    /// notice; that is another write, which no earlier flush covers.
+    pub(super) fn overwritten(&mut self, sectors: std::ops::Range<u64>) {
+        for owed in &mut self.owed {
+            for (sector, value) in (owed.first..).zip(&mut owed.values) {
+                if sectors.contains(&sector) {
+                    *value = Stamp::ZERO;
+                }
+            }
+        }
+    }
+
     pub(super) fn flushed(
         &mut self,
         backend: usize,
@@ -53,4 +66,28 @@ pub(super) fn check_durable(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_overwrote_is_owed_no_more_and_what_lies_beside_it_is() {
+        let values: Vec<Stamp> = (8..16).map(|sector| Stamp::new(0, sector, 1)).collect();
+        let owed = || {
+            let mut owed = Durability::default();
+            owed.acknowledged(8, &values, 1);
+            owed
+        };
+        let volatile = |lost: u64| move |sector| (sector == lost).then(|| Stamp::new(0, sector, 1));
+        owed().flushed(0, 2, volatile(9)).expect_err("answered before the flush");
+
+        let mut other = owed();
+        other.overwritten(9..10);
+        other.flushed(0, 2, volatile(9)).expect("a later write brought it back");
+        let mut other = owed();
+        other.overwritten(9..10);
+        other.flushed(0, 2, volatile(10)).expect_err("nobody wrote there");
+    }
 }

@@ -298,6 +298,7 @@ impl Oracle {
 
     /// Somebody else wrote these values to a backend, durably.
     pub fn written_behind(&mut self, backend: usize, first: u64, values: Vec<Stamp>) {
+        self.durability[backend].overwritten(first..first + values.len() as u64);
         let ticket = self.write_submitted(backend, first, values);
         self.end_write(&ticket, Outcome::Done);
         self.orders[backend].cover(ticket.sectors(), ticket.submitted);
