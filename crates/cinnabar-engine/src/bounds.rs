@@ -71,6 +71,8 @@ pub struct Bounds {
     /// Segments of a share for each class of blocks (written, read, reinserted) that has segments of
     /// its own: each class keeps one open.
     pub class_segments: u32,
+    /// Blocks written in part whose rest is not known, at most; fewer where the cache is small.
+    pub partial_blocks: u32,
 }
 
 impl Default for Bounds {
@@ -104,6 +106,7 @@ impl Default for Bounds {
             clean_slots: (64, 4096),
             parked_segments: 4,
             class_segments: 48,
+            partial_blocks: 1024,
         }
     }
 }
@@ -139,6 +142,7 @@ impl Bounds {
         clean_slots: (1, 1),
         parked_segments: 1,
         class_segments: 4,
+        partial_blocks: 1,
     };
 }
 
@@ -211,6 +215,8 @@ bounds! {
     CleanSlots = "clean_slots",
     /// [`Bounds::parked_segments`]
     ParkedSegments = "parked_segments",
+    /// [`Bounds::partial_blocks`]
+    PartialBlocks = "partial_blocks",
 }
 
 /// How often each bound was run into: a search must have crossed them all.

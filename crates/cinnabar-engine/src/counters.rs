@@ -107,6 +107,14 @@ pub struct CacheCounters {
     pub ram_blocks: u64,
     /// Blocks in chunks that are being filled or written: not on flash yet either.
     pub staged_blocks: u64,
+    /// Blocks of which RAM holds some sectors, not counted as cached.
+    pub partial_blocks: u64,
+    /// Read blocks that were served from such sectors.
+    pub partials_read: u64,
+    /// Such blocks that became whole by further writes.
+    pub partials_completed: u64,
+    /// Such blocks that were given up because there were too many.
+    pub partials_dropped: u64,
     /// Bytes written to the cache device, metadata included.
     pub flash_written_bytes: u64,
     /// Blocks that entered the cache (RAM or flash).
@@ -178,7 +186,7 @@ macro_rules! add_fields {
 add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_reused, no_space, loading, no_device);
 add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, dropped_blocks, refused, cached_blocks);
-add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, returned_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
+add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, returned_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

@@ -105,6 +105,21 @@ mutants! {
     LostVolumeKeepsIndex,
     /// What waits behind another request's blocks is not answered when its time is over.
     LateWaiterKept,
+    /// The rest of a block that is written in part is taken from a copy on flash without a look at
+    /// its checksum.
+    EdgeNotVerified,
+    /// Of an incomplete block all sectors are served.
+    PartialServedWhole,
+    /// An incomplete block is taken for a whole one when the backend has its sectors.
+    PartialTakenForWhole,
+    /// A write leaves what was known of an incomplete block as it was.
+    PartialNotTakenOut,
+    /// Of a write that failed, the sectors of incomplete blocks are kept.
+    FailedPartialKept,
+    /// Trims, zeroes and invalidations don't drop incomplete blocks.
+    PartialOutlivesTrim,
+    /// Incomplete blocks stay when their volume goes.
+    PartialOutlivesVolume,
 }
 
 /// The mutants switched on: none, in production.

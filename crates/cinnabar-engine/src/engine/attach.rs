@@ -293,6 +293,10 @@ impl<P: Payload> Engine<P> {
         if volume.requests > 0 || volume.beat.in_flight || volume.distrusting {
             return;
         }
+        if !self.config.mutants.is(Mutant::PartialOutlivesVolume) {
+            self.store.drop_partials(index, 0, u64::MAX);
+        }
+        let volume = self.volume(index);
         // One flush: from now on there is no second way here.
         volume.state = VolumeState::Flushing(id);
         if volume.spec.read_only {

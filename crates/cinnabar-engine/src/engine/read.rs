@@ -11,7 +11,7 @@ use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Slice, Slices, Target};
 use crate::sequential::Stripes;
-use crate::store::{Origin, Place};
+use crate::store::{Origin, Place, Sectors};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use crate::volume::{Bypass, Volume};
 use smallvec::smallvec;
@@ -110,6 +110,11 @@ impl<P: Payload> Engine<P> {
             let key = Key { volume: index, block: first + u64::from(i) };
             let slot = if looks { self.store.find(key) } else { None };
             let Some(slot) = slot else {
+                let (asked, to) = (Sectors::of(span, key.block), u64::from(i) * BLOCK_BYTES);
+                if looks && self.store.serve_partial(key, asked, (&data, to)) {
+                    (hits, ram_hits) = (hits + 1, ram_hits + 1);
+                    continue;
+                }
                 run = Some(self.extend_missing(request, run, i));
                 continue;
             };

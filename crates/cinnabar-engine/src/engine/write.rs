@@ -14,7 +14,7 @@ use crate::outbox::Pending;
 use crate::plan::Mode;
 use crate::seam::{IoError, IoOp, Payload, Slice, Target};
 use crate::sequential::Stripes;
-use crate::store::{Origin, Place, Removed};
+use crate::store::{Origin, Place, Removed, Sectors};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use crate::volume::Volume;
 use smallvec::{SmallVec, smallvec};
@@ -44,8 +44,8 @@ pub(super) struct WriteState<P> {
 #[derive(Debug)]
 struct Edge<P> {
     index: u32,
-    /// The request's buffer holds the whole block.
-    whole: bool,
+    /// What of it the request's buffer holds.
+    sectors: Sectors,
     /// Its old content, while it is being read.
     old: Option<P>,
 }
@@ -73,9 +73,11 @@ impl<P: Payload> WriteState<P> {
         self.hits[i as usize / 64] >> (i % 64) & 1 == 1
     }
 
-    /// Copies what the write doesn't cover of block `index` from its old content.
-    fn merge(&self, index: u32, old: &P, old_at: u64) {
-        let base = u64::from(index) * BLOCK_BYTES;
+    /// Copies what the write doesn't cover of an edge block from its old content.
+    fn merge(&mut self, edge: usize, old: &P, old_at: u64) {
+        let edge = &mut self.edges[edge];
+        edge.sectors = Sectors::ALL;
+        let base = u64::from(edge.index) * BLOCK_BYTES;
         let start = self.span.head_bytes().max(base);
         let end = (self.span.head_bytes() + self.span.len).min(base + BLOCK_BYTES);
         if start > base {
@@ -163,8 +165,7 @@ impl<P: Payload> Engine<P> {
         let slot = self.store.find(Key { volume, block }).filter(|_| !doubtful);
         let (target, offset, slot) = match slot.map(|slot| (slot, self.store.place(slot))) {
             Some((_, Place::Ram(buffer))) => {
-                state.merge(index, self.store.buffers.data(), buffer.at());
-                state.edges[edge].whole = true;
+                state.merge(edge, self.store.buffers.data(), buffer.at());
                 return;
             }
             Some((slot, Place::Flash)) => {
@@ -172,7 +173,13 @@ impl<P: Payload> Engine<P> {
                 (Target::Cache, self.store.log.offset_of(slot), Some(slot))
             }
             None if needed => (Target::Backend(VolumeId(volume)), block * BLOCK_BYTES, None),
-            None => return,
+            None if doubtful => return,
+            None => {
+                let (known, to) = (state.edges[edge].sectors, u64::from(index) * BLOCK_BYTES);
+                let key = Key { volume, block };
+                state.edges[edge].sectors = self.store.merge_partial(key, known, (&state.data, to));
+                return;
+            }
         };
         let old = P::alloc(1);
         state.edges[edge].old = Some(old.clone());
@@ -227,9 +234,8 @@ impl<P: Payload> Engine<P> {
                 self.store.count_device_error();
             }
         }
-        if good {
-            state.merge(index, &old, 0);
-            state.edges[edge].whole = true;
+        if good || result.is_ok() && self.config.mutants.is(Mutant::EdgeNotVerified) {
+            state.merge(edge, &old, 0);
         } else if whole_blocks_only && slot.is_some() {
             // The cached copy is no good: the backend has the block. The SSD may still write to
             // that memory.
@@ -258,6 +264,11 @@ impl<P: Payload> Engine<P> {
     fn take_out(&mut self, request: usize) -> Option<(u64, u64)> {
         let volume = self.requests[request].volume;
         let marks_all = self.marks_all();
+        if !self.config.mutants.is(Mutant::PartialNotTakenOut) {
+            let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
+            let (first, end) = (state.span.first_block(), state.span.end_block());
+            self.store.drop_partials(volume, first, end);
+        }
         let grows = self.config.mutants.is(Mutant::PassedRunGrows);
         if let Some(loader) = &mut self.loader {
             let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
@@ -319,18 +330,29 @@ impl<P: Payload> Engine<P> {
         let keeps = known.is_some_and(keeps);
         let failed = active.failure.is_some()
             && !(state.issued && self.config.mutants.is(Mutant::FailedWriteCached));
+        if failed && state.issued && self.config.mutants.is(Mutant::FailedPartialKept) {
+            for edge in &state.edges {
+                let block = state.span.first_block() + u64::from(edge.index);
+                let from = (&state.data, u64::from(edge.index) * BLOCK_BYTES);
+                self.store.keep_partial(Key { volume, block }, edge.sectors, from);
+            }
+        }
         if failed || !state.keep || !keeps {
             return self.finish(request);
         }
         let (mut not_reused, mut refused) = (0, 0);
+        let for_whole = self.config.mutants.is(Mutant::PartialTakenForWhole);
         let end = state.span.blocks() as u32;
         let stop = end.min(state.offered + self.config.bounds.write_blocks);
         self.store.crossings.note_if(stop < end, Bound::WriteBlocks);
         for i in state.offered..stop {
-            if state.edges.iter().any(|edge| edge.index == i && !edge.whole) {
+            let key = Key { volume, block: state.span.first_block() + u64::from(i) };
+            let from = (&state.data, u64::from(i) * BLOCK_BYTES);
+            let edge = state.edges.iter().find(|edge| edge.index == i);
+            if let Some(edge) = edge.filter(|edge| edge.sectors != Sectors::ALL && !for_whole) {
+                self.store.keep_partial(key, edge.sectors, from);
                 continue;
             }
-            let key = Key { volume, block: state.span.first_block() + u64::from(i) };
             self.store.rehearse(key, true);
             if !self.store.write_pays(key) {
                 self.store.note_unkept_write(key);
@@ -338,7 +360,6 @@ impl<P: Payload> Engine<P> {
                 continue;
             }
             let origin = if state.was_cached(i) { Origin::Rewrite } else { Origin::Write };
-            let from = (&state.data, u64::from(i) * BLOCK_BYTES);
             let filled = self.store.fill(key, origin, from, self.now, &mut self.outbox);
             refused += u64::from(!filled);
         }
@@ -357,18 +378,13 @@ impl<P: Payload> Engine<P> {
 /// The blocks that a write covers in part. The volume's last block counts as covered when the write
 /// reaches the volume's end.
 fn edges<P>(span: ByteSpan, size: u64) -> SmallVec<[Edge<P>; 2]> {
-    let mut edges = SmallVec::new();
-    let mut add = |index: u64| {
-        edges.push(Edge { index: index as u32, whole: false, old: None });
-    };
+    let end = if span.end() == size { span.end_block() * BLOCK_BYTES } else { span.end() };
+    let covered = ByteSpan::new(span.offset, end - span.offset);
     let last = span.blocks() - 1;
-    let head = span.head_bytes() > 0;
-    let tail = !span.end().is_multiple_of(BLOCK_BYTES) && span.end() != size;
-    if head {
-        add(0);
-    }
-    if tail && !(head && last == 0) {
-        add(last);
-    }
-    edges
+    let ends = [0, last].into_iter().take(if last == 0 { 1 } else { 2 });
+    let edge = |index: u64| {
+        let sectors = Sectors::of(covered, span.first_block() + index);
+        Edge { index: index as u32, sectors, old: None }
+    };
+    ends.map(edge).filter(|edge| edge.sectors != Sectors::ALL).collect()
 }

@@ -189,6 +189,9 @@ impl<P: Payload> Engine<P> {
         let empty = noted || self.store.holdings[usize::from(volume)].cached_blocks == 0;
         let stop = if empty { end } else { end.min(next + self.config.bounds.zero_blocks) };
         let mut removed = 0;
+        if !self.config.mutants.is(Mutant::PartialOutlivesTrim) {
+            self.store.drop_partials(volume, next, stop);
+        }
         if !empty {
             for block in next..stop {
                 let copy = self.store.remove(Key { volume, block });

@@ -16,6 +16,7 @@ impl<P: Payload> Store<P> {
             descriptors,
             ghost,
             probation,
+            partials,
             rehearsal,
             buffers,
             log,
@@ -40,6 +41,7 @@ impl<P: Payload> Store<P> {
         for block in 0..buffers.used() {
             hasher.write_u32(buffers.data().checksum(u64::from(block) * 4096, 0));
         }
+        partials.digest(hasher);
         add(hasher, &(probation, log, cleaner, holdings, life, barrier, opened));
         add(hasher, &(unflushed_log, dead, index, rehearsal));
         journal.digest(hasher);

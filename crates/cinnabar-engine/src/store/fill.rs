@@ -117,6 +117,8 @@ impl<P: Payload> Store<P> {
             debug_assert_eq!(origin, Origin::Read, "a written block is still cached at {slot}");
             return true;
         }
+        // A read has brought all of it.
+        self.drop_partials(key.volume, key.block, key.block + 1);
         let written = origin != Origin::Read;
         if !written {
             self.rehearse(key, false);

@@ -36,6 +36,10 @@ impl<P: Payload> Store<P> {
         assert_eq!(in_ram, self.counters.ram_blocks, "blocks in probation");
         let counted = self.log.segments.iter().map(|s| (s.live, s.condemned));
         assert!(counted.eq(held), "blocks and condemned blocks by segment");
+        self.partials.check_invariants(|key| {
+            assert_eq!(self.find_loaded(key), None, "an incomplete block is cached, too");
+            assert!(self.holdings[usize::from(key.volume)].alive, "its volume is there");
+        });
         if !unordered {
             self.check_segments();
         }

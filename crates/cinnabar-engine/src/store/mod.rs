@@ -11,6 +11,7 @@ mod digest;
 mod fill;
 mod invariants;
 mod load;
+mod partial;
 mod replay;
 
 use crate::address_map::AddressMap;
@@ -37,6 +38,8 @@ pub(crate) use checkpoint::{CheckpointPhase, CheckpointWriter};
 pub(crate) use cleaner::Cleaner;
 pub(crate) use fill::Origin;
 pub(crate) use load::{Chain, Known, is_sound};
+use partial::Partials;
+pub(crate) use partial::Sectors;
 pub(crate) use replay::Replay;
 
 /// Buffers for chunks being filled and written, and for carried blocks, at most and at least.
@@ -101,6 +104,7 @@ pub(crate) struct Store<P> {
     pub(crate) descriptors: Descriptors,
     ghost: Ghost,
     probation: Probation,
+    partials: Partials<P>,
     rehearsal: Rehearsal,
     pub(crate) buffers: Buffers<P>,
     pub(crate) log: Log,
@@ -144,6 +148,7 @@ impl<P: Payload> Store<P> {
             descriptors: Descriptors::new(slots),
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),
+            partials: Partials::new(capacity, config.bounds.partial_blocks),
             rehearsal: Rehearsal::new(capacity, config.endurance),
             buffers: Buffers::new(probation + staging as u32),
             log: Log::new(
@@ -472,7 +477,11 @@ impl<P: Payload> Store<P> {
 
     /// Counters; what others count is added by the engine.
     pub(crate) fn counters(&self) -> CacheCounters {
-        CacheCounters { staged_blocks: self.log.staged_blocks(), ..self.counters }
+        CacheCounters {
+            staged_blocks: self.log.staged_blocks(),
+            partial_blocks: self.partials.len(),
+            ..self.counters
+        }
     }
 
     pub(crate) fn count_checksum_failure(&mut self) {
@@ -486,13 +495,15 @@ impl<P: Payload> Store<P> {
     /// RAM held, by part.
     pub(crate) fn ram_bytes(&self) -> RamBytes {
         let segments = self.log.segments.len() * size_of::<crate::log::Segment>();
+        let (partial_data, partial_table) = self.partials.ram_bytes();
         RamBytes {
             address_map: self.map.ram_bytes(),
             descriptors: self.descriptors.ram_bytes(),
             ghost: self.ghost.ram_bytes(),
-            buffers: u64::from(self.buffers.total()) * crate::units::BLOCK_BYTES,
+            buffers: u64::from(self.buffers.total()) * crate::units::BLOCK_BYTES + partial_data,
             other: (segments + self.holdings.len() * size_of::<Holding>()) as u64
                 + u64::from(self.probation.len()) * 4
+                + partial_table
                 + self.rehearsal.ram_bytes()
                 + self.journal.ram_bytes(),
         }

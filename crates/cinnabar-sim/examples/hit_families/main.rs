@@ -7,12 +7,11 @@
 
 mod families;
 
-use cinnabar_engine::units::ByteSpan;
-use cinnabar_engine::{Config, Endurance};
+use cinnabar_engine::Endurance;
 use cinnabar_policy::{Policy, Writes};
 use cinnabar_sim::hits::engine::blocks_min;
-use cinnabar_sim::hits::{Contender, EngineCache, Found, Options, Outcome, Run, run};
-use cinnabar_trace::{Op, Record, open};
+use cinnabar_sim::hits::{Contender, Found, Grain, Options, Outcome, Run, run};
+use cinnabar_trace::{Record, open};
 use families::FAMILIES;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -137,7 +136,8 @@ fn rows(
     args: &Args,
     cells: &mut Vec<Cell>,
 ) -> Result<(), String> {
-    let survey = simulate(records, Vec::new(), Writes::Through, args)?.survey;
+    let blocks_only = (Writes::Through, Grain::Blocks);
+    let survey = simulate(records, Vec::new(), blocks_only, args)?.survey;
     let footprint = u64::from(survey.blocks);
     eprintln!("{name}: {} references, {footprint} blocks", survey.references);
     let blocks = |size: &u64| (footprint * size).div_ceil(100);
@@ -159,15 +159,16 @@ fn rows(
         // Read misses of a cache with room for all.
         let all = NonZeroU32::new(survey.blocks.max(1)).expect("at least one");
         runs.push(Run { contender: Contender::Policy(Policy::Lru), size_blocks: all });
-        let found = simulate(records, runs, writes, args)?;
+        let found = simulate(records, runs, (writes, Grain::Blocks), args)?;
         let compulsory = found.outcomes.last().expect("the last run").counts.read_misses;
         for (size, outcomes) in sizes.iter().zip(found.outcomes.chunks(contenders.len())) {
             let row = Row { name, tuned, size: *size, mode };
             cells.push(row.show(outcomes, compulsory));
             if writes == Writes::Through && is_unaligned(records) {
                 let engine = outcomes.last().expect("the engine is the last");
-                let sectors = by_sectors(records, engine.run.size_blocks, args.endurance)?;
-                cells.push(row.show_sectors(engine, sectors));
+                let by_sectors = (writes, Grain::Sectors);
+                let exact = simulate(records, vec![engine.run], by_sectors, args)?;
+                cells.push(row.show_sectors(engine, exact.outcomes[0].counts.read_misses));
             }
         }
     }
@@ -249,38 +250,13 @@ fn half(tuned: bool) -> &'static str {
 fn simulate(
     records: &[Record],
     runs: Vec<Run>,
-    writes: Writes,
+    (writes, grain): (Writes, Grain),
     args: &Args,
 ) -> Result<Found, String> {
-    let options = Options { runs, writes, endurance: args.endurance, jobs: args.jobs };
+    let options = Options { runs, writes, endurance: args.endurance, grain, jobs: args.jobs };
     run(records.iter().copied().map(Ok), &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
 fn is_unaligned(records: &[Record]) -> bool {
     records.iter().any(|record| (record.offset_bytes | record.length_bytes) % 4096 != 0)
-}
-
-/// Read misses of the engine when requests are as they were, to the sector.
-fn by_sectors(
-    records: &[Record],
-    size_blocks: NonZeroU32,
-    endurance: Endurance,
-) -> Result<u64, String> {
-    let failed = |error: cinnabar_sim::hits::EngineError| error.to_string();
-    let config = Config { endurance, ..Config::default() };
-    let mut cache = EngineCache::with(size_blocks, Writes::Through, config).map_err(failed)?;
-    for record in records {
-        let is_write = match record.op {
-            Op::Read => false,
-            Op::Write => true,
-            _ => continue,
-        };
-        let offset = record.offset_bytes / 512 * 512;
-        let end = (record.offset_bytes + record.length_bytes).next_multiple_of(512);
-        if end > offset {
-            let span = ByteSpan::new(offset, end - offset);
-            cache.request(record.volume, is_write, span).map_err(failed)?;
-        }
-    }
-    Ok(cache.counts().read_misses)
 }

@@ -43,6 +43,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let Some(machine) = &self.machine else { return };
         let cache = machine.cache_counters();
         let count = &mut self.count;
+        count.partials_read += cache.partials_read;
+        count.partials_completed += cache.partials_completed;
         count.ghost_hits += cache.admitted.ghost;
         count.evicted_blocks += cache.evicted_blocks;
         count.carried_blocks += cache.carried_blocks;

@@ -32,6 +32,10 @@ pub struct Report {
     pub misses: u64,
     /// Read requests with both.
     pub partial_hits: u64,
+    /// Blocks read of which only the sectors asked for were known.
+    pub partials_read: u64,
+    /// Blocks that writes of parts made whole.
+    pub partials_completed: u64,
     /// Blocks that earned flash by a ghost hit.
     pub ghost_hits: u64,
     /// Blocks evicted from flash.
@@ -105,6 +109,8 @@ impl Report {
             read_hits: self.read_hits + other.read_hits,
             misses: self.misses + other.misses,
             partial_hits: self.partial_hits + other.partial_hits,
+            partials_read: self.partials_read + other.partials_read,
+            partials_completed: self.partials_completed + other.partials_completed,
             ghost_hits: self.ghost_hits + other.ghost_hits,
             evicted_blocks: self.evicted_blocks + other.evicted_blocks,
             carried_blocks: self.carried_blocks + other.carried_blocks,

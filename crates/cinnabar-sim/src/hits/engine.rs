@@ -94,7 +94,9 @@ impl EngineCache {
         let (mut offset, end) = (span.offset, span.offset + span.len);
         while offset < end {
             let (part, within) = (offset / part_bytes, offset % part_bytes);
-            let len = (end - offset).min(part_bytes - within).min(REQUEST_BYTES_MAX);
+            // A cut is at the end of a block: it makes no partial blocks.
+            let len_max = REQUEST_BYTES_MAX - within % BLOCK_BYTES;
+            let len = (end - offset).min(part_bytes - within).min(len_max);
             let id = self.volume(volume, part)?;
             let span = ByteSpan::new(within, len);
             if is_write && self.writes != Writes::AsReads {
@@ -169,6 +171,8 @@ impl EngineCache {
             reinserted: cache.carried_blocks,
             refused_unused: cache.rejected_blocks,
             refused_written: all.bypassed.write_not_reused,
+            completed_partial: cache.partials_completed,
+            refused_partial: cache.partials_dropped,
             refused_no_space: all.bypassed.no_space,
             evicted: cache.evicted_blocks,
             missed_again: cache.returned_blocks,

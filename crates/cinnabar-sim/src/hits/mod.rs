@@ -14,7 +14,7 @@ mod portions;
 
 pub use engine::EngineCache;
 pub use error::{EngineError, HitsError};
-pub use portions::{Survey, survey};
+pub use portions::{Grain, Survey, survey};
 
 use cinnabar_engine::Endurance;
 use cinnabar_policy::{Counts, Policy, Writes};
@@ -91,6 +91,8 @@ pub struct Options {
     pub writes: Writes,
     /// The engine's price of a flash write.
     pub endurance: Endurance,
+    /// What the engine's requests are rounded to; policies see whole blocks.
+    pub grain: Grain,
     /// Threads; no more are started than there is work for.
     pub jobs: NonZeroUsize,
 }
@@ -123,6 +125,10 @@ pub struct Reasons {
     pub refused_unused: u64,
     /// Written, and of a volume whose written blocks are seldom read.
     pub refused_written: u64,
+    /// Written in part more than once, until they were whole.
+    pub completed_partial: u64,
+    /// Written in part and given up before they were whole.
+    pub refused_partial: u64,
     /// There was no free buffer or segment at that moment.
     pub refused_no_space: u64,
     /// Given up by flash.
@@ -173,8 +179,9 @@ pub fn run(
     for run in options.runs.iter().filter(|run| !is_belady(run)) {
         lanes.push(pool::Runner::new(*run, options)?);
     }
+    let wants_requests = options.runs.iter().any(|run| run.contender == Contender::Engine);
     let portions = portions::Portions::new(records)
-        .with_requests(options.runs.iter().any(|run| run.contender == Contender::Engine))
+        .with_requests(wants_requests.then_some(options.grain))
         .keeping_all(options.runs.iter().any(is_belady));
     let (portions, runners) = pool::run(portions, lanes, options.jobs, progress)?;
     let survey = portions.survey();

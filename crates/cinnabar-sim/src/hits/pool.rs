@@ -9,7 +9,6 @@ use super::error::HitsError;
 use super::portions::{Portion, Portions, Survey};
 use super::{Contender, Options, Outcome, Progress, Run};
 use cinnabar_engine::Config;
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 use cinnabar_policy::Simulation;
 use cinnabar_trace::{Record, TraceError};
 use std::collections::VecDeque;
@@ -49,8 +48,7 @@ impl Runner {
             Self::Policy(simulation) => simulation.feed(&portion.accesses),
             Self::Engine(cache) => {
                 for request in &portion.requests {
-                    let (offset, len) = (request.first * BLOCK_BYTES, request.count * BLOCK_BYTES);
-                    cache.request(request.volume, request.is_write, ByteSpan::new(offset, len))?;
+                    cache.request(request.volume, request.is_write, request.span)?;
                 }
             }
         }

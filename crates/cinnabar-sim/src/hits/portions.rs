@@ -4,6 +4,7 @@
 //! request, so the engine gets requests as they were.
 
 use super::error::HitsError;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
 use cinnabar_policy::{Access, Future, Interner, TooLong};
 use cinnabar_trace::{Op, Record, TraceError};
 use std::collections::BTreeSet;
@@ -27,13 +28,38 @@ pub struct Survey {
     pub volumes: u32,
 }
 
-/// A read or write, in blocks.
+/// A read or write, as the engine gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) volume: u32,
     pub(super) is_write: bool,
-    pub(super) first: u64,
-    pub(super) count: u64,
+    pub(super) span: ByteSpan,
+}
+
+/// What a request's ends are rounded to for the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grain {
+    /// Whole blocks of 4 KiB: what policies see, too.
+    #[default]
+    Blocks,
+    /// Sectors of 512 bytes: what a guest asks of a disk.
+    Sectors,
+}
+
+impl Grain {
+    const fn bytes(self) -> u64 {
+        match self {
+            Self::Blocks => BLOCK_BYTES,
+            Self::Sectors => SECTOR_BYTES,
+        }
+    }
+
+    /// The smallest span of whole grains around a request.
+    fn around(self, record: &Record) -> ByteSpan {
+        let start = record.offset_bytes / self.bytes() * self.bytes();
+        let end = (record.offset_bytes + record.length_bytes).next_multiple_of(self.bytes());
+        ByteSpan::new(start, end - start)
+    }
 }
 
 /// A part of the trace.
@@ -54,7 +80,8 @@ pub(super) struct Portions<I> {
     volumes: BTreeSet<u32>,
     last_volume: Option<u32>,
     survey: Survey,
-    wants_requests: bool,
+    /// How requests are given, if somebody wants them.
+    requests: Option<Grain>,
     /// All accesses so far, if they are kept.
     all: Option<Vec<Access>>,
 }
@@ -68,14 +95,14 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
             volumes: BTreeSet::new(),
             last_volume: None,
             survey: Survey::default(),
-            wants_requests: false,
+            requests: None,
             all: None,
         }
     }
 
     /// Portions have requests, too.
-    pub(super) fn with_requests(self, wants_requests: bool) -> Self {
-        Self { wants_requests, ..self }
+    pub(super) fn with_requests(self, requests: Option<Grain>) -> Self {
+        Self { requests, ..self }
     }
 
     /// All accesses are kept for [`into_all`](Self::into_all): 4 bytes each.
@@ -112,8 +139,8 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
             return;
         }
         let (volume, is_write) = (record.volume, record.op == Op::Write);
-        if self.wants_requests {
-            portion.requests.push(Request { volume, is_write, first: blocks.start, count });
+        if let Some(grain) = self.requests {
+            portion.requests.push(Request { volume, is_write, span: grain.around(record) });
         }
         let key = |block| (u64::from(volume) << KEY_BLOCK_BITS | block, is_write);
         self.keys.extend(blocks.map(key));

@@ -107,7 +107,8 @@ fn bounds(tiny: u8) -> Bounds {
     }
     if is(4) {
         bounds.parts = 2;
-        bounds = Bounds { miss_blocks: 2, write_blocks: 2, zero_blocks: 2, ..bounds };
+        bounds =
+            Bounds { miss_blocks: 2, write_blocks: 2, zero_blocks: 2, partial_blocks: 1, ..bounds };
     }
     if is(5) {
         bounds = Bounds { journal_pages: 1, checkpoint_pages: 1, ..bounds };

@@ -61,6 +61,8 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         clean_slots,
         parked_segments,
         class_segments,
+        // No dice of its own: a draw more would move every seed.
+        partial_blocks: if write_blocks < 256 { write_blocks } else { usual.partial_blocks },
         ..usual
     }
 }

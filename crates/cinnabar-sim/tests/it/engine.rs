@@ -58,6 +58,8 @@ fn check_coverage(sum: &Report) {
         ("read hits", sum.read_hits),
         ("misses", sum.misses),
         ("partial hits", sum.partial_hits),
+        ("incomplete blocks read", sum.partials_read),
+        ("blocks completed by writes", sum.partials_completed),
         ("ghost hits", sum.ghost_hits),
         ("evictions", sum.evicted_blocks),
         ("carried blocks", sum.carried_blocks),

@@ -5,7 +5,7 @@ use crate::traces::fixture;
 use cinnabar_engine::Endurance;
 use cinnabar_policy::{Policy, Writes, simulate};
 use cinnabar_sim::hits::{
-    Contender, EngineError, Found, HitsError, Options, Outcome, Progress, Run, run, survey,
+    Contender, EngineError, Found, Grain, HitsError, Options, Outcome, Progress, Run, run, survey,
 };
 use cinnabar_trace::{Op, Record, Settings, TraceError};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -18,7 +18,13 @@ fn options(contenders: &[Contender], sizes: &[u32], writes: Writes, jobs: usize)
         })
     });
     let jobs = NonZeroUsize::new(jobs).expect("a thread at least");
-    Options { runs: runs.collect(), writes, endurance: Endurance::default(), jobs }
+    Options {
+        runs: runs.collect(),
+        writes,
+        endurance: Endurance::default(),
+        grain: Grain::Blocks,
+        jobs,
+    }
 }
 
 fn found(trace: &[Record], options: &Options) -> Result<Found, HitsError> {

@@ -17,6 +17,7 @@ mod many_volumes;
 mod mutants;
 mod oracle;
 mod pairs;
+mod partial;
 mod pblcache_defects;
 mod rot;
 mod shares;

@@ -38,6 +38,13 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::SilentDeviceAwaited, 3),
     (Mutant::LostVolumeKeepsIndex, 343),
     (Mutant::HeadsKept, 7),
+    (Mutant::EdgeNotVerified, 0),
+    (Mutant::PartialServedWhole, 0),
+    (Mutant::PartialTakenForWhole, 0),
+    (Mutant::PartialNotTakenOut, 0),
+    (Mutant::FailedPartialKept, 0),
+    (Mutant::PartialOutlivesTrim, 0),
+    (Mutant::PartialOutlivesVolume, 0),
 ];
 
 /// The same, but found among seeds without shards and replays.

@@ -13,7 +13,7 @@ use crate::cli::{output, report_file};
 use cinnabar_engine::Endurance;
 use cinnabar_policy::{UnknownWrites, Writes};
 use cinnabar_sim::hits::{
-    Contender, EngineCache, EngineError, Found, HitsError, Options, Run, Survey,
+    Contender, EngineCache, EngineError, Found, Grain, HitsError, Options, Run, Survey,
 };
 use size::Size;
 use std::io::Write;
@@ -62,6 +62,10 @@ pub(super) struct Args {
     /// Price of a flash write, for `engine`: hits, balanced, save
     #[arg(long, value_name = "PRICE", default_value = "balanced", value_parser = parse::endurance)]
     endurance: Endurance,
+    /// Give `engine` each request's own sectors of 512 B; all others see whole blocks [default: the
+    /// blocks of 4 KiB around it]
+    #[arg(long)]
+    exact: bool,
     /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<NonZeroUsize>,
@@ -77,6 +81,7 @@ pub(super) struct Args {
 struct Simulated {
     trace: String,
     writes: Writes,
+    exact: bool,
     found: Found,
 }
 
@@ -92,6 +97,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             runs: runs(args, &survey(args, path)?)?,
             writes: args.writes,
             endurance: args.endurance,
+            grain: if args.exact { Grain::Sectors } else { Grain::Blocks },
             jobs: args
                 .jobs
                 .or_else(|| thread::available_parallelism().ok())
@@ -99,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         };
         let found = traces::simulate(path, &options)?;
         let trace = path.display().to_string();
-        let simulated = Simulated { trace, writes: args.writes, found };
+        let simulated = Simulated { trace, writes: args.writes, exact: args.exact, found };
         let text = if args.json { show::lines(&simulated)? } else { show::render(&simulated) };
         output::text(&text)?;
         all.push(simulated);

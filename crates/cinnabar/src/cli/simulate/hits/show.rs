@@ -24,6 +24,8 @@ struct Line<'a> {
     /// Blocks of 4 KiB, metadata of the engine included.
     flash_writes: u64,
     writes: &'static str,
+    /// Requests were given to the engine by sectors.
+    exact: bool,
     capacity_blocks: u64,
     backend_writes: u64,
     dirty_blocks: u64,
@@ -43,6 +45,8 @@ struct ReasonsLine {
     reinserted: u64,
     refused_unused: u64,
     refused_written: u64,
+    completed_partial: u64,
+    refused_partial: u64,
     refused_no_space: u64,
     evicted: u64,
     missed_again: u64,
@@ -57,6 +61,8 @@ impl From<Reasons> for ReasonsLine {
             reinserted,
             refused_unused,
             refused_written,
+            completed_partial,
+            refused_partial,
             refused_no_space,
             evicted,
             missed_again,
@@ -68,6 +74,8 @@ impl From<Reasons> for ReasonsLine {
             reinserted,
             refused_unused,
             refused_written,
+            completed_partial,
+            refused_partial,
             refused_no_space,
             evicted,
             missed_again,
@@ -88,6 +96,7 @@ impl<'a> Line<'a> {
             read_misses: counts.read_misses,
             flash_writes: counts.flash_writes,
             writes: simulated.writes.name(),
+            exact: simulated.exact,
             capacity_blocks: outcome.capacity_blocks,
             backend_writes: counts.backend_writes,
             dirty_blocks: counts.dirty,
@@ -127,7 +136,7 @@ pub(super) const fn ratio_name(writes: Writes) -> &'static str {
 pub(super) fn about(simulated: &Simulated) -> String {
     let survey = simulated.found.survey;
     format!(
-        "{} references to 4 KiB blocks, {} % reads; {} different blocks ({}); {} volume{}; writes {}",
+        "{} references to 4 KiB blocks, {} % reads; {} different blocks ({}); {} volume{}; writes {}{}",
         survey.references,
         survey.read_references * 100 / survey.references.max(1),
         survey.blocks,
@@ -135,6 +144,7 @@ pub(super) fn about(simulated: &Simulated) -> String {
         survey.volumes,
         if survey.volumes == 1 { "" } else { "s" },
         simulated.writes,
+        if simulated.exact { ", by sectors" } else { "" },
     )
 }
 
@@ -172,6 +182,7 @@ fn reasons(simulated: &Simulated) -> Option<Table> {
         "REINSERTED",
         "UNUSED",
         "USELESS WRITE",
+        "PARTIAL",
         "EVICTED",
         "MISSED AGAIN",
     ];
@@ -187,6 +198,7 @@ fn reasons(simulated: &Simulated) -> Option<Table> {
             found.reinserted,
             found.refused_unused,
             found.refused_written,
+            found.refused_partial,
             found.evicted,
             found.missed_again,
         ];
