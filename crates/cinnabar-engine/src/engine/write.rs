@@ -331,7 +331,7 @@ impl<P: Payload> Engine<P> {
         let failed = active.failure.is_some()
             && !(state.issued && self.config.mutants.is(Mutant::FailedWriteCached));
         if failed && state.issued && self.config.mutants.is(Mutant::FailedPartialKept) {
-            for edge in &state.edges {
+            for edge in state.edges.iter().filter(|edge| edge.sectors != Sectors::ALL) {
                 let block = state.span.first_block() + u64::from(edge.index);
                 let from = (&state.data, u64::from(edge.index) * BLOCK_BYTES);
                 self.store.keep_partial(Key { volume, block }, edge.sectors, from);

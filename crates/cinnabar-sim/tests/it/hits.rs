@@ -1,11 +1,12 @@
 //! Many caches on one trace: the same as one by one, whoever does the work; and what is refused.
 
 use crate::golden_policies::accesses;
-use crate::traces::fixture;
+use crate::traces::{fixture, shared_trace};
 use cinnabar_engine::Endurance;
 use cinnabar_policy::{Policy, Writes, simulate};
 use cinnabar_sim::hits::{
-    Contender, EngineError, Found, Grain, HitsError, Options, Outcome, Progress, Run, run, survey,
+    Contender, EngineError, Found, Grain, HitsError, Options, Outcome, Progress, Reasons, Run, run,
+    survey,
 };
 use cinnabar_trace::{Op, Record, Settings, TraceError};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -95,6 +96,56 @@ fn the_engine_beats_lru_on_the_trace_in_the_tree() {
     let options = options(&[Contender::Engine], &[32_768], Writes::AsReads, 1);
     let counts = found(&fixture(), &options).expect("a sound trace").outcomes[0].counts;
     assert!(counts.misses < 613_692 && counts.flash_writes < 613_692, "{counts:?}");
+}
+
+/// Read misses, and what became of incomplete blocks, by whole blocks and by sectors.
+fn by_grain(trace: &[Record], size: u32) -> [(u64, Reasons); 2] {
+    [Grain::Blocks, Grain::Sectors].map(|grain| {
+        let options = options(&[Contender::Engine], &[size], Writes::Through, 1);
+        let found = found(trace, &Options { grain, ..options }).expect("a sound trace");
+        let outcome = found.outcomes[0];
+        (outcome.counts.read_misses, outcome.reasons.expect("the engine tells"))
+    })
+}
+
+/// A guest whose partition begins with sector 63 writes files from end to end, then reads them.
+#[test]
+fn what_is_written_in_parts_is_found_as_if_it_were_written_by_whole_blocks() {
+    let request = |op| {
+        move |n: u64| {
+            let offset_bytes = 63 * 512 + (n / 20 * 1000 + n % 20 * 8) * 4096;
+            Record { ts_us: 0, volume: 0, op, offset_bytes, length_bytes: 8 * 4096 }
+        }
+    };
+    let trace: Vec<Record> =
+        (0..400).map(request(Op::Write)).chain((0..400).map(request(Op::Read))).collect();
+    let [(whole, _), (exact, reasons)] = by_grain(&trace, 10_000);
+    // The two ends of each of twenty files.
+    assert_eq!((whole, exact, reasons.completed_partial), (0, 0, 400 - 20));
+    let longer = |record: &Record| Record {
+        offset_bytes: record.offset_bytes - 512,
+        length_bytes: 9 * 4096,
+        ..*record
+    };
+    let longer: Vec<Record> = trace
+        .iter()
+        .map(|record| if record.op == Op::Read { longer(record) } else { *record })
+        .collect();
+    let [(whole, _), (exact, _)] = by_grain(&longer, 10_000);
+    assert_eq!((whole, exact), (0, 20 * 2), "what was never written has to be read");
+}
+
+/// The bar: by sectors at most 1.03 times the misses by whole blocks.
+#[test]
+fn a_misaligned_guest_costs_few_misses() {
+    let Some(trace) = shared_trace("cp_vscsi.canon.csv.zst") else { return };
+    // A quarter of the footprint, half of it, and more than all.
+    for size in [67_303, 134_605, 336_513] {
+        let [(whole, _), (exact, reasons)] = by_grain(&trace, size);
+        println!("{size} blocks: {exact} misses by sectors, {whole} by blocks; {reasons:?}");
+        assert!(exact as f64 <= 1.03 * whole as f64, "{size} blocks: {exact} for {whole}");
+        assert!(reasons.completed_partial > 10_000);
+    }
 }
 
 #[test]

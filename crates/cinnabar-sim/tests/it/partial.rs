@@ -2,7 +2,7 @@
 //! that is not the newest. Each scene also runs with the mutant that it finds.
 
 use crate::fixture::{
-    CAPACITY, TestScript, blocks, cache, cache_of, cache_over, restart, sectors, spec, version,
+    CAPACITY, TestScript, blocks, cache, cache_of, cache_over, restart, sectors, spec,
 };
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};

@@ -44,6 +44,18 @@ pub struct CacheReport {
     pub rejected_blocks: u64,
     /// Read misses of blocks that had left, or had been refused, not long ago.
     pub returned_blocks: u64,
+    /// Blocks of which RAM has some sectors, for they were written in part; not among `cached_blocks`.
+    #[serde(default)]
+    pub partial_blocks: u64,
+    /// Read blocks that were served from such sectors.
+    #[serde(default)]
+    pub partials_read: u64,
+    /// Such blocks that became whole by further writes.
+    #[serde(default)]
+    pub partials_completed: u64,
+    /// Such blocks that were given up because there were too many.
+    #[serde(default)]
+    pub partials_dropped: u64,
     /// Blocks copied forward when their segment was freed.
     pub carried_blocks: u64,
     /// Segments freed.
@@ -129,6 +141,10 @@ impl CacheReport {
             evicted_blocks: counters.evicted_blocks,
             rejected_blocks: counters.rejected_blocks,
             returned_blocks: counters.returned_blocks,
+            partial_blocks: counters.partial_blocks,
+            partials_read: counters.partials_read,
+            partials_completed: counters.partials_completed,
+            partials_dropped: counters.partials_dropped,
             carried_blocks: counters.carried_blocks,
             segments_freed: counters.segments_freed,
             checksum_failures: counters.checksum_failures,
