@@ -23,6 +23,8 @@ pub struct GuestProfile {
     weights: [u64; 5],
     fua: f64,
     partial: f64,
+    /// Of what it asks of parts of blocks, three requests of four are for the block of the one before.
+    lingers: bool,
     sectors_max: u64,
     hot_blocks: u64,
     hot: f64,
@@ -38,7 +40,7 @@ impl GuestProfile {
         let weight = |dice: &mut Dice, on: bool, weights: &[u64]| {
             if on { dice.pick(weights) } else { 0 }
         };
-        Self {
+        let mut profile = Self {
             depth: dice.pick(&[1, 2, 8, 32]),
             think_ns_max: dice.pick(&[0, 10_000, 3_000_000]),
             weights: [
@@ -50,13 +52,17 @@ impl GuestProfile {
             ],
             fua: if features.flushes { 0.1 } else { 0.0 },
             partial: if features.partial { dice.pick(&[0.05, 0.3, 0.9]) } else { 0.0 },
+            lingers: false,
             sectors_max: dice.pick(&[8, 64, 256]),
             hot_blocks: dice.within(32..capacity_blocks * 2 / 3),
             hot: dice.pick(&[0.5, 0.8, 0.95]),
             sequential: dice.pick(&[0.0, 0.1, 0.5]),
             refusals: if features.refusals { 0.02 } else { 0.0 },
             phase: dice.pick(&[0, 0, 30, 100]),
-        }
+        };
+        // No dice of its own: a draw more would move every seed.
+        profile.lingers = profile.hot_blocks.is_multiple_of(3);
+        profile
     }
 }
 
@@ -124,6 +130,8 @@ pub struct Guest {
     read_only: bool,
     hot_from: u64,
     next_sequential: u64,
+    /// The sectors of one block that it lingers at: first and end.
+    lingers_at: (u64, u64),
     asked: u64,
 }
 
@@ -131,7 +139,15 @@ impl Guest {
     /// A guest of a volume of so many sectors.
     pub fn new(dice: &mut Dice, profile: GuestProfile, sectors: u64, read_only: bool) -> Self {
         let hot_from = dice.below(sectors);
-        Self { profile, sectors, read_only, hot_from, next_sequential: 0, asked: 0 }
+        Self {
+            profile,
+            sectors,
+            read_only,
+            hot_from,
+            next_sequential: 0,
+            lingers_at: (0, 1),
+            asked: 0,
+        }
     }
 
     /// Its habits.
@@ -252,12 +268,35 @@ impl Guest {
             first -= first % BLOCK_SECTORS;
         }
         first %= self.sectors;
+        if !whole && self.profile.lingers {
+            (first, count) = self.linger(first, count);
+        }
         if whole {
             first -= first % BLOCK_SECTORS;
         }
         count = count.min(self.sectors - first);
         self.next_sequential = (first + count) % self.sectors;
         ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES)
+    }
+
+    /// Moves what was drawn to the part of a block that was asked for before, to the rest of that
+    /// block, or to anywhere in it; every fourth time it goes elsewhere.
+    fn linger(&mut self, first: u64, count: u64) -> (u64, u64) {
+        let inside = first % BLOCK_SECTORS;
+        let count = (count % BLOCK_SECTORS + 1).min(BLOCK_SECTORS - inside);
+        let (from, behind) = self.lingers_at;
+        let block = from / BLOCK_SECTORS * BLOCK_SECTORS;
+        let (first, count) = match self.asked % 4 {
+            1 => (from, behind - from),
+            2 if behind < block + BLOCK_SECTORS => (behind, block + BLOCK_SECTORS - behind),
+            2 => (block, (from - block).max(1)),
+            3 => (block + inside, count),
+            _ => {
+                self.lingers_at = (first, first + count);
+                (first, count)
+            }
+        };
+        (if first < self.sectors { first } else { block }, count)
     }
 
     /// Where a trim goes: mostly like a write, now and then over much of the volume.

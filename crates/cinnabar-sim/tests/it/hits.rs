@@ -124,7 +124,7 @@ fn what_is_written_in_parts_is_found_as_if_it_were_written_by_whole_blocks() {
     assert_eq!((whole, exact, reasons.completed_partial), (0, 0, 400 - 20));
     let longer = |record: &Record| Record {
         offset_bytes: record.offset_bytes - 512,
-        length_bytes: 9 * 4096,
+        length_bytes: 8 * 4096 + 1024,
         ..*record
     };
     let longer: Vec<Record> = trace

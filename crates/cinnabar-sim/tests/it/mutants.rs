@@ -40,7 +40,11 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::HeadsKept, 7),
     (Mutant::EdgeNotVerified, 38),
     (Mutant::PartialServedWhole, 7),
-    (Mutant::PartialTakenForWhole, 7),
+    (Mutant::PartialTakenForWhole, 8),
+    (Mutant::PartialNotTakenOut, 0),
+    (Mutant::FailedPartialKept, 0),
+    (Mutant::PartialOutlivesTrim, 0),
+    (Mutant::PartialOutlivesVolume, 0),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -119,29 +123,6 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         Mutant::JournalEndTrusted,
         "engine `journal::scan`",
         "a write of the journal seldom goes astray, and must be the last one before a crash",
-    ),
-    (
-        Mutant::PartialNotTakenOut,
-        "sim `partial`",
-        "rare: a write must fail, or not be kept, where one of a part went well shortly before; seed 1981 \
-         of an earlier draw found it",
-    ),
-    (
-        Mutant::FailedPartialKept,
-        "sim `partial`",
-        "the same, and what was not written must be read before anything else brings the block",
-    ),
-    (
-        Mutant::PartialOutlivesTrim,
-        "sim `partial`",
-        "few guests trim a block that they have just written a part of, and read that part; seed 1574 of an \
-         earlier draw found it",
-    ),
-    (
-        Mutant::PartialOutlivesVolume,
-        "sim `partial`",
-        "somebody else must write the very sectors while the volume is away, and another volume not take its \
-         index",
     ),
 ];
 
