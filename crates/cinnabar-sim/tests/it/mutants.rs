@@ -21,9 +21,9 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NoMark, 4),
     (Mutant::MarkAfterWrite, 91),
     (Mutant::MarkTooOld, 59),
-    (Mutant::MarkRetiredBeforeFlush, 66),
-    (Mutant::GenerationNotRaised, 198),
-    (Mutant::EpochIgnored, 5),
+    (Mutant::MarkRetiredBeforeFlush, 103),
+    (Mutant::GenerationNotRaised, 362),
+    (Mutant::EpochIgnored, 7),
     (Mutant::ChecksumNotVerified, 3),
     (Mutant::NoTombstone, 304),
     (Mutant::FillNotRevalidated, 5),
@@ -33,23 +33,22 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::SplitAnsweredEarly, 3),
     (Mutant::PassedRunGrows, 53),
     (Mutant::ReplayCutShort, 4),
-    (Mutant::DurableZeroesNotFlushed, 98),
+    (Mutant::HeadsKept, 7),
+    (Mutant::DurableZeroesNotFlushed, 37),
     (Mutant::LateWaiterKept, 3),
     (Mutant::SilentDeviceAwaited, 3),
-    (Mutant::LostVolumeKeepsIndex, 343),
-    (Mutant::HeadsKept, 7),
+    (Mutant::LostVolumeKeepsIndex, 791),
     (Mutant::EdgeNotVerified, 38),
     (Mutant::PartialServedWhole, 7),
     (Mutant::PartialTakenForWhole, 8),
-    (Mutant::PartialNotTakenOut, 0),
-    (Mutant::FailedPartialKept, 0),
-    (Mutant::PartialOutlivesTrim, 0),
-    (Mutant::PartialOutlivesVolume, 0),
+    (Mutant::PartialNotTakenOut, 541),
+    (Mutant::FailedPartialKept, 136),
+    (Mutant::PartialOutlivesTrim, 13),
 ];
 
 /// The same, but found among seeds without shards and replays.
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
-    (Mutant::MarksLostInSecondCrash, 87),
+    (Mutant::MarksLostInSecondCrash, 282),
     (Mutant::CheckpointBeforeSegments, 48),
     (Mutant::JournalGapIgnored, 366),
     (Mutant::SegmentReusedSilently, 21),
@@ -123,6 +122,12 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         Mutant::JournalEndTrusted,
         "engine `journal::scan`",
         "a write of the journal seldom goes astray, and must be the last one before a crash",
+    ),
+    (
+        Mutant::PartialOutlivesVolume,
+        "sim `partial`",
+        "somebody else must write the very sectors while the volume is away, and another volume not take its \
+         index",
     ),
 ];
 
