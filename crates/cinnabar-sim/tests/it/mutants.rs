@@ -53,7 +53,7 @@ const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::JournalGapIgnored, 366),
     (Mutant::SegmentReusedSilently, 21),
     (Mutant::NoMarkWhileLoading, 117),
-    (Mutant::RebaseMistaken, 1135),
+    (Mutant::RebaseMistaken, 1532),
 ];
 
 /// Mutants that scripted tests find, with the test and why no seed does.
