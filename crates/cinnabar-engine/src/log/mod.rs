@@ -2,6 +2,7 @@
 //!
 //! Called by the store and the cleaner. It knows slots, buffers and segments, not keys.
 
+pub(crate) mod ranks;
 pub(crate) mod shares;
 
 use crate::buffers::Buffer;
@@ -10,6 +11,7 @@ use crate::metadata::chunk::DATA_BLOCKS_MAX;
 use crate::metadata::superblock::Geometry;
 use crate::prefetch::prefetch;
 use crate::units::Instant;
+use ranks::Listed;
 use shares::{Class, Group, Stream, Tail};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -48,6 +50,8 @@ pub(crate) struct Segment {
     pub(crate) live: u32,
     /// Of those, the ones that nothing speaks for any more: they go when the segment is emptied.
     pub(crate) condemned: u32,
+    /// Where it is listed by what is worth keeping, while it is sealed.
+    pub(crate) listed: Option<Listed>,
 }
 
 impl Segment {
@@ -62,6 +66,7 @@ impl Segment {
         announced: Ticket::NONE,
         live: 0,
         condemned: 0,
+        listed: None,
     };
 
     /// Blocks that would have to be reinserted if it were emptied now.
@@ -270,8 +275,7 @@ impl Log {
         let tail = self.tail_mut(stream);
         assert!(tail.chunk.is_none(), "a chunk is still being filled");
         if let Some(segment) = tail.open.take() {
-            self.segments[segment as usize].state = SegmentState::Sealed;
-            self.groups[usize::from(stream.group)].queue.push_back(segment);
+            self.enqueue(segment, false);
         }
     }
 
@@ -335,28 +339,30 @@ impl Log {
 
     /// A block is in `slot` now.
     pub(crate) fn settle(&mut self, slot: u32) {
-        let segment = self.segment_of(slot) as usize;
-        let segment = &mut self.segments[segment];
+        let index = self.segment_of(slot);
+        let segment = &mut self.segments[index as usize];
         segment.live += 1;
         self.groups[usize::from(segment.group)].worth += 1;
+        self.rerank(index);
     }
 
     /// The block in `slot` is gone.
     pub(crate) fn unsettle(&mut self, slot: u32, condemned: bool) {
-        let segment = self.segment_of(slot) as usize;
-        let segment = &mut self.segments[segment];
+        let index = self.segment_of(slot);
+        let segment = &mut self.segments[index as usize];
         segment.live -= 1;
         if condemned {
             segment.condemned -= 1;
         } else {
             self.groups[usize::from(segment.group)].worth -= 1;
         }
+        self.rerank(index);
     }
 
     /// The block in `slot` may go when its segment is emptied, or may not after all.
     pub(crate) fn condemn(&mut self, slot: u32, condemned: bool) {
-        let segment = self.segment_of(slot) as usize;
-        let segment = &mut self.segments[segment];
+        let index = self.segment_of(slot);
+        let segment = &mut self.segments[index as usize];
         let worth = &mut self.groups[usize::from(segment.group)].worth;
         if condemned {
             segment.condemned += 1;
@@ -365,5 +371,6 @@ impl Log {
             segment.condemned -= 1;
             *worth += 1;
         }
+        self.rerank(index);
     }
 }

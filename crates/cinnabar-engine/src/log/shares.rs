@@ -3,6 +3,7 @@
 //! Called by the log and the cleaner. One ring can't honour a minimum, because a quiet volume's
 //! blocks die with the segments of a busy one; so each group has its own queue of segments.
 
+use super::ranks::Ranks;
 use super::{Chunk, Log};
 use std::collections::VecDeque;
 
@@ -48,6 +49,8 @@ pub(crate) struct Group {
     pub(crate) classes: u8,
     /// Sealed segments, in the order in which the hand comes to them.
     pub(crate) queue: VecDeque<u32>,
+    /// The same by what is worth keeping in them.
+    pub(crate) ranks: Ranks,
     /// Blocks in its segments that are not condemned.
     pub(crate) worth: u64,
     /// Segments held in all.
@@ -69,6 +72,7 @@ impl Group {
             tails: Default::default(),
             classes: 1,
             queue: VecDeque::new(),
+            ranks: Ranks::default(),
             worth: 0,
             segments: 0,
             segments_wanted: 0,
@@ -97,9 +101,6 @@ impl Group {
         self.tails.iter().filter(|tail| tail.open.is_some()).count()
     }
 }
-
-/// Segments compared to find the cheapest.
-const LOOKS_MAX: usize = 2048;
 
 impl Log {
     /// Most groups that this log can serve: each keeps a segment open.
@@ -253,34 +254,6 @@ impl Log {
         most.map(|(index, _)| index as u16)
     }
 
-    /// The sealed segment with the least worth keeping, and its place in its group's queue; with
-    /// `only`, of that group. Of many segments it looks at some, and next time at those behind them.
-    pub(crate) fn cheapest(&self, only: Option<u16>, looked: &mut usize) -> Option<(u16, usize)> {
-        let groups = || {
-            let chosen =
-                |(index, _): &(usize, &Group)| only.is_none_or(|o| usize::from(o) == *index);
-            self.groups.iter().enumerate().filter(chosen)
-        };
-        let sealed: usize = groups().map(|(_, group)| group.queue.len()).sum();
-        let mut best: Option<(u32, u16, usize)> = None;
-        for (index, group) in groups() {
-            let len = group.queue.len();
-            let looks = (len * LOOKS_MAX).div_ceil(sealed.max(LOOKS_MAX)).min(len);
-            for place in (0..looks).map(|i| (*looked + i) % len) {
-                let segment = &self.segments[group.queue[place] as usize];
-                let cost = segment.worth();
-                let better = best.is_none_or(|(least, ..)| cost < least);
-                if better && segment.pending_chunks == 0 {
-                    best = Some((cost, index as u16, place));
-                }
-            }
-        }
-        if sealed > LOOKS_MAX {
-            *looked = looked.wrapping_add(LOOKS_MAX / 2);
-        }
-        best.map(|(_, group, place)| (group, place))
-    }
-
     /// A group that holds its maximum and has to give up a segment to go on.
     pub(crate) fn group_at_maximum(&self) -> Option<u16> {
         let full = |g: &Group| g.segments > g.segments_max && !g.queue.is_empty();
@@ -352,27 +325,33 @@ mod tests {
         for live in [200, 255, 3, 100, 3] {
             fill(&mut log, 0, 1, live);
         }
-        assert_eq!(log.cheapest(None, &mut 0), Some((0, 2)), "the first of equals");
+        let of = |place: usize, log: &Log| Some(log.groups[0].queue[place]);
+        assert_eq!(log.cheapest(None), of(2, &log), "the first of equals");
         let slot = log.groups[0].queue[3] * log.geometry.segment_slots();
         (slot..slot + 100).for_each(|slot| log.condemn(slot, true));
-        assert_eq!(log.cheapest(None, &mut 4), Some((0, 3)), "what is condemned costs nothing");
+        assert_eq!(log.cheapest(None), of(3, &log), "what is condemned costs nothing");
         let other = log.join(1, None, 255, u64::MAX);
-        assert_eq!(log.cheapest(Some(other), &mut 0), None);
+        assert_eq!(log.cheapest(Some(other)), None);
         assert_eq!(log.worth(), 200 + 255 + 3 + 3);
+        log.check_ranks();
+
+        let first = log.cheapest(None).expect("just found");
+        log.dequeue(first);
+        assert_eq!(log.cheapest(None), of(2, &log), "the next one");
+        log.check_ranks();
+        log.enqueue(first, true);
+        assert_eq!(log.cheapest(None), of(0, &log), "put back");
+        log.check_ranks();
     }
 
-    /// Some are looked at each time, and all of them in time.
     #[test]
-    fn the_cheapest_of_very_many_segments_is_found_in_a_few_looks() {
-        let mut log = Log::new(Geometry::for_capacity(255 * 3000, 1), 0, 32);
-        fill(&mut log, 0, 2900, 2);
-        fill(&mut log, 0, 1, 1);
-        assert!(log.sealed() > LOOKS_MAX);
-        let mut looked = 0;
-        let found: Vec<_> = (0..3).filter_map(|_| log.cheapest(None, &mut looked)).collect();
-        assert_eq!(found.len(), 3, "each look finds one");
-        assert_ne!(found[0], (0, 2900), "it is not among the first");
-        assert!(found.contains(&(0, 2900)), "{found:?}");
+    fn the_cheapest_of_very_many_segments_is_found_at_once() {
+        let mut log = Log::new(Geometry::for_capacity(255 * 9000, 1), 0, 32);
+        fill(&mut log, 0, 4500, 255);
+        fill(&mut log, 0, 1, 100);
+        fill(&mut log, 0, 4000, 255);
+        assert_eq!(log.cheapest(None), Some(log.groups[0].queue[4500]));
+        log.check_ranks();
     }
 
     #[test]

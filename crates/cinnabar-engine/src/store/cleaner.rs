@@ -18,7 +18,6 @@ use crate::bounds::Bound;
 use crate::buffers::Buffer;
 use crate::config::{Config, Eviction};
 use crate::journal::Ticket;
-use crate::log::SegmentState;
 use crate::log::shares::{Class, Group};
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
@@ -29,8 +28,13 @@ use crate::units::Instant;
 /// frees, or free segments run out; 16 suffices for what [`carry_max`] leaves.
 const SLOTS_AN_APPEND: u32 = 16;
 
-/// Segments that the hand goes over before each one that is emptied, at most.
+/// Segments that the hand goes over in one step, at most.
 const HAND_SEGMENTS: usize = 8;
+
+/// Where this many segments or more are sealed, the hand sets out when one in so many is left free, and
+/// goes over as many slots for each block appended: once around before free segments are short, or
+/// the first ones to be emptied would be full of what was used once.
+const HAND_AHEAD: u32 = 64;
 
 /// Blocks of a segment with `used` slots that are reinserted at most: each one emptied is a gain.
 const fn carry_max(used: u32) -> u32 {
@@ -52,10 +56,10 @@ pub(crate) struct Cleaner {
     /// Emptied, but a guest's read of one of its blocks is still under way.
     parked: Vec<u32>,
     owed: u32,
+    /// Slots that the hand has yet to go over.
+    hand_owed: u32,
     /// Blocks that the log is left to be short of, so that cleaning is cheap.
     air: Air,
-    /// Where the search for the cheapest segment goes on, if there are too many to look at all.
-    looked: usize,
 }
 
 /// Slots left without a block worth keeping, in blocks.
@@ -107,6 +111,7 @@ impl Cleaner {
     /// A block was appended.
     pub(super) fn owe(&mut self) {
         self.owed = self.owed.saturating_add(SLOTS_AN_APPEND);
+        self.hand_owed = self.hand_owed.saturating_add(HAND_AHEAD);
     }
 
     /// Blocks that the log is left to be short of.
@@ -133,6 +138,7 @@ impl<P: Payload> Store<P> {
         self.crossings.note_if(self.cleaner.owed + least > most, Bound::CleanSlots);
         self.cleaner.owed = 0;
         self.release_parked();
+        self.move_hand();
         while budget > 0 {
             self.announce();
             if self.cleaner.victim.is_none() && !self.begin_victim() {
@@ -189,12 +195,8 @@ impl<P: Payload> Store<P> {
             _ => return,
         };
         self.evict_beyond_limits();
-        let Some((group, place)) = self.log.cheapest(group, &mut self.cleaner.looked) else {
-            return;
-        };
-        let queue = &mut self.log.groups[usize::from(group)].queue;
-        let segment = queue.remove(place).expect("just found there");
-        self.log.segments[segment as usize].state = SegmentState::Cleaning;
+        let Some(segment) = self.log.cheapest(group) else { return };
+        self.log.dequeue(segment);
         let version = self.log.sequence;
         let ticket = if self.mutants.is(Mutant::SegmentReusedSilently) {
             Ticket::default()
@@ -219,19 +221,45 @@ impl<P: Payload> Store<P> {
         true
     }
 
-    /// Condemns blocks while more is worth keeping than there is room for.
+    /// Condemns blocks while more is worth keeping than there is room for, before free segments are
+    /// short, in a log of many segments: paid for by appends.
+    fn move_hand(&mut self) {
+        let ahead = self.log.sealed() / HAND_AHEAD as usize;
+        if ahead == 0 || self.log.free.len() >= self.log.low_water() + ahead {
+            self.cleaner.hand_owed = 0;
+            return;
+        }
+        let segment = self.log.geometry.segment_slots();
+        for _ in 0..HAND_SEGMENTS {
+            if self.cleaner.hand_owed < segment {
+                return;
+            }
+            self.cleaner.hand_owed -= segment;
+            let Some(group) = self.beyond_limit() else {
+                self.cleaner.hand_owed = 0;
+                return;
+            };
+            self.advance_hand(group);
+        }
+    }
+
+    /// The same at once, for a victim is chosen next.
     fn evict_beyond_limits(&mut self) {
         // One lap at a time: a use must save a block from more than one of them.
         for _ in 0..HAND_SEGMENTS.min(self.log.sealed()) {
-            let over_maximum =
-                |group: &Group| !group.queue.is_empty() && group.worth > self.log.limit_of(group);
-            let group = match self.log.groups.iter().position(over_maximum) {
-                Some(group) => Some(group as u16),
-                None if self.log.worth() <= self.log.limit(self.cleaner.air()) => None,
-                None => self.log.most_over_share(),
-            };
-            let Some(group) = group else { return };
+            let Some(group) = self.beyond_limit() else { return };
             self.advance_hand(group);
+        }
+    }
+
+    /// The group whose hand is to move, if more is worth keeping than there is room for.
+    fn beyond_limit(&self) -> Option<u16> {
+        let over_maximum =
+            |group: &Group| !group.queue.is_empty() && group.worth > self.log.limit_of(group);
+        match self.log.groups.iter().position(over_maximum) {
+            Some(group) => Some(group as u16),
+            None if self.log.worth() <= self.log.limit(self.cleaner.air()) => None,
+            None => self.log.most_over_share(),
         }
     }
 
@@ -417,10 +445,7 @@ impl<P: Payload> Store<P> {
 
     /// What the journal says of a segment put back is undone by the checkpoint that must follow.
     fn put_back(&mut self, segment: u32) {
-        let state = &mut self.log.segments[segment as usize];
-        state.state = SegmentState::Sealed;
-        let group = usize::from(state.group);
-        self.log.groups[group].queue.push_front(segment);
+        self.log.enqueue(segment, true);
     }
 }
 

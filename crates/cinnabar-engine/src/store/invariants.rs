@@ -53,6 +53,7 @@ impl<P: Payload> Store<P> {
         assert_eq!(state(SegmentState::Free), self.log.free.len(), "free segments are listed");
         let queued: usize = self.log.groups.iter().map(|g| g.queue.len()).sum();
         assert_eq!(state(SegmentState::Sealed), queued, "sealed segments are queued");
+        self.log.check_ranks();
         for (index, group) in self.log.groups.iter().enumerate() {
             let of = |s: &&crate::log::Segment| {
                 usize::from(s.group) == index && s.state != SegmentState::Free

@@ -211,8 +211,7 @@ impl<P: Payload> Store<P> {
             .collect();
         sealed.sort_unstable_by_key(|s| segments[*s as usize].sequence);
         for segment in sealed {
-            let group = self.log.segments[segment as usize].group;
-            self.log.groups[usize::from(group)].queue.push_back(segment);
+            self.log.enqueue(segment, false);
         }
         let segments = &self.log.segments;
         self.log.free.retain(|s| segments[*s as usize].state == SegmentState::Free);

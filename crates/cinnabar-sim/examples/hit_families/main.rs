@@ -21,7 +21,7 @@ const SIZES: [u64; 10] = [1, 2, 5, 10, 25, 50, 75, 100, 125, 150];
 const SIMPLE: [Policy; 5] =
     [Policy::Lru, Policy::Clock, Policy::Sieve, Policy::S3Fifo, Policy::Arc];
 /// Traces that settings are tuned on, besides the families marked so.
-const TUNED: [&str; 1] = ["self_loop4"];
+const TUNED: [&str; 2] = ["cp_vscsi", "self_loop4"];
 /// Read misses over the best simple policy's, up to half of the footprint and at 75 and 100 %.
 const MISSES_MAX: (f64, f64) = (1.02, 1.10);
 /// Above compulsory misses, from 125 % on.

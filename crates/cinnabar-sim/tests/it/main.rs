@@ -12,6 +12,7 @@ mod golden_sampling;
 mod hit_ratio;
 mod hits;
 mod holland;
+mod large_log;
 mod lost_syncs;
 mod many_volumes;
 mod mutants;
