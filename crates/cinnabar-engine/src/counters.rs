@@ -38,6 +38,39 @@ pub struct Admitted {
     pub clean_stop: u64,
 }
 
+/// What was read, and what each way of admission would have made of it: estimates by small simulations
+/// of sampled blocks (docs/design/eviction.md), in blocks of the whole cache. Expected gain: the
+/// misses of [`open`](Self::open) less those of the way taken; actual gain: less
+/// [`read_misses`](Self::read_misses).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trials {
+    /// Blocks read.
+    pub reads: u64,
+    /// Of those, not cached.
+    pub read_misses: u64,
+    /// Times that another way was taken.
+    pub changes: u64,
+    /// As thrifty, and what comes back waits in probation, too.
+    pub closed: Trial,
+    /// Through probation; written blocks by their volume's history.
+    pub thrifty: Trial,
+    /// Through probation, reads and writes alike.
+    pub probation: Trial,
+    /// Everything.
+    pub open: Trial,
+}
+
+/// What one way of admission would have cost, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// Shards that take it now.
+    pub shards: u64,
+    /// Blocks read that were not cached.
+    pub read_misses: u64,
+    /// Blocks written to flash, without metadata and what is reinserted.
+    pub flash_writes: u64,
+}
+
 /// Counters of one volume. "Blocks" are 4 KiB blocks touched by requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeCounters {
@@ -121,6 +154,8 @@ pub struct CacheCounters {
     pub fills: u64,
     /// By reason.
     pub admitted: Admitted,
+    /// What other ways of admission would have brought.
+    pub trials: Trials,
     /// Blocks that left flash because room was needed.
     pub evicted_blocks: u64,
     /// Blocks that left probation unused.
@@ -185,8 +220,10 @@ macro_rules! add_fields {
 
 add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_reused, no_space, loading, no_device);
 add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
+add_fields!(Trials: reads, read_misses, changes, closed, thrifty, probation, open);
+add_fields!(Trial: shards, read_misses, flash_writes);
 add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, dropped_blocks, refused, cached_blocks);
-add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, evicted_blocks, rejected_blocks, returned_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
+add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, returned_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

@@ -6,6 +6,7 @@
 //! their price ([`Endurance`]). Memory and work are bounded, and the same accesses decide the same.
 
 use crate::config::Endurance;
+use crate::counters::{Trial, Trials};
 use crate::descriptors::{Key, mix};
 use crate::ghost::Ghost;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,14 @@ impl Way {
     }
 }
 
+/// What is done with a sampled block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It is read, and the real cache has it or not.
+    Read { hit: bool },
+    Write,
+}
+
 /// Simulated blocks at most, and for how many real ones there is one.
 const BLOCKS_MAX: u64 = 4096;
 const BLOCKS_PER: u64 = 64;
@@ -60,6 +69,11 @@ pub(crate) struct Rehearsal {
     taken: Way,
     /// Sampled accesses left of this round.
     left: u32,
+    /// Sampled reads, and those that the real cache missed.
+    reads: u64,
+    misses: u64,
+    /// Times that another way was taken.
+    changes: u64,
 }
 
 impl Rehearsal {
@@ -75,6 +89,9 @@ impl Rehearsal {
             ways: Way::ALL.map(small),
             taken: Way::default(),
             left: blocks as u32,
+            reads: 0,
+            misses: 0,
+            changes: 0,
         }
     }
 
@@ -97,8 +114,11 @@ impl Rehearsal {
 
     /// A sampled block is read or written. `pays`: its volume's history speaks for keeping writes.
     /// `limit`: real blocks worth keeping that the cache can hold.
-    pub(crate) fn access(&mut self, key: Key, write: bool, pays: bool, limit: u64) {
+    pub(crate) fn access(&mut self, key: Key, access: Access, pays: bool, limit: u64) {
         let key = key.block << 12 | u64::from(key.volume);
+        let write = access == Access::Write;
+        self.reads += u64::from(!write);
+        self.misses += u64::from(access == Access::Read { hit: false });
         for small in &mut self.ways {
             small.access(key, write, pays);
         }
@@ -114,6 +134,8 @@ impl Rehearsal {
         let full = self.ways.iter().any(|small| small.was_full);
         for small in &mut self.ways {
             small.capacity = capacity;
+            small.missed += small.misses;
+            small.flashed += small.flash;
             let cost = small.misses * self.read_worth + small.flash;
             small.cost = if full { small.cost - small.cost / ROUNDS + cost } else { 0 };
             (small.misses, small.flash) = (0, 0);
@@ -128,6 +150,29 @@ impl Rehearsal {
         // A way is left for one that is better by an eighth: they must not take turns.
         if cost(best) < cost(self.taken) / 8 * 7 {
             self.taken = best;
+            self.changes += 1;
+        }
+    }
+
+    /// What the simulations show, in real blocks.
+    pub(crate) fn trials(&self) -> Trials {
+        let real = |sampled: u64| sampled * self.scale / 1024;
+        let of = |way: Way| {
+            let small = &self.ways[way as usize];
+            Trial {
+                shards: u64::from(way == self.taken),
+                read_misses: real(small.missed + small.misses),
+                flash_writes: real(small.flashed + small.flash),
+            }
+        };
+        Trials {
+            reads: real(self.reads),
+            read_misses: real(self.misses),
+            changes: self.changes,
+            closed: of(Way::Closed),
+            thrifty: of(Way::Thrifty),
+            probation: of(Way::Probation),
+            open: of(Way::Open),
         }
     }
 
@@ -175,9 +220,13 @@ struct Small {
     in_main: usize,
     stamp: u32,
     was_full: bool,
+    /// Of this round.
     misses: u64,
     flash: u64,
-    /// Of all rounds, older ones fading.
+    /// Of all rounds before.
+    missed: u64,
+    flashed: u64,
+    /// The same at their prices, older rounds fading.
     cost: u64,
 }
 
@@ -196,6 +245,8 @@ impl Small {
             was_full: false,
             misses: 0,
             flash: 0,
+            missed: 0,
+            flashed: 0,
             cost: 0,
         }
     }
@@ -314,7 +365,8 @@ mod tests {
             (0..64 * 8192).filter(|block| rehearsal.samples(key(*block))).collect();
         for (block, write) in accesses {
             let block = sampled[block as usize % sampled.len()];
-            rehearsal.access(key(block), write, !write, CAPACITY);
+            let access = if write { Access::Write } else { Access::Read { hit: false } };
+            rehearsal.access(key(block), access, !write, CAPACITY);
         }
         rehearsal.way()
     }

@@ -12,6 +12,7 @@ use crate::descriptors::Key;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::plan::Mode;
+use crate::rehearsal::Access;
 use crate::seam::{IoError, IoOp, Payload, Slice, Target};
 use crate::sequential::Stripes;
 use crate::store::{Origin, Place, Removed, Sectors};
@@ -353,7 +354,7 @@ impl<P: Payload> Engine<P> {
                 self.store.keep_partial(key, edge.sectors, from);
                 continue;
             }
-            self.store.rehearse(key, true);
+            self.store.rehearse(key, Access::Write);
             if !self.store.write_pays(key) {
                 self.store.note_unkept_write(key);
                 not_reused += 1;

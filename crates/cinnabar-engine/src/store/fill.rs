@@ -11,7 +11,7 @@ use crate::buffers::Buffer;
 use crate::config::{Endurance, Eviction};
 use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
-use crate::rehearsal::Way;
+use crate::rehearsal::{Access, Way};
 use crate::seam::Payload;
 use crate::units::{BLOCK_BYTES, Instant};
 
@@ -121,7 +121,7 @@ impl<P: Payload> Store<P> {
         self.drop_partials(key.volume, key.block, key.block + 1);
         let written = origin != Origin::Read;
         if !written {
-            self.rehearse(key, false);
+            self.rehearse(key, Access::Read { hit: false });
         }
         let unflushed = self.holdings[usize::from(key.volume)].unflushed;
         let flags = Flags::default().with_written(written).with_unflushed(unflushed);

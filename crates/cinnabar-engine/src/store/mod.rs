@@ -30,7 +30,7 @@ use crate::metadata::superblock::Superblock;
 use crate::mutant::{Mutant, Mutants};
 use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
-use crate::rehearsal::Rehearsal;
+use crate::rehearsal::{Access, Rehearsal};
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
 pub use at_risk::AtRisk;
@@ -246,7 +246,7 @@ impl<P: Payload> Store<P> {
         if flags.written() {
             self.holdings[usize::from(key.volume)].reuse.useful();
         }
-        self.rehearse(key, false);
+        self.rehearse(key, Access::Read { hit: true });
         let refs = (flags.refs() + 1).min(self.eviction.refs_max());
         let touched = flags.with_refs(refs).with_written(false);
         if touched != flags {
@@ -256,11 +256,11 @@ impl<P: Payload> Store<P> {
 
     /// The small simulations see an access, if its block is one of theirs.
     #[inline]
-    pub(crate) fn rehearse(&mut self, key: Key, write: bool) {
+    pub(crate) fn rehearse(&mut self, key: Key, access: Access) {
         if self.eviction == Eviction::Probation && self.rehearsal.samples(key) {
             let pays = self.holdings[usize::from(key.volume)].reuse.pays(self.endurance);
             let limit = self.log.limit(self.cleaner.air());
-            self.rehearsal.access(key, write, pays, limit);
+            self.rehearsal.access(key, access, pays, limit);
         }
     }
 
@@ -480,6 +480,7 @@ impl<P: Payload> Store<P> {
         CacheCounters {
             staged_blocks: self.log.staged_blocks(),
             partial_blocks: self.partials.len(),
+            trials: self.rehearsal.trials(),
             ..self.counters
         }
     }

@@ -14,6 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use cinnabar_engine::counters::{Trial, Trials};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::BLOCK_BYTES;
 use prometheus_client::collector::Collector;
@@ -126,6 +127,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     let help = "Blocks written to flash, by what earned it.";
     let reasons = reasons.map(|(reason, value)| ([("reason", reason)], value));
     out.family("cache_admitted_blocks", help, MetricType::Counter, &reasons)?;
+    trials(out, &counters.trials)?;
     cache_load(out, cache)?;
     let ram = cache.ram;
     let parts = [
@@ -138,6 +140,27 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     ];
     let parts = parts.map(|(part, value)| ([("part", part)], value));
     out.family("ram_bytes", "RAM by part.", MetricType::Gauge, &parts)
+}
+
+/// What other ways of admission would have brought, by simulation.
+fn trials(out: &mut Output<'_, '_>, trials: &Trials) -> fmt::Result {
+    out.counter("cache_trial_reads", "Blocks read, of those sampled, scaled.", trials.reads)?;
+    out.counter("cache_trial_misses", "Of those, not cached.", trials.read_misses)?;
+    out.counter("cache_trial_changes", "Times that another way was taken.", trials.changes)?;
+    let ways = [
+        ("closed", trials.closed),
+        ("thrifty", trials.thrifty),
+        ("probation", trials.probation),
+        ("open", trials.open),
+    ];
+    let of = |value: fn(Trial) -> u64| ways.map(|(way, trial)| ([("way", way)], value(trial)));
+    let mut counter = |name, help, value| {
+        out.family(name, help, MetricType::Counter, &of(value))
+    };
+    counter("cache_trial_read_misses", "What a way would have missed.", |t| t.read_misses)?;
+    counter("cache_trial_flash_writes", "Blocks that it would have written.", |t| t.flash_writes)?;
+    let shards = of(|trial| trial.shards);
+    out.family("cache_trial_shards", "Shards that take this way.", MetricType::Gauge, &shards)
 }
 
 /// What the start found. One series for each state, 1 where it is: `cache_health{state}`.

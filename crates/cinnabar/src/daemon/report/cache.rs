@@ -4,7 +4,7 @@
 
 use super::health::{HealthReport, LoadedReport};
 use crate::daemon::messages::{CacheStatus, State};
-use cinnabar_engine::counters::{Admitted, RamBytes};
+use cinnabar_engine::counters::{Admitted, RamBytes, Trial, Trials};
 use serde::{Deserialize, Serialize};
 
 /// The cache.
@@ -38,6 +38,9 @@ pub struct CacheReport {
     pub fills: u64,
     /// Blocks written to flash, by what earned it.
     pub admitted: AdmittedReport,
+    /// What other ways of admission would have brought.
+    #[serde(default)]
+    pub trials: TrialsReport,
     /// Blocks that left flash because room was needed.
     pub evicted_blocks: u64,
     /// Blocks that left RAM unused, without ever being written to flash.
@@ -101,6 +104,36 @@ pub struct AdmittedReport {
     pub clean_stop: u64,
 }
 
+/// Estimates by small simulations of sampled blocks, in blocks of the whole cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialsReport {
+    /// Blocks read.
+    pub reads: u64,
+    /// Of those, not cached.
+    pub read_misses: u64,
+    /// Times that a shard took another way.
+    pub changes: u64,
+    /// As thrifty, and what comes back waits in probation, too.
+    pub closed: TrialReport,
+    /// Through probation; written blocks by their volume's history.
+    pub thrifty: TrialReport,
+    /// Through probation, reads and writes alike.
+    pub probation: TrialReport,
+    /// Everything.
+    pub open: TrialReport,
+}
+
+/// What one way of admission would have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialReport {
+    /// Shards that take it now.
+    pub shards: u64,
+    /// Blocks read that were not cached.
+    pub read_misses: u64,
+    /// Blocks written to flash, without metadata and what is reinserted.
+    pub flash_writes: u64,
+}
+
 /// RAM by part, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RamReport {
@@ -138,6 +171,7 @@ impl CacheReport {
             flash_written_bytes: counters.flash_written_bytes,
             fills: counters.fills,
             admitted: counters.admitted.into(),
+            trials: counters.trials.into(),
             evicted_blocks: counters.evicted_blocks,
             rejected_blocks: counters.rejected_blocks,
             returned_blocks: counters.returned_blocks,
@@ -161,6 +195,26 @@ impl CacheReport {
                 0 => 0.0,
                 blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
             },
+        }
+    }
+}
+
+impl From<Trials> for TrialsReport {
+    fn from(trials: Trials) -> Self {
+        let Trials { reads, read_misses, changes, closed, thrifty, probation, open } = trials;
+        let of = |Trial { shards, read_misses, flash_writes }| TrialReport {
+            shards,
+            read_misses,
+            flash_writes,
+        };
+        Self {
+            reads,
+            read_misses,
+            changes,
+            closed: of(closed),
+            thrifty: of(thrifty),
+            probation: of(probation),
+            open: of(open),
         }
     }
 }
