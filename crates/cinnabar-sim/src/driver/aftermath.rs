@@ -76,7 +76,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Until then more of those blocks change, so that what went wrong is written on.
     pub(super) fn stir(&mut self) {
-        if self.steering.looks && self.steering.dice.chance(0.5) {
+        // Not in the next life: what is left is looked at first.
+        if self.steering.looks && self.steering.dice.chance(0.5) && self.crash_note.is_none() {
             self.hit_target();
         }
     }

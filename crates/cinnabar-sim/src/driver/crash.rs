@@ -15,6 +15,7 @@ use crate::machine::{Factory, Machine};
 use crate::medium::Transfer;
 use crate::stamp::{BLOCK_SECTORS, Stamped};
 use crate::violation::Violation;
+use crate::workload::Plea;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::chunk::CHUNK_BLOCKS;
 use cinnabar_engine::{AtRisk, IoOp, Target};
@@ -154,6 +155,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 + unannounced
                 + behind,
         });
+    }
+
+    /// What is changed between a crash and the look at what is left may be missing then.
+    pub(super) fn note_change(&mut self, plea: Plea) {
+        let span = match plea {
+            Plea::Write(span, _) | Plea::Trim(span, _) | Plea::Zeroes(span, ..) => span,
+            Plea::Read(_) | Plea::Flush => return,
+        };
+        if let Some(note) = &mut self.crash_note {
+            note.changed += span.blocks();
+        }
     }
 
     /// Blocks of a volume that requests under way are changing: they may be void already.

@@ -294,6 +294,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Submits what a guest asks for.
     fn submit(&mut self, volume: usize, plea: Plea, refusal: Option<Failure>) -> u64 {
+        self.note_change(plea);
         let (asked, op) = self.prepare(volume, plea);
         self.volumes[volume].ledger.asked();
         self.enter(volume, asked, op, Some(plea), refusal)

@@ -113,14 +113,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         for wish in unanswered {
             self.count.paths.add(Path::ReplayedRequests);
-            if let (
-                Plea::Write(span, _) | Plea::Trim(span, _) | Plea::Zeroes(span, ..),
-                Some(note),
-            ) = (wish.plea, &mut self.crash_note)
-            {
-                // They push out what was cached before anybody has looked.
-                note.changed += span.blocks();
-            }
+            self.note_change(wish.plea);
             let plea = wish.plea;
             let (asked, op) = match plea {
                 Plea::Write(span, fua) => {

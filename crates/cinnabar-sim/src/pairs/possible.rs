@@ -149,7 +149,8 @@ fn why_no_volumes(moment: Moment, incident: Incident) -> Option<&'static str> {
         Incident::Seal | Incident::Forget => true,
         _ => needs_volumes(incident),
     };
-    let early = matches!(incident, Incident::Close | Incident::Overdue | Incident::BackendFails)
+    // A device that is silent while it is read is given up.
+    let early = matches!(incident, Incident::Close | Incident::BackendFails)
         || matches!(incident, Incident::Done(IoKind::Prove | IoKind::Distrust | IoKind::CacheRead))
         || matches!(incident, Incident::Seal | Incident::Forget)
         || incident == Incident::Done(IoKind::ChunkWrite)

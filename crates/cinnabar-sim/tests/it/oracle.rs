@@ -80,10 +80,12 @@ fn broken_doubles_are_caught() {
 #[test]
 fn not_waiting_for_the_lock_is_caught() {
     let options = Options { wait_for_lock: false, ..options() };
-    let failed = (0..200).find_map(|seed| run(seed, &options, &mut Doubles::new(Bug::None)).err());
-    let failed = failed.expect("a dead daemon's writes landed in the next life");
+    // The last events of some failed runs only tell what came of it.
+    let failed = (0..200)
+        .filter_map(|seed| run(seed, &options, &mut Doubles::new(Bug::None)).err())
+        .find(|failed| failed.events.contains("LATE"))
+        .expect("a dead daemon's writes landed in the next life");
     assert!(matches!(failed.violation.kind, Kind::Stale | Kind::NotDurable), "{failed}");
-    assert!(failed.events.contains("LATE"), "{failed}");
 }
 
 #[test]
