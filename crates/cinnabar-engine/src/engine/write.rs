@@ -354,6 +354,10 @@ impl<P: Payload> Engine<P> {
                 self.store.keep_partial(key, edge.sectors, from);
                 continue;
             }
+            // Its rest came from no copy and not from the backend.
+            if edge.is_some() && !state.was_cached(i) && !state.edges_first {
+                self.store.count_completed_partial();
+            }
             self.store.rehearse(key, Access::Write);
             if !self.store.write_pays(key) {
                 self.store.note_unkept_write(key);

@@ -6,8 +6,9 @@
 //! checkpoint or the journal, and none survives a crash. The backend has all that is here.
 //!
 //! An incomplete block leaves the table at the start of any write, trim, zeroing or invalidation that
-//! touches it, when a read of it has brought the whole block, with its volume, and when it is the
-//! oldest and the table is full. It comes back, larger, when the backend has acknowledged the write.
+//! touches it, when a read of it has brought the whole block, with its volume, with the device, and
+//! when it is the oldest and the table is full. It comes back, larger, when the backend has
+//! acknowledged the write.
 
 use super::{Index, Key, Store};
 use crate::bounds::Bound;
@@ -65,6 +66,11 @@ impl Sectors {
     }
 }
 
+/// Incomplete blocks of a cache of `capacity` blocks, but at most `most`.
+fn room(capacity: u64, most: u32) -> u32 {
+    (capacity / BLOCKS_PER).max(PARTIALS_MIN).min(most.into()) as u32
+}
+
 /// Copies these sectors of a block from the block at a byte of one payload to that of another.
 fn copy<P: Payload>(sectors: Sectors, to: (&P, u64), from: (&P, u64)) {
     for (at, len) in sectors.runs() {
@@ -92,12 +98,11 @@ pub(crate) struct Partials<P> {
 impl<P: Payload> Partials<P> {
     /// Room for so many as a cache of `capacity` blocks has, but at most `most`.
     pub(super) fn new(capacity: u64, most: u32) -> Self {
-        let room = (capacity / BLOCKS_PER).max(PARTIALS_MIN).min(most.into());
         Self {
             blocks: BTreeMap::new(),
             order: BTreeMap::new(),
             next_age: 0,
-            buffers: Buffers::new(room as u32),
+            buffers: Buffers::new(room(capacity, most)),
         }
     }
 
@@ -172,13 +177,16 @@ impl<P: Payload> Store<P> {
     }
 
     /// Copies what is known of a block, but for the sectors in `newer`; gives both together.
-    pub(crate) fn merge_partial(&mut self, key: Key, newer: Sectors, to: (&P, u64)) -> Sectors {
+    pub(crate) fn merge_partial(&self, key: Key, newer: Sectors, to: (&P, u64)) -> Sectors {
         let Some(partial) = self.partial(key) else { return newer };
         let older = partial.sectors.without(newer);
         copy(older, to, (self.partials.buffers.data(), partial.buffer.at()));
-        let both = newer.and(older);
-        self.counters.partials_completed += u64::from(both == Sectors::ALL);
-        both
+        newer.and(older)
+    }
+
+    /// The backend has acknowledged the last sectors that were missing of a block.
+    pub(crate) fn count_completed_partial(&mut self) {
+        self.counters.partials_completed += 1;
     }
 
     /// Keeps these sectors of an absent block of which nothing is known.
@@ -213,6 +221,13 @@ impl<P: Payload> Store<P> {
         self.ghost.insert(self.hash(key), true);
     }
 
+    /// The device is lost: nothing is served or kept without it.
+    pub(crate) fn drop_all_partials(&mut self) {
+        while let Some((_, &key)) = self.partials.order.first_key_value() {
+            self.partials.remove(key);
+        }
+    }
+
     /// Nothing is known any more of these blocks but what the address map says.
     pub(crate) fn drop_partials(&mut self, volume: u16, first: u64, end: u64) {
         while let Some(key) = self.partials.any(volume, first, end) {
@@ -224,6 +239,7 @@ impl<P: Payload> Store<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::Bounds;
 
     fn of(block: u64, first: u64, count: u64) -> Sectors {
         let span = ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES);
@@ -238,6 +254,16 @@ mod tests {
         assert_eq!(of(1, 7, 9), Sectors::ALL);
         assert_eq!(of(1, 7, 4), Sectors(0b111));
         assert_eq!(of(2, 19, 2), Sectors(0b1_1000));
+    }
+
+    #[test]
+    fn room_grows_with_the_cache_between_its_bounds() {
+        let most = Bounds::default().partial_blocks;
+        let rooms = [(1, 64), (65 * 256 - 1, 64), (65 * 256, 65), (1023 * 256, 1023)];
+        for (capacity, wanted) in rooms.into_iter().chain([(1025 * 256, 1024), (1 << 32, 1024)]) {
+            assert_eq!(room(capacity, most), wanted, "of {capacity} blocks");
+        }
+        assert_eq!((room(1, 2), room(1 << 32, 2)), (2, 2));
     }
 
     #[test]

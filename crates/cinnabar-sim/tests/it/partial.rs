@@ -169,6 +169,23 @@ fn nothing_of_a_write_that_failed_is_kept() {
 }
 
 #[test]
+fn a_block_is_completed_when_the_backend_has_all_of_it() {
+    let completed = |script: &TestScript| script.machine.cache_counters().partials_completed;
+    let (mut script, volume) = cache();
+    write(&mut script, volume, 80, 3, 1);
+    fail_write(&mut script, volume, sectors(83, 5), true);
+    assert_eq!(completed(&script), 0, "nothing of it is known");
+    write(&mut script, volume, 80, 3, 2);
+    write(&mut script, volume, 83, 5, 3);
+    assert_eq!(completed(&script), 1);
+    // Neither one that is cached is completed, nor one that is written whole.
+    write(&mut script, volume, 81, 2, 4);
+    write(&mut script, volume, 160, 3, 5);
+    write(&mut script, volume, 160, 8, 6);
+    assert_eq!(completed(&script), 1);
+}
+
+#[test]
 fn zeroes_trims_and_invalidations_drop_what_was_known() {
     let zeroed = [vec![Stamp::ZERO], part(81, 2, 1)].concat();
     tells_apart(Mutant::PartialOutlivesTrim, &zeroed, |script, volume| {
@@ -315,6 +332,7 @@ fn without_a_device_nothing_is_known() {
     let (mut script, volume) = cache();
     write(&mut script, volume, 80, 3, 1);
     script.command(Command::Abandon).expect("it goes on without");
+    assert_eq!(script.machine.cache_counters().partial_blocks, 0);
     write(&mut script, volume, 81, 1, 2);
     let right = versions([1, 2, 1, 0, 0, 0, 0, 0])[..3].to_vec();
     assert_eq!(script.read(volume, sectors(80, 3)), Ok(right));
