@@ -19,6 +19,7 @@ mod mutants;
 mod oracle;
 mod pairs;
 mod partial;
+mod partial_random;
 mod pblcache_defects;
 mod rot;
 mod shares;
