@@ -80,7 +80,7 @@ pub(super) struct Portions<I> {
     volumes: BTreeSet<u32>,
     last_volume: Option<u32>,
     survey: Survey,
-    /// How requests are given, if somebody wants them.
+    /// How requests are given, if they are wanted.
     requests: Option<Grain>,
     /// All accesses so far, if they are kept.
     all: Option<Vec<Access>>,

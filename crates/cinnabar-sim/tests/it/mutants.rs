@@ -126,7 +126,7 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
     (
         Mutant::PartialOutlivesVolume,
         "sim `partial`",
-        "somebody else must write the very sectors while the volume is away, and another volume not take its \
+        "another host must write the very sectors while the volume is away, and another volume not take its \
          index",
     ),
 ];

@@ -212,7 +212,7 @@ fn zeroes_trims_and_invalidations_drop_what_was_known() {
     assert_eq!(script.machine.cache_counters().partial_blocks, 0);
 }
 
-/// Somebody else writes while the volume is away; its next attachment gets the same index.
+/// Another host writes while the volume is away; its next attachment gets the same index.
 #[test]
 fn what_was_known_goes_with_its_volume() {
     tells_apart(Mutant::PartialOutlivesVolume, &part(80, 3, 7), |script, volume| {
