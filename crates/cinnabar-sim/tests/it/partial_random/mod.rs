@@ -8,6 +8,7 @@
 
 mod steps;
 
+use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
@@ -53,6 +54,8 @@ struct Reading {
 /// What is to be answered.
 enum Asked {
     Read(Reading),
+    /// An invalidation of what was changed behind the cache's back.
+    Behind,
     Other,
     Attach(usize),
     Detach(usize),
@@ -88,6 +91,9 @@ struct World {
     ticks: u64,
     asked: BTreeMap<RequestId, Asked>,
     states: [State; 4],
+    /// Whether each volume was left with a proof, or dropped: what another host writes then is found
+    /// out.
+    sealed: [bool; 4],
     /// The first sector of the block that each volume's requests are about.
     hot: [u64; 4],
     /// Which cache device it is, counted.
@@ -144,6 +150,7 @@ impl World {
             ticks: 0,
             asked: BTreeMap::new(),
             states: [State::Away; 4],
+            sealed: [true; 4],
             hot: [0; 4],
             device: 0,
             version: 0,
@@ -195,7 +202,7 @@ impl World {
     fn reply(&mut self, Reply { id, result }: Reply<Stamped>) {
         match (self.asked.remove(&id).expect("it was asked"), result) {
             (Asked::Read(reading), Ok(Answer::Data(data))) => self.compare(&reading, &data),
-            (Asked::Read(_) | Asked::Other, _) | (Asked::Replace, Err(_)) => {}
+            (Asked::Read(_) | Asked::Behind | Asked::Other, _) | (Asked::Replace, Err(_)) => {}
             (Asked::Attach(index), Ok(Answer::Attached { volume, .. })) => {
                 self.states[index] = State::Attached(volume);
                 self.media.attach(volume, index);
@@ -205,7 +212,9 @@ impl World {
                 let State::Detaching(volume) = self.states[index] else { unreachable!("asked") };
                 self.states[index] = State::Detached(volume);
             }
-            (Asked::Detach(index) | Asked::Seal(index), _) => {
+            (asked @ (Asked::Detach(index) | Asked::Seal(index)), result) => {
+                self.sealed[index] =
+                    if let Asked::Seal(_) = asked { result.is_ok() } else { !self.is_lost() };
                 let (State::Detaching(volume) | State::Sealing(volume)) = self.states[index] else {
                     unreachable!("asked")
                 };
@@ -235,6 +244,29 @@ impl World {
         self.media.cache = CacheDevice::new(&format);
         let superblock = Superblock::decode(&format.superblocks[0]).expect("just formatted");
         self.command(Asked::Replace, Command::Replace(Box::new(superblock)));
+    }
+
+    /// The cache device is out of use.
+    fn is_lost(&self) -> bool {
+        matches!(Machine::<Stamped>::health(&self.machine), Health::PassThrough(_))
+    }
+
+    /// The daemon dies and starts again: nothing is left of what RAM had. Not while the device has yet
+    /// to learn of what another host has written.
+    fn crash(&mut self) {
+        if self.asked.values().any(|asked| matches!(asked, Asked::Behind)) {
+            return;
+        }
+        self.count();
+        self.held.clear();
+        self.asked.clear();
+        let tick = self.tick();
+        self.media.crash(tick);
+        self.states = [State::Away; 4];
+        self.wake = None;
+        let superblocks = self.media.cache.superblocks();
+        self.machine = ShardedFactory.start(&self.setup, &superblocks).expect("superblocks");
+        self.command(Asked::Other, Command::Open);
     }
 
     fn compare(&mut self, reading: &Reading, data: &Stamped) {

@@ -1,7 +1,6 @@
 //! What may happen next.
 
 use super::{Asked, Held, Reading, State, World};
-use cinnabar_engine::health::Health;
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
@@ -41,16 +40,15 @@ impl World {
                 }
             }
             98 if self.faults => self.abandon(),
+            99 if self.faults && self.dice.chance(0.1) => self.crash(),
             _ => {}
         }
     }
 
     /// The operator gives the cache device up, more likely one that is lost.
     fn abandon(&mut self) {
-        let health = Machine::<Stamped>::health(&self.machine);
-        let lost = matches!(health, Health::PassThrough(_));
         let busy = |asked: &Asked| matches!(asked, Asked::Abandon | Asked::Replace);
-        if !self.asked.values().any(busy) && (lost || self.dice.chance(0.05)) {
+        if !self.asked.values().any(busy) && (self.is_lost() || self.dice.chance(0.05)) {
             self.command(Asked::Abandon, Command::Abandon);
         }
     }
@@ -122,7 +120,7 @@ impl World {
             self.lose(index)
         };
         for sector in changed {
-            self.submit(volume, Op::Invalidate { span: bytes(sector, 1) }, Asked::Other);
+            self.submit(volume, Op::Invalidate { span: bytes(sector, 1) }, Asked::Behind);
         }
     }
 
@@ -239,7 +237,7 @@ impl World {
         let index = self.dice.below(4) as usize;
         match self.states[index] {
             State::Away => {
-                if self.dice.chance(0.2) {
+                if self.sealed[index] && self.dice.chance(0.5) {
                     let place = self.place(index);
                     let values = self.values(index, place);
                     self.media.backends[index].write_behind(place.0, &values);
@@ -299,6 +297,7 @@ impl World {
             ..VolumeSpec::new(name, backend.sectors() * SECTOR_BYTES)
         };
         self.states[index] = State::Attaching;
+        self.sealed[index] = false;
         self.command(Asked::Attach(index), Command::Attach(spec));
     }
 }
