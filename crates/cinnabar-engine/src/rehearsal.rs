@@ -39,7 +39,9 @@ impl Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// It is read, and the real cache has it or not.
-    Read { hit: bool },
+    Read {
+        hit: bool,
+    },
     Write,
 }
 

@@ -174,7 +174,7 @@ impl<P: Payload> Engine<P> {
                 (Target::Cache, self.store.log.offset_of(slot), Some(slot))
             }
             None if needed => (Target::Backend(VolumeId(volume)), block * BLOCK_BYTES, None),
-            None if doubtful => return,
+            // Not kept while doubtful: the volume is passed by.
             None => {
                 let (known, to) = (state.edges[edge].sectors, u64::from(index) * BLOCK_BYTES);
                 let key = Key { volume, block };

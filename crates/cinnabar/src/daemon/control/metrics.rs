@@ -92,6 +92,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         in_bytes(cache.detached_blocks),
     )?;
     out.gauge("cache_probation_bytes", "Data in RAM only.", in_bytes(counters.ram_blocks))?;
+    out.gauge("cache_partial_blocks", "Blocks with parts in RAM.", counters.partial_blocks)?;
     out.gauge("cache_healthy", "1 if the cache device works.", u64::from(well(cache.state)))?;
     let counts = [
         ("cache_flash_written_bytes", "Written to flash.", counters.flash_written_bytes),
@@ -154,9 +155,7 @@ fn trials(out: &mut Output<'_, '_>, trials: &Trials) -> fmt::Result {
         ("open", trials.open),
     ];
     let of = |value: fn(Trial) -> u64| ways.map(|(way, trial)| ([("way", way)], value(trial)));
-    let mut counter = |name, help, value| {
-        out.family(name, help, MetricType::Counter, &of(value))
-    };
+    let mut counter = |name, help, value| out.family(name, help, MetricType::Counter, &of(value));
     counter("cache_trial_read_misses", "What a way would have missed.", |t| t.read_misses)?;
     counter("cache_trial_flash_writes", "Blocks that it would have written.", |t| t.flash_writes)?;
     let shards = of(|trial| trial.shards);

@@ -38,7 +38,7 @@ impl Plane {
                 Health::Serving => counters.cache.cached_blocks.saturating_sub(attached),
                 _ => 0,
             },
-            counters: self.cache_counters(counters.cache, passed_by),
+            counters: self.cache_counters(&counters.cache, passed_by),
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes(),
         };
@@ -68,12 +68,12 @@ impl Plane {
     }
 
     /// Nothing is cached on a device that is not in use, whatever is left in the tables.
-    fn cache_counters(&self, counters: CacheCounters, passed_by: bool) -> CacheCounters {
+    fn cache_counters(&self, counters: &CacheCounters, passed_by: bool) -> CacheCounters {
         let capacity_blocks = self.capacity_blocks();
         if passed_by {
-            return CacheCounters { capacity_blocks, cached_blocks: 0, ram_blocks: 0, ..counters };
+            return CacheCounters { capacity_blocks, cached_blocks: 0, ram_blocks: 0, ..*counters };
         }
-        CacheCounters { capacity_blocks, ..counters }
+        CacheCounters { capacity_blocks, ..*counters }
     }
 
     fn volume_status(
