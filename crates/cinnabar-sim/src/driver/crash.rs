@@ -36,6 +36,9 @@ pub(super) struct CrashNote {
     pub(super) unflushed: u64,
     /// Of each volume: the blocks that must be there again, one by one.
     pub(super) settled: Vec<Vec<u64>>,
+    /// Of each volume: whether it was becoming larger. A shard that had not recorded that yet finds
+    /// another disk.
+    pub(super) growing: Vec<bool>,
     /// Blocks that guests have asked to change since, before anybody has looked.
     pub(super) changed: u64,
 }
@@ -145,6 +148,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.crash_note = serving.then(|| CrashNote {
             volumes: self.volumes.iter().map(cached).collect(),
             settled: self.volumes.iter().enumerate().map(settled).collect(),
+            growing: (0..self.volumes.len()).map(|volume| self.is_growing(volume)).collect(),
             changed: 0,
             unflushed,
             at_risk: counters.ram_blocks
