@@ -1,6 +1,4 @@
 //! Reads a trace to its end or error, and checks what must be true of every record.
-//!
-//! Called by the fuzz targets of traces.
 
 use cinnabar_trace::{Format, Record, Settings, TraceError};
 use std::io::Cursor;

@@ -1,6 +1,4 @@
 //! The SPC-1-like benchmark on NBD exports of real servers: nbdkit's, and our own daemon's.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Context, Result, ensure};

@@ -1,6 +1,4 @@
 //! What guests see when the SSD or a back end is away, hangs, is exchanged, or is written by others.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Context, Result, bail, ensure};

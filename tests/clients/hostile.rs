@@ -1,6 +1,4 @@
 //! Clients that break the protocol, beside one that does not.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Context, Result, ensure};

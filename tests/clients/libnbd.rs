@@ -1,6 +1,4 @@
 //! libnbd's tools as clients: what an export says of itself, copies.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Context, Result, ensure};

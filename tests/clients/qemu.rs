@@ -1,6 +1,4 @@
 //! QEMU's tools as clients.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Result, ensure};

@@ -1,6 +1,6 @@
 //! `cinnabar trace record` beside real clients: the trace has just what they did.
 //!
-//! Called by `main`. The trace is read here by its documented form, not by our own reader.
+//! The trace is read here by its documented form, not by our own reader.
 
 use crate::Case;
 use anyhow::{Context, Result, ensure};

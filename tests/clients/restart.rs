@@ -1,6 +1,4 @@
 //! Clean restarts, and disks that somebody else wrote meanwhile.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Result, ensure};

@@ -1,7 +1,7 @@
 //! The shipped service file: the daemon under its restrictions gives sockets to a group, whose
 //! members reach them.
 //!
-//! Called by `main`. Needs root, as systemd does; elsewhere it says that it was left out.
+//! Needs root, as systemd does; elsewhere it says that it was left out.
 
 use crate::Case;
 use anyhow::{Context, Result, ensure};

@@ -1,6 +1,4 @@
 //! fio writes, reads back and compares checksums.
-//!
-//! Called by `main`.
 
 use crate::Case;
 use anyhow::{Result, ensure};

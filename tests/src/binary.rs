@@ -1,6 +1,6 @@
 //! Builds programs of the workspace and finds them.
 //!
-//! Called by tests and `xtask` before they start one. `CINNABAR_BIN` names another daemon to use.
+//! `CINNABAR_BIN` names another daemon to use.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;

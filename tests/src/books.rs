@@ -1,8 +1,8 @@
 //! What each sector of a volume may read as: the memory of a test that outlives the daemon.
 //!
-//! Called by the crash tests. Several connections keep their books here at a time: each holds the
-//! sectors of its request until it is answered, so that "newest" has one meaning, while requests
-//! beside one another in one block still run together.
+//! Several connections keep their books here at a time: each holds the sectors of its request until
+//! it is answered, so that "newest" has one meaning, while requests beside one another in one block
+//! still run together.
 //!
 //! A sector is *settled* when one version is right, *open* when several may be: a write under way or
 //! never answered may have happened or not. Whatever an open sector is then read as, that it stays

@@ -1,6 +1,4 @@
 //! The control socket as a client sees it: readiness and status.
-//!
-//! Called by [`Daemon`](crate::Daemon).
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

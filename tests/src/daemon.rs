@@ -1,6 +1,4 @@
 //! A daemon under test: a folder of its own, a configuration, the process.
-//!
-//! Called by tests and `xtask`.
 
 use crate::control::{Status, get, is_ready};
 use crate::dice::Dice;

@@ -1,6 +1,4 @@
 //! Numbers that look random and repeat for the same seed.
-//!
-//! Called by tests that choose what to do.
 
 /// A generator (xorshift64*).
 #[derive(Clone, Debug)]

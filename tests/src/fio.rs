@@ -1,6 +1,4 @@
 //! Runs fio's nbd engine and reads what it measured.
-//!
-//! Called by tests and `xtask`.
 
 use crate::process::output;
 use anyhow::{Context, Result, ensure};

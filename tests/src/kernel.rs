@@ -1,7 +1,7 @@
 //! Debian's kernel for guests: unpacked below the target folder, never installed.
 //!
-//! Called by tests that boot a guest and, through [`tools`](crate::tools), by `xtask`. Installing the
-//! package would bring a boot loader's worth of scripts with it; its files are all that is needed.
+//! Installing the package would bring a boot loader's worth of scripts with it; its files are all
+//! that is needed.
 
 use crate::process::output;
 use anyhow::{Context, Result, bail, ensure};

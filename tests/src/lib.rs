@@ -1,7 +1,7 @@
 //! Harness for the daemon as a real process with real clients.
 //!
-//! Called by the end-to-end tests (`clients/`) and by `xtask` (demo, benchmarks). Nothing here
-//! knows the daemon from inside: it writes a configuration, starts a process, speaks to sockets.
+//! Nothing here knows the daemon from inside: it writes a configuration, starts a process, speaks to
+//! sockets.
 
 pub mod binary;
 pub mod books;

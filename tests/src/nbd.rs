@@ -1,7 +1,7 @@
 //! The smallest NBD client that can write, flush, trim, read and tell what was acknowledged.
 //!
-//! Called by tests that end the daemon under load: fio loses its books with its connection. Blocking,
-//! one request at a time, unix sockets only.
+//! For tests that end the daemon under load: fio loses its books with its connection. Blocking, one
+//! request at a time, unix sockets only.
 
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};

@@ -1,7 +1,6 @@
 //! Processes that end with whoever started them, and clients that are given a time limit.
 //!
-//! Called by the rest of the harness, by tests and by `xtask`. A process is only ever ended by its
-//! own id.
+//! A process is only ever ended by its own id.
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};

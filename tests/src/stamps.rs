@@ -1,8 +1,8 @@
 //! What tests write: sectors that say whose they are.
 //!
-//! Called by [`books`](crate::books) and by tests that fill disks. A sector of 512 bytes carries
-//! {volume, sector, version} and a body made of them, every byte of which is compared: so a sector of
-//! another place, an older one, a torn or a rotten one can't be taken for the right one.
+//! A sector of 512 bytes carries {volume, sector, version} and a body made of them, every byte of
+//! which is compared: so a sector of another place, an older one, a torn or a rotten one can't be
+//! taken for the right one.
 
 use anyhow::{Result, ensure};
 

@@ -1,6 +1,4 @@
 //! The outside programs that tests, demo and benchmarks use, and where Debian keeps them.
-//!
-//! Called by the tests (skip what is missing) and by `xtask` (install what is missing).
 
 use crate::kernel;
 use std::path::PathBuf;

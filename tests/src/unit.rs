@@ -1,7 +1,7 @@
 //! A service file of systemd's, and a process under its restrictions without systemd: capabilities,
 //! system calls, no new privileges, file mode mask.
 //!
-//! Called by the test of `packaging/`. Name spaces (`ProtectSystem=` and the like) are left out.
+//! Name spaces (`ProtectSystem=` and the like) are left out.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Everything that must hold before a change is taken, quick checks first.
 //!
-//! Called by people and by `.ci/run`: `cargo xtask ci [STAGE...]`.
+//! `cargo xtask ci [STAGE...]`; `.ci/run` runs it.
 
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};

@@ -1,6 +1,6 @@
 //! What the cache does for a mixed workload on a slow disk, in two minutes.
 //!
-//! Called by people: `cargo xtask demo`.
+//! `cargo xtask demo`.
 
 use crate::install;
 use crate::table::Table;

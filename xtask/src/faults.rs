@@ -1,7 +1,7 @@
 //! Fault simulation over many seeds: so many in `ci`, on and on in `soak`.
 //!
-//! Called by both. The seeds are run by the daemon's own binary, `cinnabar simulate faults`, on all
-//! cores; commit and seed repeat a failure.
+//! The seeds are run by the daemon's own binary, `cinnabar simulate faults`, on all cores; commit
+//! and seed repeat a failure.
 
 use crate::shell::show;
 use crate::stage::Done;

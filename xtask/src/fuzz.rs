@@ -1,6 +1,4 @@
 //! Runs every fuzz target for a share of a given time.
-//!
-//! Called by `ci` (minutes) and `soak` (longer).
 
 use crate::install;
 use crate::shell::{nightly, root, show};

@@ -1,6 +1,6 @@
 //! Installs what is missing and says what and why.
 //!
-//! Called by `ci`, `demo` and `bench` before anything else. Nothing that is present is touched.
+//! Nothing that is present is touched.
 
 use crate::shell::{cargo, nightly, show, succeeds};
 use anyhow::{Result, bail};

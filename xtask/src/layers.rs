@@ -1,7 +1,5 @@
 //! Dependencies point one way: the binary sees the edges and the simulator, these see the pure
 //! crates, siblings never see each other. Compared with what cargo knows.
-//!
-//! Called by the stage `layers` of `ci`.
 
 use crate::shell::cargo;
 use anyhow::{Context, Result, bail};

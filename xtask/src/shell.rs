@@ -1,6 +1,4 @@
 //! Starts cargo and other programs in the workspace's root, shows what they print, keeps what counts.
-//!
-//! Called by every chore.
 
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,7 @@
 //! Searches longer than `ci` has time for.
 //!
-//! Called by people and by nightly runs: `cargo xtask soak` runs fault simulations on and on;
-//! `cargo xtask soak --minutes 60` gives them and the fuzz targets an hour each.
+//! `cargo xtask soak` runs fault simulations on and on; `cargo xtask soak --minutes 60` gives them
+//! and the fuzz targets an hour each.
 
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};

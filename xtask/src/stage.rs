@@ -1,6 +1,4 @@
 //! Stages: named pieces of work with a time, an outcome and a summary.
-//!
-//! Called by the chores `ci` and `soak`.
 
 use crate::traces;
 use anyhow::Result;

@@ -1,6 +1,4 @@
 //! Tables in Markdown, for the terminal and for `docs/`.
-//!
-//! Called by `demo` and `bench`.
 
 /// Rows under a heading, the first column to the left and the others to the right.
 #[derive(Debug)]

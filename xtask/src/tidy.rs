@@ -1,6 +1,4 @@
 //! House rules that no other tool checks: lengths, module headers, words, links, the map.
-//!
-//! Called by the stage `tidy` of `ci`.
 
 use crate::shell::root;
 use anyhow::{Context, Result, bail};

@@ -1,7 +1,7 @@
 //! What a model by itself answers in: the mean latency of random 4 KiB reads of somebody who keeps
 //! so many under way and needs no time himself.
 //!
-//! Called by `cargo xtask bench frontends`, which compares it with what a client of the daemon sees:
+//! `cargo xtask bench frontends` compares it with what a client of the daemon sees:
 //!
 //! ```text
 //! model_mean SETTINGS DEPTH BYTES

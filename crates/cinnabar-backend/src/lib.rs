@@ -1,9 +1,6 @@
 //! Where bytes really live: memory for the kernel, an I/O port that waits for everything at once,
 //! files, block devices and NBD servers, and a model of slow ones.
 //!
-//! Called by the daemon's data plane (crate `cinnabar`), by the library for in-process use
-//! (`cinnabar-embed`), by benchmarks and by tests.
-//!
 //! * [`memory`]: [`Memory`], the payload of the daemon.
 //! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over `io_uring`
 //!   or over threads.

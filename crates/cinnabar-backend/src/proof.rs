@@ -1,7 +1,6 @@
 //! Proof of who a volume is and whether somebody else wrote it: what every kind of backend brings
 //! in its own way.
 //!
-//! Called by the data plane: when a volume is attached, in its heartbeat, and when it was detached.
 //! Files prove it by their change time (`disk::epoch`); other backends will bring what they have.
 
 use cinnabar_engine::volume::{Belief, Epoch, Recorded};

@@ -1,8 +1,5 @@
 //! Backends as they are written: `file:vm1.raw`, `nbd:unix:vm1.sock`,
 //! `sim:filer,seed=1:file:vm1.raw`.
-//!
-//! Called by the configuration, by the control plane and by the benchmarks, before anything is
-//! opened.
 
 use crate::nbd::{NbdSpec, NbdSpecError, NbdUriError, uri};
 use crate::sim::{SettingError, SimSpec};

@@ -1,7 +1,4 @@
 //! The engine's I/O requests as somebody's work: a job of the port, or something that no port does.
-//!
-//! Called by whoever drives an engine over a port: the daemon's data plane and the library for
-//! in-process use.
 
 use crate::memory::Memory;
 use crate::port::JobOp;

@@ -1,8 +1,6 @@
 //! A program that caches its own file: a table of 4 KiB pages on slow storage, looked up again and
 //! again, updated now and then.
 //!
-//! Called by people:
-//!
 //! ```text
 //! cargo run --release -p cinnabar-embed --example own_file -- FOLDER [BACKEND-PREFIX]
 //! ```

@@ -1,6 +1,4 @@
 //! Memory for the data of a request.
-//!
-//! Called by applications, to fill it before a write and to look at it after a read.
 
 use cinnabar_backend::Memory;
 use cinnabar_backend::memory::Owned;

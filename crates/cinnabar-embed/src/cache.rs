@@ -1,6 +1,4 @@
 //! The cache as a program sees it.
-//!
-//! Called by applications.
 
 use crate::Buffer;
 use crate::driver::times::DeviceTimes;

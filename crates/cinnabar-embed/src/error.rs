@@ -1,6 +1,4 @@
 //! What can go wrong, each with a line that helps.
-//!
-//! Called by applications.
 
 use cinnabar_backend::DiskError;
 use cinnabar_backend::generations::StateError;

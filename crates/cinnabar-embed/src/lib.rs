@@ -2,9 +2,9 @@
 //! SSD, with the same promises as under the daemon. `docs/guide/where-to-put-the-cache.md` says
 //! when this is the right place; `examples/own_file.rs` is a whole program.
 //!
-//! Called by applications. Nothing here starts a thread but for what blocks and is rare (proving a
-//! backend once a second while it is written): a [`Cache`] belongs to one thread, does its I/O with
-//! `io_uring` and works only inside its calls.
+//! Nothing here starts a thread but for what blocks and is rare (proving a backend once a second
+//! while it is written): a [`Cache`] belongs to one thread, does its I/O with `io_uring` and works
+//! only inside its calls.
 //!
 //! ```no_run
 //! use cinnabar_embed::{Cache, Options, VolumeOptions};

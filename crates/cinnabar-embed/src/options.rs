@@ -1,6 +1,4 @@
 //! What a program says of its cache and of what is to be cached.
-//!
-//! Called by applications.
 
 use cinnabar_backend::port::IoMode;
 use cinnabar_engine::plan::Mode;

@@ -1,6 +1,4 @@
 //! Requests and what comes of them.
-//!
-//! Called by applications; the driver makes the engine's operations of them.
 
 use crate::buffer::Buffer;
 use crate::error::Error;

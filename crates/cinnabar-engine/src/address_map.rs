@@ -1,9 +1,9 @@
 //! The address map: hash of a key -> slot, at 4.3 bytes a block.
 //!
-//! Called by the store. Buckets of one cache line hold sixteen 32-bit entries {tag, slot + 1};
-//! a key may lie in either of two buckets (cuckoo hashing with partial keys), so a table 94 % full
-//! still takes every insertion and a lookup reads at most two lines. The map never sees keys: the
-//! caller compares the candidate's block descriptor.
+//! Buckets of one cache line hold sixteen 32-bit entries {tag, slot + 1}; a key may lie in either of
+//! two buckets (cuckoo hashing with partial keys), so a table 94 % full still takes every insertion
+//! and a lookup reads at most two lines. The map never sees keys: the caller compares the
+//! candidate's block descriptor.
 
 use crate::prefetch::{align_offset, prefetch};
 

@@ -1,7 +1,7 @@
 //! Block buffers: the RAM in which blocks live before they are on flash.
 //!
-//! Called by the store and the cleaner. One slab of fixed size, handed out block by block; when it
-//! is empty a fill is skipped, never a guest delayed.
+//! One slab of fixed size, handed out block by block; when it is empty a fill is skipped, never a
+//! guest delayed.
 
 use crate::seam::{Payload, Slice};
 use crate::units::BLOCK_BYTES;

@@ -1,6 +1,4 @@
 //! How an engine is set up. Fixed for its life; what can change at run time is a [`Plan`](crate::plan::Plan).
-//!
-//! Called by drivers.
 
 use crate::bounds::Bounds;
 use crate::mutant::Mutants;

@@ -1,6 +1,4 @@
 //! What the engine counts: plain integers, read by the driver between two events.
-//!
-//! Called by the engine (increments) and by the control plane (status, metrics).
 
 /// Block reads or writes that did not use the cache, by reason, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,4 @@
 //! How the cache is doing: what a start found, and whether the device is in use.
-//!
-//! Called by drivers, for status and logs.
 
 use crate::seam::IoError;
 

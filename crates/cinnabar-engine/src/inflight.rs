@@ -1,9 +1,9 @@
 //! Holds: which blocks of a volume requests are working on, and who waits for whom.
 //!
-//! Called by the engine's request paths. A request that writes excludes every other one that
-//! overlaps it; readers share. Waiters go in order of arrival. So no fill can land after a newer
-//! write, overlapping writes can't differ in order between cache and backend, and a read sees a
-//! block before or after a write, never during it.
+//! A request that writes excludes every other one that overlaps it; readers share. Waiters go in
+//! order of arrival. So no fill can land after a newer write, overlapping writes can't differ in
+//! order between cache and backend, and a read sees a block before or after a write, never during
+//! it.
 
 /// A request's hold on a range of blocks.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,6 @@
 //! The cache itself, sans-I/O: a single-owner state machine with events in and actions out.
 //!
-//! Called by two drivers: the daemon's io_uring loop (crate `cinnabar`) and the virtual driver
-//! (crate `cinnabar-sim`). Start with [`seam`], the only way in and out.
+//! Start with [`seam`], the only way in and out.
 
 #![deny(unsafe_code)]
 

@@ -1,6 +1,4 @@
 //! Every maximum of the engine, and how they relate.
-//!
-//! Called by the engine, and by frontends that advertise these limits to guests.
 
 use crate::units::BLOCK_BYTES;
 

@@ -1,8 +1,7 @@
 //! Deliberate bugs, so that the proof can fail: the fault simulation must find each of them.
 //!
-//! Called by every place that a mutant breaks. Without the feature `mutants`, which only tests
-//! switch on (this crate's own have it always), [`is`](Mutants::is) is a constant and the broken
-//! code is not compiled in.
+//! Without the feature `mutants`, which only tests switch on (this crate's own have it always),
+//! [`is`](Mutants::is) is a constant and the broken code is not compiled in.
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $mutant:ident,)*) => {

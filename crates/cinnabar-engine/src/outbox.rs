@@ -1,6 +1,4 @@
 //! Actions on their way out, and what is remembered of every I/O until it completes.
-//!
-//! Called by every part of the engine that starts an I/O or answers a request.
 
 use crate::buffers::Buffer;
 use crate::engine::Copies;

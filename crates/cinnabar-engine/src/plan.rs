@@ -1,6 +1,4 @@
 //! Plans: sizes and write policies of volumes, made by the operator now and by the policy later.
-//!
-//! Called by drivers, which send one as [`Event::Adopt`](crate::Event::Adopt).
 
 use crate::units::VolumeId;
 

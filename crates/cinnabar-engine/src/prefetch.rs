@@ -1,7 +1,6 @@
 //! The one hint to the CPU that batches are for: start loading a line that will be needed soon.
 //!
-//! Called by the address map, the descriptors and the ghost, and by simulators with tables as large. A
-//! dependent DRAM read costs 100-400 ns; the lookups of a batch overlap theirs.
+//! A dependent DRAM read costs 100-400 ns; the lookups of a batch overlap theirs.
 
 /// Asks the CPU to load the cache line at `index` of `table`; out of range does nothing.
 #[inline]

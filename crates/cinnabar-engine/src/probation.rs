@@ -1,7 +1,7 @@
 //! Probation: the FIFO of RAM slots in which a missed block waits to be used again.
 //!
-//! Called by the store. RAM slots are numbered behind the flash slots, so that one address map and
-//! one descriptor table serve both; a block is in one place at a time.
+//! RAM slots are numbered behind the flash slots, so that one address map and one descriptor table
+//! serve both; a block is in one place at a time.
 
 use crate::buffers::Buffer;
 

@@ -1,7 +1,6 @@
 //! The seam: what goes into the engine (events) and what comes out (actions).
 //!
-//! Called by the two drivers (the daemon's io_uring loop, the simulator's event heap). The engine
-//! behind it has no clock, no files, no threads and no randomness.
+//! The engine behind it has no clock, no files, no threads and no randomness.
 //!
 //! # Buffers
 //! A request's buffer ([`Payload`]) covers the *block-aligned* range around the request's span: byte
@@ -195,7 +194,7 @@ pub enum IoOp<P> {
     Flush,
     /// Backend only: a [`Flush`](Self::Flush), then the backend's proof as it stands and its own
     /// clock's time, together in [`IoDone::epoch`]; `None` if this backend can't prove anything.
-    /// Called by the heartbeat while a volume is being written (design.md, "Epochs of files").
+    /// For the heartbeat while a volume is being written (design.md, "Epochs of files").
     Prove,
     /// Backend only: record durably, *outside* of the cache device, that what any cache device
     /// holds of this volume is not to be believed any more: a new generation, given back in

@@ -1,6 +1,4 @@
 //! Detection of sequential scans, which would sweep the cache without ever being read again.
-//!
-//! Called by the request paths for each read and write of a volume.
 
 use crate::metadata::superblock::Geometry;
 use crate::units::{BLOCK_BYTES, ByteSpan};

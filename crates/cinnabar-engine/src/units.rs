@@ -1,6 +1,4 @@
 //! Newtypes and fixed sizes of the field: blocks, sectors, slots, segments, volumes, instants.
-//!
-//! Called by everyone; calls nobody.
 
 /// Bytes of a cache line ("block") in this and every supported format version.
 pub const BLOCK_BYTES: u64 = 4096;

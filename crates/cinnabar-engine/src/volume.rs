@@ -1,6 +1,4 @@
 //! Volumes: what the engine is told about them, and what it keeps of each.
-//!
-//! Called by drivers (attach, statistics) and by every part of the engine that serves requests.
 
 use crate::counters::VolumeCounters;
 use crate::inflight::Holds;

@@ -1,7 +1,5 @@
 //! Who has waited longest for what all share, and for how long it may hold up others.
 //!
-//! Called by both servers.
-//!
 //! While one waits, those that hold buffers get no more. If it can't be had at all, since requests to back
 //! ends that hang hold too much, that would last as long as they hang: so after a while it lets others
 //! pass, and tries again later.

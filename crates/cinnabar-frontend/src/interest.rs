@@ -1,6 +1,4 @@
 //! What a server tells the event loop to watch, and what the loop tells the server.
-//!
-//! Called by the daemon's event loop.
 
 use std::os::fd::RawFd;
 

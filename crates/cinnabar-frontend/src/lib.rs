@@ -1,7 +1,6 @@
 //! Guest-facing servers: NBD and vhost-user-blk.
 //!
-//! Called by the daemon's data thread, which owns the event loop: nothing here waits or reads a
-//! clock.
+//! The data thread of the daemon owns the event loop: nothing here waits or reads a clock.
 
 mod eldest;
 mod interest;

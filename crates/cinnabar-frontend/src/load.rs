@@ -1,7 +1,5 @@
 //! What connections hold, and how much more they may.
 //!
-//! Called by both servers.
-//!
 //! A connection may have half of what is free at most, so that n greedy ones leave 1/(n + 2) of the
 //! server to the next. That alone would let many busy connections keep one large request waiting for
 //! as long as they like: small ones always find room first. So waiting counts: a connection that holds

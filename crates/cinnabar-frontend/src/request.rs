@@ -1,6 +1,4 @@
 //! Requests on their way to the engine, and answers on their way back.
-//!
-//! Called by the daemon's data thread.
 
 use cinnabar_engine::Op;
 use cinnabar_engine::units::ByteSpan;

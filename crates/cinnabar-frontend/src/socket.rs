@@ -1,6 +1,4 @@
 //! Listening unix sockets: bound, restricted, taken over from the dead, removed at the end.
-//!
-//! Called by the listeners of both servers.
 
 mod sweep;
 

@@ -1,6 +1,4 @@
 //! A table whose keys are never mixed up: each carries the generation of its place.
-//!
-//! Called by the servers for connections, listeners and requests in flight.
 
 /// Generations have 30 bits, so that a key's two highest bits are free for its user.
 const GENERATION_MASK: u32 = u32::MAX >> 2;

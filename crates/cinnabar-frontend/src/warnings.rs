@@ -1,6 +1,4 @@
 //! Bounds what hostile clients can write into the log.
-//!
-//! Called by both servers before they warn of a client.
 
 use cinnabar_engine::units::Instant;
 

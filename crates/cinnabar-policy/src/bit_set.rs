@@ -1,6 +1,4 @@
 //! A set of positions that knows its highest.
-//!
-//! Called by Belady (next uses) and the read-only stack (free places).
 
 /// A set of positions: words of 64 bits, and above them levels that say which words have any.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Keys to dense block numbers: the one hash table of every simulation.
 //!
-//! Called by whoever has references of a trace. Insert only, so there are no tombstones. An entry
-//! has eight bytes, {tag, number + 1}. Traces come in runs, so the eight keys of an aligned group
-//! share a cache line: the line follows from the group's hash, the place in it from the key's low
-//! bits, turned by the hash so that strided keys use all places, too. A batch's entries are read
-//! before the first is looked at, so that their cache misses overlap.
+//! Insert only, so there are no tombstones. An entry has eight bytes, {tag, number + 1}. Traces come
+//! in runs, so the eight keys of an aligned group share a cache line: the line follows from the
+//! group's hash, the place in it from the key's low bits, turned by the hash so that strided keys
+//! use all places, too. A batch's entries are read before the first is looked at, so that their
+//! cache misses overlap.
 
 use crate::access::Access;
 

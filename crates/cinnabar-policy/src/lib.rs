@@ -1,11 +1,10 @@
 //! What a cache would do for a workload: replacement policies without a cache, pure.
 //!
-//! Called by the simulator, and by the commands `simulate` and `analyze`. References come
-//! from a trace as keys; [`intern`] turns keys into dense block numbers once, and everything behind
-//! it is arrays: no hashing for each policy and size. [`replacement`] has one policy a file,
-//! [`simulation`] runs one as a trace is read, [`mod@simulate`] says what writes do and what is counted;
-//! [`reuse`] finds, in one pass, what an LRU cache
-//! of every size would do. No clock, no file, no thread: same references, same counts.
+//! References come from a trace as keys; [`intern`] turns keys into dense block numbers once, and
+//! everything behind it is arrays: no hashing for each policy and size. [`replacement`] has one
+//! policy a file, [`simulation`] runs one as a trace is read, [`mod@simulate`] says what writes do
+//! and what is counted; [`reuse`] finds, in one pass, what an LRU cache of every size would do. No
+//! clock, no file, no thread: same references, same counts.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! What volumes do, interval by interval: what every plan is made from.
 //!
-//! Called by `analyze` with a trace's references and by the live manager with samples of accesses; both
-//! then plan from the same [`Volume`]s, so their plans can be compared. A volume has a sample of its
+//! `analyze` feeds it the references of a trace, a live manager would feed it samples of accesses;
+//! both plan from the same [`Volume`]s, so their plans can be compared. A volume has a sample of its
 //! own, with its own rate: a small one next to a huge one is measured as well as alone.
 
 use crate::reuse::{Sampled, SampledCurves};

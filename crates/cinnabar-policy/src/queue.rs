@@ -1,8 +1,8 @@
 //! A queue of blocks that can lose one anywhere, in one array: what all the policies are made of.
 //!
-//! Called by the policies. A ring of block numbers, oldest first, with holes where blocks were taken
-//! out; a block's node knows its place, so taking out is one store. Compared with a linked list, a
-//! move touches one line and not three, and looking for a victim reads forward.
+//! A ring of block numbers, oldest first, with holes where blocks were taken out; a block's node
+//! knows its place, so taking out is one store. Compared with a linked list, a move touches one line
+//! and not three, and looking for a victim reads forward.
 
 const HOLE: u32 = u32::MAX;
 const RING_MIN: usize = 64;

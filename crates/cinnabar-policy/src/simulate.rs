@@ -1,7 +1,7 @@
 //! A trace through a policy: what writes do, and what is counted.
 //!
-//! Called by tests and benchmarks, which have all accesses in memory; who reads them from a trace
-//! feeds a [`Simulation`] instead, once for each policy and size.
+//! For callers that have all accesses in memory; those that read them from a trace feed a
+//! [`Simulation`], once for each policy and size.
 
 use crate::access::Access;
 use crate::replacement::{Future, Policy};

@@ -1,7 +1,7 @@
 //! A policy at one size, fed with accesses portion by portion.
 //!
-//! Called by whoever simulates a trace as it is read, so that memory is bounded by its different
-//! blocks and not by its length. Only Belady needs all accesses before the first one ([`Future`]).
+//! A trace is simulated as it is read, so memory is bounded by its different blocks and not by its
+//! length. Only Belady needs all accesses before the first one ([`Future`]).
 
 use crate::access::{Access, blocks_of};
 use crate::replacement::{

@@ -1,7 +1,7 @@
 //! What the engine costs: RAM a block, CPU a hit and an insertion, at up to 64 M blocks.
 //!
-//! Called by `cargo xtask bench engine`. Beside the figures stands this machine's dependent DRAM
-//! read, measured in the same run over memory as large as the index. Best of five rounds.
+//! Beside the figures stands this machine's dependent DRAM read, measured in the same run over
+//! memory as large as the index. Best of five rounds.
 
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, VolumeId};

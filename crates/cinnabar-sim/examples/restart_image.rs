@@ -1,10 +1,10 @@
 //! Makes the cache device that `cargo xtask bench restart` starts from: full, and left by a crash at
 //! the worst moment. Everything but the data blocks is really there.
 //!
-//! Called by that benchmark, twice. `format FILE BYTES` makes an empty device in a sparse file, for the
-//! daemon to attach its volume to, so that device and host agree on the volume's generation.
-//! `fill FILE VOLUME BYTES GENERATION` then drives the production engine over it, with the file as the
-//! medium for metadata, until a checkpoint is as far away as it gets, and stops without a word.
+//! `format FILE BYTES` makes an empty device in a sparse file, for the daemon to attach its volume
+//! to, so that device and host agree on the volume's generation. `fill FILE VOLUME BYTES GENERATION`
+//! then drives the production engine over it, with the file as the medium for metadata, until a
+//! checkpoint is as far away as it gets, and stops without a word.
 //!
 //! Of the log only what is newer than the last checkpoint is written, whole chunks with zeros for data:
 //! a start reads nothing else, and a file of a hundred thousand scattered pages would take a

@@ -1,9 +1,9 @@
 //! What timed simulation costs: block I/Os a second on one core, and RAM.
 //!
-//! Called by `cargo xtask bench timed`. The paper's base configuration, at 1/64 of its size and, with
-//! `--full`, at its own: 1 TB on the file server, 64 GB of flash, 8 GB of RAM. Beside the figures
-//! stands this machine's dependent DRAM read, measured in the same run over memory as large as the
-//! tables. Time is the CPU's own, so that a busy machine counts less; best of some rounds.
+//! The paper's base configuration, at 1/64 of its size and, with `--full`, at its own: 1 TB on the
+//! file server, 64 GB of flash, 8 GB of RAM. Beside the figures stands this machine's dependent DRAM
+//! read, measured in the same run over memory as large as the tables. Time is the CPU's own, so that
+//! a busy machine counts less; best of some rounds.
 
 use cinnabar_sim::timed::{Config, Outcome, Workload, run};
 use std::time::Instant;

@@ -1,7 +1,6 @@
 //! The one source of chance: a seeded generator, the same on every machine.
 //!
-//! Called by the workload, the latency and fault models and the driver. Which generator it is, the
-//! lock file fixes: commit and seed reproduce a run.
+//! Which generator it is, the lock file fixes: commit and seed reproduce a run.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

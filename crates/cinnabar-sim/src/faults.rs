@@ -1,7 +1,7 @@
 //! Fault simulation over many seeds, on all cores.
 //!
-//! Called by `cinnabar simulate faults`, by `cargo xtask soak` and by tests. A seed fixes everything
-//! that happens in its run, whatever else runs beside it: commit and seed reproduce a failure.
+//! A seed fixes everything that happens in its run, whatever else runs beside it: commit and seed
+//! reproduce a failure.
 
 use crate::driver::{self, Failed, Options, Replay, Report};
 use crate::shards::ShardedFactory;

@@ -1,7 +1,7 @@
 //! The engine with I/O that takes no time and moves no data: hit ratios, flash writes, CPU cost.
 //!
-//! Called by hit-ratio tests and benchmarks. Metadata pages are real bytes and are kept, so that
-//! checkpoints and clean restarts work; data blocks are not, and checksums are all alike.
+//! Metadata pages are real bytes and are kept, so that checkpoints and clean restarts work; data
+//! blocks are not, and checksums are all alike.
 
 use crate::machine::{CacheSetup, EngineFactory, Factory};
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};

@@ -1,6 +1,6 @@
 //! Kinds of faults and of recovery paths, and how often each was met.
 //!
-//! Called by the driver (counts), by reports and by tests: what never fired was not tested.
+//! What never fired was not tested.
 
 use cinnabar_engine::Bound;
 use std::fmt;

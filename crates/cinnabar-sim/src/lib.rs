@@ -1,9 +1,8 @@
 //! The virtual driver: the production engine under a virtual clock.
 //!
-//! Called by tests and by the `simulate` command. Two ways to drive the engine:
-//! [`instant`] carries out every I/O at once and moves no data (hit ratios, CPU cost);
-//! the fault simulation moves version stamps instead of data, completes I/O in any order from a
-//! seed, and an oracle judges every read.
+//! Two ways to drive the engine: [`instant`] carries out every I/O at once and moves no data (hit
+//! ratios, CPU cost); the fault simulation moves version stamps instead of data, completes I/O in
+//! any order from a seed, and an oracle judges every read.
 
 pub mod analysis;
 pub mod compare;

@@ -1,6 +1,4 @@
 //! What the drivers drive: the engine, or a double of it in the tests of the drivers themselves.
-//!
-//! Called by every driver of this crate.
 
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;

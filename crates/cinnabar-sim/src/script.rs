@@ -1,8 +1,8 @@
 //! The scripted driver: nothing happens but what a test says, in the order in which it says it.
 //!
-//! Called by tests of single hazards. I/O that the machine asks for is *held* until the test lets it
-//! happen on the medium ([`Script::touch`]), completes it ([`Script::complete`]) or fails it
-//! ([`Script::fail`]). Everything panics on a broken promise: this is for tests only.
+//! I/O that the machine asks for is *held* until the test lets it happen on the medium
+//! ([`Script::touch`]), completes it ([`Script::complete`]) or fails it ([`Script::fail`]).
+//! Everything panics on a broken promise: this is for tests only.
 
 use crate::machine::{CacheSetup, Factory, Machine};
 use crate::medium::proof::judge;

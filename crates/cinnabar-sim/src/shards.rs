@@ -1,6 +1,4 @@
 //! Several engines behind one seam, as the fault simulation drives them.
-//!
-//! Called by the fault simulation, which lets the shards take their turns in an order of its own.
 
 use crate::machine::{CacheSetup, Factory, Format, Machine};
 use crate::threaded::Threaded;

@@ -1,7 +1,7 @@
 //! The payload of fault simulation: each 512-byte sector carries a stamp instead of 512 bytes.
 //!
-//! Called by the fault-simulation driver, its media and its oracle. A stamp names who wrote the
-//! sector and when, so that the oracle can tell from a read which write it saw.
+//! A stamp names who wrote the sector and when, so that the oracle can tell from a read which write
+//! it saw.
 
 use cinnabar_engine::Payload;
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};

@@ -1,8 +1,8 @@
 //! Engines on threads of their own, as the daemon drives them: what a shard answers is heard by the
 //! router some time later, and whose an engine's I/O is each shard knows for itself.
 //!
-//! Called by the fault simulation in lives with more than one thread. The router is the production
-//! one; what is here stands for the daemon's workers (`dataplane/{crew,worker,unit}`).
+//! The router is the production one; what is here stands for the daemon's workers
+//! (`dataplane/{crew,worker,unit}`).
 
 use crate::machine::Machine;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};

@@ -1,6 +1,4 @@
 //! What a simulation can find wrong.
-//!
-//! Called by media, oracle and driver, which report; by tests, which ask for the kind.
 
 use crate::stamp::Stamp;
 use cinnabar_engine::units::SECTOR_BYTES;

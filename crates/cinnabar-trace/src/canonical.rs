@@ -1,7 +1,7 @@
 //! The canonical form, our own: `ts_us,vol,op,offset_bytes,length_bytes`, one request a line.
 //!
-//! Called by [`crate::open`] and by whoever has a stream already; [`mod@crate::write`] writes it. No
-//! header, no blanks; the operation is `R`, `W`, `F` (flush) or `D` (discard).
+//! [`mod@crate::write`] writes it. No header, no blanks; the operation is `R`, `W`, `F` (flush) or
+//! `D` (discard).
 
 use crate::error::{Problem, TraceError};
 use crate::fields::number;

@@ -1,6 +1,6 @@
 //! Tells a trace's format by its beginning, never by its name.
 //!
-//! Called by [`crate::trace`] with the first 64 KiB, decompressed. The rules, in this order:
+//! The rules, in this order:
 //!
 //! 1. Nothing at all is an empty trace in canonical form.
 //! 2. What begins as a packed file does is refused, by the packer's name: tar, zip, bzip2 ..., and

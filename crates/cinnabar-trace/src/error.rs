@@ -1,6 +1,4 @@
 //! What can be wrong with a trace, and where in it.
-//!
-//! Called by every reader.
 
 use crate::record::Record;
 use std::io;

@@ -1,6 +1,6 @@
 //! Takes a source apart into lines or records and has them parsed, one at a time.
 //!
-//! Called by [`crate::trace`]. Knows where in the source it is, so that what is wrong can be named.
+//! Knows where in the source it is, so that what is wrong can be named.
 
 use crate::error::{Problem, TraceError};
 use crate::formats::{Binary, Text};

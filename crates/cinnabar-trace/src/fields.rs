@@ -1,7 +1,6 @@
 //! Fields of a line of text: split, and turned into numbers and times.
 //!
-//! Called by every text format. Numbers are digits only: neither sign nor blank within, which
-//! `str::parse` would partly let pass.
+//! Numbers are digits only: neither sign nor blank within, which `str::parse` would partly let pass.
 
 use crate::error::Problem;
 

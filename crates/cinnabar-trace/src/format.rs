@@ -1,6 +1,4 @@
 //! The names of the formats.
-//!
-//! Called by users, to say what a trace is or to be told.
 
 /// A format of traces that can be read. The page of each tells its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
 //! Block traces: streaming readers of many formats, writers, generators, and the expansion to block
 //! references.
 //!
-//! Called by the simulator and by the `trace`, `bench` and `simulate` commands. Nothing is ever loaded
-//! whole, every line is bounded, and an error names the line or byte that is wrong. The shape:
-//! [`source`] opens and decompresses, `detect` tells the format, one module a format below `formats`
-//! turns a line or record into [`Record`]s, `order` puts them in order of time, [`trace`] holds these
-//! together, [`mod@references`] turns records into references to 4 KiB blocks. [`canonical`] is our own
-//! form, [`mod@write`], [`write_fio`] and [`write_oracle`] write traces.
+//! Nothing is ever loaded whole, every line is bounded, and an error names the line or byte that is
+//! wrong. The shape: [`source`] opens and decompresses, `detect` tells the format, one module a
+//! format below `formats` turns a line or record into [`Record`]s, `order` puts them in order of
+//! time, [`trace`] holds these together, [`mod@references`] turns records into references to 4 KiB
+//! blocks. [`canonical`] is our own form, [`mod@write`], [`write_fio`] and [`write_oracle`] write
+//! traces.
 
 pub mod canonical;
 mod detect;

@@ -1,6 +1,6 @@
 //! Lines of bounded length, numbered, from any buffered reader.
 //!
-//! Called by the text formats. The buffer is reused: no allocation a line.
+//! The buffer is reused: no allocation a line.
 
 use crate::error::{Problem, TraceError};
 use std::io::{BufRead, Read};

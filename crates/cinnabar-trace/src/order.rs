@@ -1,9 +1,9 @@
 //! Puts requests in order of time, within a window, and counts time from the first one.
 //!
-//! Called by [`crate::trace`]. Some traces are out of order: rows of Systor '17 are in order of their
-//! response, Tencent's come from many machines. A window of requests is kept back and the earliest of
-//! them given out; of requests of the same time the one that came first. A request that is earlier
-//! than one already given out is an error: order is never guessed.
+//! Some traces are out of order: rows of Systor '17 are in order of their response, Tencent's come
+//! from many machines. A window of requests is kept back and the earliest of them given out; of
+//! requests of the same time the one that came first. A request that is earlier than one already
+//! given out is an error: order is never guessed.
 
 use crate::error::Problem;
 use crate::record::Record;

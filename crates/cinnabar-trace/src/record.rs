@@ -1,6 +1,4 @@
 //! One line of any trace, whatever format it came in.
-//!
-//! Called by every reader (which makes records) and every user of a trace.
 
 /// What was asked of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

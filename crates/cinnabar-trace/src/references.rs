@@ -1,7 +1,7 @@
 //! From requests to references of single 4 KiB blocks, what hit-ratio simulators feed on.
 //!
-//! Called by simulators. Reads and writes in file order, one reference for each block from
-//! `offset >> 12` to `(offset + length - 1) >> 12`; flushes and discards refer to nothing.
+//! Reads and writes in file order, one reference for each block from `offset >> 12` to `(offset +
+//! length - 1) >> 12`; flushes and discards refer to nothing.
 
 use crate::error::TraceError;
 use crate::record::{Op, Record};

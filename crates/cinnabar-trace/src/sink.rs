@@ -1,6 +1,4 @@
 //! Where parsers put what they find: checked, and with a volume's number for its name.
-//!
-//! Called by every format but the canonical form.
 
 use crate::canonical;
 use crate::error::Problem;

@@ -1,9 +1,8 @@
 //! Opens trace files, decompressing them on the way.
 //!
-//! Called by [`crate::trace`]. How a file is packed is told by its first bytes, never by its name.
-//! Memory is bounded whatever a file says of itself: gzip has a window of 32 KiB, and a window above
-//! 128 MiB is refused for zstd and xz. A small file that unpacks to very much is read like any long
-//! trace, a buffer at a time.
+//! How a file is packed is told by its first bytes, never by its name. Memory is bounded whatever a
+//! file says of itself: gzip has a window of 32 KiB, and a window above 128 MiB is refused for zstd
+//! and xz. A small file that unpacks to very much is read like any long trace, a buffer at a time.
 
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;

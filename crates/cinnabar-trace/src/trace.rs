@@ -1,9 +1,9 @@
 //! A trace of any format, as a stream of requests.
 //!
-//! Called by users with a path; fuzzing and tests give bytes. How it is packed and its format are told
-//! by content ([`crate::source`], `detect`), time is counted from the first request, and
-//! requests of formats with times are put in order within a window (`order`). The canonical
-//! form is the exception: it comes out as it is, times, order and volume numbers.
+//! Programs give a path, fuzzing and tests give bytes. How it is packed and its format are told by
+//! content ([`crate::source`], `detect`), time is counted from the first request, and requests of
+//! formats with times are put in order within a window (`order`). The canonical form is the
+//! exception: it comes out as it is, times, order and volume numbers.
 
 use crate::canonical;
 use crate::detect::{self, HEAD_BYTES, Parser};

@@ -1,6 +1,4 @@
 //! Volumes by the names that a trace gives them, numbered in order of first appearance.
-//!
-//! Called by every format that names its volumes (host and disk, LUN, device, file).
 
 use crate::error::Problem;
 use std::collections::HashMap;

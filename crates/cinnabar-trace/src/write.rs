@@ -1,8 +1,7 @@
 //! Writes traces in canonical form, record by record: plain, or compressed if the name ends in `.zst`.
 //!
-//! Called by `cinnabar trace` and by tests; the other writers use its [`Output`]. A file appears under its name only when it is whole: it is
-//! written beside it and renamed at the end, so that a run that was interrupted leaves no half trace
-//! that reads like a whole one.
+//! A file appears under its name only when it is whole: it is written beside it and renamed at the
+//! end, so that a run that was interrupted leaves no half trace that reads like a whole one.
 
 use crate::canonical;
 use crate::record::{Op, Record};

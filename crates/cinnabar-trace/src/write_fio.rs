@@ -1,8 +1,7 @@
 //! Writes fio's iolog, versions 2 and 3, which `fio --read_iolog` replays.
 //!
-//! Called by `cinnabar trace convert`. Version 3 (fio 3.31 and later) has every time; version 2 has
-//! pauses of 100 us and more, since fio ignores shorter ones: what is left of a pause counts for
-//! the next.
+//! Version 3 (fio 3.31 and later) has every time; version 2 has pauses of 100 us and more, since fio
+//! ignores shorter ones: what is left of a pause counts for the next.
 
 use crate::canonical;
 use crate::formats::fio::HEADERS;

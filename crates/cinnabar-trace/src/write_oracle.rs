@@ -1,8 +1,8 @@
 //! Writes oracleGeneral, libCacheSim's binary form ([`Format::OracleGeneral`](crate::Format)).
 //!
-//! Called by `cinnabar trace convert`. Each 4 KiB reference ([`mod@crate::references`]) is one record of
-//! the object of its key, with a size of 4096 bytes; flushes and discards refer to nothing and are
-//! left out, and the form does not tell reads from writes.
+//! Each 4 KiB reference ([`mod@crate::references`]) is one record of the object of its key, with a
+//! size of 4096 bytes; flushes and discards refer to nothing and are left out, and the form does not
+//! tell reads from writes.
 //!
 //! A record holds the number of the next access to its object, which is not known yet when the record
 //! is: records go to a spool file first. At the end it is walked back, a buffer at a time, with the

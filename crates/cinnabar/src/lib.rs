@@ -1,6 +1,6 @@
 //! The parts of the `cinnabar` binary, as a library so that tests can reach them.
 //!
-//! Called by `main.rs` and by the tests; no other crate may depend on it.
+//! For `main.rs` and the tests; no other crate may depend on it.
 
 pub mod bench;
 pub mod cli;

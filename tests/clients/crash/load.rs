@@ -1,6 +1,6 @@
 //! What guests do to a volume until they are stopped or the daemon is gone.
 //!
-//! Called by the crash tests; every request is kept in the volume's [`Books`].
+//! Every request is kept in the volume's [`Books`].
 
 use anyhow::{Context, Result};
 use e2e::books::{Books, Hold};

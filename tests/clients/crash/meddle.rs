@@ -1,6 +1,4 @@
 //! What others do to a volume's file while no daemon is there.
-//!
-//! Called by the crash tests, between a kill and the next start.
 
 use super::load::Shared;
 use anyhow::{Context, Result};

@@ -1,10 +1,10 @@
 //! Real daemons killed over and over, under guests that know what they wrote.
 //!
-//! Called by `main`. The books of each volume stay here while daemons come and go: after each
-//! restart every sector must read as the newest acknowledged version, or as a later one that was on
-//! its way, and then stay what it was read as. Of the blocks that had reached the SSD all but 0.5 %
-//! and what was on its way must be hits. A file system does not forget what it was given when a process is killed, so nothing
-//! acknowledged may be lost; power cuts are the simulator's part.
+//! The books of each volume stay here while daemons come and go: after each restart every sector
+//! must read as the newest acknowledged version, or as a later one that was on its way, and then
+//! stay what it was read as. Of the blocks that had reached the SSD all but 0.5 % and what was on
+//! its way must be hits. A file system does not forget what it was given when a process is killed,
+//! so nothing acknowledged may be lost; power cuts are the simulator's part.
 
 mod load;
 mod meddle;

@@ -1,6 +1,4 @@
 //! The volumes, the books of what they hold, and the daemon that comes and goes between them.
-//!
-//! Called by the crash tests.
 
 use super::load::{self, Shared};
 use super::meddle::TAIL_BYTES;

@@ -1,6 +1,6 @@
 //! How a guest's disk is attached, as QEMU wants to be told: at its start, or while it runs.
 //!
-//! Called by [`machine`](super::machine). The same words stand in `docs/guide/qemu.md`.
+//! The same words stand in `docs/guide/qemu.md`.
 
 use e2e::{Site, Volume};
 use serde_json::{Value, json};

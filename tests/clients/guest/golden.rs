@@ -1,7 +1,7 @@
 //! Four guests that boot at once from overlays of one golden image, with the cache and without.
 //!
-//! Called by `main`. The image is a small system on ext4; each guest mounts it as its root, reads
-//! and verifies all its files, and writes a file of its own.
+//! The image is a small system on ext4; each guest mounts it as its root, reads and verifies all its
+//! files, and writes a file of its own.
 
 use super::disk::overlay;
 use super::initramfs;

@@ -1,6 +1,4 @@
 //! The guest's first file system: an archive that holds its few programs.
-//!
-//! Called by [`machine`](super::machine) and by the golden image, which has the same programs on disk.
 
 use anyhow::{Context, Result, ensure};
 use e2e::kernel::Kernel;

@@ -1,7 +1,5 @@
 //! The life of one guest with three disks: a file system, a disk that is pounded on, and one that
 //! comes and goes.
-//!
-//! Called by `main`.
 
 use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};

@@ -1,7 +1,7 @@
 //! A guest: QEMU without KVM, Debian's kernel, and a shell that does what it is told.
 //!
-//! Called by the guest tests. Emulation makes it slow and the machines of a CI are busy, so every
-//! wait is bounded generously, and what the guest printed is part of each error.
+//! Emulation makes it slow and the machines of a CI are busy, so every wait is bounded generously,
+//! and what the guest printed is part of each error.
 
 use super::disk::Disk;
 use super::initramfs;

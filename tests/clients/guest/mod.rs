@@ -1,7 +1,7 @@
 //! Real guests: stock QEMU, Debian's kernel, ext4, and a daemon that comes and goes under them.
 //!
-//! Called by `main`. QEMU emulates the processor, for nested virtualisation runs no stock kernel
-//! everywhere; that is slow, so one boot serves several checks.
+//! QEMU emulates the processor, for nested virtualisation runs no stock kernel everywhere; that is
+//! slow, so one boot serves several checks.
 
 mod disk;
 mod golden;

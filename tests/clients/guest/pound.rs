@@ -1,6 +1,6 @@
 //! What is known of a disk that a guest pounds on with stamped sectors.
 //!
-//! Called by the guest tests; the work itself is the program `guest-io`.
+//! The work itself is the program `guest-io`.
 
 use super::machine::Guest;
 use anyhow::{Context, Result, ensure};

@@ -1,6 +1,4 @@
 //! QEMU's control socket: commands, answers, events.
-//!
-//! Called by [`machine`](super::machine).
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};

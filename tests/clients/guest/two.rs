@@ -1,7 +1,5 @@
 //! Two guests on one daemon: it dies under both, then one of them dies, and the other goes on, with
 //! a disk beside its own that it may not write.
-//!
-//! Called by `main`.
 
 use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};

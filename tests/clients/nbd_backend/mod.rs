@@ -1,7 +1,5 @@
 //! Volumes that live on NBD servers: real ones, killed and started again under load, and one that
 //! loses what it was not told to flush.
-//!
-//! Called by `main`.
 
 mod loss;
 mod real;

@@ -1,6 +1,4 @@
 //! A device over vhost-user, and one load on it.
-//!
-//! Called by `main`.
 
 use anyhow::{Context, Result, ensure};
 use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};

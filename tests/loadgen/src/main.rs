@@ -1,8 +1,8 @@
 //! Random reads over vhost-user-blk, as a guest's driver would do them, without a guest: measures
 //! servers.
 //!
-//! Called by `cargo xtask bench frontends`. A tool for tests: nothing of the product depends on it.
-//! The result is one line of JSON on standard output.
+//! A tool for tests: nothing of the product depends on it. The result is one line of JSON on
+//! standard output.
 
 mod load;
 

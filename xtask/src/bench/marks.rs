@@ -1,8 +1,8 @@
 //! What crash safety costs a guest's writes: the same load with and without it, in one run.
 //!
-//! Called by `cargo xtask bench marks`. Two daemons, one with `crash_safe = false`, each with a cache
-//! on the disk and volumes in RAM behind modelled latencies. They have their turns one after the
-//! other, cell by cell, so that both see the same noise.
+//! Two daemons, one with `crash_safe = false`, each with a cache on the disk and volumes in RAM
+//! behind modelled latencies. They have their turns one after the other, cell by cell, so that both
+//! see the same noise.
 //!
 //! *Write hits* go to blocks with a copy on the SSD: each needs a durable mark before the back end
 //! hears of it. *Uncached* writes go to blocks without, and need none. That it is so is checked by

@@ -1,6 +1,6 @@
 //! Measurements, each against a yardstick in the same run.
 //!
-//! Called by people: `cargo xtask bench NAME`.
+//! `cargo xtask bench NAME`.
 
 mod compare;
 mod frontends;

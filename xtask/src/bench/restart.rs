@@ -1,9 +1,9 @@
 //! How long a start takes with a large cache: to the first reply, and until the whole index is there.
 //!
-//! Called by `cargo xtask bench restart`. The cache device is synthetic, but everything that a start
-//! reads is there: `cinnabar-sim`'s example `restart_image` drives the production engine over a sparse
-//! file, without data, and leaves it as a crash would, just before a checkpoint was due. Beside each
-//! start stands the time that the disk takes to read as many bytes in sequence, in the same round.
+//! The cache device is synthetic, but everything that a start reads is there: `cinnabar-sim`'s
+//! example `restart_image` drives the production engine over a sparse file, without data, and leaves
+//! it as a crash would, just before a checkpoint was due. Beside each start stands the time that the
+//! disk takes to read as many bytes in sequence, in the same round.
 
 use crate::bench::{heading, median};
 use crate::install;

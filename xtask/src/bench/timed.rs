@@ -1,8 +1,8 @@
 //! The timed simulator: block I/Os a second on one core, RAM, and all published figures.
 //!
-//! Called by `cargo xtask bench timed`. Speed is that of the example `timed_bench`, best of five by
-//! CPU time; the figures are those of `cinnabar simulate holland` at 1/64, by the clock on the wall and
-//! by CPU time, for a machine that is busy with other things gives only the second one fairly.
+//! Speed is that of the example `timed_bench`, best of five by CPU time; the figures are those of
+//! `cinnabar simulate holland` at 1/64, by the clock on the wall and by CPU time, for a machine that
+//! is busy with other things gives only the second one fairly.
 
 use crate::bench::heading;
 use crate::shell::cargo;

@@ -1,10 +1,9 @@
 //! The timed simulator against the real thing: the same trace through the cache over modelled storage
 //! by the real clock, and through the production engine by virtual time.
 //!
-//! Called by `cargo xtask bench validate`. The storage is `sim:filer`, whose times are the simulator's
-//! defaults; the cache device is a file, whose own times are measured first and given to the
-//! simulator. A yardstick says what the machine adds by itself: how long an operation takes that the
-//! model lets take exactly a millisecond.
+//! The storage is `sim:filer`, whose times are the simulator's defaults; the cache device is a file,
+//! whose own times are measured first and given to the simulator. A yardstick says what the machine
+//! adds by itself: how long an operation takes that the model lets take exactly a millisecond.
 
 use crate::bench::heading;
 use crate::table::Table;

@@ -1,6 +1,4 @@
 //! What the machine itself does in the same run: the yardstick beside absolute times.
-//!
-//! Called by benchmarks that have absolute bars.
 
 use std::hint::black_box;
 use std::time::Instant;

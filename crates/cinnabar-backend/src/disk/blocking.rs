@@ -1,6 +1,4 @@
 //! Plain blocking I/O for set-up, before there is a port.
-//!
-//! Called by opening (probe), by the cache guard, and when a cache file is made.
 
 use super::Progress;
 use cinnabar_engine::metadata::MetaPage;

@@ -1,6 +1,4 @@
 //! The cache device: made at its size, recognised, and never taken from anybody else.
-//!
-//! Called by the data plane at start-up, and by the cache commands.
 
 use super::error::{DiskError, DiskErrorKind};
 use super::fresh::Fresh;

@@ -1,6 +1,4 @@
 //! The clock that stamps a file: that of its file system, which need not be ours.
-//!
-//! Called by the epochs of files.
 
 use super::{Disk, durable};
 use crate::proof::ProofError;

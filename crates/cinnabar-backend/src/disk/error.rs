@@ -1,6 +1,4 @@
 //! Why a file or device can't be used, each with a line that helps.
-//!
-//! Called by everything that opens disks; shown by the binary.
 
 use crate::nbd::NbdError;
 use cinnabar_engine::metadata::superblock::SuperblockError;

@@ -1,6 +1,4 @@
 //! Requests to block devices that have no system call of their own.
-//!
-//! Called by opening (size) and by the port's helper thread (discard, zeroing).
 
 use rustix::fd::AsFd;
 use rustix::io;

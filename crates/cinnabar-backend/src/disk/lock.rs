@@ -1,6 +1,4 @@
 //! Waiting for the lock on a disk, bounded and shown.
-//!
-//! Called by opening, and by the daemon for a folder of its own.
 
 use super::error::{DiskError, DiskErrorKind};
 use super::open::OpenOptions;

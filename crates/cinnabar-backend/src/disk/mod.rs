@@ -1,6 +1,4 @@
 //! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers.
-//!
-//! Called by the data plane at start-up and when volumes come; the port carries out their I/O.
 
 mod blocking;
 mod cache;

@@ -1,6 +1,4 @@
 //! Opening a file or block device.
-//!
-//! Called by the data plane for volumes, and by [`open_cache`](super::open_cache).
 
 use super::error::{DiskError, DiskErrorKind};
 use super::lock::{Patience, lock};

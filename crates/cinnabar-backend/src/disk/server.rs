@@ -1,6 +1,4 @@
 //! An export of an NBD server as a disk.
-//!
-//! Called by the data plane for volumes.
 
 use super::durable::Syncs;
 use super::error::{DiskError, DiskErrorKind};

@@ -1,6 +1,4 @@
 //! The file: JSON with a version, bounded, and written so that there is always a whole one.
-//!
-//! Called by the state of generations only.
 
 use super::{DeviceId, ENTRIES_MAX, Entry, Kept};
 use cinnabar_engine::limits::NAME_BYTES_MAX;

@@ -1,8 +1,8 @@
 //! What must be known of a volume outside of any cache device: its generation, and which device it
 //! was attached with last.
 //!
-//! Called by whoever drives an engine: at an attach, before the first write that the cache device can't
-//! record, and when another device takes over. Calls block: they end when it is durable.
+//! A driver asks for it at an attach, before the first write that the cache device can't record, and
+//! when another device takes over. Calls block: they end when it is durable.
 //!
 //! What a device holds of a volume is believed only under the generation kept here, and only on the
 //! device named here. So a device that was away while the volume was written, or while another one

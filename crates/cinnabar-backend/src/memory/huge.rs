@@ -1,6 +1,4 @@
 //! Large memory: mapped lazily, zeroed by the kernel, in huge pages where it grants them.
-//!
-//! Called by the pool for slabs, and by whoever owns a large table.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;

@@ -1,7 +1,4 @@
 //! The daemon's payload: page-aligned memory behind a counted handle, recycled by size class.
-//!
-//! Called by the engine (through [`Payload`]), by frontends (through [`RawMemory`]) and by the
-//! port, which hands the addresses to the kernel.
 
 mod huge;
 mod owned;

@@ -1,6 +1,4 @@
 //! Memory with one handle, which can be read and written as a slice.
-//!
-//! Called by the library for in-process use, whose callers fill and read buffers themselves.
 
 use super::Memory;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! A pool of page-aligned regions by size class, with a bound on what it keeps.
-//!
-//! Called by [`Memory`](super::Memory) alone.
 
 use super::huge;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

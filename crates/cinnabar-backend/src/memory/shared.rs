@@ -1,7 +1,7 @@
 //! Copies out of memory that a guest may write at the same time.
 //!
-//! Called by [`Memory`](super::Memory) for a guest's own. No reference may be made to such memory,
-//! and no ordinary load is allowed to race with a write. What is copied is private and stands still.
+//! No reference may be made to such memory, and no ordinary load is allowed to race with a write.
+//! What is copied is private and stands still.
 
 use std::mem::MaybeUninit;
 

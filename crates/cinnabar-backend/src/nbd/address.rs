@@ -1,6 +1,4 @@
 //! NBD servers as they are written: `nbd:unix:/run/vm1.sock:vm1`, `nbd:tcp:[::1]:10809`.
-//!
-//! Called by [`BackendSpec`](crate::BackendSpec), before anything is opened.
 
 use super::proto::NAME_BYTES_MAX;
 use std::fmt;

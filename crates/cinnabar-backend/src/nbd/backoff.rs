@@ -1,6 +1,4 @@
 //! Pauses between attempts to reach a server: longer each time, and never the same for two clients.
-//!
-//! Called by the dialer.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! The handle of a server's export, and the mailbox of its worker.
-//!
-//! Called by [`Disk`](crate::Disk), by the port's workers, and by the dialer.
 
 use super::address::{NbdAddress, NbdSpec};
 use super::dialer::{News, Target};

@@ -1,7 +1,5 @@
 //! Getting connections: at opening on the caller's thread, after an outage on a thread that lasts
 //! until there are some.
-//!
-//! Called by the client and by its worker.
 
 use super::address::NbdSpec;
 use super::backoff::Backoff;

@@ -1,6 +1,4 @@
 //! Why an NBD server can't be used, each with a line that helps.
-//!
-//! Called by opening and by the dialer; shown by the binary, and in the log while a server is away.
 
 use super::handshake::Refusal;
 use rustix::io::Errno;

@@ -1,6 +1,4 @@
 //! Requests under way on one connection: what each may be answered with, and what it has got so far.
-//!
-//! Called by links, and by the receiver, which judges replies by it.
 
 use slab::Slab;
 

@@ -1,8 +1,6 @@
 //! The conversation before the first request: straight-line, bounded in replies, bytes and memory.
 //!
-//! Called by opening and by the dialer, over a socket with a deadline; by tests and the fuzzer over
-//! bytes. Fixed newstyle only; `GO`, or `EXPORT_NAME` with servers that know no better. TLS is not
-//! spoken.
+//! Fixed newstyle only; `GO`, or `EXPORT_NAME` with servers that know no better. TLS is not spoken.
 
 use super::facts::Export;
 use super::proto::{self, be16, be32, be64, info, option, option_reply};

@@ -1,6 +1,4 @@
 //! A task of the port's in the client's hands: cut into requests, and put together again.
-//!
-//! Called by the worker.
 
 use super::client::Sink;
 use super::facts::Facts;

@@ -1,6 +1,6 @@
 //! One connection: requests out, replies in, straight from and to the memory of jobs.
 //!
-//! Called by the worker. Never blocks.
+//! Never blocks.
 
 use super::flights::{Command, Flight, Flights};
 use super::job::{Iovecs, Job, Piece};

@@ -1,8 +1,5 @@
 //! NBD servers as backends: a client that outlives its server's restarts.
 //!
-//! Called by [`Disk`](crate::Disk), which holds a `Client` where another holds a file, and by the
-//! port, which hands it the disk's tasks.
-//!
 //! * [`address`]: `nbd:unix:PATH:EXPORT` and what else is written of a server; [`uri`]: the same as
 //!   other clients write it.
 //! * [`handshake`]: the conversation before the first request; straight-line, bounded.

@@ -1,7 +1,5 @@
 //! Numbers and layouts of the NBD protocol, as a client needs them; pure. All integers are
 //! big-endian.
-//!
-//! Called by the handshake, by links and by the receiver.
 
 /// First 8 bytes of a connection.
 pub(super) const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");

@@ -1,7 +1,7 @@
 //! Replies, piece by piece: which request each byte belongs to, and when a request is answered. Pure.
 //!
-//! Called by links; by tests and the fuzzer with whatever a server could say. The server is not
-//! trusted: a reply that does not fit what was asked is a [`Violation`], and nothing of it is used.
+//! The server is not trusted: a reply that does not fit what was asked is a [`Violation`], and
+//! nothing of it is used.
 
 use super::flights::{Command, Flight, Flights};
 use super::proto::{self, be16, be32, be64, chunk};

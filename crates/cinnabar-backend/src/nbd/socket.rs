@@ -1,6 +1,4 @@
 //! Sockets to servers: connecting within a bound, and a stream with a deadline for the handshake.
-//!
-//! Called by the dialer.
 
 use super::address::NbdAddress;
 use super::error::NbdError;

@@ -1,7 +1,6 @@
 //! What a server that restarts may have lost: what it was given since the last flush that covers it.
 //!
-//! Called by the worker, at the end of each write and around each flush. Bounded: the more ranges
-//! there are, the coarser they get.
+//! Bounded: the more ranges there are, the coarser they get.
 
 use cinnabar_engine::units::ByteSpan;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,8 +1,7 @@
 //! NBD servers as other clients write them: `nbd+unix:///vm1?socket=/run/vm1.sock`,
 //! `nbd://host:10809/vm1`.
 //!
-//! Called by [`BackendSpec::of_user`](crate::BackendSpec::of_user), so that the URI one gives to
-//! QEMU or `nbdinfo` can be given to our commands, too.
+//! The URI one gives to QEMU or `nbdinfo` can be given to our commands, too.
 
 use super::address::{NbdSpec, NbdSpecError};
 use std::path::Path;

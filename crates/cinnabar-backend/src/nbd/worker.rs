@@ -1,7 +1,7 @@
 //! The thread of a server: jobs in, requests out over its connections, replies back, and all of it
 //! again after an outage.
 //!
-//! Called by the client, which starts it. It owns all state; others talk to it by mail.
+//! It owns all state; others talk to it by mail.
 
 use super::backoff::Backoff;
 use super::client::{Mailbox, Sink};

@@ -1,6 +1,4 @@
 //! Which parts of a file are allocated.
-//!
-//! Called by the workers, for `BLOCK_STATUS` of NBD.
 
 use crate::disk::{Disk, DiskKind};
 use cinnabar_engine::units::ByteSpan;

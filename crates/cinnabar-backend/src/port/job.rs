@@ -1,6 +1,4 @@
 //! Jobs and their completions.
-//!
-//! Called by the data plane, which makes jobs of the engine's I/O requests.
 
 use super::FileId;
 use super::extents::Extent;

@@ -1,8 +1,8 @@
 //! The I/O port: one object per data thread that carries out all file I/O and does all the waiting
 //! (files, sockets, wake-ups from other threads, time-outs).
 //!
-//! Called by the data plane's loop and by benchmarks. Two implementations, the same behaviour and
-//! the same tests: `uring` over `io_uring`, `threads` where that is refused.
+//! Two implementations, the same behaviour and the same tests: `uring` over `io_uring`, `threads`
+//! where that is refused.
 //!
 //! # Rules
 //! * Every [`Job`] comes back as exactly one [`PortEvent::Done`], its buffers with it.

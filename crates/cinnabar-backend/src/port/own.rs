@@ -1,6 +1,4 @@
 //! A port let go of with care: what hangs in the kernel must not hang whoever drops it.
-//!
-//! Called by what must come to an end: the library for in-process use, and benchmarks.
 
 use super::Port;
 use std::ops::{Deref, DerefMut};

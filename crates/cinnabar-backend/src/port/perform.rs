@@ -1,6 +1,4 @@
 //! Doing a task with blocking system calls.
-//!
-//! Called by the workers, and by the `io_uring` port for files in memory.
 
 use super::extents;
 use super::job::Done;

@@ -1,7 +1,7 @@
 //! A job in progress: which system call is next, and what its result means.
 //!
-//! Called by both ports, so that both continue, retry, clamp and fall back in the same way; by the
-//! NBD client for disks on servers, which takes a task as a [`Whole`].
+//! Both ports use it, so both continue, retry, clamp and fall back in the same way; the NBD client
+//! takes a task as a [`Whole`].
 
 use super::FileId;
 use super::extents::Extent;

@@ -1,6 +1,4 @@
 //! Ending a port's wait from another thread.
-//!
-//! Called by whoever sends messages to a data thread, and by the workers.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! Threads that do tasks with blocking calls, and the way to the servers that do others.
 //!
-//! Called by the threads port for everything, by the uring port for what `io_uring` would hand to a
-//! thread of the kernel's: those are few, and shared by all files.
+//! The threads port uses it for everything, the uring port for what `io_uring` would hand to a
+//! thread of the kernel: those are few, and shared by all files.
 //!
 //! Each file has a queue and a part of the threads. A file whose I/O hangs holds its own part and
 //! no more; threads are started when there is work for them and end when there is none for a while.

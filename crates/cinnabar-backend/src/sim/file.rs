@@ -1,8 +1,5 @@
 //! Presets in files: `sim:@disk.toml:file:vm1.raw`.
 //!
-//! Called by [`SimSpec::parse`], and by `cinnabar bench probe`, which measures a device and writes
-//! what it found down.
-//!
 //! # The format
 //! TOML. `version` comes with every file; the keys of `[sim]` are those that can stand behind
 //! `sim:`, with the same values, and what is not there costs nothing. Nothing else is allowed.

@@ -1,7 +1,5 @@
 //! Distributions of latency, and how they are written: `92us`, `uniform/80us/120us`,
 //! `lognormal/88us/0.3`, `mix/92us/7952us/0.9`, `percentiles/50=88us/99=1ms/100=5ms`.
-//!
-//! Called by the settings (parsing) and by the model (drawing).
 
 use super::random::Random;
 use std::fmt;

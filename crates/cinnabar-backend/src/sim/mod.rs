@@ -2,8 +2,7 @@
 //! and would it fail? Seeded, and pure but for presets in files: the same calls give the same
 //! verdicts.
 //!
-//! Called by the data plane, which carries an operation out at once and delivers its completion
-//! when the model says, and by benchmarks.
+//! The data plane carries an operation out at once and delivers its completion when the model says.
 
 pub mod file;
 mod latency;

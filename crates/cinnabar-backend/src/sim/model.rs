@@ -1,6 +1,4 @@
 //! The state machine: link, queue, service, medium, link again.
-//!
-//! Called by the data plane, once for each operation, with times that don't go backwards.
 
 use super::latency::whole_ns;
 use super::random::Random;

@@ -1,6 +1,4 @@
 //! The presets: devices one knows, as settings.
-//!
-//! Called by [`SimSpec::parse`].
 
 use super::latency::Latency;
 use super::settings::{Seek, SimSpec};

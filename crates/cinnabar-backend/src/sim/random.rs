@@ -1,7 +1,7 @@
 //! Random numbers of the model: splitmix64, the same on every platform and in every version.
 //!
-//! Called by the model, and by the probe that measures what a model stands for. Own code because a seed in a bug report must mean the same thing next
-//! year, and the generators of `rand` that are small promise no such thing.
+//! Own code because a seed in a bug report must mean the same thing next year, and the generators of
+//! `rand` that are small promise no such thing.
 
 /// A generator; one for each model.
 #[derive(Clone, Debug)]

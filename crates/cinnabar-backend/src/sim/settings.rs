@@ -1,6 +1,4 @@
 //! Settings of a model, as written in a backend's name: `filer,seed=1,errors=0.001`.
-//!
-//! Called by [`BackendSpec`](crate::BackendSpec), and by whoever makes a model by hand.
 
 use super::file::{self, PresetFileError, PresetFileErrorKind};
 use super::latency::{Latency, parse_ns, parse_share};

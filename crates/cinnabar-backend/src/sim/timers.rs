@@ -1,6 +1,4 @@
 //! Completions that a model of a slow device holds back.
-//!
-//! Called by whoever drives an engine: the inner file has done its work, the model says when that may be known.
 
 use cinnabar_engine::IoError;
 use cinnabar_engine::units::Instant;

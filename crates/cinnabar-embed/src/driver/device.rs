@@ -1,6 +1,4 @@
 //! The cache device: opened, formatted if it is new, and done without if it is lost.
-//!
-//! Called by [`Cache::open`](crate::Cache::open), and by the turn when the device is given up.
 
 use super::slow::Slow;
 use super::times::DeviceTimes;

@@ -1,6 +1,4 @@
 //! The engine's I/O on its way to port, model or helper thread, and back.
-//!
-//! Called by the turn.
 
 use super::Driver;
 use super::slow::Task;

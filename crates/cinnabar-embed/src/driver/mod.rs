@@ -1,7 +1,7 @@
 //! One engine with all its shards, its device, its volumes and all their I/O, in the caller's thread.
 //!
-//! Called by [`Cache`](crate::Cache). A turn: what is due and what was submitted goes to the
-//! engine; its I/O goes to the port; the port waits for whatever ends; that goes to the engine.
+//! A turn: what is due and what was submitted goes to the engine; its I/O goes to the port; the port
+//! waits for whatever ends; that goes to the engine.
 
 mod device;
 mod io;

@@ -2,7 +2,7 @@
 //! operation is waited for on; the cache device is given up, for every write that needs a mark would
 //! hang with it.
 //!
-//! Called by the turn. One look at all of them, at the moment the first of them is due.
+//! One look at all of them, at the moment the first of them is due.
 
 use super::{Awaited, Driver};
 use cinnabar_engine::units::Instant;

@@ -1,7 +1,7 @@
 //! What blocks and is rare, each on a thread of its own: proving a backend (once a second while it
 //! is written) and keeping a new generation (once for each volume that loses its cache device).
 //!
-//! Called by the turn. Results come back through a queue; the waker ends the port's wait.
+//! Results come back through a queue; the waker ends the port's wait.
 
 use super::Driver;
 use cinnabar_backend::generations::StateError;

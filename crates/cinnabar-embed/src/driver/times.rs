@@ -1,6 +1,4 @@
 //! How long the cache device's operations take.
-//!
-//! Called by the driver (adds) and by whoever measures.
 
 use cinnabar_backend::sim::OpKind;
 use cinnabar_backend::work::What;

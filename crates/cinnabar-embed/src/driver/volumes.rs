@@ -1,6 +1,4 @@
 //! Volumes come and go.
-//!
-//! Called by [`Cache`](crate::Cache).
 
 use super::{Asked, Asker, Awaited, Driver};
 use crate::error::Error;

@@ -1,9 +1,8 @@
 //! A process that embeds the cache is killed with `kill -9` while it writes, again and again.
 //!
-//! Called by `main`, in the process that kills and in the one that is killed. The latter says on
-//! its standard output what it is about to write, and what was acknowledged; the former reads every
-//! block afterwards: it holds the newest acknowledged write, or a later one that was under way, and
-//! it stays that.
+//! The latter says on its standard output what it is about to write, and what was acknowledged; the
+//! former reads every block afterwards: it holds the newest acknowledged write, or a later one that
+//! was under way, and it stays that.
 
 use crate::CHILD;
 use crate::rig::{Dice, MIB, Rig, idle, stamp};

@@ -1,6 +1,4 @@
 //! What happens when something is lost or slow.
-//!
-//! Called by `main`.
 
 use crate::rig::{MIB, Rig, idle};
 use anyhow::{Result, ensure};

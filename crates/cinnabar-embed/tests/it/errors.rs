@@ -1,6 +1,4 @@
 //! What can't be done says so, with a hint, and costs nothing.
-//!
-//! Called by `main`.
 
 use crate::rig::{DEVICE, MIB, Rig};
 use anyhow::{Result, ensure};

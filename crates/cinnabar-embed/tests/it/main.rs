@@ -1,6 +1,6 @@
 //! The library as a program uses it: real files, real crashes.
 //!
-//! Called by `cargo test`; the crash tests call this program again, as the process that is killed.
+//! The crash tests call this program again, as the process that is killed.
 
 mod crash;
 mod degraded;

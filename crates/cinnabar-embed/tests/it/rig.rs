@@ -1,6 +1,4 @@
 //! A folder with a cache device, a state folder and files to be cached.
-//!
-//! Called by all tests here.
 
 use anyhow::{Context, Result};
 use cinnabar_embed::{Cache, Options, Volume, VolumeOptions};

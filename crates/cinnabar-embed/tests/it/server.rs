@@ -1,6 +1,6 @@
 //! A volume that lives on an NBD server which is killed and comes back.
 //!
-//! Called by `main`. The server is nbdkit; without it the test says so and passes.
+//! The server is nbdkit; without it the test says so and passes.
 
 use crate::rig::{MIB, Rig, stamp};
 use anyhow::{Context, Result, ensure};

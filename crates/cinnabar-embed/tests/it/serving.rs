@@ -1,6 +1,4 @@
 //! Reads, writes, warmth and queues when all is well.
-//!
-//! Called by `main`.
 
 use crate::rig::{Dice, MIB, Rig, idle, stamp};
 use anyhow::{Result, ensure};

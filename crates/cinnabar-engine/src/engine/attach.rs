@@ -1,7 +1,7 @@
 //! Volumes come and go: attach, detach, seal, forget.
 //!
-//! Called by the engine's router. What the device knows of a volume is in its journal and its
-//! checkpoints; an attach is answered when that is durable.
+//! What the device knows of a volume is in its journal and its checkpoints; an attach is answered
+//! when that is durable.
 
 use super::{Engine, Recording};
 use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};

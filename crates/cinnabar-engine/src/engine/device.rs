@@ -1,6 +1,5 @@
 //! Losing the cache device and getting another one.
 //!
-//! Called by the engine's router and by whoever finds that the device can't record what it must.
 //! Guests go on: reads pass through, writes too, each volume's first one after a word outside of the
 //! device that its copies are not to be believed.
 

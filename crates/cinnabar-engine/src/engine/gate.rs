@@ -1,7 +1,7 @@
 //! The gate before the backend: a write goes on only when what it makes void is durably so.
 //!
-//! Called by the write path and by trims and zeroes. With a cache device that is a record in its
-//! journal; without one, a new generation of the volume, recorded elsewhere.
+//! With a cache device that is a record in its journal; without one, a new generation of the volume,
+//! recorded elsewhere.
 
 use super::Engine;
 use super::request::Kind;

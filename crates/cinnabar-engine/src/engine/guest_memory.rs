@@ -1,6 +1,4 @@
 //! Reads into a guest's own memory: a scripted guest that changes it at the worst moment.
-//!
-//! Called by nobody: tests.
 
 use super::Engine;
 use super::rig::{superblock, volume};

@@ -1,7 +1,5 @@
 //! What must hold between any two events; checked whole by tests and the simulator, for it reads
 //! every descriptor.
-//!
-//! Called by the virtual driver.
 
 use super::Engine;
 use super::request::{Active, Kind};

@@ -1,8 +1,8 @@
 //! What takes too long: I/O on a backend, requests, I/O on a cache device that is silent.
 //!
-//! Called by the engine's router. The rules are in [`seam`](crate::seam), "Time-outs". No guest waits
-//! for what may never end, and nothing that may still land is forgotten: a write to a backend keeps
-//! its blocks, I/O on the device its buffers and its token.
+//! The rules are in [`seam`](crate::seam), "Time-outs". No guest waits for what may never end, and
+//! nothing that may still land is forgotten: a write to a backend keeps its blocks, I/O on the
+//! device its buffers and its token.
 
 use super::Engine;
 use super::lifecycle::Lifecycle;

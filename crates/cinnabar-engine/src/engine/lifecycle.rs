@@ -1,6 +1,6 @@
 //! The engine's life: commands, checkpoints now and then, a clean stop.
 //!
-//! Called by the engine's router. A device is durably *in use* before anything depends on it.
+//! A device is durably *in use* before anything depends on it.
 
 use super::Engine;
 use super::open::Opening;

@@ -1,8 +1,7 @@
 //! Loading the index while volumes are served already.
 //!
-//! Called by opening and by the engine's router. Until it is done the store finds nothing: reads
-//! pass through and fill nothing, writes are marked whatever they hit. What they voided is taken out
-//! at the end.
+//! Until it is done the store finds nothing: reads pass through and fill nothing, writes are marked
+//! whatever they hit. What they voided is taken out at the end.
 
 use super::Engine;
 use super::open::Found;

@@ -1,9 +1,9 @@
 //! The state machine: one event at a time, in order, to the end.
 //!
-//! Called by drivers. This file routes; `read`, `write`, `zero` serve requests, `gate` holds writes
-//! back until what they void is durably void; `open` and `load` begin a life, `attach` knows of
-//! volumes, `heartbeat` and `lifecycle` keep what the next life will need, `device` copes without, `late` with
-//! what takes too long.
+//! This file routes; `read`, `write`, `zero` serve requests, `gate` holds writes back until what
+//! they void is durably void; `open` and `load` begin a life, `attach` knows of volumes, `heartbeat`
+//! and `lifecycle` keep what the next life will need, `device` copes without, `late` with what takes
+//! too long.
 
 #[cfg(test)]
 mod answers;

@@ -1,11 +1,11 @@
 //! Opening a device: what the last life left, and the durable word that a new one has begun.
 //!
-//! Called by the engine's router. Order after a crash: the two checkpoint heads, the journal, the
-//! checkpoint's volumes; the device is marked as in use; then volumes can be attached, and the rest
-//! is loaded beside (see `load`). A device that is new, or leaves doubt, is first marked as cold,
-//! then its journal is formatted and the checkpoints' heads are blanked, then an empty checkpoint is
-//! written: only after that can it be in use. Nothing that an older life left, of this format or of
-//! an earlier one, is believed then: see `docs/design/durability.md`.
+//! Order after a crash: the two checkpoint heads, the journal, the checkpoint's volumes; the device
+//! is marked as in use; then volumes can be attached, and the rest is loaded beside (see `load`). A
+//! device that is new, or leaves doubt, is first marked as cold, then its journal is formatted and
+//! the checkpoints' heads are blanked, then an empty checkpoint is written: only after that can it
+//! be in use. Nothing that an older life left, of this format or of an earlier one, is believed
+//! then: see `docs/design/durability.md`.
 
 use super::Engine;
 use super::lifecycle::{Copies, Lifecycle};

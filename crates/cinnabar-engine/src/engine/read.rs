@@ -1,7 +1,7 @@
 //! Reads: each block from RAM, flash or the backend; the reply when all of them are there.
 //!
-//! Called by the engine's router. The request holds its blocks shared, so no write can come between
-//! a lookup and the fill that follows a miss.
+//! The request holds its blocks shared, so no write can come between a lookup and the fill that
+//! follows a miss.
 
 use super::Engine;
 use super::request::Kind;

@@ -1,6 +1,4 @@
 //! Requests under way: admission, holds, completion. What each kind does is in its own file.
-//!
-//! Called by the engine's router.
 
 use super::Engine;
 use super::read::ReadState;

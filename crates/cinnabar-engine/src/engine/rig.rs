@@ -1,6 +1,4 @@
 //! An engine with media that do everything at once, and with no data: for tests of its life.
-//!
-//! Called by the unit tests of this module.
 
 use super::Engine;
 use crate::config::Config;

@@ -1,9 +1,9 @@
 //! Writes: the old copies go, durably where they are on flash; the backend gets the data; then the
 //! new copies may come.
 //!
-//! Called by the engine's router. The request holds its blocks alone. A block that is written in
-//! part keeps its place in the cache only if its old content is at hand, verified; on a backend that
-//! takes whole 4 KiB blocks only, the rest of an edge block is read first.
+//! The request holds its blocks alone. A block that is written in part keeps its place in the cache
+//! only if its old content is at hand, verified; on a backend that takes whole 4 KiB blocks only,
+//! the rest of an edge block is read first.
 
 use super::Engine;
 use super::request::Kind;

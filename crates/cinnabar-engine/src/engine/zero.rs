@@ -1,7 +1,6 @@
 //! Trims and write-zeroes, of any length: the old copies go step by step, then the backend is told.
 //!
-//! Called by the engine's router. The request holds its blocks alone, so the steps may take as many
-//! events as they like.
+//! The request holds its blocks alone, so the steps may take as many events as they like.
 
 use super::Engine;
 use super::request::Kind;

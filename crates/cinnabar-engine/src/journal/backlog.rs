@@ -1,6 +1,4 @@
 //! Records in order, and how many bytes of pages they will take.
-//!
-//! Called by the journal, for those not written yet and for those that no checkpoint covers.
 
 use crate::metadata::journal::Record;
 use std::collections::VecDeque;

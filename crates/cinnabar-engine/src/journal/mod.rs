@@ -1,10 +1,9 @@
 //! The journal: short records, durable before what depends on them goes on.
 //!
-//! Called by the store and the engine, which append; by the engine's end of batch, which lets it
-//! write; by recovery, which reads it. A ring of pages, written one I/O at a time, so that a page is
-//! durable only if all before it are. Records since the last checkpoint are kept in RAM too, to be
-//! written anew (a rebase) when pages with a single record each have filled the ring; what volumes
-//! are like at the moment is told anew by the engine instead, for only the newest of that counts.
+//! A ring of pages, written one I/O at a time, so that a page is durable only if all before it are.
+//! Records since the last checkpoint are kept in RAM too, to be written anew (a rebase) when pages
+//! with a single record each have filled the ring; what volumes are like at the moment is told anew
+//! by the engine instead, for only the newest of that counts.
 
 mod backlog;
 pub mod scan;

@@ -1,7 +1,5 @@
 //! Reading the ring after a stop or a crash: which pages count, where it ends, and whether anything
 //! that was durable is missing.
-//!
-//! Called by recovery and by offline tools.
 
 use crate::metadata::MetaPage;
 use crate::metadata::journal::{PageHeader, Record, Sector, decode};

@@ -1,6 +1,6 @@
 //! The log: segments written once, in chunks, by share groups.
 //!
-//! Called by the store and the cleaner. It knows slots, buffers and segments, not keys.
+//! It knows slots, buffers and segments, not keys.
 
 pub(crate) mod ranks;
 pub(crate) mod shares;

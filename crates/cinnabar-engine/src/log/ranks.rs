@@ -1,8 +1,8 @@
 //! Sealed segments by how much in them is worth keeping.
 //!
-//! Called by the log and the cleaner. The segment with the least is found in a log of any size without
-//! a look at all of them: each group lists its segments by rank, and a segment is listed again only
-//! when its rank changes, once in some thirty blocks.
+//! The segment with the least is found in a log of any size without a look at all of them: each
+//! group lists its segments by rank, and a segment is listed again only when its rank changes, once
+//! in some thirty blocks.
 
 use super::shares::Group;
 use super::{Log, SegmentState};

@@ -1,7 +1,7 @@
 //! Share groups: who may hold how many segments, and who gives one up.
 //!
-//! Called by the log and the cleaner. One ring can't honour a minimum, because a quiet volume's
-//! blocks die with the segments of a busy one; so each group has its own queue of segments.
+//! One ring can't honour a minimum, because a quiet volume's blocks die with the segments of a busy
+//! one; so each group has its own queue of segments.
 
 use super::ranks::Ranks;
 use super::{Chunk, Log};

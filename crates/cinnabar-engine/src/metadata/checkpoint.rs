@@ -1,9 +1,8 @@
 //! Checkpoints: the whole index, so that a start reads metadata and not the cache.
 //!
-//! Called by the engine at a clean stop (encode) and at a start (decode). A checkpoint is a run of
-//! pages in one of two slots: a head, then volumes, then segments, then descriptors. Every page has
-//! its own checksum, the checkpoint's sequence number and its position, so that a stale or
-//! misplaced page is noticed.
+//! A checkpoint is a run of pages in one of two slots: a head, then volumes, then segments, then
+//! descriptors. Every page has its own checksum, the checkpoint's sequence number and its position,
+//! so that a stale or misplaced page is noticed.
 
 use super::MetaPage;
 use super::codec::{Reader, Writer};

@@ -1,8 +1,7 @@
 //! Chunk headers: the log describes itself.
 //!
-//! Called by the log when a chunk is full or old enough. A chunk is one header page and up to 255
-//! blocks of data behind it, written in one sequential write, durable on its own. From the headers
-//! alone the index can be rebuilt.
+//! A chunk is one header page and up to 255 blocks of data behind it, written in one sequential
+//! write, durable on its own. From the headers alone the index can be rebuilt.
 
 use super::MetaPage;
 use super::codec::{Reader, Writer};

@@ -1,6 +1,4 @@
 //! Little-endian fields in a page or sector, and the checksum that covers it.
-//!
-//! Called by the structures of this module only.
 
 /// Where the CRC-32C lies: in the first four bytes; it covers all others.
 pub(crate) const CRC_BYTES: usize = 4;

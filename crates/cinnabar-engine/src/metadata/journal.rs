@@ -1,8 +1,8 @@
 //! Journal pages: what the checkpoint and the chunks don't say.
 //!
-//! Called by the engine's journal (encode), by recovery and by offline tools (decode). A page is
-//! eight sectors of 512 bytes, each checked by itself: a device tears a page between sectors at
-//! worst, so after a crash a sector is whole or what it was before, and anything else is damage.
+//! A page is eight sectors of 512 bytes, each checked by itself: a device tears a page between
+//! sectors at worst, so after a crash a sector is whole or what it was before, and anything else is
+//! damage.
 
 use super::MetaPage;
 use super::checkpoint::VolumeRecord;

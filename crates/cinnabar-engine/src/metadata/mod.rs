@@ -1,6 +1,5 @@
 //! On-disk structures: real bytes in every mode, encoded and decoded here and nowhere else.
 //!
-//! Called by the engine (chunk headers, checkpoints, journal), by drivers (superblock) and by offline tools.
 //! The layout is in `docs/design/on-disk-format.md`.
 
 pub mod checkpoint;

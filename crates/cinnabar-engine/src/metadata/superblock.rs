@@ -1,6 +1,5 @@
 //! The superblock: what a cache device is and whether its last life ended cleanly.
 //!
-//! Called by drivers before an engine exists (format, open), and by the engine (state changes).
 //! Two copies in the first two pages are written in turn, so that a torn write leaves the other.
 
 use super::MetaPage;

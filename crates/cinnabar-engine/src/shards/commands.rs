@@ -1,7 +1,7 @@
 //! Operators' commands: each shard carries them out, and the answer sums up theirs.
 //!
-//! Called by drivers (control) and by the router (replies). A volume is in all shards or in none: an
-//! attach or detach that fails in one is taken back in the others before anybody is told.
+//! A volume is in all shards or in none: an attach or detach that fails in one is taken back in the
+//! others before anybody is told.
 
 use super::Routed;
 use super::router::{Join, Phase, RoutedVolume, Router, id_of, refusal, share};

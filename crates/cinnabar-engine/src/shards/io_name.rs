@@ -1,6 +1,4 @@
 //! Ids of I/Os that tell their shard, for drivers that have one table for all shards.
-//!
-//! Called by such drivers, for each I/O on its way out, and by the router on the way back.
 
 use crate::seam::IoId;
 

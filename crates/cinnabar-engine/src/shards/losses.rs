@@ -1,6 +1,4 @@
 //! A device that one shard lost is given up by all: what one can't record, no other may rely on.
-//!
-//! Called by drivers of shards, after each turn.
 
 use super::ShardMap;
 use crate::health::{Health, PassThroughReason};

@@ -1,7 +1,5 @@
 //! Which shard owns a block: a fixed function of the volume's name and the block's number, so that
 //! any number of threads can serve a device.
-//!
-//! Called by the router, and by tools that look for a block on a device.
 
 use crate::descriptors::mix;
 use crate::metadata::superblock::Geometry;

@@ -1,9 +1,9 @@
 //! Several engines that are one cache: each owns a fixed part of every volume's blocks, a region of
 //! the cache device and nothing else.
 //!
-//! Called by drivers. [`Router`] splits what guests and operators ask and joins the answers; it is
-//! all that a driver with a thread for each engine needs. [`Sharded`] is a router with its engines
-//! behind the seam of a single one, for drivers with one thread.
+//! [`Router`] splits what guests and operators ask and joins the answers; it is all that a driver
+//! with a thread for each engine needs. [`Sharded`] is a router with its engines behind the seam of
+//! a single one, for drivers with one thread.
 //!
 //! # What holds across shards
 //! * A block belongs to one shard for ever ([`ShardMap`]), so everything the engine promises of a

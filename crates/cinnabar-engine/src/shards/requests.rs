@@ -1,11 +1,10 @@
 //! Guests' requests: as they are where one shard owns all of it, in parts otherwise.
 //!
-//! Called by drivers (submit, late) and by the router (replies). Data of a split request are copied
-//! to and from buffers of the parts: stripes are long, so splits are rare. What is split goes to the
-//! shards a few parts at a time: one is always under way, so that it goes on, and more as long as
-//! its volume and the whole have room for them. So the parts under way are bounded, whatever guests
-//! ask for, and nobody is refused for what another asked. What overlaps parts that no shard has seen
-//! yet waits (see [`waiting`](super::waiting)).
+//! Data of a split request are copied to and from buffers of the parts: stripes are long, so splits
+//! are rare. What is split goes to the shards a few parts at a time: one is always under way, so
+//! that it goes on, and more as long as its volume and the whole have room for them. So the parts
+//! under way are bounded, whatever guests ask for, and nobody is refused for what another asked.
+//! What overlaps parts that no shard has seen yet waits (see [`waiting`](super::waiting)).
 
 use super::Routed;
 use super::router::{Join, Phase, Router, id_of, refusal};

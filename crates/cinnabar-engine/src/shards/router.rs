@@ -1,7 +1,6 @@
 //! The router's tables: volumes as each shard names them, and what is under way.
 //!
-//! Called by drivers, with every request, command and plan on the way in and every reply on the way
-//! out. `requests` and `commands` hold what it does with each.
+//! `requests` and `commands` hold what it does with each.
 
 use super::commands::CommandJoin;
 use super::io_name::shard_of;

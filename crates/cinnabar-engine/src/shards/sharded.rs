@@ -1,7 +1,7 @@
 //! A router and its engines behind the seam of a single engine.
 //!
-//! Called by drivers with one thread, and by the simulator, which may also let each shard take its
-//! own turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
+//! For drivers with one thread, and for the simulator, which may also let each shard take its own
+//! turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
 
 use super::{Losses, OWN_COMMAND, Routed, Router, ShardMap, Whose, name_io};
 use crate::config::Config;

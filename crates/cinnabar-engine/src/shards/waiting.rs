@@ -1,10 +1,10 @@
 //! Requests that wait in the router: what they touch is a part of an earlier request that no shard has
 //! seen yet, and must not be overtaken.
 //!
-//! Called by the router. Within a shard, holds keep the order of arrival; this is the same for what
-//! is still to come to a shard. So a write never overtakes a trim, and nothing is read from the
-//! cache that an invalidation, once accepted, has yet to reach. They go on in order of arrival, and
-//! the parts that the first of them waits for are sent next.
+//! Within a shard, holds keep the order of arrival; this is the same for what is still to come to a
+//! shard. So a write never overtakes a trim, and nothing is read from the cache that an
+//! invalidation, once accepted, has yet to reach. They go on in order of arrival, and the parts that
+//! the first of them waits for are sent next.
 //!
 //! An invalidation whose parts do not reach their shards at once is announced to all of them: what it
 //! is about may be lost, and a flush that ends before they have heard of it would cover it.

@@ -1,10 +1,9 @@
 //! Checkpoints: the index, written while it goes on changing.
 //!
-//! Called by the engine, now and then and at a clean stop. A checkpoint speaks of the log as it
-//! stood when it began: descriptors of blocks that came later may be in it, and recovery leaves them
-//! out or finds them again in their chunks; what left since is in the journal. So pages are copied
-//! as their turn comes. Order: the chunks it speaks of are written; its pages; a flush; its head,
-//! durably.
+//! A checkpoint speaks of the log as it stood when it began: descriptors of blocks that came later
+//! may be in it, and recovery leaves them out or finds them again in their chunks; what left since
+//! is in the journal. So pages are copied as their turn comes. Order: the chunks it speaks of are
+//! written; its pages; a flush; its head, durably.
 
 use super::fill::Reason;
 use super::{Outbox, Pending, Store};

@@ -1,9 +1,8 @@
 //! How a block gets in: probation, ghost, admission to flash.
 //!
-//! Called by the read path (fills) and the write path (new copies), with the block held by its
-//! request. Policy after `docs/design/eviction.md`: a missed block lives in RAM first; leaving it, a
-//! block that was used again goes to flash, another one's key to the ghost; a miss found in the
-//! ghost goes to flash at once; while there is free flash everything is admitted.
+//! Policy after `docs/design/eviction.md`: a missed block lives in RAM first; leaving it, a block
+//! that was used again goes to flash, another one's key to the ghost; a miss found in the ghost goes
+//! to flash at once; while there is free flash everything is admitted.
 
 use super::load::Loaded;
 use super::{Flags, Index, Key, Outbox, Store};

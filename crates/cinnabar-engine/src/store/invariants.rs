@@ -1,6 +1,4 @@
 //! What must hold of the store between any two events.
-//!
-//! Called by the engine's `check_invariants`.
 
 use super::Store;
 use crate::log::SegmentState;

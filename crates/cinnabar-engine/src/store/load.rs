@@ -1,8 +1,7 @@
 //! Loading a checkpoint: the index as some moment of the last life left it.
 //!
-//! Called by recovery at a start. Pages come in any order and are taken in at once; a damaged one
-//! costs the blocks that it speaks of. Nothing of it is served before [`replay`](super::replay) has
-//! brought it up to date.
+//! Pages come in any order and are taken in at once; a damaged one costs the blocks that it speaks
+//! of. Nothing of it is served before [`replay`](super::replay) has brought it up to date.
 
 use super::{Holding, Store};
 use crate::descriptors::{DESCRIPTOR_BYTES, Flags, Key};

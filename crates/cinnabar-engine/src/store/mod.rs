@@ -1,8 +1,7 @@
 //! The store: which blocks are cached, where, and how they come and go.
 //!
-//! Called by the engine's request paths. It joins the address map, the descriptors, probation, the
-//! ghost and the log; it knows keys and data, not requests. Who may touch a block at a time is
-//! settled before (see `inflight`).
+//! It joins the address map, the descriptors, probation, the ghost and the log; it knows keys and
+//! data, not requests. Who may touch a block at a time is settled before (see `inflight`).
 
 mod at_risk;
 mod checkpoint;

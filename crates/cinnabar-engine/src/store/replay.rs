@@ -1,8 +1,8 @@
 //! Replay: chunks that are newer than the checkpoint, and records that void copies, in the order of
 //! the log.
 //!
-//! Called by recovery once the checkpoint is loaded. A record with version v comes behind every
-//! chunk up to v. The work is done in steps, some thousand blocks an event.
+//! A record with version v comes behind every chunk up to v. The work is done in steps, some
+//! thousand blocks an event.
 
 use super::load::{Chain, Known};
 use super::{Outbox, Pending, Store};

@@ -1,6 +1,4 @@
 //! Where a server listens: `unix:PATH` or `tcp:IP:PORT`.
-//!
-//! Called by the configuration (parsing) and by the listeners.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,6 +1,4 @@
 //! One connection: its socket, where its stream stands, what it holds.
-//!
-//! Called by the server, which owns all connections and whatever concerns more than one of them.
 
 mod pieces;
 mod receive;

@@ -1,6 +1,4 @@
 //! What a server serves: one export for each volume.
-//!
-//! Called by the daemon when volumes come and go, and by the handshake.
 
 use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use cinnabar_engine::units::{BLOCK_BYTES, SECTOR_BYTES};

@@ -1,6 +1,4 @@
 //! All exports of a server, and who is connected to them.
-//!
-//! Called by the server.
 
 use super::export::{Export, ExportError, ExportId};
 use super::handshake::Directory;

@@ -1,7 +1,7 @@
 //! The handshake (fixed newstyle) as a state machine: bytes in, bytes and decisions out.
 //!
-//! Called by the connection, by fuzzing and by tests. Everything a client may send here is small:
-//! options beyond [`OPTION_BYTES_MAX`] end the connection, and so does one option too many.
+//! Everything a client may send here is small: options beyond [`OPTION_BYTES_MAX`] end the
+//! connection, and so does one option too many.
 
 mod options;
 

@@ -1,9 +1,9 @@
 //! Changes of parts of sectors: the sectors at the edges are read, changed and written.
 //!
-//! Called by the server and its connections. Between the read and the write of such a sector no other
-//! change of it may be handed to the engine, or it would be lost: it waits here. Once the write is
-//! handed over the engine keeps the order. So for whatever overlaps such a change happens at once, as
-//! far as clients of this server can see.
+//! Between the read and the write of such a sector no other change of it may be handed to the
+//! engine, or it would be lost: it waits here. Once the write is handed over the engine keeps the
+//! order. So for whatever overlaps such a change happens at once, as far as clients of this server
+//! can see.
 //!
 //! What the engine does not have when its connection ends never reaches it: it could land on what the
 //! client's successor wrote, or in the volume that takes the place of a removed one.

@@ -1,6 +1,4 @@
 //! Every maximum of the NBD server. Defaults suit a host with some hundred guests.
-//!
-//! Called by the daemon, which may change them, and by every part of the server.
 
 use super::load::{Bounds, Load};
 use super::proto;

@@ -1,6 +1,4 @@
 //! Listening sockets, unix and TCP, and connections as they come out of them.
-//!
-//! Called by the server.
 
 use super::address::Address;
 use super::export::ExportId;

@@ -1,7 +1,6 @@
 //! Reads and writes longer than the engine takes, carried out piece by piece.
 //!
-//! Called by the transmission phase, which hands the pieces out, and by the connection, which gathers
-//! them. A piece asks for room as a request of its own does, so to others a long request is a row of
+//! A piece asks for room as a request of its own does, so to others a long request is a row of
 //! ordinary ones. A connection has one at a time, and holds three pieces of it at most.
 //!
 //! A write's payload is taken piece by piece; after an error the rest is skipped. A read with

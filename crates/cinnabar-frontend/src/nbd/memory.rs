@@ -1,6 +1,4 @@
 //! The one place that looks into request buffers.
-//!
-//! Called by the transmission phase (payloads coming in) and by the output queue (data going out).
 
 use cinnabar_engine::RawMemory;
 

@@ -1,6 +1,6 @@
 //! An NBD server (fixed newstyle) without an event loop of its own.
 //!
-//! Called by the daemon's data thread. One turn of its loop:
+//! One turn of its loop:
 //!
 //! 1. [`Server::take_interests`]: which descriptors to watch from now on, and which are gone.
 //! 2. Wait, not at all if [`Server::has_backlog`], at most until [`Server::deadline`].

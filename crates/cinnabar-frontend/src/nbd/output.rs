@@ -1,6 +1,6 @@
 //! Replies on their way out: a queue that is sent gathered, read data straight from their buffers.
 //!
-//! Called by the connection. The queue is bounded by the requests a connection may have in flight.
+//! The queue is bounded by the requests a connection may have in flight.
 
 use super::limits::GATHER_MAX;
 use super::load::Load;

@@ -1,6 +1,4 @@
 //! Numbers and layouts of the NBD protocol; pure. All integers are big-endian.
-//!
-//! Called by the handshake, the transmission phase, and tests.
 
 /// First 8 bytes of a connection.
 pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");

@@ -1,6 +1,6 @@
 //! Why a connection ended.
 //!
-//! Called by the whole server; logged and counted in one place, `Server::disconnect`.
+//! Logged and counted in one place, `Server::disconnect`.
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Replies as they go onto the wire.
 //!
-//! Called by the server when a request is done or refused; pure.
+//! Pure.
 
 use super::handshake::Agreed;
 use super::limits::EXTENTS_MAX;

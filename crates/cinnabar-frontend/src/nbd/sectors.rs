@@ -1,8 +1,7 @@
 //! Bytes as clients ask for them, and sectors as the engine takes them.
 //!
-//! Called by the transmission phase, by replies and by jobs. A client that agreed on no block size may
-//! begin and end anywhere (the protocol's default smallest block is one byte); the engine takes whole
-//! sectors of 512 bytes.
+//! A client that agreed on no block size may begin and end anywhere (the protocol's default smallest
+//! block is one byte); the engine takes whole sectors of 512 bytes.
 
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 use smallvec::SmallVec;

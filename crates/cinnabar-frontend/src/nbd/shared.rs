@@ -1,6 +1,4 @@
 //! What all connections of a server have in common.
-//!
-//! Called by the server and its connections.
 
 use super::export::ExportId;
 use super::exports::Exports;

@@ -1,10 +1,10 @@
 //! The transmission phase as a state machine: bytes in, requests out.
 //!
-//! Called by the connection, by fuzzing and by tests. Requests are checked here once and for all:
-//! what comes out is aligned, not empty and within the export. A client may begin and end at any byte:
-//! reads are carried out around what it asked for, trims within, and changes of parts of sectors come
-//! out as [`Step::Modify`]. Reads and writes that touch more than 32 MiB come out as several pieces, see
-//! [`Expect::Piece`]; requests without data may have any length.
+//! Requests are checked here once and for all: what comes out is aligned, not empty and within the
+//! export. A client may begin and end at any byte: reads are carried out around what it asked for,
+//! trims within, and changes of parts of sectors come out as [`Step::Modify`]. Reads and writes that
+//! touch more than 32 MiB come out as several pieces, see [`Expect::Piece`]; requests without data
+//! may have any length.
 //!
 //! A request that can't be served is answered with an error and the stream goes on, its payload
 //! skipped. Only two things end the connection: a wrong magic, after which nothing can be trusted,

@@ -1,8 +1,7 @@
 //! Kicks and calls: eventfds that guest and device ring each other's bell with.
 //!
-//! Called by the connection and the server. A front-end shares the open file of each eventfd with us
-//! and may change its flags and its counter at any moment, so neither side of it may block whatever
-//! the flags say:
+//! A front-end shares the open file of each eventfd with us and may change its flags and its counter
+//! at any moment, so neither side of it may block whatever the flags say:
 //!
 //! - A kick is read with `RWF_NOWAIT`, which does not look at the flags.
 //! - A call can't be a `write`: that blocks while the counter is full, and the kernel knows no

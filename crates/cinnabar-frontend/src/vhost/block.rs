@@ -1,8 +1,7 @@
 //! What a guest asks of its disk: requests of a virtio block device.
 //!
-//! Called by the queue, which has found a request's memory; judged here once and for all: what comes
-//! out is aligned, not empty and within the export. After "Block Device" of the VIRTIO
-//! specification, 1.2.
+//! A request is judged here once and for all: what comes out is aligned, not empty and within the
+//! export. After "Block Device" of the VIRTIO specification, 1.2.
 
 use super::export::Export;
 use super::limits::ZERO_SECTORS_MAX;

@@ -1,12 +1,11 @@
 //! What front-ends' memory takes of this process: addresses, and places in the guard's table.
 //!
-//! Called by the in-flight region and the memory table before anything is mapped. Both are bounded a
-//! process: when its addresses are used up the next allocation aborts the daemon, and with it the
-//! disks of all guests. Sparse memory costs a front-end nothing, so the bound of one table is not
-//! enough; and tables that are replaced, or whose connection is gone, are pinned by their slow
-//! requests. So every mapping is charged to its export from before it is made until after it is
-//! unmapped. An export has room for a guest of ordinary size as long as there is any; more than that
-//! it may have up to half of what two thirds of the process have left.
+//! Both are bounded a process: when its addresses are used up the next allocation aborts the daemon,
+//! and with it the disks of all guests. Sparse memory costs a front-end nothing, so the bound of one
+//! table is not enough; and tables that are replaced, or whose connection is gone, are pinned by
+//! their slow requests. So every mapping is charged to its export from before it is made until after
+//! it is unmapped. An export has room for a guest of ordinary size as long as there is any; more
+//! than that it may have up to half of what two thirds of the process have left.
 
 use super::limits::{MEMORY_BYTES_MAX, PLACES_MAX, REGIONS_MAX};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Descriptor chains: from a head in the ring to pieces of memory.
 //!
-//! Called by the queue. Nothing in a chain is believed: every descriptor is read once, its length
-//! bounded, its address looked up, and their number counted, so that a loop ends.
+//! Nothing in a chain is believed: every descriptor is read once, its length bounded, its address
+//! looked up, and their number counted, so that a loop ends.
 
 use super::limits::CHAIN_MAX;
 use super::memory::{self, GuestMemory, Pieces};

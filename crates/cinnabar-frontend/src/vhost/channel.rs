@@ -1,6 +1,6 @@
 //! The connection's socket: messages with their descriptors coming in, answers going out.
 //!
-//! Called by the connection. It never blocks: what is incomplete waits for more.
+//! It never blocks: what is incomplete waits for more.
 
 use super::limits::OUTPUT_BYTES_MAX;
 use super::proto::{FDS_MAX, HEADER_BYTES, Header};

@@ -1,6 +1,4 @@
 //! One front-end: its socket, what it has set up, what is under way for it.
-//!
-//! Called by the server, which owns all connections and whatever concerns more than one of them.
 
 mod messages;
 mod requests;

@@ -1,6 +1,6 @@
 //! The device as a driver sees it: feature bits and configuration space.
 //!
-//! Called by the connection. After "Block Device" of the VIRTIO specification, 1.2.
+//! After "Block Device" of the VIRTIO specification, 1.2.
 
 use super::export::Export;
 use super::limits::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, ZERO_SECTORS_MAX};

@@ -1,6 +1,4 @@
 //! What a server serves: one socket for each volume.
-//!
-//! Called by the daemon when volumes come and go.
 
 use super::limits::QUEUES_MAX;
 use crate::request::ExportId;

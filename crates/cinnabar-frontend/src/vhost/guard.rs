@@ -1,11 +1,11 @@
 //! What a guest's front-end can do to memory it shares with us: truncate the file under it.
 //!
-//! Called by mappings. Touching a page behind the end of a file raises SIGBUS, which would end the
-//! daemon and with it the disks of all other guests. A file that is sealed against shrinking can't do
-//! it, but stock QEMU's `memory-backend-file` is not sealed, huge pages may run out, and memory may
-//! rot (a machine check is a SIGBUS, too). So the process has a handler that puts pages of zeros
-//! under a guarded mapping when it is hit, notes it, and goes on; whoever uses the mapping looks at
-//! the note before it believes what it read, and cuts the guest off.
+//! Touching a page behind the end of a file raises SIGBUS, which would end the daemon and with it
+//! the disks of all other guests. A file that is sealed against shrinking can't do it, but stock
+//! QEMU's `memory-backend-file` is not sealed, huge pages may run out, and memory may rot (a machine
+//! check is a SIGBUS, too). So the process has a handler that puts pages of zeros under a guarded
+//! mapping when it is hit, notes it, and goes on; whoever uses the mapping looks at the note before
+//! it believes what it read, and cuts the guest off.
 //!
 //! The handler is installed with the first mapping. A SIGBUS elsewhere goes to the handler that was
 //! there before. The kernel's own accesses, direct I/O for instance, fail with EFAULT instead.

@@ -1,8 +1,8 @@
 //! Which requests are under way, noted in memory that outlives this process.
 //!
-//! Called by the connection and its queues. After "Inflight I/O tracking" of the vhost-user
-//! protocol, for split rings. The memory is a memfd of ours which the front-end keeps and hands to
-//! whoever serves it next. For each queue it holds a head and a note for each descriptor:
+//! After "Inflight I/O tracking" of the vhost-user protocol, for split rings. The memory is a memfd
+//! of ours which the front-end keeps and hands to whoever serves it next. For each queue it holds a
+//! head and a note for each descriptor:
 //!
 //! ```text
 //! head: features u64 · version u16 · descriptors u16 · last_batch_head u16 · used_index u16

@@ -1,6 +1,5 @@
 //! Guest memory in the hands of the engine, and the word that it is back.
 //!
-//! Called by the connection, which hands leases out, and by the server, which learns of their end.
 //! A read into guest memory may go on after its request was answered (the engine's answer of a
 //! backend that takes too long) or after the guest's connection broke. Until it is over the guest
 //! may not be told that its memory is its own again, nor may anybody read the same request into the

@@ -1,6 +1,4 @@
 //! Every maximum of the vhost-user server. Defaults suit a host with some hundred guests.
-//!
-//! Called by the daemon, which may change them, and by every part of the server.
 
 use cinnabar_engine::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, EXTRA_PARTS_MAX, REQUESTS_MAX};
 use cinnabar_engine::units::BLOCK_BYTES;

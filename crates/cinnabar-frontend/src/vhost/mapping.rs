@@ -1,6 +1,4 @@
 //! A file of the front-end's, mapped: guest memory, or the notes of requests under way.
-//!
-//! Called by the memory table and the in-flight region.
 
 use super::budget::{Account, Charge};
 use super::guard::Guard;

@@ -1,7 +1,7 @@
 //! The guest's memory as its front-end describes it, and the one place that looks into it.
 //!
-//! Called by rings, chains and requests. Everything here may be changed by the guest at any time:
-//! values are read once, and nobody makes a Rust reference to any of it.
+//! Everything here may be changed by the guest at any time: values are read once, and nobody makes a
+//! Rust reference to any of it.
 
 use super::budget::Account;
 use super::mapping::{Mapping, MappingError};

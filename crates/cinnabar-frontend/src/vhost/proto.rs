@@ -1,8 +1,7 @@
 //! The vhost-user protocol's messages as bytes: pure.
 //!
-//! Called by the connection. Written after "Vhost-user Protocol" of QEMU's documentation; the
-//! protocol's "front-end" is QEMU, its "back-end" is this server. All numbers are in the host's byte
-//! order.
+//! Written after "Vhost-user Protocol" of QEMU's documentation; the protocol's "front-end" is QEMU,
+//! its "back-end" is this server. All numbers are in the host's byte order.
 
 /// Bytes of a message's header: request, flags, size of the payload.
 pub(super) const HEADER_BYTES: usize = 12;

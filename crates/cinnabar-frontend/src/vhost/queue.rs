@@ -1,6 +1,4 @@
 //! One request queue: how it is set up, and what is under way in it.
-//!
-//! Called by the connection.
 
 use super::inflight::{Inflight, QueueNotes};
 use super::memory::GuestMemory;

@@ -1,6 +1,6 @@
 //! Why a connection ended.
 //!
-//! Called by the whole server; logged and counted in one place, `Server::disconnect`.
+//! Logged and counted in one place, `Server::disconnect`.
 
 /// Declares the reasons once, with what they are called in the log and in metrics.
 macro_rules! reasons {

@@ -1,8 +1,8 @@
 //! A split virtqueue: the guest's rings, as its driver and this device share them.
 //!
-//! Called by the queue. After "Split Virtqueues" of the VIRTIO specification, 1.2. The driver offers
-//! heads of descriptor chains in the available ring, the device gives them back in the used ring;
-//! each side's index runs on modulo 2^16 and says how many there ever were.
+//! After "Split Virtqueues" of the VIRTIO specification, 1.2. The driver offers heads of descriptor
+//! chains in the available ring, the device gives them back in the used ring; each side's index runs
+//! on modulo 2^16 and says how many there ever were.
 
 use super::limits::QUEUE_SIZE_MAX;
 use super::memory::GuestMemory;

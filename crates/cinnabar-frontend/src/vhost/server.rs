@@ -1,6 +1,4 @@
 //! The server: owns listeners, connections and requests, and hands requests out and answers back.
-//!
-//! Called by the daemon's data thread, see the [module](super) for one turn of its loop.
 
 mod accept;
 mod lifecycle;

@@ -1,6 +1,4 @@
 //! A request in the engine's hands.
-//!
-//! Called by the connection, which makes it, and by the server when the answer comes.
 
 use super::block::Status;
 use super::lease::Lease;

@@ -1,6 +1,4 @@
 //! What the server counts.
-//!
-//! Called by the daemon's metrics.
 
 use super::reason::DisconnectReason;
 

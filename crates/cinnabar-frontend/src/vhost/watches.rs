@@ -1,6 +1,4 @@
 //! Which descriptors the event loop watches for the server, and under which names.
-//!
-//! Called by the server and its connections.
 
 use crate::interest::{Interest, Token, Want};
 use crate::request::ExportId;

@@ -1,8 +1,7 @@
 //! A hostile front-end that follows a script of bytes, against a host that answers in any order.
 //!
-//! Called by the fuzz target and, with random scripts, by a test. Whatever happens: no panic, no hang,
-//! no lost buffer, no request outside of the disk (the host panics), and a neighbour that notices
-//! nothing.
+//! Whatever happens: no panic, no hang, no lost buffer, no request outside of the disk (the host
+//! panics), and a neighbour that notices nothing.
 
 use crate::vhost_guest::{
     FEATURES, HALF, INDIRECT, MEMORY, NEXT, PROTOCOL, SECOND, SIZE, USER, WRITE, message, numbers,

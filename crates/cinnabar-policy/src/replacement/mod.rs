@@ -1,8 +1,8 @@
 //! Replacement policies: what is thrown out when the cache is full. One file each.
 //!
-//! Called by `simulate`. A policy knows block numbers and nothing else; what a write means, and
-//! what is counted, is the simulation's. A batch of accesses runs through one policy's own code:
-//! the trait is a bound, never an object.
+//! A policy knows block numbers and nothing else; what a write means, and what is counted, is the
+//! simulation's. A batch of accesses runs through one policy's own code: the trait is a bound, never
+//! an object.
 
 mod arc;
 mod belady;

@@ -1,8 +1,8 @@
 //! Weights by size of cache, and their sums: what a sampled curve is made of.
 //!
-//! Called by the sampled analysis. Distances of a sample are scaled up and may come from different
-//! rates, so counts are no whole numbers and sizes no dense ones: sizes up to 8192 blocks have a bin
-//! each, larger ones share bins that are narrower than 1/4096 of the size.
+//! Distances of a sample are scaled up and may come from different rates, so counts are no whole
+//! numbers and sizes no dense ones: sizes up to 8192 blocks have a bin each, larger ones share bins
+//! that are narrower than 1/4096 of the size.
 
 use std::ops::Range;
 

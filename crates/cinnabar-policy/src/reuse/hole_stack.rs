@@ -1,9 +1,8 @@
 //! The stack of caches that drop what is written, blind to what is counted of it.
 //!
-//! Called by the exact analysis and by the sampled one. A dropped block leaves a free place in every
-//! cache that had it, and the next block that comes in takes it instead of evicting. In the stack
-//! that is a **hole**: a place that stays taken, by no block. Which caches profit follows from the
-//! newest hole alone.
+//! A dropped block leaves a free place in every cache that had it, and the next block that comes in
+//! takes it instead of evicting. In the stack that is a **hole**: a place that stays taken, by no
+//! block. Which caches profit follows from the newest hole alone.
 //!
 //! A sample of bounded size forgets blocks, and holes must go with them, or there would be ever more
 //! of them for the blocks that are left. So with `FORGETS` each hole belongs to a block that was

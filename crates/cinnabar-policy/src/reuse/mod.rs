@@ -1,9 +1,9 @@
 //! Reuse analysis: what an LRU cache of every size would do, in one pass.
 //!
-//! Called by `analyze`; exact, or from a sample ([`sampled`]), whose measure the exact one is. A **distance** is the number of
-//! other blocks used since; a reuse at distance d is a hit in every cache of more than d blocks.
-//! [`write_back`] is for caches that keep what is written, [`read_only`] for those that drop it;
-//! memory is bounded by different blocks, not by accesses.
+//! Exact, or from a sample ([`sampled`]), whose measure the exact one is. A **distance** is the
+//! number of other blocks used since; a reuse at distance d is a hit in every cache of more than d
+//! blocks. [`write_back`] is for caches that keep what is written, [`read_only`] for those that drop
+//! it; memory is bounded by different blocks, not by accesses.
 
 pub mod curve;
 pub mod estimate;

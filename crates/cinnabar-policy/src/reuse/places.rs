@@ -1,9 +1,9 @@
 //! Places in order of time, some of them taken, and how many of those are newer than a given one.
 //!
-//! Called by both stacks: the heart of every distance. A bit a place; the taken ones of a cache line
-//! (512 places) are summed up in a Fenwick tree, which is so small that it stays in the CPU's cache.
-//! A count is a walk in the tree and a look at one line. When the places run out, the owner gives its
-//! blocks new ones, close together.
+//! The heart of every distance. A bit a place; the taken ones of a cache line (512 places) are
+//! summed up in a Fenwick tree, which is so small that it stays in the CPU's cache. A count is a
+//! walk in the tree and a look at one line. When the places run out, the owner gives its blocks new
+//! ones, close together.
 
 const LINE_BITS: u32 = 9;
 const LINE: usize = 1 << LINE_BITS;

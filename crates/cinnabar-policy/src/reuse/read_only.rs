@@ -1,6 +1,4 @@
 //! Caches that drop what is written (write-around with invalidation): reads that hit, for every size.
-//!
-//! Called by `analyze`.
 
 use super::curve::{Curve, Distances};
 use super::hole_stack::HoleStack;

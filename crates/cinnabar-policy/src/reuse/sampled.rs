@@ -1,9 +1,8 @@
 //! Reuse analysis of a part of the blocks, scaled up: cheap enough for live volumes and huge traces.
 //!
-//! Called by `analyze` on request and by the live manager. Spatial sampling (SHARDS, FAST'15): a block
-//! is in the sample if its hash is small enough, so all of its accesses are or none, and distances
-//! within the sample are the workload's, times the rate. Most keys are hashed, compared, and not
-//! looked at again.
+//! Spatial sampling (SHARDS, FAST'15): a block is in the sample if its hash is small enough, so all
+//! of its accesses are or none, and distances within the sample are the workload's, times the rate.
+//! Most keys are hashed, compared, and not looked at again.
 //!
 //! With a fixed rate the sample grows with the footprint. With a fixed size the block with the
 //! largest hash leaves when there is one too many and the rate falls; what was counted before keeps

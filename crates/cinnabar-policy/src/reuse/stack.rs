@@ -1,8 +1,8 @@
 //! The stack of caches that keep what is written, blind to what is counted of it.
 //!
-//! Called by the exact analysis and by the sampled one. The stack is Olken's: every access moves its
-//! block to the newest place, and the places taken since are the distance. What a distance means in
-//! sizes of caches is the caller's to say: a sample's distances are shorter than the workload's.
+//! The stack is Olken's: every access moves its block to the newest place, and the places taken
+//! since are the distance. What a distance means in sizes of caches is the caller's to say: a
+//! sample's distances are shorter than the workload's.
 
 use super::places::Places;
 

@@ -1,9 +1,8 @@
 //! What was used within a window of time: its working set, and the part of it that was used again.
 //!
-//! Called by the write-back analysis and by the sampled one. No list of the window's blocks is kept.
-//! A block that was used before the window has, between that use and now, all of the window's blocks
-//! but itself: its distance is at least their number. One that was used within has fewer. So the
-//! distance tells whether a block is new to the window.
+//! No list of the window's blocks is kept. A block that was used before the window has, between that
+//! use and now, all of the window's blocks but itself: its distance is at least their number. One
+//! that was used within has fewer. So the distance tells whether a block is new to the window.
 
 /// Counts of a window that goes on until it is begun anew.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Caches that keep what is written: distances, and what goes to the SSD and back, for every size.
 //!
-//! Called by `analyze`. Counting all accesses of the stack gives the LRU curve (total reuse distance),
-//! counting reads the write-back curve (useful reuse distance): a write is never waited for.
+//! Counting all accesses of the stack gives the LRU curve (total reuse distance), counting reads the
+//! write-back curve (useful reuse distance): a write is never waited for.
 
 use super::curve::{Curve, Distances};
 use super::mix::Mix;

@@ -1,6 +1,4 @@
 //! Allocators that measure nothing: what the others must beat.
-//!
-//! Called by [`Allocator::plan`](super::Allocator::plan).
 
 use super::split::split;
 use super::volume::Volume;

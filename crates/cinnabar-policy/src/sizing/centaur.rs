@@ -1,8 +1,8 @@
 //! Sizes by total reuse distances: after Centaur (ICAC'15), for its goal of the least mean latency.
 //!
-//! Called by [`Allocator::plan`](super::Allocator::plan). Everything is written back, and reuses by
-//! reads and writes count alike: that is what ECI-Cache improves on. The authors' solver is not public,
-//! and their reservations of latency or IOPS are not here.
+//! Everything is written back, and reuses by reads and writes count alike: that is what ECI-Cache
+//! improves on. The authors' solver is not public, and their reservations of latency or IOPS are not
+//! here.
 
 use super::divide::{Utility, divide};
 use super::split::meet;

@@ -1,7 +1,7 @@
 //! Sizes by reuse working sets: after `CloudCache` (FAST'16).
 //!
-//! Called by [`Allocator::plan`](super::Allocator::plan). Everything is written back. The paper moves
-//! guests to other hosts when demands do not fit; here they get their proportions.
+//! Everything is written back. The paper moves guests to other hosts when demands do not fit; here
+//! they get their proportions.
 
 use super::split::{meet, split};
 use super::volume::Volume;

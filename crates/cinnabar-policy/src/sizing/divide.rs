@@ -1,10 +1,10 @@
 //! Dividing a cache's room where each volume's value depends on its size in its own way.
 //!
-//! Called by every allocator that maximises something. Taking the best next unit again and again
-//! sticks below a loop's cliff, where one more unit is worth nothing until the loop fits. So one looks
-//! ahead, and takes any number of units that is worth most a unit. As long as all fits, these are
-//! whole segments of the curves' upper hulls, steepest first: sorted once instead of searched for
-//! each time, a quarter of the time. What the last segments leave is filled by looking ahead.
+//! Taking the best next unit again and again sticks below a loop's cliff, where one more unit is
+//! worth nothing until the loop fits. So one looks ahead, and takes any number of units that is
+//! worth most a unit. As long as all fits, these are whole segments of the curves' upper hulls,
+//! steepest first: sorted once instead of searched for each time, a quarter of the time. What the
+//! last segments leave is filled by looking ahead.
 //!
 //! Loops that fit alone but not together are a knapsack, where this alone was 4 % off. So the exact
 //! programme is run, too, on cells so large that it takes little time. In both divisions pairs of

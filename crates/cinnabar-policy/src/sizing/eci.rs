@@ -1,9 +1,9 @@
 //! ECI-Cache (SIGMETRICS 2018) as its authors' slides have it.
 //!
-//! Called by [`Allocator::plan`](super::Allocator::plan). Each volume asks for its maximum useful reuse
-//! distance and one block; policies follow from the threshold rule. If that does not fit, the sum over
-//! volumes of h T(SSD) + (1 - h) T(backend) is made small, h being a volume's read hit ratio: so a
-//! volume counts the same whether it reads a lot or hardly at all.
+//! Each volume asks for its maximum useful reuse distance and one block; policies follow from the
+//! threshold rule. If that does not fit, the sum over volumes of h T(SSD) + (1 - h) T(backend) is
+//! made small, h being a volume's read hit ratio: so a volume counts the same whether it reads a lot
+//! or hardly at all.
 
 use super::divide::{Utility, divide};
 use super::split::meet;

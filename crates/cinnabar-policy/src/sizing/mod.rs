@@ -1,9 +1,8 @@
 //! How large each volume's share is and what happens to its writes: one file an allocator.
 //!
-//! Called by `analyze` and by the live manager, once an interval: what was measured goes in as
-//! [`Volume`]s, a [`Plan`] comes out, and nothing is remembered. [`divide`](mod@divide) maximises,
-//! [`split`](mod@split) goes by demands, [`urd`] is ours, the others are rivals and baselines;
-//! [`steady`](mod@steady) goes from one plan to the next.
+//! Once an interval, what was measured goes in as [`Volume`]s, a [`Plan`] comes out, and nothing is
+//! remembered. [`divide`](mod@divide) maximises, [`split`](mod@split) goes by demands, [`urd`] is
+//! ours, the others are rivals and baselines; [`steady`](mod@steady) goes from one plan to the next.
 
 pub mod baseline;
 pub mod centaur;

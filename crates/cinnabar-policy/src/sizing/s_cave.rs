@@ -1,7 +1,6 @@
 //! Sizes by working sets: inspired by S-CAVE (PACT'13), whose own formula is not public.
 //!
-//! Called by [`Allocator::plan`](super::Allocator::plan). Everything is written through. A large
-//! working set says nothing about reuse: a scan gets most.
+//! Everything is written through. A large working set says nothing about reuse: a scan gets most.
 
 use super::split::{meet, split};
 use super::volume::Volume;

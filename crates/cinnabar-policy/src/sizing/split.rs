@@ -1,6 +1,4 @@
 //! Dividing room by what is asked for, not by what it is worth.
-//!
-//! Called by the allocators that know demands only.
 
 /// Sizes in units, in proportion to `weights`, none above its cap; as much of `capacity` as the caps
 /// allow, to the unit. Without weight there is no room.

@@ -1,7 +1,6 @@
 //! From one plan to the next without haste: measurements waver, and every move costs a cache's contents.
 //!
-//! Called by `analyze` for `urd` and by the live manager, between [`Allocator::plan`](super::Allocator::plan)
-//! and whoever carries the plan out. Rivals are left as published.
+//! Rivals are left as published.
 
 use super::Share;
 use super::urd::{Prices, value};

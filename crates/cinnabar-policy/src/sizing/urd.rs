@@ -1,10 +1,10 @@
 //! Ours: size and write policy chosen together, by what they save, within what the SSD can bear.
 //!
-//! Called by [`Allocator::plan`](super::Allocator::plan). For each size the best policy's value makes a
-//! volume's curve, and the curves divide the room. A price of each block written to the SSD, found by
-//! halving, keeps the plan within an endurance budget. Prices reach only plans that are best for some
-//! price, which may be far off a small budget; so what is left of it is then spent on whatever single
-//! change gains most, and the same is tried from nothing.
+//! For each size the best policy's value makes a volume's curve, and the curves divide the room. A
+//! price of each block written to the SSD, found by halving, keeps the plan within an endurance
+//! budget. Prices reach only plans that are best for some price, which may be far off a small
+//! budget; so what is left of it is then spent on whatever single change gains most, and the same is
+//! tried from nothing.
 
 use super::Share;
 use super::divide::{Utility, divide};

@@ -1,6 +1,6 @@
 //! What may happen to a volume's writes, and ECI-Cache's rule for it.
 //!
-//! Called by the allocators; the joint choice of size and policy is `urd`'s.
+//! The joint choice of size and policy is `urd`'s.
 
 use crate::reuse::Mix;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! Each policy written down plainly: vectors, oldest first, searched from end to end.
-//!
-//! Called by the tests of the policies.
 
 use cinnabar_policy::{Access, Policy};
 use std::collections::BTreeMap;

@@ -1,6 +1,4 @@
 //! Small random traces with reuse of every kind: the same for the same seed.
-//!
-//! Called by the tests of everything that reads accesses.
 
 use cinnabar_policy::Access;
 

@@ -1,6 +1,4 @@
 //! The exact curves of a trace: keys are looked up, references are in memory already.
-//!
-//! Called by `main`.
 
 use crate::{cpu_seconds, peak_kib};
 use cinnabar_policy::{Access, Interner, ReadOnly, WriteBack};

@@ -1,6 +1,4 @@
 //! The time to divide a cache of 1024 units among 16 volumes with loops and hot sets.
-//!
-//! Called by `main`.
 
 use crate::cpu_seconds;
 use cinnabar_policy::sizing::divide::{Utility, divide};

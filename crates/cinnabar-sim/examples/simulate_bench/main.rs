@@ -1,8 +1,8 @@
 //! One measurement of the simulations without I/O a process, on one thread.
 //!
-//! Called by `cargo xtask bench simulate`, which makes tables of what this prints: one line of numbers
-//! between blanks. A process each, so that its peak of memory is its own. Seconds and ms are those of
-//! the CPU: what else runs takes turns with it, and should not count.
+//! `cargo xtask bench simulate` makes tables of what this prints: one line of numbers between
+//! blanks. A process each, so that its peak of memory is its own. Seconds and ms are those of the
+//! CPU: what else runs takes turns with it, and should not count.
 //!
 //! - `convert TRACE FILE`: writes oracleGeneral, which libCacheSim reads, too; prints references
 //! - `policy NAME FILE BLOCKS`: misses, references, seconds, peak KiB; reading the file is part of it

@@ -1,7 +1,5 @@
 //! A policy on a file of oracleGeneral, as libCacheSim reads it: time 4, key 8, size 4, next use 8,
 //! little endian.
-//!
-//! Called by `main`.
 
 use crate::{cpu_seconds, peak_kib};
 use cinnabar_policy::{Interner, Policy, Simulation, Writes};

@@ -1,7 +1,5 @@
 //! The sampled analysis of references in memory: half of them go to a hundredth of a million blocks,
 //! the others anywhere.
-//!
-//! Called by `main`.
 
 use crate::{cpu_seconds, peak_kib};
 use cinnabar_policy::Sampled;

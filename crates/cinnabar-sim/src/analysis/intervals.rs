@@ -1,6 +1,4 @@
 //! A trace cut into intervals, so that whoever measures and whoever replays cut alike.
-//!
-//! Called by the analysis, which feeds a monitor, and by the comparison, which feeds caches.
 
 use cinnabar_trace::{Op, Record, TraceError};
 

@@ -1,7 +1,7 @@
 //! What volumes do over a whole trace: every reference looked at, or a sample of the blocks.
 //!
-//! Called by the analysis. Intervals are measured by the policy crate's monitor, as in a running
-//! cache; this adds what only a trace can have: exact curves, and one look at all of it.
+//! Intervals are measured by the policy crate's monitor, as in a running cache; this adds what only
+//! a trace can have: exact curves, and one look at all of it.
 
 use cinnabar_policy::monitor::{self, Monitor, Sampling};
 use cinnabar_policy::reuse::{

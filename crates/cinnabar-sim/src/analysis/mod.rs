@@ -1,8 +1,8 @@
 //! Traces through the policy crate: intervals, plans, and what they come to.
 //!
-//! Called by `cinnabar analyze`. [`traces`] reads several traces as one, [`intervals`] cuts them, [`measure`]
-//! looks at all of it and the policy crate's monitor at each interval; [`plan`] divides a cache,
-//! [`mod@recommend`] says how large one should be; [`run`] does it all, and [`outcome`] is what was found.
+//! [`traces`] reads several traces as one, [`intervals`] cuts them, [`measure`] looks at all of it
+//! and the policy crate's monitor at each interval; [`plan`] divides a cache, [`mod@recommend`] says
+//! how large one should be; [`run`] does it all, and [`outcome`] is what was found.
 
 pub mod error;
 pub mod intervals;

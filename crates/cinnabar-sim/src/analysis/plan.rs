@@ -1,7 +1,7 @@
 //! Plans in blocks: what allocators say in units, with the operator's bounds.
 //!
-//! Called by the analysis, once for all of a trace and once an interval. A unit is a thousandth of the
-//! cache, or less if there are many volumes: with as many volumes as units, nobody could have two.
+//! A unit is a thousandth of the cache, or less if there are many volumes: with as many volumes as
+//! units, nobody could have two.
 
 use super::measure::Curves;
 use cinnabar_policy::sizing::{

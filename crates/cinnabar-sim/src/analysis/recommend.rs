@@ -1,10 +1,10 @@
 //! How large a cache is worth having: the knee of what all volumes together gain from room.
 //!
-//! Called by the analysis. The value of a total size is that of `urd`'s plan for it. It rises with the
-//! size, steeply at first; the knee is the smallest size with a given part of what any size can give.
-//! Sizes are tried by halving. Where the knee is a small part of what was looked at, a smaller range
-//! is looked at in finer units. What is found is made a little larger if the plan for that very size,
-//! which has units of its own, would stay below a loop's cliff.
+//! The value of a total size is that of `urd`'s plan for it. It rises with the size, steeply at
+//! first; the knee is the smallest size with a given part of what any size can give. Sizes are tried
+//! by halving. Where the knee is a small part of what was looked at, a smaller range is looked at in
+//! finer units. What is found is made a little larger if the plan for that very size, which has
+//! units of its own, would stay below a loop's cliff.
 
 use super::measure::Curves;
 use super::plan::{Bounds, Scale, volumes};

@@ -1,6 +1,4 @@
 //! The analysis: one pass over the traces, or two where the size of the cache follows from the first.
-//!
-//! Called by `cinnabar analyze`.
 
 use super::error::AnalysisError;
 use super::intervals::{Every, Interval, Intervals};

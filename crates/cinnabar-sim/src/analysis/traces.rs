@@ -1,8 +1,8 @@
 //! Several traces read as one: requests in order of time, volumes numbered densely.
 //!
-//! Called by the analysis and by the comparison. A single trace comes out as it is. Of several, each
-//! begins at time 0 (recordings have clocks of their own), and requests are merged by time; of requests
-//! of the same time, the first trace's come first.
+//! A single trace comes out as it is. Of several, each begins at time 0 (recordings have clocks of
+//! their own), and requests are merged by time; of requests of the same time, the first trace's come
+//! first.
 
 use cinnabar_trace::{Record, Trace, TraceError};
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! One contestant measured by another one, as the papers do.
 //!
-//! Called by the command, for ECI-Cache's claims against Centaur and for the tables. Performance is 1 /
-//! mean latency; what it costs is the blocks allocated; an SSD lives longer by as much as it is
-//! written less.
+//! Performance is 1 / mean latency; what it costs is the blocks allocated; an SSD lives longer by as
+//! much as it is written less.
 
 use super::outcome::Outcome;
 use super::{Cache, Contestant, Entry, Model};

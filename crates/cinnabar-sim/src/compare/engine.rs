@@ -1,8 +1,8 @@
 //! The production engine under an allocator's plans.
 //!
-//! Called by the comparison. Shares are maxima: together they are the cache, so nobody takes another's
-//! room; a minimum of one block makes each volume's group its own, even if it has everything. A volume
-//! without room is passed through.
+//! Shares are maxima: together they are the cache, so nobody takes another's room; a minimum of one
+//! block makes each volume's group its own, even if it has everything. A volume without room is
+//! passed through.
 //!
 //! The engine has no write-back yet, so a volume to be written back runs in write-through, which
 //! caches the same blocks. What its writes would have been is told from the counters: a write that was

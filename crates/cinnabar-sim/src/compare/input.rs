@@ -1,7 +1,7 @@
 //! What is replayed: files, read anew in each pass, or requests in memory.
 //!
-//! Called by every pass. A trace of up to [`KEPT_MAX`] requests is kept by the first pass, because
-//! unpacking it costs more than replaying it; a longer one is read again, so memory stays bounded.
+//! A trace of up to [`KEPT_MAX`] requests is kept by the first pass, because unpacking it costs more
+//! than replaying it; a longer one is read again, so memory stays bounded.
 
 use super::CompareError;
 use crate::analysis::run::{EVERY_REFERENCES, EVERY_TIME};

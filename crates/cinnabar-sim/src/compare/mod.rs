@@ -1,11 +1,11 @@
 //! A trace replayed under each allocator: what their plans come to, side by side.
 //!
-//! Called by `cinnabar analyze --compare`. Three passes: [`survey`] measures what volumes ask for and
-//! so how large the caches are, [`plans`] makes each allocator's plan for each interval from what was
-//! seen before it, as a live manager must, and [`runs`] replays the trace under these plans, in two
-//! models. [`engine`] is the production engine as it is; [`papers`] is what the papers assume: LRU
-//! partitions, every miss and every kept write goes to the SSD. The same input gives the same
-//! figures, whatever the number of threads.
+//! Three passes: [`survey`] measures what volumes ask for and so how large the caches are, [`plans`]
+//! makes each allocator's plan for each interval from what was seen before it, as a live manager
+//! must, and [`runs`] replays the trace under these plans, in two models. [`engine`] is the
+//! production engine as it is; [`papers`] is what the papers assume: LRU partitions, every miss and
+//! every kept write goes to the SSD. The same input gives the same figures, whatever the number of
+//! threads.
 
 pub mod claims;
 pub mod engine;

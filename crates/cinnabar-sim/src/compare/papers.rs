@@ -1,8 +1,8 @@
 //! The cache that the papers assume: an LRU partition for each volume, in place, without metadata.
 //!
-//! Called by the comparison. Every read miss is written to the SSD, and every write that the policy
-//! keeps; a partition that shrinks evicts what was used least recently, and a volume that is no longer
-//! written back is destaged first. What it leaves out is told in `docs/guide/compare.md`.
+//! Every read miss is written to the SSD, and every write that the policy keeps; a partition that
+//! shrinks evicts what was used least recently, and a volume that is no longer written back is
+//! destaged first. What it leaves out is told in `docs/guide/compare.md`.
 
 use super::outcome::{Counts, Outcome};
 use super::plans::Division;

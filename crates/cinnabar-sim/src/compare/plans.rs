@@ -1,7 +1,7 @@
 //! The second pass: each allocator's plan for each interval, made from what was seen before it.
 //!
-//! Called by the comparison. The first interval has equal shares, written back, whoever plans: nothing
-//! is known yet. From then on it is `analyze`'s planner that plans.
+//! The first interval has equal shares, written back, whoever plans: nothing is known yet. From then
+//! on it is `analyze`'s planner that plans.
 
 use super::input::{Input, Step};
 use super::runs::Progress;

@@ -1,7 +1,7 @@
 //! The third pass: the trace under every plan, a thread for each run.
 //!
-//! Called by the comparison. A run is one contestant in one cache in one model; runs share nothing, so
-//! their figures do not depend on how many are under way.
+//! A run is one contestant in one cache in one model; runs share nothing, so their figures do not
+//! depend on how many are under way.
 
 use super::engine::Replayed;
 use super::input::{Input, Step};

@@ -1,10 +1,10 @@
 //! The first pass: which volumes there are, and what they ask for.
 //!
-//! Called by the comparison. The **demand** is `eci`'s: a volume asks for its maximum useful reuse
-//! distance and one block, as the monitor measures it at the end of an interval (earlier intervals
-//! count with what they still weigh), or for the smallest size that has
-//! [`Rules::reach_part`](crate::analysis::Rules::reach_part) of its read hits. The demand of the trace
-//! is the largest sum of these over its intervals. Caches are parts of it, the same for every
+//! The **demand** is `eci`'s: a volume asks for its maximum useful reuse distance and one block, as
+//! the monitor measures it at the end of an interval (earlier intervals count with what they still
+//! weigh), or for the smallest size that has
+//! [`Rules::reach_part`](crate::analysis::Rules::reach_part) of its read hits. The demand of the
+//! trace is the largest sum of these over its intervals. Caches are parts of it, the same for every
 //! allocator.
 
 use super::input::{Input, KEPT_MAX, Step};

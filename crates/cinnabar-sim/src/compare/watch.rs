@@ -1,6 +1,4 @@
 //! Volumes watched as `analyze` and a live manager watch them, interval by interval.
-//!
-//! Called by the first two passes, so that demands and plans come from the same measurements.
 
 use super::Options;
 use super::input::Step;

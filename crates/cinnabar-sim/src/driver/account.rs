@@ -1,7 +1,7 @@
 //! What one cache device may believe of one volume, as far as the driver knows.
 //!
-//! Called by the world: each device has an account of each volume, and takes it along when it is
-//! put away and another one is used.
+//! Each device has an account of each volume, and takes it along when it is put away and another one
+//! is used.
 
 use crate::stamp::Stamp;
 use cinnabar_engine::volume::{Belief, DropReason};

@@ -1,6 +1,4 @@
 //! The event heap: what is to happen, by virtual time, then by order of entry.
-//!
-//! Called by the world.
 
 use cinnabar_engine::IoId;
 use cinnabar_engine::units::Instant;

@@ -1,6 +1,4 @@
 //! Volumes that come and go: attach with a proof, detach, seal, and what may be believed of them.
-//!
-//! Called by the world.
 
 use crate::driver::account::Left;
 use crate::driver::agenda::Item;

@@ -1,6 +1,4 @@
 //! Counters against what happened, and what of it goes into the report.
-//!
-//! Called by the run of the lives, and whenever an index is loaded after a crash.
 
 use crate::driver::crash::CrashNote;
 use crate::driver::guests::State;

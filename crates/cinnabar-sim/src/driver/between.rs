@@ -1,6 +1,4 @@
 //! What happens between two lives of the cache: time passes, others write, devices come and go.
-//!
-//! Called by the run of the lives; the foreign writes by volumes that come back in a life, too.
 
 use crate::driver::account::{Account, Foreign};
 use crate::driver::world::World;

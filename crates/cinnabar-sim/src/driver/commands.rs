@@ -1,6 +1,4 @@
 //! Commands to the machine, and what it answers to them.
-//!
-//! Called by the world.
 
 use crate::driver::agenda::Item;
 use crate::driver::attach::Attaching;

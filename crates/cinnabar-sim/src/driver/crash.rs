@@ -1,7 +1,7 @@
 //! Crashes: what becomes of the I/O that was under way, and of everything no flush covered.
 //!
-//! Called by the run of the lives. The daemon alone dies (its I/O is completed by the kernel, in
-//! part and perhaps late), or its host loses power, or a backend's host does, or several of them.
+//! The daemon alone dies (its I/O is completed by the kernel, in part and perhaps late), or its host
+//! loses power, or a backend's host does, or several of them.
 
 use crate::driver::account::Left;
 use crate::driver::agenda::Item;

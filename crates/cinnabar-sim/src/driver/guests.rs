@@ -1,6 +1,4 @@
 //! Guests: their volumes, what they submit, and what becomes of it.
-//!
-//! Called by the world.
 
 use crate::dice::Dice;
 use crate::driver::agenda::Item;

@@ -1,6 +1,4 @@
 //! I/O under way: when its parts happen, when it completes, and whether it fails.
-//!
-//! Called by the world.
 
 use crate::dice::Dice;
 use crate::driver::agenda::Item;

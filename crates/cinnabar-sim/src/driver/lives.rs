@@ -1,6 +1,4 @@
 //! The lives of a cache: start, guests at work, clean stop or crash.
-//!
-//! Called by [`run`](super::run).
 
 use crate::driver::audit::Before;
 use crate::driver::commands::Control;

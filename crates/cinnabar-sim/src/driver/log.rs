@@ -1,6 +1,6 @@
 //! What happened, in words, for the report of a failed run; and the digest of it all.
 //!
-//! Called by the world. Words are kept only in the second run of a failed seed.
+//! Words are kept only in the second run of a failed seed.
 
 use crate::medium::proof::Proof;
 use crate::stamp::{Stamp, Stamped, mix};

@@ -1,9 +1,9 @@
 //! The fault-simulation driver: the engine under a virtual clock, judged by the oracle.
 //!
-//! Called by tests, with a seed. [`run`] draws a [`Profile`](crate::workload::Profile), then leads
-//! the cache through several lives: format, open, attach, guests at work, volumes going and coming,
-//! plans changing, blocks rotting, I/O failing, clean stops and crashes; at the end every sector is
-//! read back. The same seed gives the same digest of all actions.
+//! [`run`] draws a [`Profile`](crate::workload::Profile), then leads the cache through several
+//! lives: format, open, attach, guests at work, volumes going and coming, plans changing, blocks
+//! rotting, I/O failing, clean stops and crashes; at the end every sector is read back. The same
+//! seed gives the same digest of all actions.
 
 mod account;
 mod aftermath;

@@ -1,8 +1,6 @@
 //! Requests that a crash left unanswered: a frontend that knows of them (vhost-user, by the table it
 //! shares with QEMU) asks for them again, the same bytes in the same order, before anything new. An
 //! NBD server does not: its guest has lost the connection.
-//!
-//! Called by the world at a crash, and when a volume is attached.
 
 use crate::driver::guests::{Asked, Pending};
 use crate::driver::log::sectors_of;

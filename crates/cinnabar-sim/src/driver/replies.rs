@@ -1,6 +1,4 @@
 //! Replies to guests: the oracle judges them, and the guest goes on.
-//!
-//! Called by the world.
 
 use crate::driver::agenda::Item;
 use crate::driver::guests::{Asked, Pending};

@@ -1,6 +1,4 @@
 //! What a run counted, and how a failed one is reported.
-//!
-//! Called by the driver; read by tests.
 
 use crate::driver::log::Log;
 use crate::kinds::{Fault, Path, Tally};

@@ -1,8 +1,8 @@
 //! A backend's server starts anew under the daemon: what no flush covered may be lost, what was under
 //! way is asked for again, and the cache is told which ranges may have gone back.
 //!
-//! Called by the world, in the place of the NBD client. It knows what was written since the last
-//! flush, not what of it was lost, and tells the engine before anything of the new connection.
+//! It knows what was written since the last flush, not what of it was lost, and tells the engine
+//! before anything of the new connection.
 
 use crate::driver::agenda::Item;
 use crate::driver::guests::State;

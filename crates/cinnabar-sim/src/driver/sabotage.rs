@@ -1,7 +1,5 @@
 //! Everything that disturbs guests at work: plans, rot, stalls, devices that die or are replaced,
 //! volumes that somebody else writes.
-//!
-//! Called by the world, now and then when a guest's request slot is free.
 
 use crate::driver::agenda::Item;
 use crate::driver::commands::Control;

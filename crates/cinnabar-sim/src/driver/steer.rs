@@ -1,10 +1,10 @@
 //! Looking for trouble: each life has a few pairs of a moment and an incident that it aims at, and
 //! kinds of I/O that are slow in it.
 //!
-//! Called by the world, after each batch. Pairs are drawn from all that are possible, so that rare
-//! ones are aimed at as often as common ones; what a seed aims at depends on nothing but the seed.
-//! When the moment has come, the incident is brought about, now and then: a request is made, an I/O
-//! completes before its time or fails, the daemon dies.
+//! Pairs are drawn from all that are possible, so that rare ones are aimed at as often as common
+//! ones; what a seed aims at depends on nothing but the seed. When the moment has come, the incident
+//! is brought about, now and then: a request is made, an I/O completes before its time or fails, the
+//! daemon dies.
 
 use crate::dice::Dice;
 use crate::driver::duo::Duo;

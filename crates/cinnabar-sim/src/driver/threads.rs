@@ -1,9 +1,9 @@
 //! Threads that share the shards: when each lets its own take what they have been given, and when
 //! what they answer is heard.
 //!
-//! Called by the world. A thread sees its inbox some time after something was put there, so shards of
-//! different threads meet the same events in any order; those of one thread take turns together.
-//! Their answers are under way for some time, too.
+//! A thread sees its inbox some time after something was put there, so shards of different threads
+//! meet the same events in any order; those of one thread take turns together. Their answers are
+//! under way for some time, too.
 
 use crate::driver::agenda::Item;
 use crate::driver::world::World;

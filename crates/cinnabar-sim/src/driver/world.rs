@@ -1,7 +1,7 @@
 //! The world of one run: machine, media, guests, oracle, clock.
 //!
-//! Called by [`run`](super::run). [`World::pump`] is the loop: gather what is due into a batch, let
-//! the machine take it, carry out its actions.
+//! [`World::pump`] is the loop: gather what is due into a batch, let the machine take it, carry out
+//! its actions.
 
 use crate::dice::Dice;
 use crate::driver::account::Account;

@@ -1,6 +1,4 @@
 //! Why a trace can't be simulated, each with a line that helps.
-//!
-//! Called by the whole module; shown by the command line.
 
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_policy::{TooLong, TooManyBlocks};

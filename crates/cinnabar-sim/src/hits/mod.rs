@@ -1,9 +1,8 @@
 //! Hit-ratio simulation: one trace through many caches at once, policies and the production engine.
 //!
-//! Called by `cinnabar simulate hits`, and by tests and examples that replay a trace on the engine
-//! ([`engine`]). The trace is read once, in `portions`: requests become references to dense block
-//! numbers, and each cache (`pool`) is fed portion by portion, so what is kept grows with the trace's
-//! different blocks and not with its length. Belady's optimum alone needs all of it first: 4 bytes a
+//! The trace is read once, in `portions`: requests become references to dense block numbers, and
+//! each cache (`pool`) is fed portion by portion, so what is kept grows with the trace's different
+//! blocks and not with its length. Belady's optimum alone needs all of it first: 4 bytes a
 //! reference, and 4 more while it is worked out (`optimum`).
 
 pub mod engine;

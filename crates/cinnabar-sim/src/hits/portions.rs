@@ -1,7 +1,7 @@
 //! The trace in portions: what is read once and then handed to every cache.
 //!
-//! Called by the pool. Blocks get dense numbers here, once for all caches. A portion ends with a
-//! request, so the engine gets requests as they were.
+//! Blocks get dense numbers here, once for all caches. A portion ends with a request, so the engine
+//! gets requests as they were.
 
 use super::error::HitsError;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};

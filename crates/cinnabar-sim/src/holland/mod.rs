@@ -1,10 +1,9 @@
 //! The published results of Holland, Angelino, Wald and Seltzer, "Flash caching on the storage
 //! client" (USENIX ATC 2013), as experiments: which configurations, which figures, which claims.
 //!
-//! Called by `cinnabar simulate holland`, which runs them and shows what came out, and by the tests,
-//! which fail if a claim does not hold. Nothing here runs anything: an experiment is a list of
-//! [`Config`] with what is to be read from their outcomes. One more experiment is ours: the file
-//! server with a queue (`loaded-filer`), which the published model leaves out.
+//! Nothing here runs anything: an experiment is a list of [`Config`] with what is to be read from
+//! their outcomes. One more experiment is ours: the file server with a queue (`loaded-filer`), which
+//! the published model leaves out.
 //!
 //! - [`experiments`]: one file each
 //! - [`figure`]: lines of points, and the quantity they show

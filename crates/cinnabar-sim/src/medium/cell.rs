@@ -1,6 +1,4 @@
 //! What a block of the simulated cache device holds: stamps or real bytes, and how it tears.
-//!
-//! Called by the cache device.
 
 use crate::dice::Dice;
 use crate::stamp::{BLOCK_SECTORS, Stamp};

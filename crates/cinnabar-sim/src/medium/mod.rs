@@ -1,10 +1,10 @@
 //! Simulated media: the cache device and the backends, holding stamps and metadata pages.
 //!
-//! Called by the fault-simulation and scripted drivers. An I/O goes through three steps: [`Media::start`]
-//! checks it against the seam's rules, [`Media::effect`] lets a part of it happen on the medium (the
-//! driver chooses when, in which order and in how many parts), [`Media::finish`] moves what was read
-//! into the engine's memory and makes the completion.
-//! [`CacheDevice::power_cut`] and [`Backend::power_cut`] lose, reorder and tear what no flush covers.
+//! An I/O goes through three steps: [`Media::start`] checks it against the seam's rules,
+//! [`Media::effect`] lets a part of it happen on the medium (the driver chooses when, in which order
+//! and in how many parts), [`Media::finish`] moves what was read into the engine's memory and makes
+//! the completion. [`CacheDevice::power_cut`] and [`Backend::power_cut`] lose, reorder and tear what
+//! no flush covers.
 
 mod backend;
 mod cache_device;

@@ -1,8 +1,7 @@
 //! A backend's proof of who it is and when it was last written, and what it says of an older one.
 //!
-//! Called by the simulated backends and by the drivers at each attach. The rule is the one for
-//! files: equality after a clean detach; after a crash the change time may have moved, but not
-//! beyond the stated window.
+//! The rule is the one for files: equality after a clean detach; after a crash the change time may
+//! have moved, but not beyond the stated window.
 
 use cinnabar_engine::volume::{Belief, Epoch, Recorded};
 

@@ -1,6 +1,4 @@
 //! The seam's rules for I/O, checked on every request of the engine.
-//!
-//! Called by the media at the start of each transfer.
 
 use crate::medium::Backend;
 use crate::stamp::Stamped;

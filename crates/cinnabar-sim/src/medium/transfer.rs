@@ -1,6 +1,4 @@
 //! One I/O under way: the engine's request and what has become of it so far.
-//!
-//! Called by the media and by the drivers that move it along.
 
 use crate::medium::rules;
 use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped};

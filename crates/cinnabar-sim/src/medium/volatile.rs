@@ -1,9 +1,9 @@
 //! What a write cache may lose at a power cut: for one unit of a medium (a sector of a backend, a
 //! block of the cache device), its durable contents and every later one that no flush covers.
 //!
-//! Called by the media. A write is durable once it completed with FUA, or once a flush that began
-//! after its completion has succeeded. Until then a power cut leaves the unit as it was durably, or
-//! as any of the later writes left it: lost and reordered writes alike.
+//! A write is durable once it completed with FUA, or once a flush that began after its completion
+//! has succeeded. Until then a power cut leaves the unit as it was durably, or as any of the later
+//! writes left it: lost and reordered writes alike.
 
 use crate::small::sink::Sink;
 use smallvec::SmallVec;

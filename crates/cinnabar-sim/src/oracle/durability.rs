@@ -1,7 +1,7 @@
 //! What a successful FLUSH promises: every write answered before it arrived is durable.
 //!
-//! Called by the oracle. Zeros are left out: they have many writers, so that a sector of zeros that
-//! the backend could lose need not be those that were answered for.
+//! Zeros are left out: they have many writers, so that a sector of zeros that the backend could lose
+//! need not be those that were answered for.
 
 use crate::stamp::Stamp;
 use crate::violation::{Kind, Violation};

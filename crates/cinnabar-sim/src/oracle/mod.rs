@@ -1,8 +1,8 @@
 //! The oracle: knows every write and every read, and judges what a read may return.
 //!
-//! Called by the drivers at each submission and reply. Time is a *tick*, raised by one with each
-//! of these, so that no two fall together; an operation happens at some tick from its submission to
-//! its reply. Each sector is a register of its own, and must be linearizable:
+//! Time is a *tick*, raised by one with each of these, so that no two fall together; an operation
+//! happens at some tick from its submission to its reply. Each sector is a register of its own, and
+//! must be linearizable:
 //!
 //! - a read returns a value that was written, never one that a completed write or an earlier read
 //!   proves to be gone (promises 1 and 2);

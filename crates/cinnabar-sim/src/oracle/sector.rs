@@ -1,9 +1,9 @@
 //! One sector as a register: which values a read may return.
 //!
-//! Called by the oracle. The rule, for a read from tick `s` on that returns the value of a write
-//! `w`: whatever was *seen* (by a completed write or read, which proves that the sector held another
-//! value at some tick in `from..=to`) with `to < s` must allow `w` to have happened after `from`.
-//! And once a read has returned `w`, `w` has happened: it can't come back later.
+//! The rule, for a read from tick `s` on that returns the value of a write `w`: whatever was *seen*
+//! (by a completed write or read, which proves that the sector held another value at some tick in
+//! `from..=to`) with `to < s` must allow `w` to have happened after `from`. And once a read has
+//! returned `w`, `w` has happened: it can't come back later.
 
 use crate::oracle::Outcome;
 use crate::stamp::Stamp;

@@ -1,6 +1,4 @@
 //! One simulation of a sweep: its settings, and where its requests come from.
-//!
-//! Called by the sweep and by whoever makes one.
 
 use super::memory;
 use crate::timed::{Config, Pace, RunError, Workload};

@@ -1,7 +1,6 @@
 //! How much memory a simulation takes, and how much there is.
 //!
-//! Called by the sweep, so that no more is under way than fits, and by the plans' reader, so that
-//! what can't fit is refused before anything is begun.
+//! No more is under way than fits, and a plan that can't fit is refused before anything is begun.
 
 use super::Load;
 use crate::timed::Pace;

@@ -1,9 +1,9 @@
 //! Many timed simulations on all cores: the points of a plan, the lines of a figure.
 //!
-//! Called by `cinnabar simulate`. Each [`Job`] is a run of its own with its own seed, so neither the
-//! number of threads nor what runs beside it changes an outcome. What is under way together fits the
-//! memory given ([`memory`] says how much that is); a job that doesn't fit waits for others to end.
-//! Outcomes are handed over as they come, so that a caller can keep them and nothing piles up.
+//! Each [`Job`] is a run of its own with its own seed, so neither the number of threads nor what
+//! runs beside it changes an outcome. What is under way together fits the memory given ([`memory`]
+//! says how much that is); a job that doesn't fit waits for others to end. Outcomes are handed over
+//! as they come, so that a caller can keep them and nothing piles up.
 
 mod job;
 pub mod memory;

@@ -1,6 +1,4 @@
 //! Which job is next: the first one that there is memory for.
-//!
-//! Called by the threads of a sweep.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! What happens next: events in order of time, and of arrival where times are equal.
 //!
-//! Called by the model. There are few events at a time, about one for each thread and write under
-//! way, so a binary heap of small numbers is all it takes.
+//! There are few events at a time, about one for each thread and write under way, so a binary heap
+//! of small numbers is all it takes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,7 +1,7 @@
 //! Which settings make sense.
 //!
-//! Called by [`run`](super::run) and by whoever reads plans, before anything is started: an error
-//! names the key, so that the line of a plan can be shown.
+//! A plan is checked before anything is started: an error names the key, so that the line of a plan
+//! can be shown.
 
 use super::config::{Architecture, Config, Placement, Restart, Service, WritePolicy};
 

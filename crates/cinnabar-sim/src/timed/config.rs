@@ -1,9 +1,9 @@
 //! What can be chosen of the storage client, the network and the file server, with the defaults of
 //! the paper.
 //!
-//! Called by plans, experiments and tests. Sizes are those of the real thing; [`Config::scale`] makes
-//! all of them, and the periods of the syncers, smaller by one factor, which keeps hit shares and
-//! latencies and shortens the run. `check.rs` says which settings make no sense.
+//! Sizes are those of the real thing; [`Config::scale`] makes all of them, and the periods of the
+//! syncers, smaller by one factor, which keeps hit shares and latencies and shortens the run.
+//! `check.rs` says which settings make no sense.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,6 @@
 //! A host's memory and flash, or the file server's flash: which blocks are where.
 //!
-//! Called by the model and the ways of a block through it. Changes take no time here; who waits how
-//! long is the model's affair.
+//! Changes take no time here; who waits how long is the model's affair.
 
 use super::config::{Architecture, Config, FrameOrder, Placement, WritePolicy};
 use super::recency::{DIRTY, IN_FLASH, Recency, Words};

@@ -1,7 +1,7 @@
 //! What is under way: an operation of a thread, a block of it, a write in the background.
 //!
-//! Called by the model. A job is a small state machine; its stage says what the next event for it
-//! means. Jobs live in one table, and a number that is free is used again.
+//! A job is a small state machine; its stage says what the next event for it means. Jobs live in one
+//! table, and a number that is free is used again.
 
 use super::agenda::JOBS_MAX;
 

@@ -1,10 +1,9 @@
 //! Timed simulation: what reads and writes take with a flash cache on the storage client.
 //!
-//! Called by plans, experiments and tests, each with a [`Config`] and a [`Workload`]. The model is
-//! that of Holland, Angelino, Wald and Seltzer, "Flash caching on the storage client" (USENIX ATC
-//! 2013); `docs/design/timed-simulator.md` has it whole, with what the paper leaves open. Virtual time
-//! is whole nanoseconds, and what chance decides comes from a seed: the same settings give the same
-//! [`Outcome::digest`] on every machine.
+//! The model is that of Holland, Angelino, Wald and Seltzer, "Flash caching on the storage client"
+//! (USENIX ATC 2013); `docs/design/timed-simulator.md` has it whole, with what the paper leaves
+//! open. Virtual time is whole nanoseconds, and what chance decides comes from a seed: the same
+//! settings give the same [`Outcome::digest`] on every machine.
 //!
 //! `model` holds the hosts and the loop over events, `read` and `write` are the ways of a block
 //! through them, `syncer` writes what is dirty, `fetch` reads ahead; [`config`] and [`check`] say

@@ -1,7 +1,7 @@
 //! The hosts, the link, the file server, and the loop over events.
 //!
-//! Called by [`run`](super::run). An event belongs to a job, whose stage says what it means; the ways
-//! of a block from stage to stage are in `read` and `write`.
+//! An event belongs to a job, whose stage says what it means; the ways of a block from stage to
+//! stage are in `read` and `write`.
 
 use super::agenda::{Agenda, JOBS_MAX};
 use super::cinnabar::Engines;

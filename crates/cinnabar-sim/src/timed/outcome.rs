@@ -1,7 +1,6 @@
 //! What a simulation found.
 //!
-//! Called by [`run`](super::run), which fills it in, and by experiments and reports. Everything but
-//! [`Outcome::digest`] and [`Outcome::events`] is of the measured part only.
+//! Everything but [`Outcome::digest`] and [`Outcome::events`] is of the measured part only.
 
 use super::cinnabar::report::EngineReport;
 use hdrhistogram::Histogram;

@@ -1,7 +1,7 @@
 //! The way of a read: RAM, flash, file server, and back up.
 //!
-//! Called by the model's loop. A block goes into flash on its way up, too, which nobody waits for; it
-//! goes into RAM, and whoever asked waits until a dirty block that has to leave for it is down.
+//! A block goes into flash on its way up, too, which nobody waits for; it goes into RAM, and whoever
+//! asked waits until a dirty block that has to leave for it is down.
 
 use super::config::Architecture;
 use super::host::{FLASH, RAM, Victim};

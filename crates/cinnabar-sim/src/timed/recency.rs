@@ -1,10 +1,10 @@
 //! LRU order of a host's cached blocks, in two arrays and without a hash table.
 //!
-//! Called by the model. A ring of block numbers, oldest first, holds one entry for each use; an
-//! array over all blocks says which entry is a block's newest. So a hit is one store to a line that
-//! the look-up has loaded already, and one to the end of the ring; entries that are no longer a
-//! block's newest are stepped over when a victim is looked for, reading forward. A linked list would
-//! touch three lines in random places. Both tiers of a block share one line of the array.
+//! A ring of block numbers, oldest first, holds one entry for each use; an array over all blocks
+//! says which entry is a block's newest. So a hit is one store to a line that the look-up has loaded
+//! already, and one to the end of the ring; entries that are no longer a block's newest are stepped
+//! over when a victim is looked for, reading forward. A linked list would touch three lines in
+//! random places. Both tiers of a block share one line of the array.
 
 use cinnabar_engine::prefetch::prefetch;
 

@@ -1,7 +1,6 @@
 //! What is asked for: accesses to working sets, or the requests of a trace.
 //!
-//! Called by the model, an operation at a time. Blocks of a trace get dense numbers, so that what is
-//! known of them fits an array.
+//! Blocks of a trace get dense numbers, so that what is known of them fits an array.
 
 use super::config::Config;
 use super::{Pace, RunError, Workload};

@@ -1,7 +1,7 @@
 //! Things that take time: devices, the file server, links.
 //!
-//! Called by the model, always in order of time, so a queue is no more than the instants at which
-//! its servers are free.
+//! Requests come in order of time, so a queue is no more than the instants at which its servers are
+//! free.
 
 use super::config::{Config, Duplex, Service};
 use cinnabar_engine::units::BLOCK_BYTES;

@@ -1,7 +1,7 @@
 //! A syncer: every so often it writes on what is dirty by then, oldest first, a few at a time.
 //!
-//! Called by the model at each tick and whenever one of its writes is done. A block counts as clean
-//! from the moment its write sets out; a write to it meanwhile makes it dirty anew.
+//! A block counts as clean from the moment its write sets out; a write to it meanwhile makes it
+//! dirty anew.
 
 use super::config;
 use super::config::{Config, WritePolicy};

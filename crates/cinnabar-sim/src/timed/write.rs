@@ -1,8 +1,7 @@
 //! The way of a write: into RAM, and down to flash and the file server as the policies say.
 //!
-//! Called by the model's loop, by the syncers, and for dirty blocks that have to leave. Blocks change
-//! place at once and whoever has to wait does so afterwards: a dirty block that must leave keeps the
-//! one waiting who needs its room.
+//! Blocks change place at once and whoever has to wait does so afterwards: a dirty block that must
+//! leave keeps the one waiting who needs its room.
 
 use super::config::{Architecture, Config, WritePolicy};
 use super::host::{FLASH, RAM, Victim};

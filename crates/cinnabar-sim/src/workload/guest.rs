@@ -1,6 +1,4 @@
 //! A guest: what it asks of its volume.
-//!
-//! Called by the driver whenever one of the guest's request slots is free.
 
 use crate::dice::Dice;
 use crate::workload::Features;

@@ -1,6 +1,4 @@
 //! How long media take, and how often they fail.
-//!
-//! Called by the driver for each I/O.
 
 use crate::dice::Dice;
 use cinnabar_engine::IoError;

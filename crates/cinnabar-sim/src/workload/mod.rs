@@ -1,7 +1,7 @@
 //! What a fault-simulation run is made of: cache, volumes, guests, media and their moods.
 //!
-//! Called by the driver, once a seed. Swarm style: each seed turns some kinds of things off
-//! altogether, because what always happens together hides what happens alone.
+//! Swarm style: each seed turns some kinds of things off altogether, because what always happens
+//! together hides what happens alone.
 
 mod bounds;
 mod guest;

@@ -1,6 +1,4 @@
 //! A small cache with one volume under the scripted driver, and what its sectors should hold.
-//!
-//! Called by the tests of single hazards.
 
 use cinnabar_engine::Config;
 use cinnabar_engine::IoId;

@@ -1,7 +1,7 @@
 //! Alibaba block traces of 2020: `device_id,R|W,offset,length,timestamp`, no header; bytes and
 //! microseconds.
 //!
-//! Called by [`crate::trace`]. A volume is a device.
+//! A volume is a device.
 
 use super::Text;
 use crate::error::Problem;

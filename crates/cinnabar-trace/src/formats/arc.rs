@@ -1,7 +1,7 @@
 //! Page references of the ARC paper (`.lis`): `start count ignored request`, between blanks.
 //!
-//! Called by [`crate::trace`]. Pages are taken as blocks of 4 KiB of one volume. There is neither an
-//! operation nor a time: every line is a read at time 0, in the order of the file.
+//! Pages are taken as blocks of 4 KiB of one volume. There is neither an operation nor a time: every
+//! line is a read at time 0, in the order of the file.
 
 use super::{ONLY_VOLUME, Text};
 use crate::error::Problem;

@@ -1,9 +1,9 @@
 //! The text of `blkparse`: `maj,min cpu seq s pid ACT RWBS sector + n [process]`, and others.
 //!
-//! Called by [`crate::trace`]. A request shows up many times on its way. Queued (`Q`) is what was
-//! asked for; if the first lines have none of these, issued (`D`) is counted. Everything else is
-//! skipped: messages, plugs, merges, completions. The summary at the end begins with `CPU` or `Total`;
-//! nothing comes after it. A volume is a device.
+//! A request shows up many times on its way. Queued (`Q`) is what was asked for; if the first lines
+//! have none of these, issued (`D`) is counted. Everything else is skipped: messages, plugs, merges,
+//! completions. The summary at the end begins with `CPU` or `Total`; nothing comes after it. A
+//! volume is a device.
 
 use super::Text;
 use super::rwbs::{Rwbs, is_device};

@@ -1,6 +1,5 @@
 //! The binary stream of blktrace: 48 bytes an event, then as many as it says of its own.
 //!
-//! Called by [`crate::trace`].
 //! ```text
 //!  0 u32 magic 0x65617407    24 u32 bytes          36 u32 device
 //!  4 u32 sequence            28 u32 action         40 u32 cpu

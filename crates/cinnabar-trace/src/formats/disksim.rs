@@ -1,7 +1,6 @@
 //! `DiskSim`'s ASCII form: `ms device block blocks flags`, between blanks; blocks of 512 bytes.
 //!
-//! Called by [`crate::trace`]. Milliseconds are decimal, flags hexadecimal, their bit 0 is set for a
-//! read. A volume is a device.
+//! Milliseconds are decimal, flags hexadecimal, their bit 0 is set for a read. A volume is a device.
 
 use super::Text;
 use crate::error::Problem;

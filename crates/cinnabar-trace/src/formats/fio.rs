@@ -1,9 +1,9 @@
 //! fio's iolog, versions 2 and 3: `file action offset length` behind a header.
 //!
-//! Called by [`crate::trace`]; [`crate::write_fio`] writes it. Version 3 puts microseconds first and
-//! has no `wait`; in version 2 time passes only by `wait`, whose first number is microseconds since the
-//! one before. `sync` and `datasync` are flushes, `trim` is a discard; `add`, `open` and `close` are
-//! skipped. A volume is a file.
+//! [`crate::write_fio`] writes it. Version 3 puts microseconds first and has no `wait`; in version 2
+//! time passes only by `wait`, whose first number is microseconds since the one before. `sync` and
+//! `datasync` are flushes, `trim` is a discard; `add`, `open` and `close` are skipped. A volume is a
+//! file.
 
 use super::Text;
 use crate::error::Problem;

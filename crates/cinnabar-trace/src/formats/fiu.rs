@@ -1,8 +1,7 @@
 //! FIU traces: `ns pid process lba sectors W|R major minor md5`, between blanks.
 //!
-//! Called by [`crate::trace`]. LBA and size count sectors of 512 bytes. A process may have blanks in
-//! its name, so the six fields behind it are counted from the line's end. A volume is a device,
-//! `major,minor`.
+//! LBA and size count sectors of 512 bytes. A process may have blanks in its name, so the six fields
+//! behind it are counted from the line's end. A volume is a device, `major,minor`.
 
 use super::Text;
 use crate::error::Problem;

@@ -1,8 +1,6 @@
 //! The formats, one file each: bytes of one line or record to requests.
 //!
-//! Called by [`crate::trace`], which feeds them, and by [`crate::detect`], which asks whether they
-//! take a line. A parser knows one line; time's order, its origin and volumes' numbers are not its
-//! concern.
+//! A parser knows one line; time's order, its origin and volumes' numbers are not its concern.
 
 use crate::error::Problem;
 use crate::sink::Sink;

@@ -1,7 +1,7 @@
 //! MSR Cambridge: `FILETIME,host,disk,Read|Write,offset,size,response`, no header; offset and size
 //! in bytes, times in units of 100 ns since 1601.
 //!
-//! Called by [`crate::trace`]. A volume is a disk of a host: `hm_0`, as the published files are named.
+//! A volume is a disk of a host: `hm_0`, as the published files are named.
 
 use super::Text;
 use crate::error::Problem;

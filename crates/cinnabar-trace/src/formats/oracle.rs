@@ -1,6 +1,6 @@
 //! oracleGeneral, the binary form of libCacheSim: accesses to objects, each with its next access.
 //!
-//! Called by [`crate::trace`]; [`crate::write_oracle`] writes it.
+//! [`crate::write_oracle`] writes it.
 //! ```text
 //!  0 u32 time, seconds
 //!  4 u64 object

@@ -1,7 +1,7 @@
 //! What Linux says a request is, in letters: `R`, `WS`, `FWFSM`, `DS`, `FF` ...
 //!
-//! Called by [`super::blkparse`] and [`super::tracefs`]. First an `F` if a flush goes before it, then
-//! the operation, then more letters (`F` force unit access, `A` read-ahead, `S` sync, `M` metadata).
+//! First an `F` if a flush goes before it, then the operation, then more letters (`F` force unit
+//! access, `A` read-ahead, `S` sync, `M` metadata).
 
 use crate::error::Problem;
 use crate::record::Op;

@@ -1,7 +1,7 @@
 //! SPC traces (`.spc`, `UMass` repository): `ASU,LBA,size,r|w,seconds`, maybe with further fields.
 //!
-//! Called by [`crate::trace`]. LBA counts sectors of 512 bytes, size bytes; the operation is a letter
-//! of any case, seconds are decimal from the beginning of the trace. A volume is an ASU.
+//! LBA counts sectors of 512 bytes, size bytes; the operation is a letter of any case, seconds are
+//! decimal from the beginning of the trace. A volume is an ASU.
 
 use super::Text;
 use crate::error::Problem;

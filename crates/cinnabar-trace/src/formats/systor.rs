@@ -1,7 +1,7 @@
 //! Systor '17: a header, then `Timestamp,Response,IOType,LUN,Offset,Size`; decimal seconds, bytes.
 //!
-//! Called by [`crate::trace`]. Rows are in order of their response, so times are out of order. Response
-//! may be empty. The header is skipped wherever it is: files are published by the hour and get joined.
+//! Rows are in order of their response, so times are out of order. Response may be empty. The header
+//! is skipped wherever it is: files are published by the hour and get joined.
 
 use super::Text;
 use crate::error::Problem;

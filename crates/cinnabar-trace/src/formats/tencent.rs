@@ -1,7 +1,7 @@
 //! Tencent CBS: `timestamp,offset,size,0|1,volume`; whole seconds, sectors of 512 bytes, 1 is a write.
 //!
-//! Called by [`crate::trace`]. Rows are out of order by some seconds. A second has thousands of
-//! requests, all of the same time then: they stay in the order of the file.
+//! Rows are out of order by some seconds. A second has thousands of requests, all of the same time
+//! then: they stay in the order of the file.
 
 use super::Text;
 use crate::error::Problem;

@@ -1,8 +1,7 @@
 //! The text of tracefs: `comm-pid [cpu] flags ts: block_rq_issue: maj,min RWBS bytes () sector + n ...`
 //!
-//! Called by [`crate::trace`]. What a host without tools can record, by
-//! `events/block/block_rq_issue`. Other events and comments are skipped. `FF` is a flush. A volume is
-//! a device.
+//! What a host without tools can record, by `events/block/block_rq_issue`. Other events and comments
+//! are skipped. `FF` is a flush. A volume is a device.
 
 use super::Text;
 use super::rwbs::{Rwbs, is_device};

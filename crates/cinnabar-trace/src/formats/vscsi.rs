@@ -1,6 +1,5 @@
 //! `VMware`'s vscsi traces, versions 1 and 2: SCSI commands, little-endian.
 //!
-//! Called by [`crate::trace`].
 //! ```text
 //! version 1, 32 bytes            version 2, 40 bytes (the last 8: response time)
 //!  0 u32 serial number            0 u16 command

@@ -1,8 +1,8 @@
 //! One volume on which several things go on at a time: loops, scans, a log, and blocks that are popular.
 //!
-//! Called by [`super::mix`] and [`super::sixteen`]. From its begin the volume has an area that is written
-//! and maybe read back, a log that is written round and round, an area that is only read, and a loop
-//! that is read from end to end, again and again. Scans are long runs of reads from anywhere on.
+//! From its begin the volume has an area that is written and maybe read back, a log that is written
+//! round and round, an area that is only read, and a loop that is read from end to end, again and
+//! again. Scans are long runs of reads from anywhere on.
 
 use super::chance::Chance;
 use super::lengths::Lengths;

@@ -1,9 +1,9 @@
 //! Many overlays of one golden image that boot within minutes: a model, not a recording.
 //!
-//! Called by `cinnabar trace generate boot-storm` and by tests. Volume 0 is the golden image, which all
-//! machines read; machine `n` from 1 on has its overlay in volume `n`, where its writes go. All of them
-//! read the same places in the same order, but for a few files that each passes over, at speeds that
-//! differ. The guide's page on traces tells the numbers' sources.
+//! Volume 0 is the golden image, which all machines read; machine `n` from 1 on has its overlay in
+//! volume `n`, where its writes go. All of them read the same places in the same order, but for a
+//! few files that each passes over, at speeds that differ. The guide's page on traces tells the
+//! numbers' sources.
 
 use super::chance::Chance;
 use super::clock::Clock;

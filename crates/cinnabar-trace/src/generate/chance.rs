@@ -1,7 +1,7 @@
 //! The one source of chance of all generators, the same on every machine.
 //!
-//! Called by the generators. Xoshiro256++ by name, not "whatever generator is good today": a seed
-//! written down beside a figure must give the same requests years later.
+//! Xoshiro256++ by name, not "whatever generator is good today": a seed written down beside a figure
+//! must give the same requests years later.
 
 use rand::distr::Distribution;
 use rand::{RngExt, SeedableRng};

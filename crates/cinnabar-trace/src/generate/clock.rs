@@ -1,6 +1,4 @@
 //! When requests come: a Poisson stream, in microseconds of the trace.
-//!
-//! Called by the generators.
 
 use super::chance::Chance;
 use super::error::{Error, check_number};

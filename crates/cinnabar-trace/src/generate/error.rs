@@ -1,6 +1,4 @@
 //! What can't be generated, and why: the errors of most generators.
-//!
-//! Called by them; the SPC-1-like workload and the desktop have their own.
 
 /// Why settings give no workload.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]

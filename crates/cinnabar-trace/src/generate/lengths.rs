@@ -1,6 +1,4 @@
 //! How long requests are: lengths in blocks and how often each is meant.
-//!
-//! Called by the generators.
 
 use super::chance::Chance;
 use super::error::{Error, check_number, check_range};

@@ -1,7 +1,7 @@
 //! One volume with a loop, scans and a popular background: what tells replacement policies apart.
 //!
-//! Called by `cinnabar trace generate mix` and by tests. A loop a little larger than a cache is what LRU
-//! can't hold a single block of; scans push everything else out; the background is worth keeping.
+//! A loop a little larger than a cache is what LRU can't hold a single block of; scans push
+//! everything else out; the background is worth keeping.
 
 use super::blend::{self, Blend};
 use super::chance::Chance;

@@ -1,7 +1,6 @@
 //! Workloads made from a seed: block traces that need no file.
 //!
-//! Called by the benchmarks, the simulator and `cinnabar trace generate`. The same generator, settings
-//! and seed give the same requests on every machine.
+//! The same generator, settings and seed give the same requests on every machine.
 
 mod blend;
 pub mod boot_storm;

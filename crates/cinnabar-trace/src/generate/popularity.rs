@@ -1,8 +1,8 @@
 //! Blocks that are not all alike: ranks by Zipf's law, and where the blocks of the ranks are.
 //!
-//! Called by the generators. A table would need eight bytes a block; ranks are drawn by rejection
-//! instead (W. Hormann and G. Derflinger, "Rejection-inversion to generate variates from monotone
-//! discrete distributions", 1996, as `rand_distr` has it), so a footprint of any size costs nothing.
+//! A table would need eight bytes a block; ranks are drawn by rejection instead (W. Hormann and G.
+//! Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
+//! 1996, as `rand_distr` has it), so a footprint of any size costs nothing.
 
 use super::chance::Chance;
 use rand_distr::{Distribution, Zipf};

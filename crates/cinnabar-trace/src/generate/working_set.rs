@@ -1,11 +1,10 @@
 //! Single blocks out of working sets: what Holland's threads ask for, as fast as a simulator takes it.
 //!
-//! Called by the timed simulator and by [`super::file_server`]. The model behind the target values for
-//! Holland, Angelino, Wald and Seltzer, "Flash caching on the storage client" (USENIX ATC 2013): most
-//! accesses go to a working set, all of its blocks alike; the rest go to all blocks alike, the working
-//! set's among them. Each thread has its own stream of chance, so that what one asks for does not
-//! depend on when the others ask: two simulations whose threads are answered at different times see
-//! the same requests.
+//! The model behind the target values for Holland, Angelino, Wald and Seltzer, "Flash caching on the
+//! storage client" (USENIX ATC 2013): most accesses go to a working set, all of its blocks alike;
+//! the rest go to all blocks alike, the working set's among them. Each thread has its own stream of
+//! chance, so that what one asks for does not depend on when the others ask: two simulations whose
+//! threads are answered at different times see the same requests.
 
 use super::chance::Chance;
 use super::error::{Error, check_range, check_share};

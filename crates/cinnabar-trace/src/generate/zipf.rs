@@ -1,7 +1,7 @@
 //! One volume whose blocks follow Zipf's law: the k-th most popular is asked for 1 / k^alpha as often.
 //!
-//! Called by `cinnabar trace generate zipf`, by tests and benchmarks. Popular blocks are scattered over
-//! the volume; a request of several blocks begins at a multiple of its length.
+//! Popular blocks are scattered over the volume; a request of several blocks begins at a multiple of
+//! its length.
 
 use super::chance::Chance;
 use super::clock::{Clock, check_rate};

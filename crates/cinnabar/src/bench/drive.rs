@@ -1,8 +1,8 @@
 //! Plays I/Os on a target: at their own times, or so many at a time.
 //!
-//! Called by `spc1` and `replay`. Open loop: an I/O whose time has come is submitted whatever became
-//! of the ones before it, and its latency counts from that time, so that a storage that stalls can't
-//! hide what it did to the I/Os that had to wait (no coordinated omission).
+//! Open loop: an I/O whose time has come is submitted whatever became of the ones before it, and its
+//! latency counts from that time, so that a storage that stalls can't hide what it did to the I/Os
+//! that had to wait (no coordinated omission).
 
 pub use super::target::DEPTH_MAX;
 

@@ -1,6 +1,6 @@
 //! Latencies of many I/Os.
 //!
-//! Called by the meters. An HDR histogram for the percentiles, an exact sum for the mean.
+//! An HDR histogram for the percentiles, an exact sum for the mean.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

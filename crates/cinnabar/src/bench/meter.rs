@@ -1,6 +1,4 @@
 //! What is counted of a play: latencies by stream, the rows of time, and what cache and server did.
-//!
-//! Called by `spc1` and `replay`.
 
 use super::drive::Played;
 use super::latency::{Latencies, LatencySummary};

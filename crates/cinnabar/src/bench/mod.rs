@@ -1,6 +1,6 @@
 //! Benchmarks: what storage does, with and without a cache.
 //!
-//! Called by `cinnabar bench`; never touches the terminal itself.
+//! Never touches the terminal itself.
 //!
 //! * [`target`]: the storage under test, with the cache in front of it or without.
 //! * [`drive`]: plays I/Os on a target, at their times or so many at a time.

@@ -1,6 +1,4 @@
 //! A client of the control API.
-//!
-//! Called by `status`, `volume`, `cache` and `trace record`.
 
 use super::failure::Failure;
 use crate::daemon::control::api::{ErrorBody, ReadyBody};

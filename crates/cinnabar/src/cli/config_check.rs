@@ -1,6 +1,4 @@
 //! `cinnabar config check`: is this configuration fine?
-//!
-//! Called by the command line.
 
 use super::failure::Failure;
 use super::output;

@@ -1,6 +1,4 @@
 //! `cinnabar serve --demo`: a disk, a slow file server in front of it, a small cache.
-//!
-//! Called by `serve`.
 
 use super::failure::Failure;
 use crate::config::units::show_size;

@@ -1,6 +1,4 @@
 //! How a command fails: one line, a hint, an exit code.
-//!
-//! Called by every command.
 
 use crate::config::{ConfigError, SettingError};
 use std::io::Write;

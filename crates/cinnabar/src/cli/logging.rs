@@ -1,6 +1,6 @@
 //! The log: one line an event, on stderr.
 //!
-//! Called by `serve`. `CINNABAR_LOG` filters, e.g. `debug` or `info,cinnabar::daemon=trace`.
+//! `CINNABAR_LOG` filters, e.g. `debug` or `info,cinnabar::daemon=trace`.
 
 use super::failure::Failure;
 use tracing_subscriber::EnvFilter;

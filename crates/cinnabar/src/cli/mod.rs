@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and how errors and exit codes look.
 //!
-//! Called by `main`. stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time,
-//! 2 usage or configuration. The last line of an error is a hint.
+//! stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time, 2 usage or
+//! configuration. The last line of an error is a hint.
 
 mod analyze;
 mod bench;

@@ -1,6 +1,6 @@
 //! Writing data to stdout, for people and for programs.
 //!
-//! Called by every command. A reader that goes away early (`| head`) ends the command quietly.
+//! A reader that goes away early (`| head`) ends the command quietly.
 
 use super::failure::Failure;
 use serde::Serialize;

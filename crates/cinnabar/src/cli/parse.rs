@@ -1,6 +1,6 @@
 //! Values of flags as people write them: sizes, times, names.
 //!
-//! Called by the commands' flags, as value parsers: what they say goes behind clap's complaint.
+//! They are value parsers of flags: what they say goes behind clap's complaint.
 
 use crate::config::units::{parse_duration, parse_size};
 use cinnabar_engine::Endurance;

@@ -1,6 +1,4 @@
 //! A line on stderr that says how far long work is; nobody sees it where stderr is no terminal.
-//!
-//! Called by the commands that take long.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -1,6 +1,4 @@
 //! Files that a command writes its report into: looked at before it runs, for a run may take hours.
-//!
-//! Called by every command that takes such a file.
 
 use super::failure::Failure;
 use std::path::Path;

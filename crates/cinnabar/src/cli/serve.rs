@@ -1,6 +1,4 @@
 //! `cinnabar serve`: the daemon.
-//!
-//! Called by the command line.
 
 use super::demo::{self, Demo};
 use super::failure::Failure;

@@ -1,6 +1,4 @@
 //! `cinnabar status`: what the cache and its volumes do, once or again and again.
-//!
-//! Called by the command line.
 
 use super::client::Daemon;
 use super::failure::Failure;

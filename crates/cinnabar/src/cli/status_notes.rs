@@ -1,7 +1,7 @@
 //! Counters of a volume that deserve words: errors, what did not use the cache and why, a backend of
 //! another size.
 //!
-//! Called by `status`. What is zero is not mentioned.
+//! What is zero is not mentioned.
 
 use crate::config::units::show_size;
 use crate::daemon::report::{BypassedReport, VolumeReport};

@@ -1,7 +1,6 @@
 //! `cinnabar volume`: list, add, remove, change and invalidate volumes of a running daemon.
 //!
-//! Called by the command line. Changes last until the daemon ends; what is to stay goes into the
-//! configuration file too.
+//! Changes last until the daemon ends; what is to stay goes into the configuration file too.
 
 use super::client::{Daemon, escape};
 use super::failure::Failure;

@@ -1,6 +1,4 @@
 //! Checks that need more than one setting: volumes beside each other, shares of the whole cache.
-//!
-//! Called by the configuration, and by the control API before it adds or changes a volume.
 
 use super::error::SettingError;
 use super::looks::Looks;

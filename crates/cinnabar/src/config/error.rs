@@ -1,6 +1,4 @@
 //! What is wrong with a setting, where it stands, and what would help.
-//!
-//! Called by every part of the configuration and by the commands that show it.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,6 +1,4 @@
 //! From the text of a configuration file to a [`Config`].
-//!
-//! Called by `serve` and `config check`, through [`load`].
 
 use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
 use super::error::{ConfigError, SettingError, suggest};

@@ -1,6 +1,6 @@
 //! The configuration file: read, checked and made absolute before anything is opened.
 //!
-//! Called by `serve` and `config check`. Every key is described in `docs/guide/configuration.md`.
+//! Every key is described in `docs/guide/configuration.md`.
 
 pub mod checks;
 mod error;

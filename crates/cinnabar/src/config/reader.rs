@@ -1,7 +1,7 @@
 //! Reads TOML tables key by key, so that each value keeps its line and each unknown key is noticed.
 //!
-//! Called by the configuration, and by the plans of simulations. (Deriving the tables with serde would be shorter, but its
-//! errors can't be worded, and checks made after parsing would have lost the lines.)
+//! (Deriving the tables with serde would be shorter, but its errors can't be worded, and checks made
+//! after parsing would have lost the lines.)
 
 use super::error::{ConfigError, suggest};
 use std::path::Path;

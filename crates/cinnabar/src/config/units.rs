@@ -1,6 +1,4 @@
 //! Sizes, shares and times as people write them: `8GiB`, `10%`, `1.5s`.
-//!
-//! Called by the configuration, the command line, the control API and the plans of simulations.
 
 use crate::daemon::messages::Share;
 use bytesize::ByteSize;

@@ -1,7 +1,4 @@
 //! The settings of one volume: as written, and checked.
-//!
-//! Called by the configuration file's reader, and for volumes added at run time by the command line
-//! and the control API.
 
 use super::error::{SettingError, suggest};
 use super::units::{parse_setting, parse_share, show_share};

@@ -1,7 +1,4 @@
 //! Latencies of one volume by operation: recorded by the data plane, summarised for the status.
-//!
-//! Called by the data plane for each guest request, and by the control plane through
-//! [`LatencySummary`].
 
 use hdrhistogram::Histogram;
 

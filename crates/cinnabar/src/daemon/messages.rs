@@ -2,7 +2,7 @@
 //! in ([`super::settings`]), messages while serving, answers ([`super::data_status`]) and failures
 //! ([`super::start_error`]) coming back.
 //!
-//! Called by both. The data plane implements:
+//! The data plane implements:
 //!
 //! ```text
 //! dataplane::start(StartConfig) -> Result<DataPlaneHandle, StartError>

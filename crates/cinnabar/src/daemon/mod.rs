@@ -1,6 +1,6 @@
 //! The daemon: one data thread that owns the engine, one control thread that talks to operators.
 //!
-//! Called by the `serve` command. The two sides share nothing but [`messages`].
+//! The two sides share nothing but [`messages`].
 
 pub mod control;
 pub mod data_status;

@@ -1,6 +1,6 @@
 //! A daemon's life: listen for operators, start the data plane, serve, stop clean.
 //!
-//! Called by `serve`. Runs on the thread it is called on, which becomes the control thread.
+//! Runs on the thread it is called on, which becomes the control thread.
 
 use super::control::server::serve;
 use super::control::socket::{ControlSocket, SocketError};

@@ -1,6 +1,4 @@
 //! The signals that ask a process to end: SIGTERM, SIGINT, SIGHUP.
-//!
-//! Called by the daemon, and by commands that finish what they have begun.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,6 +1,4 @@
 //! The two checkpoint slots, page by page.
-//!
-//! Called by `check` and `dump`.
 
 use super::image::PAGES_A_READ;
 use super::{Source, Watch};

@@ -1,6 +1,4 @@
 //! The log, walked by its chunk headers.
-//!
-//! Called by `check` and `dump`.
 
 use super::image::PAGES_A_READ;
 use super::{Source, Watch};

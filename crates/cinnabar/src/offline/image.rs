@@ -1,6 +1,4 @@
 //! Where the offline tools read: a cache device, locked against the daemon, or an image in memory.
-//!
-//! Called by every tool of this module; images in memory by tests.
 
 use super::OfflineError;
 use cinnabar_backend::Disk;

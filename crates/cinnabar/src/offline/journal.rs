@@ -1,6 +1,4 @@
 //! The journal: its pages one by one, and what recovery makes of them.
-//!
-//! Called by `check` and `dump`.
 
 use super::image::PAGES_A_READ;
 use super::{Source, Watch};

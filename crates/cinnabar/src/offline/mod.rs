@@ -1,9 +1,8 @@
 //! Offline tools for a cache device that no daemon uses: check it, dump it, repair what is safe.
 //!
-//! Called by `cinnabar cache check|dump|repair` and by tests. Everything is read
-//! with the engine's own decoders, in pieces of a bounded size, and nothing that is on the device
-//! is taken at its word: a hostile image costs time, never a panic. Nothing here touches the
-//! terminal; long work tells how far it is through [`Watch`].
+//! Everything is read with the engine's own decoders, in pieces of a bounded size, and nothing that
+//! is on the device is taken at its word: a hostile image costs time, never a panic. Nothing here
+//! touches the terminal; long work tells how far it is through [`Watch`].
 
 pub mod check;
 pub mod checkpoints;

@@ -1,8 +1,7 @@
 //! The regions of a device, one for each logical shard: where each begins, and whether its
 //! superblock is what it must be.
 //!
-//! Called by every tool of this module. What each looks at further is one region, which reads like
-//! a device of its own.
+//! What each looks at further is one region, which reads like a device of its own.
 
 use super::superblocks::{Copy, Superblocks};
 use super::{OfflineError, Source};

@@ -1,7 +1,7 @@
 //! Repairing what can be repaired without a guess: the copies of each region's superblock.
 //!
-//! Called by `cinnabar cache repair`. What else is damaged heals by itself: a start drops what it
-//! can't believe and writes a new checkpoint.
+//! What else is damaged heals by itself: a start drops what it can't believe and writes a new
+//! checkpoint.
 
 use super::regions::Region;
 use super::superblocks::Copy;

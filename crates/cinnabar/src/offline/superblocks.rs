@@ -1,6 +1,4 @@
 //! The two copies of a region's superblock, each by itself.
-//!
-//! Called by every tool of this module, first, through `regions`.
 
 use super::Source;
 use cinnabar_engine::metadata::MetaPage;

@@ -1,6 +1,6 @@
 //! A page as HTML: one file, nothing to load, nothing that runs.
 //!
-//! Called by `Page::to_html`. All text goes through `escaped`; charts escape their own.
+//! All text goes through `escaped`; charts escape their own.
 
 use super::escape::escaped;
 use super::{Page, Part, Section, Table};

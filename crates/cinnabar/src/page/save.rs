@@ -1,6 +1,4 @@
 //! Writing a page to a file, all of it or nothing.
-//!
-//! Called by `Page::save`, and by whoever writes a chart or its numbers into a file of their own.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,6 +1,4 @@
 //! Axes, and the points that they make: each value of one with each of the others.
-//!
-//! Called by the plans' reader and by sweeps.
 
 use super::keys::{self, KEYS, Key};
 use super::read::At;

@@ -1,6 +1,4 @@
 //! Looks at every point before anything is simulated: settings that don't go together, and memory.
-//!
-//! Called by `simulate timed`.
 
 use super::keys::{self, KEYS};
 use super::survey::Survey;

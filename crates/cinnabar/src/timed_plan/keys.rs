@@ -1,7 +1,6 @@
 //! The keys of a plan: their names, and which setting of the simulator each of them is.
 //!
-//! Called by the reader, for what a plan says; by sweeps, for what a point is; and by the test that
-//! compares the guide with this list. A key is `section.key`, or without a section `key`.
+//! A key is `section.key`, or without a section `key`.
 
 use super::value::{Literal, Wrong};
 use cinnabar_sim::timed::Config;

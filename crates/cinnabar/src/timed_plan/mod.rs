@@ -1,9 +1,8 @@
 //! Plans of timed simulations: a configuration, and axes along which it is varied.
 //!
-//! Called by `cinnabar simulate timed`. A plan is a TOML file; `docs/guide/timed-simulator.md` has
-//! every key. [`load`] reads it, `keys` says what there is to set, `value` what a value may look like,
-//! `axes` makes points of axes, `check` looks at each of them before anything is simulated, `survey`
-//! looks through a trace.
+//! A plan is a TOML file; `docs/guide/timed-simulator.md` has every key. [`load`] reads it, `keys`
+//! says what there is to set, `value` what a value may look like, `axes` makes points of axes,
+//! `check` looks at each of them before anything is simulated, `survey` looks through a trace.
 
 mod axes;
 mod check;

@@ -1,6 +1,4 @@
 //! From the text of a plan to a [`Plan`].
-//!
-//! Called by `simulate timed`, through [`load`].
 
 use super::axes::{Axis, POINTS_MAX};
 use super::keys::{self, KEYS, Key, MADE_UP};

@@ -1,7 +1,5 @@
 //! Looks through a trace before it is simulated: how long it is, how many blocks it knows, and which
 //! trace it is.
-//!
-//! Called by `simulate timed`, once a plan.
 
 use super::TraceInput;
 use cinnabar_policy::{Access, Interner, TooManyBlocks};

@@ -1,6 +1,4 @@
 //! Values as plans and `--set` write them: sizes and times with units, shares, policies.
-//!
-//! Called by the keys.
 
 use crate::config::reader::Scalar;
 use crate::config::suggest;

@@ -1,6 +1,4 @@
 //! Just enough HTTP to ask the control socket and the metrics' port.
-//!
-//! Called by tests.
 
 use super::rig::PATIENCE;
 use std::io::{self, Read, Write};

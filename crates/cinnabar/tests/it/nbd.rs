@@ -1,6 +1,6 @@
 //! Just enough of an NBD client to read and write blocks.
 //!
-//! Called by tests. Wrong bytes are sent by `garbage`.
+//! Wrong bytes are sent by `garbage`.
 
 use super::rig::PATIENCE;
 use std::io::{self, Read, Write};

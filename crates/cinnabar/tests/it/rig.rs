@@ -1,6 +1,4 @@
 //! A folder with disks and a configuration, and a daemon in it.
-//!
-//! Called by all tests.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -1,6 +1,4 @@
 //! Who makes the load, and what he sees.
-//!
-//! Called by the parts of the benchmark.
 
 use anyhow::{Context, Result};
 use e2e::{Fio, output};

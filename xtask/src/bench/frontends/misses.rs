@@ -1,8 +1,6 @@
 //! What the daemon adds to a slow back end: misses on the model of a file server, against what the
 //! model by itself answers in.
 //!
-//! Called by the benchmark `frontends`.
-//!
 //! The disk is so large beside the cache that next to nothing is found in it. The model alone is
 //! measured without any I/O, by a program that keeps as many reads under way and needs no time
 //! itself (`model_mean`).

@@ -1,7 +1,6 @@
 //! Our front ends against their peers on the same medium, interleaved.
 //!
-//! Called by `cargo xtask bench frontends`. Nothing absolute repeats on a shared machine: what
-//! counts is the ratio within a run.
+//! Nothing absolute repeats on a shared machine: what counts is the ratio within a run.
 
 mod clients;
 mod misses;

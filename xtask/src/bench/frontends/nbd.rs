@@ -1,6 +1,4 @@
 //! Our NBD server with everything cached against its peers, with one connection and with four.
-//!
-//! Called by the benchmark `frontends`.
 
 use super::clients::{Load, Target};
 use super::servers::{Peer, Server};

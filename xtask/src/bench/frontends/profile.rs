@@ -1,7 +1,7 @@
 //! Where the time of a read over NBD goes, in the server and in its client: a profile of both while
 //! everything is a hit.
 //!
-//! Called by the benchmark `frontends`. Needs `perf`, and the right to use it; without, it says so.
+//! Needs `perf`, and the right to use it; without, it says so.
 
 use super::Plan;
 use super::clients::Load;

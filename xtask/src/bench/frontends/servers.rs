@@ -1,6 +1,4 @@
 //! The servers that are compared, each on the same file.
-//!
-//! Called by the parts of the benchmark.
 
 use super::clients::Target;
 use anyhow::{Context, Result, bail};

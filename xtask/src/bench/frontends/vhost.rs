@@ -1,8 +1,8 @@
 //! Our vhost-user-blk device with everything cached, with one data thread and two, against the file
 //! itself and against qemu-storage-daemon; our NBD server beside it.
 //!
-//! Called by the benchmark `frontends`. fio reads the file and NBD, our load generator drives the
-//! vhost-user devices: one queue, sleeping while it waits, as a guest does.
+//! fio reads the file and NBD, our load generator drives the vhost-user devices: one queue, sleeping
+//! while it waits, as a guest does.
 
 use super::clients::{Load, Seen, Target};
 use super::servers::{Peer, Server};

@@ -1,7 +1,7 @@
 //! Curves, exact and sampled, what samples get wrong, and dividing a cache.
 //!
-//! Called by the benchmark. Errors and gaps are those of tests, which hold them to their bars: the
-//! tables here are what these tests print.
+//! Errors and gaps are those of tests, which hold them to their bars: the tables here are what these
+//! tests print.
 
 use super::{Bench, Measured, met, numbers};
 use crate::bench::yardstick::dram_read_ns;

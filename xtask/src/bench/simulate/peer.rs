@@ -1,6 +1,4 @@
 //! libCacheSim from `PyPI`, in an environment of its own below the target folder.
-//!
-//! Called by the comparison.
 
 use super::Measured;
 use crate::install;

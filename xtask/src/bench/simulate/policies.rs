@@ -1,6 +1,4 @@
 //! Policies against libCacheSim: same file, same misses, references a second.
-//!
-//! Called by the benchmark.
 
 use super::peer::{Peer, VERSION};
 use super::{Bench, Measured, met, numbers};

@@ -1,6 +1,4 @@
 //! Mercury's desktop experiment: a test day after none to three warm days, on a modelled file server.
-//!
-//! Called by the benchmark.
 
 use super::{cinnabar, number};
 use crate::table::Table;

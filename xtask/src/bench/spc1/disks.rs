@@ -1,8 +1,8 @@
 //! The highest load within 30 ms on modelled disks, without a cache and with caches of 10, 25 and
 //! 50 % of ASU1 and ASU2.
 //!
-//! Called by the benchmark. Each ASU lies in RAM behind the model of disks of 7200 turns; the cache is
-//! on this machine's disk.
+//! Each ASU lies in RAM behind the model of disks of 7200 turns; the cache is on this machine's
+//! disk.
 
 use super::{cinnabar, number, percent};
 use crate::table::Table;

@@ -1,6 +1,4 @@
 //! Generator and engine alone: I/Os a second and CPU time an I/O, best of five.
-//!
-//! Called by the benchmark.
 
 use super::{cinnabar, number};
 use crate::bench::yardstick;

@@ -1,6 +1,6 @@
 //! The SPC-1-like benchmark as an experiment: the engine's own cost, and what a cache does for disks.
 //!
-//! Called by `cargo xtask bench spc1`. Everything is measured by `cinnabar bench`, as users would.
+//! Everything is measured by `cinnabar bench`, as users would.
 
 mod desktop;
 mod disks;

@@ -1,6 +1,4 @@
 //! A server that says what the test wants.
-//!
-//! Called by nobody: tests.
 
 use super::*;
 use proptest::prelude::*;

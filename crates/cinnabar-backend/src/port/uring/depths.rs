@@ -1,9 +1,9 @@
 //! How much of each file the ring has at a time.
 //!
-//! Called by the uring port. A file whose device hangs must not take what others need: the kernel
-//! starts a thread for each I/O that a full device queue makes wait, up to a number that it is told
-//! once, so all files' parts together stay below that number. A cache device does the work of all
-//! volumes: it has its whole depth, however many they are.
+//! A file whose device hangs must not take what others need: the kernel starts a thread for each I/O
+//! that a full device queue makes wait, up to a number that it is told once, so all files' parts
+//! together stay below that number. A cache device does the work of all volumes: it has its whole
+//! depth, however many they are.
 
 /// I/Os of all files in the ring together, as long as each has at least [`DEPTH_MIN`].
 const TOTAL: usize = 4096;

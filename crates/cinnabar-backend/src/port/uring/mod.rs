@@ -1,7 +1,5 @@
 //! The port over `io_uring`: one system call a loop turn starts what is queued, waits, and collects.
 //!
-//! Called by the data thread wherever `io_uring` works.
-//!
 //! The ring belongs to one thread (`SINGLE_ISSUER`), and completions are processed only when that
 //! thread asks for them (`DEFER_TASKRUN`), so nothing interrupts it in between. Older kernels get
 //! the next best. A read that the kernel can answer at once (page cache, tmpfs) completes inside

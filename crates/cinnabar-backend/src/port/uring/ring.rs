@@ -1,6 +1,4 @@
 //! The ring itself: set-up with fall-backs, its table of files, a queue that is never full, waiting.
-//!
-//! Called by the uring port alone.
 
 use super::PortError;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};

@@ -1,8 +1,6 @@
 //! Watched sockets: a one-shot poll each, armed anew before every wait, which makes it
 //! level-triggered: whoever leaves bytes unread is told again.
 //!
-//! Called by the uring port alone.
-//!
 //! One wrinkle: the kernel always tells that the peer has sent its last byte (`POLLRDHUP`), asked or
 //! not, and would do so again and again. Where nobody wants to read, the poll is then made to tell
 //! changes only.

@@ -1,6 +1,4 @@
 //! Presets in files: read, written, and what is wrong with them.
-//!
-//! Called by `cargo test`.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! An NBD server that does what a test wants: forgets, refuses, says nonsense, says nothing.
 //!
-//! Called by the tests of this crate and, through its path, by end-to-end tests. Plain threads and
-//! the standard library only. What is written is volatile until a flush; `kill` loses the rest.
+//! Plain threads and the standard library only. What is written is volatile until a flush; `kill`
+//! loses the rest.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

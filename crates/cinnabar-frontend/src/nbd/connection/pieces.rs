@@ -1,6 +1,4 @@
 //! Pieces of long reads and writes that are done: gathered, and sent in the order that the reply needs.
-//!
-//! Called by the server.
 
 use super::{Connection, Phase};
 use crate::nbd::load::Load;

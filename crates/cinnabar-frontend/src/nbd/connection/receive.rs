@@ -1,6 +1,4 @@
 //! Receiving: from the socket to requests.
-//!
-//! Called by the server when a connection is readable, or has room again.
 
 use super::{Connection, Phase};
 use crate::load::{Load, Rank, Short};

@@ -1,6 +1,4 @@
 //! One handler for each option.
-//!
-//! Called by [`Handshake::step`].
 
 use super::{Directory, Entering, Handshake, Step, export_flags, reply};
 use crate::nbd::export::{Export, ExportId};

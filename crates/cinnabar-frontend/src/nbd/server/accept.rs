@@ -1,6 +1,4 @@
 //! Listeners, and connections as they come.
-//!
-//! Called by the server.
 
 use super::{LISTENER, Server};
 use crate::nbd::address::Address;

@@ -1,6 +1,4 @@
 //! Connections from entering an export to their end: admission, interest, time-outs, drain.
-//!
-//! Called by the server.
 
 use super::Server;
 use crate::nbd::connection::Connection;

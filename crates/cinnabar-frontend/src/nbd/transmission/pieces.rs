@@ -1,6 +1,4 @@
 //! Long requests within the stream: they begin, and piece after piece is handed out.
-//!
-//! Called by the transmission phase and, for what became of them, by the connection.
 
 use super::{Command, Expect, ForPiece, Op, Pending, Phase, Room, Step, Transmission, take};
 use crate::nbd::load::Load;

@@ -1,6 +1,4 @@
 //! What a front-end says, and what it is answered.
-//!
-//! Called by the server with each whole message.
 
 use super::{Connection, Waiting};
 use crate::vhost::bell;

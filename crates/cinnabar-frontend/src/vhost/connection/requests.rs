@@ -1,6 +1,4 @@
 //! From the rings to the engine: requests taken, judged and made the engine's.
-//!
-//! Called by the server when a queue was kicked, is polled, or has room again.
 
 use super::Connection;
 use crate::load::{Bounds, Load, Rank, Short};

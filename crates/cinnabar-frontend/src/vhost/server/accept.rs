@@ -1,6 +1,4 @@
 //! Exports and their listeners, and connections as they come.
-//!
-//! Called by the daemon when volumes come and go, and by the server.
 
 use super::{Backlog, Served, Server};
 use crate::peer::Peer;

@@ -1,6 +1,4 @@
 //! Connections to their end: interest, time-outs, drain.
-//!
-//! Called by the server.
 
 use super::Server;
 use super::replies::Parked;

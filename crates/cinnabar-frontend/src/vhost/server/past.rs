@@ -1,8 +1,8 @@
 //! What connections of the past have left behind: requests that are still being answered, and reads
 //! into guest memory that are still under way.
 //!
-//! Called by the server. Both outlive their connection, and the export as well if that is removed: one
-//! that is added under the same name or at the same socket serves the same guest, and inherits them.
+//! Both outlive their connection, and the export as well if that is removed: one that is added under
+//! the same name or at the same socket serves the same guest, and inherits them.
 
 use super::{Served, Server};
 use crate::load::Load;

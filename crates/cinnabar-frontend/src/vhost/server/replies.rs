@@ -1,6 +1,4 @@
 //! Answers on their way back: from the engine into the rings.
-//!
-//! Called by the daemon's data thread with each answer, and once at the end of a turn.
 
 use super::{Backlog, Served, Server};
 use crate::load::Load;

@@ -1,6 +1,4 @@
 //! The experiments, one file each.
-//!
-//! Called by the command and the tests, through [`all`].
 
 mod architectures;
 mod consistency;

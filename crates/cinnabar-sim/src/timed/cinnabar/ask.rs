@@ -1,8 +1,7 @@
 //! Requests to an engine, and its answers.
 //!
-//! Called by the ways of a read and of a write, and by the loop over events. An engine has its turn
-//! with each event, at the instant of it; answers are events again, so that a row of hits is not a
-//! pile of calls.
+//! An engine has its turn with each event, at the instant of it; answers are events again, so that a
+//! row of hits is not a pile of calls.
 
 use super::super::jobs::{Job, Kind, Stage};
 use super::super::model::Model;

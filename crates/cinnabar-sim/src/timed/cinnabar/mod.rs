@@ -1,10 +1,9 @@
 //! The production engine in place of the flash cache, driven through its seam by virtual time.
 //!
-//! Called by the model, where the architecture is `cinnabar`. Each host has an engine, with as many
-//! shards as a device of that size has. What a host's RAM does not hold becomes a request to the
-//! engine; the engine's I/O takes the time of flash, link and file server; its metadata are real
-//! bytes, which a restart in the middle reads again. `docs/design/timed-simulator.md` says what is
-//! modelled of it and what is not.
+//! Each host has an engine, with as many shards as a device of that size has. What a host's RAM does
+//! not hold becomes a request to the engine; the engine's I/O takes the time of flash, link and file
+//! server; its metadata are real bytes, which a restart in the middle reads again.
+//! `docs/design/timed-simulator.md` says what is modelled of it and what is not.
 //!
 //! `node` is an engine with its device, `ask` brings requests to it and answers back, `carry` gives
 //! its I/O the time that it takes, `life` starts it and stops it, `setup` says what devices there can

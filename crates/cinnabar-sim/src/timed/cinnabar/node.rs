@@ -1,6 +1,6 @@
 //! An engine with its device: what is asked of it, what it has under way, and what flash holds.
 //!
-//! Called by the ways to it and back. Nothing here takes time.
+//! Nothing here takes time.
 
 use super::super::config::Config;
 use super::report::Recovery;

@@ -1,6 +1,4 @@
 //! What is told of the engines beyond hits and latencies.
-//!
-//! Called by the model, which fills it in at the end, and by reports and tests.
 
 /// Of all engines together, in the measured part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,4 @@
 //! Guests that want different things of a cache, and options to compare them with.
-//!
-//! Called by the tests of the comparison.
 
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
 use cinnabar_sim::analysis::{Every, Look, Rules};

@@ -1,6 +1,4 @@
 //! The double's blocks: what it keeps in RAM, what a write does to it, read-modify-write.
-//!
-//! Called by the double.
 
 use super::kept::Block;
 use super::{Bug, Double, Work, span_of};

@@ -1,6 +1,4 @@
 //! What can be wrong with a double: each a bug that the oracle must catch.
-//!
-//! Called by the tests of the oracle, and by every place of the double that a bug breaks.
 
 /// What is wrong with a double.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

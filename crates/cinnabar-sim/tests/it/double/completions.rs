@@ -1,6 +1,4 @@
 //! A guest's request on its way out: what its I/O brought, what is kept of it, the answer.
-//!
-//! Called by the double.
 
 use super::blocks::{apply_change, zeros};
 use super::{Bug, Double, Work, is_write, reply};

@@ -1,6 +1,4 @@
 //! The operator's commands: starting and stopping, volumes that come and go, other devices.
-//!
-//! Called by the double.
 
 use super::{Bug, Double, Volume, Work, reply};
 use cinnabar_engine::units::VolumeId;

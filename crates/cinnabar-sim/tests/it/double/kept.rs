@@ -1,7 +1,5 @@
 //! What a double keeps on its imaginary cache device, which loses nothing and costs nothing; who may
 //! believe it later; and the broken variants of that.
-//!
-//! Called by the double.
 
 use super::{Bug, Double};
 use cinnabar_engine::health::{LoadReport, Start};

@@ -1,6 +1,4 @@
 //! A guest's request on its way in: refused, made to wait for its turn, or sent on.
-//!
-//! Called by the double.
 
 use super::blocks::{modify, zeros};
 use super::{Bug, Double, Work, is_write, reply, span_of};

@@ -1,6 +1,4 @@
 //! What goes on by itself: journals, metadata, the paging file, and a scan if there is one.
-//!
-//! Called by the machine.
 
 use super::day::Day;
 use super::disk::{Disk, Zipf, count, pick};

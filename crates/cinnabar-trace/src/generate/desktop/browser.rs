@@ -1,6 +1,4 @@
 //! The browser: a cache of small objects, written round and round, and its state, written in place.
-//!
-//! Called by the machine.
 
 use super::day::Day;
 use super::disk::{Disk, Zipf, count, pick};

@@ -1,6 +1,4 @@
 //! One day being made: requests pile up in any order and are sorted at the end.
-//!
-//! Called by the parts of the desktop model.
 
 use super::Settings;
 use super::disk::count;

@@ -1,6 +1,4 @@
 //! Where things are on the disk: areas, and files in them.
-//!
-//! Called by the parts of the desktop model.
 
 use super::parameters::{LONE_BLOCKS, Odds, RUN_BLOCKS};
 use crate::generate::Chance;

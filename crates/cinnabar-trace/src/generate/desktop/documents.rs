@@ -1,6 +1,6 @@
 //! Documents: those of late are opened again, old ones now and then, and some are new every day.
 //!
-//! Called by the machine. What was opened today is in the guest's memory and is not read again today.
+//! What was opened today is in the guest's memory and is not read again today.
 
 use super::day::Day;
 use super::disk::{Area, Disk, Run, Zipf, count, pick};

@@ -1,7 +1,6 @@
 //! The machine: what is installed on it, and what a day on it looks like.
 //!
-//! Called by [`super::Desktop`], once a day. State goes from day to day: files stay where they are
-//! until something moves them.
+//! State goes from day to day: files stay where they are until something moves them.
 
 use super::Settings;
 use super::background::Background;

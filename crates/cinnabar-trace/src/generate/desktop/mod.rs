@@ -1,10 +1,9 @@
 //! Days of one desktop in a virtual machine, made up: the workload of Mercury's desktop experiment.
 //!
-//! Called by `cinnabar trace generate desktop` and by tests. A model, not a recording: every morning
-//! the same system files are read, applications are started again, documents of late are opened
-//! again, and all day long something small is written. [`parameters`] holds its numbers and their
-//! reasons; `docs/guide/replay.md` tells them to people. The same settings and seed give the same
-//! records on every machine.
+//! A model, not a recording: every morning the same system files are read, applications are started
+//! again, documents of late are opened again, and all day long something small is written.
+//! [`parameters`] holds its numbers and their reasons; `docs/guide/replay.md` tells them to people.
+//! The same settings and seed give the same records on every machine.
 
 mod background;
 mod browser;

@@ -1,7 +1,7 @@
 //! The numbers of the desktop model, with their reasons.
 //!
-//! Called by the model and by its tests. They were chosen from what is published about desktops
-//! before any cache was tried on the result; `docs/guide/replay.md` names the sources.
+//! They were chosen from what is published about desktops before any cache was tried on the result;
+//! `docs/guide/replay.md` names the sources.
 
 /// Most days of one trace.
 pub const DAYS_MAX: u32 = 3660;

@@ -1,6 +1,4 @@
 //! Files that are read again in mostly the same order: a boot, a logon, an application's start.
-//!
-//! Called by the machine.
 
 use super::day::Day;
 use super::disk::{Area, Run, pick};

@@ -1,9 +1,9 @@
 //! The files of a file server: their sizes, and where on the volume they are.
 //!
-//! Called by [`super`]. Sizes follow the Impressions model (N. Agrawal, A. and R. Arpaci-Dusseau,
-//! "Generating realistic impressions for file-system benchmarking", FAST 2009): lognormal, with a tail of
-//! large files after Pareto. Directories have 10.2 files on average and lie together on the disk; how deep
-//! they are nested changes no block, so the tree has no other shape here. A file takes 4 bytes of RAM, a
+//! Sizes follow the Impressions model (N. Agrawal, A. and R. Arpaci-Dusseau, "Generating realistic
+//! impressions for file-system benchmarking", FAST 2009): lognormal, with a tail of large files
+//! after Pareto. Directories have 10.2 files on average and lie together on the disk; how deep they
+//! are nested changes no block, so the tree has no other shape here. A file takes 4 bytes of RAM, a
 //! working set 16 bytes for each of its files.
 
 use crate::generate::chance::Chance;

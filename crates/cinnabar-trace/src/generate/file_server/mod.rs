@@ -1,10 +1,10 @@
 //! A file server and the hosts that use it, after Holland, Angelino, Wald and Seltzer, "Flash caching on
 //! the storage client" (USENIX ATC 2013), as a trace.
 //!
-//! Called by `cinnabar trace generate file-server` and by tests. Two ways: single blocks of a working
-//! set, all alike ([`super::working_set`], what the timed simulator uses), or runs within the files of
-//! a population (`files`). In the model a thread asks again when it is answered; a trace can't
-//! know when that will be, so requests come at a given rate, from each thread in turn.
+//! Two ways: single blocks of a working set, all alike ([`super::working_set`], what the timed
+//! simulator uses), or runs within the files of a population (`files`). In the model a thread asks
+//! again when it is answered; a trace can't know when that will be, so requests come at a given
+//! rate, from each thread in turn.
 
 mod files;
 

@@ -1,9 +1,9 @@
 //! A day of sixteen servers, synthetic: volumes that want a cache in very different ways.
 //!
-//! Called by `cinnabar trace generate sixteen`, by tests and by the comparison of allocators. It stands
-//! for the 16 volumes of MSR Cambridge that others divide a cache among, which can't be passed on here.
-//! `table` has every number. Written volumes go over what they wrote before and seldom read it;
-//! read ones have long loops and scans; mixed ones read and write the same popular blocks.
+//! It stands for the 16 volumes of MSR Cambridge that others divide a cache among, which can't be
+//! passed on here. `table` has every number. Written volumes go over what they wrote before and
+//! seldom read it; read ones have long loops and scans; mixed ones read and write the same popular
+//! blocks.
 
 mod table;
 

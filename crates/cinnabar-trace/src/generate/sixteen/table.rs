@@ -1,10 +1,9 @@
 //! The sixteen volumes: every number of the set is here, and the same table is in the guide.
 //!
-//! Called by [`super`], by its tests, and by the test that compares it with `docs/guide/traces.md`. The
-//! volumes are named for servers of the kinds that are in the published one-week traces of MSR Cambridge
-//! (D. Narayanan, A. Donnelly, A. Rowstron, "Write off-loading", FAST 2008), but nothing here is
-//! fitted to those: shares of writes are of their order, sizes and rates are round numbers. They were
-//! set down before any allocator was tried on them.
+//! The volumes are named for servers of the kinds that are in the published one-week traces of MSR
+//! Cambridge (D. Narayanan, A. Donnelly, A. Rowstron, "Write off-loading", FAST 2008), but nothing
+//! here is fitted to those: shares of writes are of their order, sizes and rates are round numbers.
+//! They were set down before any allocator was tried on them.
 
 /// What kind of volume it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

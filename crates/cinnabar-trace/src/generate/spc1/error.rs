@@ -1,6 +1,4 @@
 //! What can't be generated, and why.
-//!
-//! Called by the generator.
 
 use super::{BSU_MAX, BSU_PER_CONTEXT, Settings, sequential, walk};
 use crate::record::Record;

@@ -2,8 +2,7 @@
 //! application storage units (ASUs), after Daniel and Faith ("A portable, open-source implementation
 //! of the SPC-1 workload", IISWC 2005).
 //!
-//! Called by `cinnabar bench spc1`, by hit-ratio runs and by `cinnabar trace generate spc1`. It is
-//! *like* SPC-1, not SPC-1: results are not comparable with published SPC-1 results.
+//! It is *like* SPC-1, not SPC-1: results are not comparable with published SPC-1 results.
 
 mod error;
 mod sequential;

@@ -1,6 +1,4 @@
 //! Sequential streams and the lengths of their I/Os.
-//!
-//! Called by the generator.
 
 use crate::generate::Chance;
 

@@ -1,6 +1,4 @@
 //! The eight streams: the table of the paper, as the public generators have it.
-//!
-//! Called by the generator, and by reports that name streams.
 
 use crate::generate::Chance;
 

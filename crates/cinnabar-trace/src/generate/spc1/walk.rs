@@ -1,7 +1,7 @@
 //! The hierarchical reuse random walk.
 //!
-//! Called by the generator. A region is 5 % of its ASU; it is a tree of leaves of 8 blocks, and a
-//! step goes up a random number of levels and down again to any leaf below.
+//! A region is 5 % of its ASU; it is a tree of leaves of 8 blocks, and a step goes up a random
+//! number of levels and down again to any leaf below.
 
 use super::sequential::percent;
 use crate::generate::Chance;

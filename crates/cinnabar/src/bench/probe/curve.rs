@@ -1,6 +1,6 @@
 //! A distribution of latencies as a few percentiles, as a preset has them.
 //!
-//! Called by the fit. Pure.
+//! Pure.
 
 use cinnabar_backend::sim::Latency;
 use hdrhistogram::Histogram;

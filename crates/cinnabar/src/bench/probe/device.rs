@@ -1,6 +1,4 @@
 //! What is probed: named by a user, opened and locked as everything here opens disks.
-//!
-//! Called by the probe.
 
 use super::error::ProbeError;
 use super::plan::Plan;

@@ -1,6 +1,4 @@
 //! Why a device can't be probed, each with a line that helps.
-//!
-//! Called by everything in the probe; shown by the command line.
 
 use super::plan::Op;
 use crate::config::units::show_size;

@@ -1,6 +1,6 @@
 //! From what was measured to the settings of a model that behaves alike.
 //!
-//! Called by the probe. Pure.
+//! Pure.
 //!
 //! # How
 //! * The latency of one block at depth 1 is taken as it is, as percentiles.

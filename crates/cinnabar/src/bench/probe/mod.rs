@@ -1,8 +1,6 @@
 //! `cinnabar bench probe`: how long a device or backend takes, by operation, size and depth, and a
 //! model of it to use in its place.
 //!
-//! Called by the command line.
-//!
 //! * [`plan`]: what is measured. `device`: what it is measured on. `scratch`: a file for that.
 //! * `prober`: the measurement, with the data plane's own disks, port and models. `offsets`: where
 //!   operations go. [`window`]: which of them count. `waits`: time that was lost to other work.

@@ -1,6 +1,4 @@
 //! Where operations go: aligned to their size, never two at a place.
-//!
-//! Called by the measurement and by the prediction.
 
 use super::plan::Pattern;
 use cinnabar_backend::sim::Random;

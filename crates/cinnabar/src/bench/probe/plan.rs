@@ -1,6 +1,4 @@
 //! What is measured: cells of an operation, a size and a depth each, in which order and how long.
-//!
-//! Called by the command line, which makes a plan, and by the measurement, which follows it.
 
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::Serialize;

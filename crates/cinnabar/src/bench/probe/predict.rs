@@ -1,7 +1,7 @@
 //! What a model itself answers to the plan of a probe, on a clock of its own: to say how well a
 //! preset fits before anybody uses it.
 //!
-//! Called by the probe with what it has fitted, and by its tests. Pure and seeded.
+//! Pure and seeded.
 
 use super::offsets::Offsets;
 use super::plan::{Cell, Op, Pattern};

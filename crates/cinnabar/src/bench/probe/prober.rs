@@ -1,7 +1,5 @@
 //! The measurement: a fixed number of operations under way, one begun when one ends, over the same
 //! port, disks and models as the data plane's.
-//!
-//! Called by the probe, a cell at a time.
 
 use super::device::Device;
 use super::error::ProbeError;

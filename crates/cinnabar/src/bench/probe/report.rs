@@ -1,6 +1,4 @@
 //! What a probe reports, for people and for programs.
-//!
-//! Called by the command line, which prints it.
 
 use super::plan::{Op, Pattern, Plan};
 use super::window::Measured;

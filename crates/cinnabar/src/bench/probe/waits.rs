@@ -1,7 +1,7 @@
 //! Time in which the probe was ready to run and had no CPU: what it measures then is not the device.
 //!
-//! Called by the measurement after each wait. On a host with work of its own a thread is kept from
-//! the CPU for milliseconds now and then, forty times what a flash drive takes.
+//! On a host with work of its own a thread is kept from the CPU for milliseconds now and then, forty
+//! times what a flash drive takes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

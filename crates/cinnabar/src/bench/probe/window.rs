@@ -1,7 +1,6 @@
 //! Which completions of a cell count, and what they add up to.
 //!
-//! Called by the measurement, with the time of a clock, and by the prediction, with that of a
-//! model. Pure.
+//! Pure.
 
 use super::plan::{Cell, OPERATIONS_MAX, OPERATIONS_MIN, Op, STRETCH_MAX};
 use hdrhistogram::Histogram;

@@ -1,6 +1,4 @@
 //! Why a trace can't be replayed, each with a line that helps.
-//!
-//! Called by the replay; shown by the command line.
 
 use crate::bench::target::TargetError;
 use cinnabar_trace::TraceError;

@@ -1,6 +1,4 @@
 //! How many different blocks were touched, exactly, in little memory.
-//!
-//! Called by the survey, once a request.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

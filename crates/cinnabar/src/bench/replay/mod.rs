@@ -1,9 +1,8 @@
 //! Replays a block trace on real storage, with and without the cache, at its own pace or as fast as it
 //! goes; and Mercury's desktop experiment: the same test period after more and more warming.
 //!
-//! Called by `cinnabar bench replay`; never touches the terminal itself. The trace is read twice and
-//! never held: a first pass finds out whether it fits before anything is opened for I/O, the second
-//! one plays.
+//! Never touches the terminal itself. The trace is read twice and never held: a first pass finds out
+//! whether it fits before anything is opened for I/O, the second one plays.
 
 mod error;
 mod footprint;

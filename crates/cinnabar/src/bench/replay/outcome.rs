@@ -1,6 +1,6 @@
 //! What runs came to, alone and beside each other: the contract of `--json`.
 //!
-//! Called by the replay (makes it) and by the command line (shows it). Keys are only ever added.
+//! Keys are only ever added.
 
 use super::survey::Survey;
 use crate::bench::drive::Elapsed;

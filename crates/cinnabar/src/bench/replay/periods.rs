@@ -1,6 +1,4 @@
 //! A trace in periods: the last one is the test, and those before it warm the cache.
-//!
-//! Called by the replay.
 
 use super::error::ReplayError;
 use super::survey::Survey;

@@ -1,6 +1,4 @@
 //! One run: warms a cache, if there is one to warm, and plays the test.
-//!
-//! Called by the replay.
 
 use super::error::ReplayError;
 use super::outcome::{Run, Warmed};

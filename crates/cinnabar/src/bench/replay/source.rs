@@ -1,6 +1,4 @@
 //! The second pass: a stretch of a trace as I/Os on the targets.
-//!
-//! Called by the replay, once for warming and once for the test.
 
 use super::error::ReplayError;
 use super::survey::{self, Survey};

@@ -1,7 +1,5 @@
 //! The first pass over a trace: how long it is, what it touches, and whether it can be replayed at
 //! all. Nothing is opened for I/O before that is known.
-//!
-//! Called by the replay.
 
 use super::error::ReplayError;
 use super::footprint::Footprint;

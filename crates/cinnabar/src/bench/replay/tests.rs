@@ -1,6 +1,4 @@
 //! Whole replays on small files: what is played, what reaches the storage, what warming does.
-//!
-//! Called by `cargo test`.
 
 use super::outcome::WITHOUT;
 use super::{Plan, Progress, Replay, ReplayError, Row, Warm, Watch};

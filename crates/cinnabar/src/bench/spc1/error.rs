@@ -1,6 +1,4 @@
 //! Why a benchmark can't be run, or not to its end.
-//!
-//! Called by the benchmark; shown by the command line.
 
 use crate::bench::drive::DriveError;
 use crate::bench::target::TargetError;

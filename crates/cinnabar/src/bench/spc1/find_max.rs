@@ -1,8 +1,8 @@
 //! Searches for the highest rate whose mean response time stays within a limit: SPC-1's figure of
 //! merit, by itself.
 //!
-//! Called by `cinnabar bench spc1 --find-max`. Doubles the rate until the storage no longer keeps up,
-//! then halves the gap. With a cache, the search is made without it first, and then with it, warm.
+//! Doubles the rate until the storage no longer keeps up, then halves the gap. With a cache, the
+//! search is made without it first, and then with it, warm.
 
 use super::report::{self, VERSION};
 use super::run::Progress;

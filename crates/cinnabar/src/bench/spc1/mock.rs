@@ -1,7 +1,7 @@
 //! Generator and engine alone: media that take no time and hold nothing, and no pace.
 //!
-//! Called by `cinnabar bench spc1 --mock`. Tells what the benchmark and the cache themselves cost an
-//! I/O. The generator has a thread of its own, as it would be somebody else's in earnest.
+//! Tells what the benchmark and the cache themselves cost an I/O. The generator has a thread of its
+//! own, as it would be somebody else's in earnest.
 
 use super::BenchError;
 use super::report::{cpu_time, mix_name};

@@ -1,8 +1,8 @@
 //! The SPC-1-like benchmark: response time and rate of storage under eight streams a business scaling
 //! unit, with the cache or without.
 //!
-//! Called by `cinnabar bench spc1`. A single run ([`run()`]), a search for the highest rate within a
-//! limit ([`find_max()`]), and the engine alone ([`mock()`]).
+//! A single run ([`run()`]), a search for the highest rate within a limit ([`find_max()`]), and the
+//! engine alone ([`mock()`]).
 
 mod error;
 mod find_max;

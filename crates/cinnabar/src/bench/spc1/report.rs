@@ -1,6 +1,4 @@
 //! What is told of a run: the contract of `--json`. Keys are only ever added.
-//!
-//! Called by the run; printed by the command line.
 
 use super::Plan;
 use crate::bench::drive::Elapsed;

@@ -1,6 +1,4 @@
 //! A single run at one rate.
-//!
-//! Called by `cinnabar bench spc1`.
 
 use super::report::{self, Report};
 use super::{ASUS, BenchError, Plan, Source};

@@ -1,6 +1,4 @@
 //! One step of a search: a rate, played until it is steady, then measured.
-//!
-//! Called by the search.
 
 use super::run::Progress;
 use super::{ASUS, BenchError, Source};

@@ -1,7 +1,7 @@
 //! Warming a cache before it is measured.
 //!
-//! Called by the search. Models in front of the storage are left out and nothing is paced: what the
-//! cache holds afterwards is the same, hours sooner.
+//! Models in front of the storage are left out and nothing is paced: what the cache holds afterwards
+//! is the same, hours sooner.
 
 use super::run::Progress;
 use super::{ASUS, BenchError, Plan, Source};

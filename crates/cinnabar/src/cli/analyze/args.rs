@@ -1,6 +1,4 @@
 //! What `analyze` can be told, checked as far as it can be without a trace.
-//!
-//! Called by the command line.
 
 use super::compare::{Choice, CompareArgs, choice, single};
 use super::values::{amount_a_day, at_volume, every, factor, part, price, rate};

@@ -1,7 +1,7 @@
 //! `cinnabar analyze --compare`: the traces replayed under each allocator, side by side.
 //!
-//! Called by `analyze`. The simulator's comparison does it; [`show`] has it for people, [`json`] for
-//! programs, [`page`] as a report.
+//! The simulator's comparison does it; [`show`] has it for people, [`json`] for programs, [`page`]
+//! as a report.
 
 mod json;
 mod page;

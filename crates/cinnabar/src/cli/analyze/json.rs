@@ -1,6 +1,6 @@
 //! What an analysis found, for programs: `docs/design/analysis-json.md` tells every key.
 //!
-//! Called by `analyze --json`. The form is versioned: keys are added, never changed.
+//! The form is versioned: keys are added, never changed.
 
 use super::rows::bytes_a_day;
 use super::words;

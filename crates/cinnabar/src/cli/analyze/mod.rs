@@ -1,7 +1,7 @@
 //! `cinnabar analyze`: would a cache help, how large, and with which policy?
 //!
-//! Called by the command line. [`args`] says what to do, the simulator's analysis does it, and the other
-//! files show what it found: [`show`] to people, [`json`] to programs, [`page`] as a report.
+//! [`args`] says what to do, the simulator's analysis does it, and the other files show what it
+//! found: [`show`] to people, [`json`] to programs, [`page`] as a report.
 
 mod args;
 mod compare;

@@ -1,7 +1,7 @@
 //! What an analysis found, as a report with charts.
 //!
-//! Called by `analyze --html`. Charts show few volumes, the largest ones; the table says how many are
-//! summed up, so that a host with thousands of volumes still makes a page that opens.
+//! Charts show few volumes, the largest ones; the table says how many are summed up, so that a host
+//! with thousands of volumes still makes a page that opens.
 
 use super::args::BLOCK_BYTES;
 use super::json::sizes;

@@ -1,6 +1,4 @@
 //! What an analysis found, for people.
-//!
-//! Called by `analyze` without `--json`.
 
 use super::rows::{self, HEADER, LEAST, LEGEND};
 use super::words;

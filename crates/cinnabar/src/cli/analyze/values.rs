@@ -1,6 +1,6 @@
 //! Values of `analyze`'s flags as people write them.
 //!
-//! Called by the flags, as value parsers: what they say goes behind clap's complaint.
+//! They are value parsers of flags: what they say goes behind clap's complaint.
 
 use crate::cli::parse::{duration, size};
 use cinnabar_sim::analysis::Every;

@@ -1,6 +1,4 @@
 //! The flags of the cache in front of storage under test.
-//!
-//! Called by `bench spc1` and `bench replay`.
 
 use crate::bench::target::CacheOptions;
 use crate::cli::failure::Failure;

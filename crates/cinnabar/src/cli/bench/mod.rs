@@ -1,6 +1,4 @@
 //! `cinnabar bench`: what storage does.
-//!
-//! Called by the command line.
 
 mod cache_args;
 mod probe;

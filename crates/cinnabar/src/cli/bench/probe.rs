@@ -1,6 +1,4 @@
 //! `cinnabar bench probe`: what a device takes, as a table and as a preset for `sim:`.
-//!
-//! Called by the command line.
 
 use crate::bench::probe::plan::{
     Cell, DEPTH_MAX, IN_FLIGHT_BYTES_MAX, LIST_MAX, Op, Pattern, Plan, SIZE_BYTES_MAX,

@@ -1,6 +1,4 @@
 //! `cinnabar bench replay`: a block trace on real storage, with and without the cache.
-//!
-//! Called by the command line.
 
 mod page;
 mod show;

@@ -1,6 +1,4 @@
 //! Files that a benchmark writes its report into: none of the storage that it measures.
-//!
-//! Called by the benchmarks that overwrite storage.
 
 use crate::bench::target::{UnitSpec, is_part};
 use crate::cli::failure::Failure;

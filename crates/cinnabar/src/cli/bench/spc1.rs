@@ -1,6 +1,6 @@
 //! `cinnabar bench spc1`: the SPC-1-like benchmark.
 //!
-//! Called by the command line. Flags and closing lines are those of pblio, so that results compare.
+//! Flags and closing lines are those of pblio, so that results compare.
 
 mod maximum;
 mod page;

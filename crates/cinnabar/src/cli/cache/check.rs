@@ -1,6 +1,4 @@
 //! `cinnabar cache check`: what is on a device, what is damaged, what the next start will do.
-//!
-//! Called by the command line.
 
 use super::{Watcher, shards};
 use crate::cli::failure::Failure;

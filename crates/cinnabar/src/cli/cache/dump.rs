@@ -1,6 +1,4 @@
 //! `cinnabar cache dump`: what is on a device, line by line.
-//!
-//! Called by the command line.
 
 use super::Watcher;
 use crate::cli::failure::Failure;

@@ -1,7 +1,5 @@
 //! `cinnabar cache replace` and `abandon`: what an operator does when the SSD of a running daemon
 //! fails.
-//!
-//! Called by the command line.
 
 use crate::cli::client::Daemon;
 use crate::cli::failure::Failure;

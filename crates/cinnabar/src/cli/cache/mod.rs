@@ -1,6 +1,4 @@
 //! `cinnabar cache`: the cache device itself, of a running daemon or of none.
-//!
-//! Called by the command line.
 
 mod check;
 mod dump;

@@ -1,6 +1,4 @@
 //! `cinnabar cache repair`: the superblock's copies, and the word that nothing is to be believed.
-//!
-//! Called by the command line.
 
 use crate::cli::failure::Failure;
 use crate::cli::output;

@@ -1,6 +1,4 @@
 //! `cinnabar cache check` for people, of a device with several shards: a line each, and the sum.
-//!
-//! Called by `check`.
 
 use super::check::verdict;
 use crate::cli::output::Table;

@@ -1,6 +1,4 @@
 //! `cinnabar simulate faults`: the production engine under a virtual clock, with faults from a seed.
-//!
-//! Called by the command line, and by `cargo xtask ci` and `soak`.
 
 use crate::cli::failure::Failure;
 use crate::cli::output::{self, Table};

@@ -1,6 +1,4 @@
 //! `cinnabar simulate hits`: what caches of many sizes would do for a trace, with each policy.
-//!
-//! Called by the command line.
 
 mod page;
 mod show;

@@ -1,8 +1,8 @@
 //! `cinnabar simulate holland`: the published results of flash caching on the storage client, run
 //! again, drawn, and judged.
 //!
-//! Called by the command line. The experiments are data of `cinnabar-sim`; here they are run and what
-//! came out is written down: `found` holds it, `show` prints it, `files` and `page` write it.
+//! The experiments are data of `cinnabar-sim`; here they are run and what came out is written down:
+//! `found` holds it, `show` prints it, `files` and `page` write it.
 
 mod files;
 mod found;

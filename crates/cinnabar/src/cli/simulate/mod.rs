@@ -1,6 +1,4 @@
 //! `cinnabar simulate`: what would happen, without storage: one file a question.
-//!
-//! Called by the command line.
 
 mod faults;
 mod hits;

@@ -1,7 +1,7 @@
 //! `cinnabar simulate timed`: a plan of timed simulations, on all cores.
 //!
-//! Called by the command line. The points are looked at before the first one is simulated; what is
-//! finished is kept in a folder, if one is named, and taken over by the next run.
+//! The points are looked at before the first one is simulated; what is finished is kept in a folder,
+//! if one is named, and taken over by the next run.
 
 mod outcome;
 mod page;

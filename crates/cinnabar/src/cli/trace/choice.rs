@@ -1,6 +1,4 @@
 //! Which volumes of a trace a command is to look at.
-//!
-//! Called by the commands that have `--volume`.
 
 use crate::cli::failure::Failure;
 use cinnabar_trace::Trace;

@@ -1,6 +1,4 @@
 //! `cinnabar trace convert`: a trace in another format, or a part of it.
-//!
-//! Called by the command line.
 
 mod target;
 

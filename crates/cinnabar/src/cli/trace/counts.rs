@@ -1,6 +1,4 @@
 //! What was asked for, counted: by operation, in requests and bytes.
-//!
-//! Called by the commands that read or write traces.
 
 use cinnabar_trace::{Op, Record};
 use serde::Serialize;

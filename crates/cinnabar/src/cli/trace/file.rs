@@ -1,6 +1,4 @@
 //! What is said when a trace can't be written.
-//!
-//! Called by the commands that write traces.
 
 use crate::cli::failure::Failure;
 use std::io::{self, ErrorKind};

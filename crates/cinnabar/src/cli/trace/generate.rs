@@ -1,6 +1,4 @@
 //! `cinnabar trace generate`: block traces made from a seed, in canonical form.
-//!
-//! Called by the command line.
 
 mod models;
 

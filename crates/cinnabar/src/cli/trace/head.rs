@@ -1,6 +1,4 @@
 //! `cinnabar trace head`: the first requests of a trace, in canonical form.
-//!
-//! Called by the command line.
 
 use super::choice::Choice;
 use super::input::{Input, Reading};

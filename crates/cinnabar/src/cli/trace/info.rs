@@ -1,6 +1,4 @@
 //! `cinnabar trace info`: what a trace is and what is in it, before anything is simulated.
-//!
-//! Called by the command line.
 
 mod footprint;
 mod show;

@@ -1,6 +1,4 @@
 //! A trace that a command reads: opened, counted, and what is wrong with it told.
-//!
-//! Called by the commands that read traces.
 
 use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;

@@ -1,6 +1,4 @@
 //! `cinnabar trace record`: what the guests of a running daemon's volumes ask for, as a trace.
-//!
-//! Called by the command line.
 
 mod lines;
 mod report;

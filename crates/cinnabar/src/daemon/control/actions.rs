@@ -1,6 +1,4 @@
 //! What an operator does to the cache: another device, none at all, blocks not to be believed.
-//!
-//! Called by the control socket's server, through the router in `api`.
 
 use super::Control;
 use super::api::{Answer, from_json};

@@ -1,6 +1,6 @@
 //! The control API: HTTP and JSON under `/v1` on the control socket.
 //!
-//! Called by the control socket's server. Errors are `{"error": "...", "hint": "..."}`.
+//! Errors are `{"error": "...", "hint": "..."}`.
 
 use super::{Control, Phase, actions, recordings};
 use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};

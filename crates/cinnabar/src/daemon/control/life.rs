@@ -1,6 +1,4 @@
 //! How long a connection to the control plane may live.
-//!
-//! Called by the server, which ends it then, and by whoever answers with something endless.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Prometheus metrics, made of a fresh status at each scrape: nothing is counted twice.
 //!
-//! Called by the server on the metrics' port. Names and meanings: `docs/guide/metrics.md`.
+//! Names and meanings: `docs/guide/metrics.md`.
 
 use super::Control;
 use super::api::ready;

@@ -1,7 +1,7 @@
 //! The control plane: what operators ask over the control socket and over HTTP, and what of that
 //! becomes a message to the data thread.
 //!
-//! Called by `serve`. Runs on one thread and never touches data.
+//! Runs on one thread and never touches data.
 
 pub mod actions;
 pub mod api;

@@ -1,9 +1,8 @@
 //! Recordings over the control API: what a volume's guests ask for, as an answer that goes on until
 //! somebody ends it.
 //!
-//! Called by the control socket's server, through the router in `api`. The answer is text: requests as
-//! in a canonical trace, and between them lines of JSON, the [`Word`]s. The first is always `began`;
-//! an answer that does not end with `ended` was cut off.
+//! The answer is text: requests as in a canonical trace, and between them lines of JSON, the
+//! [`Word`]s. The first is always `began`; an answer that does not end with `ended` was cut off.
 
 use super::api::{Answer, from_json};
 use super::life::Life;

@@ -1,6 +1,4 @@
 //! A small HTTP server with bounds on everything: connections, headers, bodies, time.
-//!
-//! Called by `serve`, once for the control socket and once for the metrics' port.
 
 use super::api::ErrorBody;
 use super::life::Life;

@@ -1,6 +1,4 @@
 //! The control socket's file: taken over from the dead, closed to others, removed at the end.
-//!
-//! Called by `serve` before anything else is opened.
 
 use cinnabar_frontend::{ListenError, SocketAccess, UnixListener};
 use std::io;

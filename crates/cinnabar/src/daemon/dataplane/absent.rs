@@ -1,10 +1,9 @@
 //! Volumes whose back end is not there: they wait, others are served, and each is served as soon
 //! as its back end can be opened.
 //!
-//! Called by the start, by the control part of the loop, and when a try is due. A storage server
-//! that is down, a file system that is not mounted or a disk that another host still holds costs
-//! the guests on it their disks, and nobody else's. What is wrong in the configuration itself
-//! ([`StartErrorKind::may_pass`]) still ends the start.
+//! A storage server that is down, a file system that is not mounted or a disk that another host
+//! still holds costs the guests on it their disks, and nobody else's. What is wrong in the
+//! configuration itself ([`StartErrorKind::may_pass`]) still ends the start.
 //!
 //! NBD clients of a volume that waits find its socket, and are turned away with the reason; a
 //! vhost-user socket appears with the volume, for that protocol has no words for a reason.

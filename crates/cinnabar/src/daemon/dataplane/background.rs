@@ -1,8 +1,7 @@
 //! What may take long, on threads of its own: opening backends and cache devices, proving that
 //! nobody wrote a backend, keeping generations.
 //!
-//! Called by the control part of the loop and by its I/O. Results come back through a queue, and the
-//! waker makes the loop look.
+//! Results come back through a queue, and the waker makes the loop look.
 
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};

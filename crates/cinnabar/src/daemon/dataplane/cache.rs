@@ -1,6 +1,4 @@
 //! The cache device in use, if there is one: how it is, and what becomes known of it.
-//!
-//! Called by the loop, at start-up and for each status.
 
 use super::control::Awaited;
 use super::faults::Faults;

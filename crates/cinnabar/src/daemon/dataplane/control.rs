@@ -1,7 +1,5 @@
 //! Messages from the control plane, and the engine's answers to commands: volumes come, change
 //! and go.
-//!
-//! Called by the loop when somebody rang.
 
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;

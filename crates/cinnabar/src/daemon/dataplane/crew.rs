@@ -1,7 +1,6 @@
 //! All engines, wherever they are: events on their way to them, answers on their way back.
 //!
-//! Called by the loop. The first thread has a lane of its own; shard `s` is served by thread
-//! `s % threads`.
+//! The first thread has a lane of its own; shard `s` is served by thread `s % threads`.
 
 mod counters;
 mod disks;

@@ -1,8 +1,7 @@
 //! The I/O of one data thread: from an engine's wish to a job of the port, and its end on the way
 //! back.
 //!
-//! Called by the loop and by the worker threads, each of which has a desk of its own. What a desk
-//! can't settle by itself it tells ([`Told`]): the owner of the desk passes it on.
+//! What a desk can't settle by itself it tells ([`Told`]): the owner of the desk passes it on.
 
 mod ages;
 mod files;

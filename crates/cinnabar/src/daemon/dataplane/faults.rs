@@ -1,8 +1,7 @@
 //! Errors of the cache device of late: one that makes mistakes is shown before it is lost.
 //!
-//! Called by the cache's state, and by the watch with each look. Any failed I/O and any block with a
-//! wrong checksum within the last ten minutes makes the cache `degraded`: both are rare on an SSD
-//! that is well, and each is a reason to look at it.
+//! Any failed I/O and any block with a wrong checksum within the last ten minutes makes the cache
+//! `degraded`: both are rare on an SSD that is well, and each is a reason to look at it.
 
 use super::clock::after;
 use cinnabar_engine::counters::CacheCounters;

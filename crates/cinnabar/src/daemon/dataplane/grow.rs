@@ -1,9 +1,8 @@
 //! A backend that has grown: `cinnabar volume resize`.
 //!
-//! Called by the control part of the loop. Steps: a background thread asks how large the backend is
-//! and proves it as it stands; the engines, and through them the device, know of the size; then the
-//! servers. Nothing is dropped. A backend that has shrunk is no matter of a command: its guests
-//! count on what is gone.
+//! Steps: a background thread asks how large the backend is and proves it as it stands; the engines,
+//! and through them the device, know of the size; then the servers. Nothing is dropped. A backend
+//! that has shrunk is no matter of a command: its guests count on what is gone.
 
 use super::background::Task;
 use super::control::{Awaited, failed};

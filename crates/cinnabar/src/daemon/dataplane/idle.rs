@@ -1,9 +1,9 @@
 //! Waiting: by looking for a moment, where something usually comes in less time than a sleep and a
 //! wake-up take, else by sleeping.
 //!
-//! Called by lanes. Measured here: waking an idle CPU takes 30 to 60 us, several times what a hit
-//! takes. How long it usually is until something comes is a moving average; a thread that waits
-//! longer than it may look, on average, does not look at all, so an idle daemon sleeps.
+//! Measured here: waking an idle CPU takes 30 to 60 us, several times what a hit takes. How long it
+//! usually is until something comes is a moving average; a thread that waits longer than it may
+//! look, on average, does not look at all, so an idle daemon sleeps.
 
 use super::clock::Clock;
 use cinnabar_backend::port::{Port, PortEvent};

@@ -1,7 +1,6 @@
 //! Queues between data threads, which wake their reader only when it sleeps.
 //!
-//! Called by the loop and the workers. Nobody ever waits for the lock: it is held while a list is
-//! appended to or swapped.
+//! Nobody ever waits for the lock: it is held while a list is appended to or swapped.
 
 use cinnabar_backend::Waker;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,6 +1,4 @@
 //! What one data thread does beside talking: its engines and its desk.
-//!
-//! Called by the loop (the first thread) and by the workers (the others).
 
 use super::clock::Clock;
 use super::desk::{Desk, Told};

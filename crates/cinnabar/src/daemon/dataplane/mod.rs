@@ -1,7 +1,5 @@
 //! The data plane: one thread that owns the engine, the NBD server, all volumes and all their I/O.
 //!
-//! Called by the `serve` command through [`start`]; after that only messages go in and out.
-//!
 //! One turn of the loop (`plane`): wait in the port for completions, sockets, messages and the
 //! next due time, all in one system call; make events of them; let the engine apply the batch; make
 //! port jobs and replies of its actions; send the replies. Nothing here blocks once it serves: what

@@ -1,6 +1,4 @@
 //! The loop and what it owns.
-//!
-//! Called by the data thread.
 
 use super::absent::Absents;
 use super::background::Background;

@@ -1,6 +1,6 @@
 //! What the engine wants to have done beside the data: proofs for the heartbeat, new generations.
 //!
-//! Called by the loop's I/O. Both block and are done by background threads.
+//! Both block and are done by background threads.
 
 use super::background::Task;
 use super::desk::Desk;

@@ -1,7 +1,7 @@
 //! Recordings of what guests ask for, as it is asked.
 //!
-//! Called by the loop: every request of a guest passes `admit`, whichever front end it came through and
-//! whichever thread will serve it. Without a recording that costs a look at an empty list.
+//! Every request of a guest passes `admit`, whichever front end it came through and whichever thread
+//! will serve it. Without a recording that costs a look at an empty list.
 
 use super::plane::Plane;
 use super::volume::Phase;

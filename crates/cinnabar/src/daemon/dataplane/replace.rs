@@ -1,10 +1,9 @@
 //! Another cache device while volumes are served, or none: `cinnabar cache replace` and `abandon`.
 //!
-//! Called by the control part of the loop. Steps of a replacement: a background thread opens, locks
-//! and formats the new device; the engine gives up the old one; that is closed; the volumes'
-//! generations are entrusted to the new one, durably, so that the old one is never believed again;
-//! the engine goes on with the new one. Until then volumes pass through. What fails on the way
-//! leaves them passing through.
+//! Steps of a replacement: a background thread opens, locks and formats the new device; the engine
+//! gives up the old one; that is closed; the volumes' generations are entrusted to the new one,
+//! durably, so that the old one is never believed again; the engine goes on with the new one. Until
+//! then volumes pass through. What fails on the way leaves them passing through.
 //!
 //! A new device that does not answer while it is opened is left to its thread, and changes nothing:
 //! the old one is in use still. What comes of it later is closed.

@@ -1,7 +1,5 @@
 //! Requests on their way into the engine, and its answers on their way out: guests' and the
 //! operator's.
-//!
-//! Called by the loop.
 
 use super::clock::after;
 use super::control::{COMMAND, failed};

@@ -1,6 +1,4 @@
 //! A backend's server that was away and is back: what it may have lost is not believed any more.
-//!
-//! Called by the loop, before it hears of anything that the server did since.
 
 use super::clock::after;
 use super::control::Awaited;

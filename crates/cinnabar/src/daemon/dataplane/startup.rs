@@ -1,9 +1,9 @@
 //! From a configuration to a loop that serves.
 //!
-//! Called by the data thread. Whatever can be wrong is found before the cache device is touched, so
-//! that a failed start costs no warmth: locks, sizes, names, shares, addresses come first, then
-//! generations, then a format if one is due, and only then the engine opens the device. A device
-//! that is lost does not keep guests from their disks: they are served without it.
+//! Whatever can be wrong is found before the cache device is touched, so that a failed start costs
+//! no warmth: locks, sizes, names, shares, addresses come first, then generations, then a format if
+//! one is due, and only then the engine opens the device. A device that is lost does not keep guests
+//! from their disks: they are served without it.
 
 use super::absent::Absents;
 use super::background::Background;

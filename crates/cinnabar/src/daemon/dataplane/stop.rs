@@ -1,6 +1,4 @@
 //! The clean stop: finish what was begun, take the proofs, mark the device as clean.
-//!
-//! Called by the control part (begin) and by the loop (each turn).
 
 use super::clock::after;
 use super::control::Awaited;

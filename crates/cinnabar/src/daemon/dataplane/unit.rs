@@ -1,6 +1,4 @@
 //! One engine on a data thread: what it is told, what it says, whose its I/O is.
-//!
-//! Called by the lane of its thread.
 
 use super::clock::Clock;
 use super::desk::Desk;

@@ -1,6 +1,4 @@
 //! A volume as the data plane knows it.
-//!
-//! Called by the loop.
 
 use super::clock::after;
 use crate::daemon::latency::{Latencies, LatencyRecorder};

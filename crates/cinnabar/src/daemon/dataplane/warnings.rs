@@ -1,6 +1,4 @@
 //! A bound on what is logged of errors that may come by the thousand.
-//!
-//! Called by desks.
 
 use cinnabar_engine::units::Instant;
 

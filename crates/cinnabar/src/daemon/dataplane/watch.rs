@@ -1,8 +1,8 @@
 //! A look at all disks now and then: what has grown, shrunk or been cut short shows there before a
 //! request meets it.
 //!
-//! Called by the loop when a look is due. Sizes are asked by a background thread, for a file system
-//! that hangs must not hold the loop; while it does, no other look is begun.
+//! Sizes are asked by a background thread, for a file system that hangs must not hold the loop;
+//! while it does, no other look is begun.
 
 use super::background::Task;
 use super::clock::after;

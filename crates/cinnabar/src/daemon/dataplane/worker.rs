@@ -1,7 +1,7 @@
 //! A data thread beside the first one: some of the engines, with an I/O port of their own.
 //!
-//! Called by the plane, through [`Worker`]. Requests come through an inbox and run to completion
-//! here; what a worker can't settle by itself goes to the plane's inbox.
+//! Requests come through an inbox and run to completion here; what a worker can't settle by itself
+//! goes to the plane's inbox.
 
 use super::clock::Clock;
 use super::desk::Desk;

@@ -1,6 +1,4 @@
 //! The cache in the status.
-//!
-//! Called by the report; see there for who reads it.
 
 use super::health::{HealthReport, LoadedReport};
 use crate::daemon::messages::{CacheStatus, State};

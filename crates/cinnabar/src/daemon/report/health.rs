@@ -1,6 +1,4 @@
 //! How the cache device is doing, and what a start found on it, in the status.
-//!
-//! Called by the report; see there for who reads it.
 
 use crate::daemon::messages::Loaded;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason, Start};

@@ -1,7 +1,6 @@
 //! The status as the world sees it: the contract of `status --json` and `GET /v1/status`.
 //!
-//! Called by the control plane, which makes it of the data plane's raw answer, and by the `status`
-//! command, which reads it back. Keys are only ever added.
+//! Keys are only ever added.
 
 mod cache;
 mod health;

@@ -1,6 +1,4 @@
 //! A volume in the status.
-//!
-//! Called by the report; see there for who reads it.
 
 use crate::config::units::{show_share, show_size};
 use crate::daemon::latency::LatencySummary;

@@ -1,6 +1,4 @@
 //! The index: what a checkpoint slot holds, and the volumes that it and the journal know.
-//!
-//! Called by `check`, and by `dump` for the volumes.
 
 use crate::offline::checkpoints::{self, SlotHead};
 use crate::offline::report::{CheckpointReport, VolumeReport, hex};

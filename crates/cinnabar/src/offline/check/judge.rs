@@ -1,6 +1,4 @@
 //! What is damage and what is not, and how it is told.
-//!
-//! Called by `check`.
 
 use super::{Findings, Index};
 use crate::offline::Source;

@@ -1,6 +1,4 @@
 //! The log: are the chunks there that the checkpoint knows, and their data what they were?
-//!
-//! Called by `check`.
 
 use super::{CheckOptions, Findings, Index, SEGMENTS_SAMPLED};
 use crate::offline::chunks::{Found, Walker, choose, has_data};

@@ -1,6 +1,4 @@
 //! Checking a device: superblock, checkpoints, journal, log, and what the next start will do.
-//!
-//! Called by `cinnabar cache check` and by tests.
 
 mod index;
 mod judge;

@@ -1,6 +1,4 @@
 //! What the next start will do, told before it does it.
-//!
-//! Called by `check`; `dump` and `repair` ask which checkpoint counts.
 
 use super::Index;
 use crate::offline::report::{StartKind, StartReport};

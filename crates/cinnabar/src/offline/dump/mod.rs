@@ -1,6 +1,4 @@
 //! Dumping what is on a device, line by line, as it is: nothing is put together or left out.
-//!
-//! Called by `cinnabar cache dump`.
 
 mod line;
 mod records;

@@ -1,6 +1,4 @@
 //! Structures of the device as lines.
-//!
-//! Called by `dump`.
 
 use super::{Emit, Line};
 use crate::offline::checkpoints::SlotHead;

@@ -1,6 +1,4 @@
 //! Groups of lying bars.
-//!
-//! Called by `Bars::to_svg`.
 
 use super::frame::{Header, Key, Labels, MARGIN, axes};
 use super::paint::{Area, FONT, Painted, WIDTH, colour, label, svg};

@@ -1,6 +1,4 @@
 //! What charts share: title, legend, grid and axes.
-//!
-//! Called by the plots and the bars.
 
 use super::Style;
 use super::paint::{Area, DASHED, FONT, INK, Painted, SOLID, TITLE_FONT, WIDTH};

@@ -1,6 +1,4 @@
 //! Reference lines and where their labels have room.
-//!
-//! Called by the plot, last, so that they lie on top.
 
 use super::Mark;
 use super::paint::{Area, FONT, INK, Painted, REFERENCE, label, line};

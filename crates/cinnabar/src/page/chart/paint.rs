@@ -1,7 +1,5 @@
 //! Colours, shapes and the SVG itself: `plotters` writes it, and here it learns what `plotters` has
 //! no word for: the colour of the page's text, dashes, and being as wide as its place.
-//!
-//! Called by the frame, the plots and the bars.
 
 use super::text::cut;
 use crate::page::escape::escaped;

@@ -1,7 +1,5 @@
 //! From a series to the points that are drawn: gaps, steps, what lies outside, and no more points
 //! than one can see.
-//!
-//! Called by the plot.
 
 use super::ruler::Ruler;
 use super::{Series, Style};

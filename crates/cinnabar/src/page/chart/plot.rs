@@ -1,6 +1,4 @@
 //! Lines and points over two axes.
-//!
-//! Called by `Chart::to_svg`.
 
 use super::frame::{Header, Key, Labels, MARGIN, axes};
 use super::paint::{Area, DASHED, FONT, Painted, SOLID, WIDTH, colour, line, marker, svg};

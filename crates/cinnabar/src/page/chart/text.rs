@@ -1,7 +1,6 @@
 //! How wide text is, roughly, since nothing here knows the reader's font; and fitting it in.
 //!
-//! Called by the frame, the marks and the bars. Widths are guessed a little too large: a gap is
-//! better than a label that runs into another.
+//! Widths are guessed a little too large: a gap is better than a label that runs into another.
 
 use crate::page::escape::visible_text;
 

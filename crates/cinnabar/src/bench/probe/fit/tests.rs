@@ -1,6 +1,4 @@
 //! Devices that are known, measured on a clock of their own: what is fitted must measure the same.
-//!
-//! Called by `cargo test`.
 
 use super::*;
 use crate::bench::probe::plan::{Pattern, Plan};

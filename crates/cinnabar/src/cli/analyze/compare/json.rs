@@ -1,6 +1,6 @@
 //! A comparison for programs: the contract of `analyze --compare --json`.
 //!
-//! Called by the command. Keys are only ever added; `version` changes if one must change its meaning.
+//! Keys are only ever added; `version` changes if one must change its meaning.
 
 use super::show::name;
 use cinnabar_policy::sizing::{Prices, WritePolicy};

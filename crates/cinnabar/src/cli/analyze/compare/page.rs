@@ -1,6 +1,4 @@
 //! A comparison as a page: the tables, bars side by side, and who had how much over time.
-//!
-//! Called by the command.
 
 use super::show;
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};

@@ -1,6 +1,4 @@
 //! A comparison as tables for people.
-//!
-//! Called by the command, and for the page's tables: both have the same cells.
 
 use crate::cli::output::Table;
 use crate::page::Unit;

@@ -1,6 +1,4 @@
 //! What a replay came to, as a report with charts.
-//!
-//! Called by `bench replay --html`.
 
 use super::show::{CHANGE_HEADER, NOTE, SERVER_HEADER, TIME_HEADER, changes, server, times};
 use crate::bench::meter::Period;

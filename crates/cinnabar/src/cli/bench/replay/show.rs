@@ -1,6 +1,4 @@
 //! What a replay came to, as tables for people.
-//!
-//! Called by `bench replay`.
 
 use crate::bench::replay::outcome::{Change, WITHOUT};
 use crate::bench::replay::{Outcome, Run};

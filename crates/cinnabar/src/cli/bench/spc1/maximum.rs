@@ -1,6 +1,4 @@
 //! `--find-max`: the search, as text.
-//!
-//! Called by the command.
 
 use super::show::ms;
 use super::{Args, failure, page, save, search, show_progress};

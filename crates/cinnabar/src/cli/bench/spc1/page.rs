@@ -1,6 +1,4 @@
 //! A run or a search as a page with charts.
-//!
-//! Called by the command.
 
 use super::show;
 use crate::bench::meter::Period;

@@ -1,6 +1,4 @@
 //! Lists of places on the command line: commas part them, and stand within some of them.
-//!
-//! Called by clap.
 
 use std::str::FromStr;
 

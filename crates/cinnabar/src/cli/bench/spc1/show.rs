@@ -1,6 +1,4 @@
 //! A run as text: pblio's closing lines, then what pblio lacks.
-//!
-//! Called by the command.
 
 use crate::bench::latency::LatencySummary;
 use crate::bench::spc1::{CacheReport, MockReport, Report};

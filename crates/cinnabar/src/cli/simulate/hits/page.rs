@@ -1,6 +1,4 @@
 //! What was found, as a page with curves.
-//!
-//! Called by `simulate hits --html`.
 
 use super::Simulated;
 use super::show::{about, contenders, miss_ratio, ratio_name};

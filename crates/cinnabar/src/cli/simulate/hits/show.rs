@@ -1,6 +1,4 @@
 //! What was found, as lines of JSON and as tables.
-//!
-//! Called by the command; the page uses the same ratios.
 
 use super::Simulated;
 use crate::cli::failure::Failure;

@@ -1,6 +1,4 @@
 //! Sizes of a cache as people write them: blocks, bytes with a unit, or a part of the footprint.
-//!
-//! Called by the flag's parser.
 
 use crate::cli::parse;
 use cinnabar_policy::Access;

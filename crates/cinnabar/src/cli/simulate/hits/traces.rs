@@ -1,6 +1,4 @@
 //! Opening traces, watching how far they are read, and what to say if they are wrong.
-//!
-//! Called by the command.
 
 use super::explain;
 use crate::cli::failure::Failure;

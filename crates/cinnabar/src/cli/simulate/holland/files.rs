@@ -1,6 +1,4 @@
 //! The files of the figures: drawings, numbers, the page.
-//!
-//! Called by the command.
 
 use super::found::{Found, FoundFigure};
 use super::page::drawing;

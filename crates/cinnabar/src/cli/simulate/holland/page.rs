@@ -1,6 +1,4 @@
 //! The experiments as one page with charts.
-//!
-//! Called by the command; the drawings by its files, too.
 
 use super::found::{Found, FoundExperiment, FoundFigure};
 use super::show::{WHY, holds, result};

@@ -1,6 +1,4 @@
 //! What the experiments found as text for the terminal.
-//!
-//! Called by the command.
 
 use super::files::PAGE;
 use super::found::{Found, FoundCheck, FoundExperiment, Listed};

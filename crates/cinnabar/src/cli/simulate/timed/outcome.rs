@@ -1,7 +1,5 @@
 //! What is told of a point: the contract of `--json`, of the CSV file, and of what is kept for a
 //! resumption. Keys are only ever added.
-//!
-//! Called by the command and its reports.
 
 use cinnabar_sim::timed::{Latency, Outcome};
 use serde::{Deserialize, Serialize};

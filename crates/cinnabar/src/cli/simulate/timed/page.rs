@@ -1,7 +1,7 @@
 //! What a sweep found, as a page with charts over its axes.
 //!
-//! Called by the command with `--html`. The axis with the most numbers lies from left to right, the
-//! other ones tell the lines apart; without numbers there are bars.
+//! The axis with the most numbers lies from left to right, the other ones tell the lines apart;
+//! without numbers there are bars.
 
 use super::outcome::Told;
 use super::recommend::Recommended;

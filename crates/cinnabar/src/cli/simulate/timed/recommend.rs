@@ -1,8 +1,8 @@
 //! Which of the points to take: the cheapest one that is nearly as good as the best.
 //!
-//! Called by the command with `--recommend`. Price is that of RAM and flash, with RAM so many times as
-//! dear; of points with one price the first in the plan is taken, so a plan that names the safest
-//! policy first gets that one unless another is really faster.
+//! Price is that of RAM and flash, with RAM so many times as dear; of points with one price the
+//! first in the plan is taken, so a plan that names the safest policy first gets that one unless
+//! another is really faster.
 
 use super::Found;
 use crate::timed_plan::keys::Key;

@@ -1,7 +1,6 @@
 //! What a sweep found: a table for people, CSV and JSON for programs.
 //!
-//! Called by the command. Nothing here depends on how fast the machine was, so that equal plans give
-//! equal files.
+//! Nothing here depends on how fast the machine was, so that equal plans give equal files.
 
 use super::outcome::Told;
 use super::recommend::Recommended;

@@ -1,9 +1,9 @@
 //! Points that are finished, kept in a folder so that a sweep that was stopped can go on.
 //!
-//! Called by the command with `--out`. A line of `points.jsonl` is a point with all that decides what
-//! comes out of it: every setting, the trace, the program's version, and the fingerprint of its model.
-//! A line is durable before the next point is told as done. What a crash left of the last line is cut
-//! off. `lock` keeps a second sweep out; it is held by the open file, so a killed one leaves nothing.
+//! A line of `points.jsonl` is a point with all that decides what comes out of it: every setting,
+//! the trace, the program's version, and the fingerprint of its model. A line is durable before the
+//! next point is told as done. What a crash left of the last line is cut off. `lock` keeps a second
+//! sweep out; it is held by the open file, so a killed one leaves nothing.
 
 use super::outcome::Told;
 use crate::cli::failure::Failure;

@@ -1,6 +1,4 @@
 //! The formats that are written, behind one face.
-//!
-//! Called by `cinnabar trace convert`.
 
 use cinnabar_trace::write::{Output, Writer};
 use cinnabar_trace::write_fio::{self, Version};

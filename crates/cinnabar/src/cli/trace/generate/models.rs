@@ -1,7 +1,5 @@
 //! The flags of the generators that are models of a few numbers: zipf, mix, sixteen, file server, boot
 //! storm.
-//!
-//! Called by `cinnabar trace generate`.
 
 use super::{Output, Whole, write};
 use crate::cli::failure::Failure;

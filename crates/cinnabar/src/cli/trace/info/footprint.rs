@@ -1,9 +1,9 @@
 //! How many different blocks were referenced, in bounded memory: exact up to a bound, then estimated.
 //!
-//! Called by the summary of a trace. Blocks are kept in a table. When it is full, half of all possible
-//! blocks are left out from then on, chosen by a hash, and those of them that are in the table go;
-//! what is left stands for twice as many. A table of n blocks then errs by about 1/sqrt(n): with 2 to
-//! 4 million, some 0.1 % in all, and more for a volume that has few of them.
+//! Blocks are kept in a table. When it is full, half of all possible blocks are left out from then
+//! on, chosen by a hash, and those of them that are in the table go; what is left stands for twice
+//! as many. A table of n blocks then errs by about 1/sqrt(n): with 2 to 4 million, some 0.1 % in
+//! all, and more for a volume that has few of them.
 
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

@@ -1,6 +1,4 @@
 //! A trace's summary as tables for people.
-//!
-//! Called by `cinnabar trace info`.
 
 use super::super::counts::{percent, show_time};
 use super::Info;

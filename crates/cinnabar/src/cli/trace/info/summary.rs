@@ -1,7 +1,7 @@
 //! What there is to know of a trace before anything is simulated, in one pass.
 //!
-//! Called by `cinnabar trace info`. Memory is bounded: the blocks' table ([`super::footprint`]), and 160
-//! bytes a volume, of which there are as many as readers keep apart at most.
+//! Memory is bounded: the blocks' table ([`super::footprint`]), and 160 bytes a volume, of which
+//! there are as many as readers keep apart at most.
 
 use super::super::counts::Counts;
 use super::footprint::{Blocks, Footprint};

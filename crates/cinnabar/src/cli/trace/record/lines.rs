@@ -1,7 +1,7 @@
 //! The daemon's answer, piece by piece, as what it means.
 //!
-//! Called by the session. What comes from outside is bounded: a line that does not end, or is neither a
-//! request nor a word, is an error.
+//! What comes from outside is bounded: a line that does not end, or is neither a request nor a word,
+//! is an error.
 
 use crate::daemon::control::recordings::Word;
 use cinnabar_trace::{Record, TraceError, canonical};

@@ -1,6 +1,4 @@
 //! What was recorded, in figures.
-//!
-//! Called by the command at the end, and by the session, which counts.
 
 use crate::cli::output::Table;
 use crate::cli::trace::counts::Counts;

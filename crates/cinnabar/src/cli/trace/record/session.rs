@@ -1,6 +1,6 @@
 //! One recording, from its first word to its last.
 //!
-//! Called by the command. Whatever ends it, what came until then is kept.
+//! Whatever ends it, what came until then is kept.
 
 use super::lines::{Gibberish, Line, Lines};
 use super::report::{End, Tally};

@@ -1,6 +1,4 @@
 //! What the engines say of themselves, put together.
-//!
-//! Called by the first data thread: for each status, and before an attach.
 
 use super::super::lane::Lane;
 use super::Crew;

@@ -1,6 +1,4 @@
 //! The cache device and the volumes, as all data threads get them and let go of them.
-//!
-//! Called by the first data thread.
 
 use super::super::lane::Lane;
 use super::super::volume::VolumeIo;

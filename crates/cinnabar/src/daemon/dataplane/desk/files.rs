@@ -1,6 +1,4 @@
 //! What a desk does I/O on: the cache device, and the volumes' backends.
-//!
-//! Called by the owner of the desk.
 
 use super::{Desk, Owner, VolumeIo};
 use crate::daemon::dataplane::clock::after;

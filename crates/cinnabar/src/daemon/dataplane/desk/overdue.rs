@@ -1,8 +1,8 @@
 //! Operations that take too long: on a backend, guests are answered, and the operation is waited for
 //! on; on the cache device, that is given up, for every write that needs a mark would hang with it.
 //!
-//! Called by the desk. One look at all I/Os under way, at the moment the first of them is due: under
-//! a steady load that is once a time-out, and nothing is kept for each I/O but its own deadline.
+//! One look at all I/Os under way, at the moment the first of them is due: under a steady load that
+//! is once a time-out, and nothing is kept for each I/O but its own deadline.
 
 use super::{Desk, Owner, Told};
 use cinnabar_engine::units::Instant;
