@@ -1,7 +1,7 @@
 //! Block descriptors: entry i describes slot i, in 11 bytes.
 //!
-//! Layout of an entry, little-endian: bytes 0-3 checksum; bytes 4-10 a 56-bit word {flags:8, volume
-//! + 1:12, block:36}. A volume field of zero means that the slot holds nothing; its checksum stays
+//! Layout of an entry, little-endian: bytes 0-3 checksum; bytes 4-10 a 56-bit word
+//! {flags:8, volume + 1:12, block:36}. A volume field of zero means that the slot holds nothing; its checksum stays
 //! readable until the slot is used again, because a read may still be under way.
 
 use crate::limits::VOLUMES_MAX;

@@ -169,6 +169,16 @@ pub enum Warmth {
     },
     /// Blocks are believed; how many will be known when the index is loaded.
     Loading,
+    /// Some shards believe theirs, and others have dropped them: one that had not recorded that the
+    /// volume had grown, for example.
+    Partly {
+        /// How many are believed; 0 as well while the index is being loaded.
+        blocks: u64,
+        /// How many were dropped, as far as that is known.
+        dropped: u64,
+        /// Why.
+        reason: DropReason,
+    },
     /// Blocks were dropped.
     Dropped {
         /// How many.

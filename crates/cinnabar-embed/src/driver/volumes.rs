@@ -157,9 +157,21 @@ impl Driver {
             return;
         }
         for (_, volume) in &mut self.volumes {
-            if let (Warmth::Loading, Some(id)) = (volume.warmth, volume.id) {
-                let counters = self.engine.volume_counters(id).unwrap_or_default();
-                volume.warmth = Warmth::Warm { blocks: counters.cached_blocks };
+            let Some(id) = volume.id else { continue };
+            let counters = || self.engine.volume_counters(id).unwrap_or_default();
+            match volume.warmth {
+                Warmth::Loading => {
+                    volume.warmth = Warmth::Warm { blocks: counters().cached_blocks };
+                }
+                Warmth::Partly { reason, .. } => {
+                    let (blocks, dropped) = (counters().cached_blocks, counters().dropped_blocks);
+                    volume.warmth = if dropped > 0 {
+                        Warmth::Partly { blocks, dropped, reason }
+                    } else {
+                        Warmth::Warm { blocks }
+                    };
+                }
+                Warmth::New | Warmth::Warm { .. } | Warmth::Dropped { .. } => {}
             }
         }
     }

@@ -293,18 +293,27 @@ impl<P: Payload> Router<P> {
 
 /// What became of a volume's blocks, over two shards or more.
 fn both_warm(one: Warmth, other: Warmth) -> Warmth {
-    use Warmth::{Dropped, Loading, New, Warm};
-    match (one, other) {
-        (Loading, _) | (_, Loading) => Loading,
-        (Warm { blocks }, Warm { blocks: more }) => Warm { blocks: blocks + more },
-        (Warm { blocks }, _) | (_, Warm { blocks }) => Warm { blocks },
-        (Dropped { blocks, reason }, Dropped { blocks: more, .. }) => {
-            Dropped { blocks: blocks + more, reason }
-        }
-        (Dropped { blocks, reason }, New) | (New, Dropped { blocks, reason }) => {
-            Dropped { blocks, reason }
-        }
-        (New, New) => New,
+    use Warmth::{Dropped, Loading, New, Partly, Warm};
+    // What is believed, and what was dropped and why.
+    let parts = |warmth| match warmth {
+        New => (None, None),
+        Loading => (Some(0), None),
+        Warm { blocks } => (Some(blocks), None),
+        Partly { blocks, dropped, reason } => (Some(blocks), Some((dropped, reason))),
+        Dropped { blocks, reason } => (None, Some((blocks, reason))),
+    };
+    let ((kept, lost), (more_kept, more_lost)) = (parts(one), parts(other));
+    let blocks = kept.unwrap_or(0) + more_kept.unwrap_or(0);
+    let lost = match (lost, more_lost) {
+        (Some((dropped, reason)), Some((more, _))) => Some((dropped + more, reason)),
+        (lost, more_lost) => lost.or(more_lost),
+    };
+    match (kept.or(more_kept), lost) {
+        (None, None) => New,
+        (None, Some((blocks, reason))) => Dropped { blocks, reason },
+        (Some(_), Some((dropped, reason))) => Partly { blocks, dropped, reason },
+        (Some(_), None) if [one, other].contains(&Loading) => Loading,
+        (Some(_), None) => Warm { blocks },
     }
 }
 
@@ -324,5 +333,33 @@ fn both_loaded(one: LoadReport, other: LoadReport) -> LoadReport {
         marked_blocks: one.marked_blocks + other.marked_blocks,
         pages: one.pages + other.pages,
         damaged_pages: one.damaged_pages + other.damaged_pages,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::DropReason;
+
+    #[test]
+    fn what_one_shard_dropped_is_told_with_the_reason_whatever_the_others_believe() {
+        use Warmth::{Dropped, Loading, New, Partly, Warm};
+        let reason = DropReason::EpochChanged;
+        let all = |warmths: &[Warmth]| warmths.iter().copied().reduce(both_warm).expect("some");
+        let dropped = Dropped { blocks: 7, reason };
+        for (others, blocks) in [
+            ([Warm { blocks: 5 }, Warm { blocks: 1 }], 6),
+            ([Loading, Loading], 0),
+            ([New, Loading], 0),
+        ] {
+            let [one, other] = others;
+            for order in [[dropped, one, other], [one, dropped, other], [one, other, dropped]] {
+                assert_eq!(all(&order), Partly { blocks, dropped: 7, reason }, "{order:?}");
+            }
+        }
+        assert_eq!(all(&[dropped, New, dropped]), Dropped { blocks: 14, reason });
+        assert_eq!(all(&[New, Warm { blocks: 5 }, Loading]), Loading);
+        assert_eq!(all(&[New, Warm { blocks: 5 }, New]), Warm { blocks: 5 });
+        assert_eq!(all(&[New, New]), New);
     }
 }

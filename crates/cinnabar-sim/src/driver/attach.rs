@@ -176,6 +176,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let short = |blocks, due| blocks > due || !damaged && blocks + evicted < due;
         // The one with the least to lose is forgotten where indices are short, in some shards or all.
         let forgotten = self.has_few_indices();
+        let justified = |reason| {
+            account.justifies(reason, belief, exclusive, generation)
+                || reason == DropReason::EpochChanged && self.volumes[volume].resized
+                || self.options.cold_after_crash && crashed
+                || self.cache_has_failed()
+        };
         let sound = match warmth {
             Warmth::New => forgotten || due.is_none_or(|due| due == 0) || self.cache_has_failed(),
             // Of a volume that it never had it can know by an attach that was not answered.
@@ -186,12 +192,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             // Nothing is lost: only the words differ.
             Warmth::Dropped { blocks: 0, .. } if due.is_none_or(|due| due == 0) => true,
-            Warmth::Dropped { reason, .. } => {
-                account.justifies(reason, belief, exclusive, generation)
-                    || reason == DropReason::EpochChanged && self.volumes[volume].resized
-                    || self.options.cold_after_crash && crashed
-                    || self.cache_has_failed()
-            }
+            Warmth::Partly { dropped: 0, .. } => warm,
+            Warmth::Partly { reason, .. } => warm && justified(reason),
+            Warmth::Dropped { reason, .. } => justified(reason),
         };
         if !sound {
             let what = format!(
@@ -214,12 +217,20 @@ impl<F: Factory<Stamped>> World<'_, F> {
         match warmth {
             Warmth::Warm { blocks } => self.count.warm_blocks += blocks,
             Warmth::Dropped { blocks, .. } => self.count.dropped_blocks += blocks,
+            Warmth::Partly { blocks, dropped, .. } => {
+                self.count.warm_blocks += blocks;
+                self.count.dropped_blocks += dropped;
+            }
             Warmth::New | Warmth::Loading => {}
         }
         let path = match warmth {
             Warmth::New => None,
-            Warmth::Warm { .. } | Warmth::Loading if crashed => Some(Path::BelievedAfterCrash),
-            Warmth::Warm { .. } | Warmth::Loading => Some(Path::BelievedAfterStop),
+            Warmth::Warm { .. } | Warmth::Partly { .. } | Warmth::Loading if crashed => {
+                Some(Path::BelievedAfterCrash)
+            }
+            Warmth::Warm { .. } | Warmth::Partly { .. } | Warmth::Loading => {
+                Some(Path::BelievedAfterStop)
+            }
             Warmth::Dropped { reason, .. } => Some(match reason {
                 DropReason::EpochChanged => Path::DroppedChanged,
                 DropReason::NoProof => Path::DroppedNoProof,

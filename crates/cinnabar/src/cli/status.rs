@@ -275,6 +275,7 @@ fn note(volume: &VolumeReport) -> Option<String> {
         WarmthReport::Kept { blocks } => {
             format!("{name}: kept {} from the last run\n", show_size(blocks * BLOCK_BYTES))
         }
+        WarmthReport::Partly { .. } => format!("{name}: {}\n", volume.warmth),
         // How much that was is known once the index is loaded.
         WarmthReport::Dropped { blocks: 0, reason } => {
             format!("{name}: dropped what there was from the last run: {reason}\n")

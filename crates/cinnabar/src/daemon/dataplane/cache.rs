@@ -269,8 +269,7 @@ impl Plane {
         if self.cache.loaded.is_none() {
             return;
         }
-        let settled =
-            |volume: &Volume| !matches!(volume.warmth, Warmth::Loading | Warmth::Dropped { .. });
+        let settled = |volume: &Volume| matches!(volume.warmth, Warmth::New | Warmth::Warm { .. });
         let loading = |volume: &Volume| volume.id.is_some() && !settled(volume);
         let keys: Vec<usize> =
             self.volumes.iter().filter(|(_, volume)| loading(volume)).map(|(key, _)| key).collect();
@@ -284,6 +283,10 @@ impl Plane {
             *warmth = match *warmth {
                 Warmth::Dropped { reason, .. } => {
                     Warmth::Dropped { blocks: counters.dropped_blocks, reason }
+                }
+                Warmth::Partly { reason, .. } if counters.dropped_blocks > 0 => {
+                    let (blocks, dropped) = (counters.cached_blocks, counters.dropped_blocks);
+                    Warmth::Partly { blocks, dropped, reason }
                 }
                 _ => Warmth::Warm { blocks: counters.cached_blocks },
             };

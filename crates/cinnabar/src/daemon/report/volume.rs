@@ -157,6 +157,15 @@ pub enum WarmthReport {
     },
     /// They are served again once the index is loaded.
     Loading,
+    /// Some are served again, others were forgotten.
+    Partly {
+        /// How many are served.
+        blocks: u64,
+        /// How many were forgotten.
+        dropped: u64,
+        /// Why.
+        reason: String,
+    },
     /// They were forgotten.
     Dropped {
         /// How many.
@@ -173,6 +182,13 @@ impl fmt::Display for WarmthReport {
             Self::New => f.write_str("nothing is cached of it yet"),
             Self::Kept { blocks } => write!(f, "kept {} from the last run", size(blocks)),
             Self::Loading => f.write_str("what the last run left is being loaded"),
+            Self::Partly { blocks: 0, dropped: 0, reason } => {
+                write!(f, "a part of what the last run left is dropped: {reason}")
+            }
+            Self::Partly { blocks, dropped, reason } => {
+                let (kept, dropped) = (size(blocks), size(dropped));
+                write!(f, "kept {kept} from the last run, dropped {dropped}: {reason}")
+            }
             Self::Dropped { blocks: 0, reason } => {
                 write!(f, "what the last run left is dropped: {reason}")
             }
@@ -317,18 +333,24 @@ impl From<Warmth> for WarmthReport {
             Warmth::New => Self::New,
             Warmth::Warm { blocks } => Self::Kept { blocks },
             Warmth::Loading => Self::Loading,
-            Warmth::Dropped { blocks, reason } => {
-                let reason = match reason {
-                    DropReason::WrittenWithoutCache => {
-                        "the volume may have been written in a run without this cache device"
-                    }
-                    DropReason::EpochChanged => "the backend was changed, replaced or resized",
-                    DropReason::NoProof => {
-                        "nothing proves that the backend was not changed, and exclusive is not set"
-                    }
-                };
-                Self::Dropped { blocks, reason: reason.to_owned() }
+            Warmth::Partly { blocks, dropped, reason } => {
+                Self::Partly { blocks, dropped, reason: words_of(reason).to_owned() }
             }
+            Warmth::Dropped { blocks, reason } => {
+                Self::Dropped { blocks, reason: words_of(reason).to_owned() }
+            }
+        }
+    }
+}
+
+const fn words_of(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::WrittenWithoutCache => {
+            "the volume may have been written in a run without this cache device"
+        }
+        DropReason::EpochChanged => "the backend was changed, replaced or resized",
+        DropReason::NoProof => {
+            "nothing proves that the backend was not changed, and exclusive is not set"
         }
     }
 }
