@@ -116,7 +116,11 @@ struct AddArgs {
     /// Its name, also that of its NBD export: 1 to 64 bytes
     name: String,
     /// Where it lives
-    #[arg(long, help = "Where it lives: file:PATH or sim:PRESET[,key=value...]:file:PATH")]
+    #[arg(
+        long,
+        help = "Where it lives: file:PATH, nbd:unix:PATH[:EXPORT], nbd:tcp:HOST:PORT[:EXPORT], or \
+                sim:PRESET[,key=value...]: before one of these"
+    )]
     backend: String,
     /// What its requests do with the cache
     #[arg(long, value_enum, default_value = "write-through")]
