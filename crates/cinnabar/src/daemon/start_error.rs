@@ -2,6 +2,8 @@
 //!
 //! Made by the data plane; the command line adds file and line, and ends with its exit code.
 
+use cinnabar_backend::disk::Identity;
+
 /// Why the data plane could not start, or could not go on: one clear line and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -14,6 +16,8 @@ pub struct StartError {
     pub message: String,
     /// What would help, one line.
     pub hint: String,
+    /// What the backend is that could not be opened, where that is known.
+    pub backend: Option<Identity>,
 }
 
 /// The part of the configuration an error belongs to.
@@ -100,6 +104,6 @@ impl StartError {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self { kind, subject, message: message.into(), hint: hint.into() }
+        Self { kind, subject, message: message.into(), hint: hint.into(), backend: None }
     }
 }

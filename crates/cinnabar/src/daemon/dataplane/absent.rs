@@ -353,7 +353,7 @@ fn check_twins(config: &StartConfig, first: u64, results: &Results) -> Result<()
         }
         for (other, (holder, attempt)) in all().enumerate() {
             let Some(Ok(opened)) = results.get(&attempt) else { continue };
-            if super::disks::lives_in(locked, &opened.identity()) {
+            if error.backend.as_ref() == Some(&opened.identity()) {
                 let (one, two) = if at < other { (locked, holder) } else { (holder, locked) };
                 return Err(super::disks::twice(
                     two,

@@ -65,12 +65,15 @@ pub(super) fn open_volume(
         let message = format!("backend {:?}: {}", config.backend, with_source(&error));
         StartError::new(StartErrorKind::Settings, subject(), message, error.hint())
     })?;
-    if let Some(identity) = identity_of(&spec.place) {
-        check_taken(config, &identity, taken)?;
+    let identity = identity_of(&spec.place);
+    if let Some(identity) = &identity {
+        check_taken(config, identity, taken)?;
     }
     let options = OpenOptions { read_only: config.read_only, ..options.clone() };
-    let disk = Disk::open_backend(&spec, &options)
-        .map_err(|error| explain(&error, subject(), backend_kind(&error.kind), "backend"))?;
+    let disk = Disk::open_backend(&spec, &options).map_err(|error| {
+        let error = explain(&error, subject(), backend_kind(&error.kind), "backend");
+        StartError { backend: identity, ..error }
+    })?;
     // A server may be known by several names, which its own address tells.
     check_taken(config, &disk.identity(), taken)?;
     if disk.size_bytes().div_ceil(BLOCK_BYTES) > VOLUME_BLOCKS_MAX {
@@ -131,12 +134,6 @@ pub(super) fn twice(config: &VolumeConfig, what: &str) -> StartError {
     let subject = Subject::Volume(config.name.clone());
     let hint = "give each volume a backend of its own";
     StartError::new(StartErrorKind::BackendTwice, subject, message, hint)
-}
-
-/// Whether a volume's backend is this one.
-pub(super) fn lives_in(config: &VolumeConfig, identity: &Identity) -> bool {
-    let spec = BackendSpec::parse(&config.backend, Path::new("/")).ok();
-    spec.and_then(|spec| identity_of(&spec.place)).is_some_and(|own| own == *identity)
 }
 
 pub(super) fn explain(
