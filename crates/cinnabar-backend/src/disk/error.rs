@@ -153,12 +153,13 @@ impl DiskErrorKind {
     /// Whether a cache device is lost, and not merely named wrongly. `known`: it was in use before.
     pub fn is_lost(&self, known: bool) -> bool {
         match self {
-            // A block device that is not there, one that fails, one whose contents are damaged.
+            // A block device that is not there, one that fails, one whose contents are damaged or
+            // another program's.
             Self::NotFound
             | Self::Silent(_)
             | Self::Io { .. }
             | Self::Short { .. }
-            | Self::Superblock(SuperblockError::Damaged) => true,
+            | Self::Superblock(SuperblockError::Damaged | SuperblockError::Version(_)) => true,
             // Its file system is not mounted, or was switched to read-only when the SSD failed; or
             // both copies of its superblock were overwritten.
             Self::NoFolder | Self::NoSize | Self::Empty | Self::ReadOnly | Self::Foreign(_) => {
@@ -190,6 +191,7 @@ mod tests {
             DiskErrorKind::Silent(Duration::from_secs(1)),
             DiskErrorKind::Short { got: 1, expected: 2 },
             DiskErrorKind::Superblock(SuperblockError::Damaged),
+            DiskErrorKind::Superblock(SuperblockError::Version(9)),
         ] {
             assert!(kind.is_lost(false) && kind.is_lost(true), "{kind}");
         }
@@ -200,7 +202,6 @@ mod tests {
             assert!(!kind.is_lost(false) && kind.is_lost(true), "{kind}");
         }
         for kind in [
-            DiskErrorKind::Superblock(SuperblockError::Version(9)),
             DiskErrorKind::InUse { waited: Duration::ZERO, holder: None },
             DiskErrorKind::Cancelled,
             DiskErrorKind::Permission,

@@ -126,6 +126,32 @@ fn a_damaged_device_is_passed_by_and_a_required_one_is_not() {
     rig.stop();
 }
 
+/// As after an upgrade, or back to an older program: guests keep their disks.
+#[test]
+fn a_device_of_another_format_version_is_passed_by_until_it_is_formatted() {
+    use std::os::unix::fs::FileExt;
+    let mut rig = with_ssd(IoMode::Auto);
+    let device = rig.config.cache.device.clone();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&device).expect("it opens");
+    for offset in [0, 4096] {
+        let mut page = [0; 4096];
+        file.read_exact_at(&mut page, offset).expect("it is read");
+        page[12] = 9;
+        let sum = crc32c::crc32c(&page[4..]).to_le_bytes();
+        page[..4].copy_from_slice(&sum);
+        file.write_all_at(&page, offset).expect("it is written");
+    }
+    rig.start();
+    let status = rig.status();
+    assert_eq!(status.cache.state, State::Degraded);
+    assert!(status.cache.reason.contains("version 9"), "{}", status.cache.reason);
+    assert!(rig.client("vm1").read(0, 4096) == Ok(pattern(0, 4096)));
+    replace(&rig, &device, false).expect_err("it holds something");
+    assert_eq!(replace(&rig, &device, true), Ok(()));
+    assert_eq!(rig.status().cache.state, State::Serving);
+    rig.stop();
+}
+
 /// What overwrote it is not formatted away: it may be somebody's data.
 #[test]
 fn a_device_whose_superblocks_were_overwritten_is_passed_by_and_kept_as_it_is() {
