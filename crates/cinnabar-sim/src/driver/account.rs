@@ -37,8 +37,8 @@ pub(super) struct Account {
     pub(super) generation: u64,
     /// And when it was attached: if it was raised in between, the device need not have heard of it.
     pub(super) attached: u64,
-    /// It was attached while the device was being replaced, which some shards had done and others
-    /// had not: under which generation each of them recorded it is not known here.
+    /// It was attached while the device was being given up or replaced, which some shards had done
+    /// and others had not: under which generation each of them recorded it is not known here.
     pub(super) mixed: bool,
     /// The device may know of it by an attach that was never answered.
     pub(super) may_know: bool,

@@ -24,6 +24,8 @@ pub(super) struct Attaching {
     written: bool,
     /// It must not be: a seal had been answered.
     sealed: bool,
+    /// The device was being given up: it need not hear of this attach.
+    abandoning: bool,
     /// The device was being replaced.
     replacing: bool,
     /// The device may have known of it before.
@@ -65,6 +67,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             generation: self.media.backends[volume].generation_with(device),
             written: recorded.iter().any(|recorded| recorded.written),
             sealed: std::mem::take(&mut self.accounts[volume].sealed_before_crash),
+            abandoning: self.is_waiting_for(|control| *control == Control::Abandon),
             replacing: self.is_waiting_for(|control| *control == Control::Replace),
             known: self.accounts[volume].may_know,
         };
@@ -131,7 +134,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.accounts[volume].left = Left::Lost;
         self.accounts[volume].attached = attaching.generation;
         let shards = self.machine.as_ref().map_or(1, Machine::shards);
-        self.accounts[volume].mixed = attaching.replacing && shards > 1;
+        self.accounts[volume].mixed = attaching.abandoning || attaching.replacing && shards > 1;
         self.accounts[volume].foreign.clear();
         let attaches = self.volumes[volume].served.attaches + 1;
         self.volumes[volume].served = Served { attaches, ..Served::default() };

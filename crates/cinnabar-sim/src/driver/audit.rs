@@ -141,14 +141,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
         (settled, missing)
     }
 
-    /// Blocks that shards have dropped of volumes that were becoming larger at the crash: a shard that
-    /// had not recorded the new size has dropped all it held, while another one, which had, counts
-    /// as warm. A growth that was answered is recorded everywhere, and excuses nothing.
-    fn dropped_by_growth(&self, note: &CrashNote) -> u64 {
+    /// Blocks that shards have dropped of volumes that the others had recorded differently at the
+    /// crash: those which had the size or the generation of now count as warm. A growth that was
+    /// answered is recorded everywhere, and excuses nothing.
+    fn dropped_as_uneven(&self, note: &CrashNote) -> u64 {
         let machine = self.machine.as_ref().expect("a machine is alive");
-        let volumes = self.volumes.iter().zip(&note.growing);
-        let grew = volumes.filter(|(volume, growing)| **growing && volume.believed);
-        let counters = grew.filter_map(|(volume, _)| machine.counters_of(&volume.names));
+        let volumes = self.volumes.iter().zip(&note.uneven);
+        let uneven = volumes.filter(|(volume, uneven)| **uneven && volume.believed);
+        let counters = uneven.filter_map(|(volume, _)| machine.counters_of(&volume.names));
         counters.map(|counters| counters.dropped_blocks).sum()
     }
 
@@ -192,7 +192,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.crash_blocks_missing += missing;
         self.count.crashes_warm += u64::from(due.max(settled) > 0);
         let gone = u64::saturating_sub(due, back).max(missing.saturating_sub(note.changed));
-        let dropped = self.dropped_by_growth(&note);
+        let dropped = self.dropped_as_uneven(&note);
         let lost = gone.saturating_sub(evicted + dropped);
         if lost * LOST_ONE_OF > due.max(settled) {
             let CrashNote { volumes, at_risk, changed, unflushed, .. } = &note;
@@ -200,7 +200,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 "{lost} blocks are lost: of {due} that were due {back} are there, of {settled} one by \
                  one {missing} are missing; {volumes:?}, {at_risk} at risk, {unflushed} not \
                  flushed and {changed} changed at the crash; loaded: {report:?}, {evicted} evicted or rotten, \
-                 {dropped} dropped by growth"
+                 {dropped} dropped where shards disagree"
             );
             return Err(Violation::new(Kind::Cold, what));
         }

@@ -36,9 +36,10 @@ pub(super) struct CrashNote {
     pub(super) unflushed: u64,
     /// Of each volume: the blocks that must be there again, one by one.
     pub(super) settled: Vec<Vec<u64>>,
-    /// Of each volume: whether it was becoming larger. A shard that had not recorded that yet finds
-    /// another disk.
-    pub(super) growing: Vec<bool>,
+    /// Of each volume: whether shards may have recorded it differently. It was becoming larger: one
+    /// that had not recorded that yet finds another disk. Or it was attached while the device was
+    /// being replaced: one that was still without a device has asked for a new generation since.
+    pub(super) uneven: Vec<bool>,
     /// Blocks that guests have asked to change since, before anybody has looked.
     pub(super) changed: u64,
 }
@@ -148,7 +149,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.crash_note = serving.then(|| CrashNote {
             volumes: self.volumes.iter().map(cached).collect(),
             settled: self.volumes.iter().enumerate().map(settled).collect(),
-            growing: (0..self.volumes.len()).map(|volume| self.is_growing(volume)).collect(),
+            uneven: (0..self.volumes.len())
+                .map(|volume| self.is_growing(volume) || self.accounts[volume].mixed)
+                .collect(),
             changed: 0,
             unflushed,
             at_risk: counters.ram_blocks

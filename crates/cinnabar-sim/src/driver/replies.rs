@@ -30,6 +30,7 @@ pub(super) struct Sent {
 impl<F: Factory<Stamped>> World<'_, F> {
     /// The machine answers a request or a command.
     pub(super) fn replied(&mut self, reply: Reply<Stamped>) -> Result<(), Violation> {
+        self.answered_at = self.now;
         if let Some(control) = self.controls.remove(&reply.id) {
             return self.command_replied(control, reply.result);
         }

@@ -111,6 +111,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) losses: Vec<(usize, WriteTicket)>,
     /// A loss that takes with it what a flush had covered.
     pub(super) disorder: Option<Violation>,
+    /// When the machine last answered a request or a command.
+    pub(super) answered_at: Instant,
     /// Requests under way.
     pub(super) pending: BTreeMap<RequestId, Pending>,
     /// Commands under way.
@@ -195,6 +197,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             doubtful: Vec::new(),
             losses: Vec::new(),
             disorder: None,
+            answered_at: Instant(0),
             pending: BTreeMap::new(),
             controls: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -267,7 +270,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             if idle && self.agenda.next_at().is_none() && !done(self) {
                 return Err(self.stuck("nothing is left to happen").into());
             }
-            if self.now.since_ns(began) > PATIENCE_NS {
+            if self.now.since_ns(began.max(self.answered_at)) > PATIENCE_NS {
                 return Err(self.stuck("it takes for ever").into());
             }
             self.step()?;
