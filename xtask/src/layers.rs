@@ -1,5 +1,5 @@
-//! Dependencies point one way: the binary sees the edges and the simulator, these see the pure
-//! crates, siblings never see each other. Compared with what cargo knows.
+//! Dependencies point one way: the binary sees the edges, the fault simulation and the laboratory,
+//! these see the pure crates, siblings never see each other. Compared with what cargo knows.
 
 use crate::shell::cargo;
 use anyhow::{Context, Result, bail};
@@ -7,15 +7,16 @@ use serde_json::Value;
 
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
-    ("cinnabar", &[EMBED, FRONTEND, BACKEND, SIM, ENGINE, POLICY, PLACEMENT, TRACE]),
+    ("cinnabar", &[EMBED, FRONTEND, BACKEND, SIM, STUDY, ENGINE, POLICY, TRACE]),
     // A binary of somebody else's stands where ours does; `bench` is such a program.
     (EMBED, &[BACKEND, ENGINE]),
-    (FRONTEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
-    (BACKEND, &[ENGINE, POLICY, PLACEMENT, TRACE]),
-    (SIM, &[ENGINE, POLICY, PLACEMENT, TRACE]),
+    (FRONTEND, &[ENGINE, POLICY, TRACE]),
+    (BACKEND, &[ENGINE, POLICY, TRACE]),
+    // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
+    (SIM, &[ENGINE]),
+    (STUDY, &[ENGINE, POLICY, TRACE]),
     (ENGINE, &[]),
     (POLICY, &[]),
-    (PLACEMENT, &[]),
     (TRACE, &[]),
     // The end-to-end tests know processes and sockets only.
     ("e2e", &[]),
@@ -27,9 +28,9 @@ const EMBED: &str = "cinnabar-embed";
 const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
 const SIM: &str = "cinnabar-sim";
+const STUDY: &str = "cinnabar-study";
 const ENGINE: &str = "cinnabar-engine";
 const POLICY: &str = "cinnabar-policy";
-const PLACEMENT: &str = "cinnabar-placement";
 const TRACE: &str = "cinnabar-trace";
 
 /// Checks the whole workspace.

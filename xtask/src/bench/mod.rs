@@ -70,7 +70,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
 }
 
 fn example(name: &str, args: &[String]) -> Result<()> {
-    let run = ["run", "--release", "--locked", "--package", "cinnabar-sim", "--example", name];
+    let run = ["run", "--release", "--locked", "--package", "cinnabar-study", "--example", name];
     show(cargo(&run).arg("--").args(args)).map(|_| ())
 }
 

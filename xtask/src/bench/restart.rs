@@ -1,6 +1,6 @@
 //! How long a start takes with a large cache: to the first reply, and until the whole index is there.
 //!
-//! The cache device is synthetic, but everything that a start reads is there: `cinnabar-sim`'s
+//! The cache device is synthetic, but everything that a start reads is there: `cinnabar-study`'s
 //! example `restart_image` drives the production engine over a sparse file, without data, and leaves
 //! it as a crash would, just before a checkpoint was due. Beside each start stands the time that the
 //! disk takes to read as many bytes in sequence, in the same round.
@@ -110,8 +110,15 @@ fn prepare(site: &Site, bytes: u64) -> Result<Config> {
 }
 
 fn image(args: &[&str]) -> Result<()> {
-    let run =
-        ["run", "--release", "--locked", "--package", "cinnabar-sim", "--example", "restart_image"];
+    let run = [
+        "run",
+        "--release",
+        "--locked",
+        "--package",
+        "cinnabar-study",
+        "--example",
+        "restart_image",
+    ];
     show(cargo(&run).arg("--").args(args)).map(drop)
 }
 

@@ -5,7 +5,6 @@ use cinnabar_engine::IoId;
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::{VolumeSpec, Warmth};
-use cinnabar_sim::instant::plain_volume;
 use cinnabar_sim::machine::EngineFactory;
 use cinnabar_sim::medium::Backend;
 use cinnabar_sim::script::Script;
@@ -18,7 +17,7 @@ const VOLUME_BLOCKS: u64 = 8 * CAPACITY;
 pub(crate) type TestScript = Script<EngineFactory>;
 
 pub(crate) fn spec() -> VolumeSpec {
-    VolumeSpec { exclusive: false, ..plain_volume("volume", VOLUME_BLOCKS) }
+    VolumeSpec::new("volume".to_owned(), VOLUME_BLOCKS * BLOCK_BYTES)
 }
 
 /// A cache with one volume, of so many sectors, on a backend of that alignment.

@@ -1,5 +1,5 @@
 //! The SPC-1-like workload against the check values of the public generators: shares, lengths, rate. The
-//! hit ratios that only the right walk gives are `cinnabar-sim`'s tests, which have caches.
+//! hit ratios that only the right walk gives are `cinnabar-study`'s tests, which have caches.
 
 use cinnabar_trace::generate::spc1::{Generator, Io, Mix, STREAMS, Settings, Spc1Error};
 

@@ -6,7 +6,7 @@ use super::value::Literal;
 use super::{Origin, Plan};
 use crate::config::reader::{Located, Section};
 use crate::config::{ConfigError, suggest};
-use cinnabar_sim::timed::Config;
+use cinnabar_study::timed::Config;
 use std::collections::BTreeSet;
 
 /// Points of a plan at most.

@@ -5,8 +5,8 @@ use super::survey::Survey;
 use super::{Origin, Plan, Point};
 use crate::config::ConfigError;
 use crate::config::units::show_size;
-use cinnabar_sim::sweep::Job;
-use cinnabar_sim::timed::{Config, ConfigError as Impossible};
+use cinnabar_study::sweep::Job;
+use cinnabar_study::timed::{Config, ConfigError as Impossible};
 
 /// Checks all points.
 ///

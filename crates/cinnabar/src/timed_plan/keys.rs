@@ -3,8 +3,8 @@
 //! A key is `section.key`, or without a section `key`.
 
 use super::value::{Literal, Wrong};
-use cinnabar_sim::timed::Config;
-use cinnabar_sim::timed::config::{
+use cinnabar_study::timed::Config;
+use cinnabar_study::timed::config::{
     Architecture, Background, Duplex, FrameOrder, Placement, Restart, Service,
 };
 

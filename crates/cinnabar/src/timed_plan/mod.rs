@@ -19,7 +19,7 @@ pub use read::{Setting, load};
 pub use survey::{Survey, SurveyError, survey};
 pub use value::{Literal, Wrong};
 
-use cinnabar_sim::timed::{Config, Pace};
+use cinnabar_study::timed::{Config, Pace};
 use std::path::PathBuf;
 
 /// A plan, read but not yet looked at as a whole.

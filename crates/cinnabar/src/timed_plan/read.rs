@@ -6,7 +6,7 @@ use super::value::Literal;
 use super::{Origin, Plan, TraceInput};
 use crate::config::reader::{Located, Section, Source};
 use crate::config::{ConfigError, suggest};
-use cinnabar_sim::timed::{Config, Pace};
+use cinnabar_study::timed::{Config, Pace};
 use std::io::Read;
 use std::path::Path;
 use toml::de::DeTable;

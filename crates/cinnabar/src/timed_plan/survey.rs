@@ -3,8 +3,8 @@
 
 use super::TraceInput;
 use cinnabar_policy::{Access, Interner, TooManyBlocks};
-use cinnabar_sim::sweep::{Job, Load};
-use cinnabar_sim::timed::{Config, Pace, Workload};
+use cinnabar_study::sweep::{Job, Load};
+use cinnabar_study::timed::{Config, Pace, Workload};
 use cinnabar_trace::{Op, Record, TraceError};
 use std::path::Path;
 

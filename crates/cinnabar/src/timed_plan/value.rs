@@ -5,8 +5,8 @@ use crate::config::suggest;
 use crate::config::units::{parse_duration, parse_size, show_share};
 use crate::daemon::messages::Share;
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_sim::timed::WritePolicy;
-use cinnabar_sim::timed::config::Service;
+use cinnabar_study::timed::WritePolicy;
+use cinnabar_study::timed::config::Service;
 
 /// A value, before it is known what it is for.
 #[derive(Clone, Debug, PartialEq)]

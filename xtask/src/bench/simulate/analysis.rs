@@ -52,7 +52,7 @@ pub(super) fn curves(bench: &Bench) -> Result<String> {
 
 /// What the test of sampled curves prints.
 pub(super) fn errors() -> Result<String> {
-    let printed = test("cinnabar-sim", "a_sample_of_8192_blocks_has_the_curves_of_all")?;
+    let printed = test("cinnabar-study", "a_sample_of_8192_blocks_has_the_curves_of_all")?;
     let mut rows = printed.lines().filter(|line| line.matches(" | ").count() == 4);
     let cells = |row: &str| row.split(" | ").map(str::to_owned).collect::<Vec<_>>();
     let header = cells(rows.next().unwrap_or_default());

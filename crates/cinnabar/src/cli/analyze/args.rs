@@ -7,7 +7,7 @@ use crate::cli::parse::{size, trace_path};
 use crate::config::units::show_size;
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
-use cinnabar_sim::analysis::{Bounds, Every, Look, Rules, Settings};
+use cinnabar_study::analysis::{Bounds, Every, Look, Rules, Settings};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;

@@ -12,8 +12,8 @@ use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use cinnabar_policy::sizing::Allocator;
-use cinnabar_sim::analysis::Settings;
-use cinnabar_sim::compare::{
+use cinnabar_study::analysis::Settings;
+use cinnabar_study::compare::{
     self, CompareError, Comparison, Contestant, Input, Model, Options, Progress as Told,
 };
 use std::io::Write;

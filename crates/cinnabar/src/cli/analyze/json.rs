@@ -7,7 +7,7 @@ use super::words;
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::{Prices, WritePolicy};
-use cinnabar_sim::analysis::{
+use cinnabar_study::analysis::{
     Analysis, Curves, Every, Expected, Found, Look, Part, Planned, PlannedVolume, Settings, Verdict,
 };
 use serde::Serialize;

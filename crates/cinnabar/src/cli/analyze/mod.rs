@@ -19,7 +19,7 @@ use super::output;
 use super::progress::Progress;
 use super::report_file;
 use crate::config::units::show_size;
-use cinnabar_sim::analysis::{self, Analysis, AnalysisError, Settings};
+use cinnabar_study::analysis::{self, Analysis, AnalysisError, Settings};
 use std::io::Write;
 
 /// Runs it.

@@ -9,7 +9,7 @@ use super::rows::{self, HEADER, LEGEND, ranked};
 use super::words;
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
 use cinnabar_policy::sizing::WritePolicy;
-use cinnabar_sim::analysis::{Analysis, Found, Settings};
+use cinnabar_study::analysis::{Analysis, Found, Settings};
 
 /// Volumes of a chart with lines: as many as there are colours.
 const LINES_MAX: usize = 6;

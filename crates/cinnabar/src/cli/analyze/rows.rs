@@ -7,7 +7,7 @@ use crate::config::units::show_size;
 use crate::page::Unit;
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::Prices;
-use cinnabar_sim::analysis::{Analysis, Expected, Found};
+use cinnabar_study::analysis::{Analysis, Expected, Found};
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 

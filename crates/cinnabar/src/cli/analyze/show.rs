@@ -5,7 +5,7 @@ use super::words;
 use crate::cli::output::Table;
 use crate::config::units::show_size;
 use crate::page::Unit;
-use cinnabar_sim::analysis::{Analysis, Settings};
+use cinnabar_study::analysis::{Analysis, Settings};
 
 /// All of it.
 pub(super) fn render(analysis: &Analysis, settings: &Settings, volumes: usize) -> String {

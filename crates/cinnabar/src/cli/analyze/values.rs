@@ -3,7 +3,7 @@
 //! They are value parsers of flags: what they say goes behind clap's complaint.
 
 use crate::cli::parse::{duration, size};
-use cinnabar_sim::analysis::Every;
+use cinnabar_study::analysis::Every;
 use std::time::Duration;
 
 /// No interval is shorter, and none has fewer references.

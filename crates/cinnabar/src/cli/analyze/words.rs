@@ -7,7 +7,7 @@ use super::rows::ranked;
 use crate::config::units::show_size;
 use crate::page::Unit;
 use cinnabar_policy::sizing::{Allocator, Prices, WritePolicy};
-use cinnabar_sim::analysis::{Analysis, Found, Settings, Verdict};
+use cinnabar_study::analysis::{Analysis, Found, Settings, Verdict};
 
 /// Volumes named in a sentence.
 const NAMED_MAX: usize = 6;

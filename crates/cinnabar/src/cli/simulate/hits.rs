@@ -10,7 +10,7 @@ use crate::cli::parse;
 use crate::cli::{output, report_file};
 use cinnabar_engine::Endurance;
 use cinnabar_policy::{UnknownWrites, Writes};
-use cinnabar_sim::hits::{
+use cinnabar_study::hits::{
     Contender, EngineCache, EngineError, Found, Grain, HitsError, Options, Run, Survey,
 };
 use size::Size;
@@ -167,7 +167,7 @@ fn note(size_blocks: NonZeroU32, error: EngineError) {
 }
 
 fn contender(text: &str) -> Result<Contender, String> {
-    text.parse().map_err(|error: cinnabar_sim::hits::UnknownContender| error.to_string())
+    text.parse().map_err(|error: cinnabar_study::hits::UnknownContender| error.to_string())
 }
 
 fn writes(text: &str) -> Result<Writes, String> {

@@ -1,7 +1,7 @@
 //! `cinnabar simulate holland`: the published results of flash caching on the storage client, run
 //! again, drawn, and judged.
 //!
-//! The experiments are data of `cinnabar-sim`; here they are run and what came out is written down:
+//! The experiments are data of `cinnabar-study`; here they are run and what came out is written down:
 //! `found` holds it, `show` prints it, `files` and `page` write it.
 
 mod files;
@@ -12,9 +12,9 @@ mod show;
 use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use cinnabar_sim::holland::{Experiment, Measured, Setup, distinct, experiments};
-use cinnabar_sim::sweep::{self, Job, Limits};
-use cinnabar_sim::timed::Config;
+use cinnabar_study::holland::{Experiment, Measured, Setup, distinct, experiments};
+use cinnabar_study::sweep::{self, Job, Limits};
+use cinnabar_study::timed::Config;
 use clap::builder::PossibleValuesParser;
 use found::Found;
 use std::cmp::Reverse;

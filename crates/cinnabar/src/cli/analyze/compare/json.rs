@@ -4,8 +4,8 @@
 
 use super::show::name;
 use cinnabar_policy::sizing::{Prices, WritePolicy};
-use cinnabar_sim::analysis::Every;
-use cinnabar_sim::compare::{
+use cinnabar_study::analysis::Every;
+use cinnabar_study::compare::{
     Cache, Comparison, Counts, Division, Entry, Gains, Model, Options, Outcome,
 };
 use serde::Serialize;
@@ -103,7 +103,7 @@ pub(super) fn of<'a>(found: &'a Comparison, options: &Options, traces: &[PathBuf
         Every::References(count) => (None, Some(count)),
         Every::Never => (None, None),
     };
-    let interval = |one: &cinnabar_sim::analysis::Interval| Interval {
+    let interval = |one: &cinnabar_study::analysis::Interval| Interval {
         number: one.number,
         start_us: one.start_us,
         requests: one.requests,

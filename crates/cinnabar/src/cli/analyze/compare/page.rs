@@ -2,8 +2,8 @@
 
 use super::show;
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
-use cinnabar_sim::analysis::Every;
-use cinnabar_sim::compare::{Cache, Comparison, Division, Entry, Model, Options};
+use cinnabar_study::analysis::Every;
+use cinnabar_study::compare::{Cache, Comparison, Division, Entry, Model, Options};
 use std::path::PathBuf;
 
 /// Volumes with a line of their own, those that have most in the mean; the rest have one together.

@@ -2,8 +2,8 @@
 
 use crate::cli::output::Table;
 use crate::page::Unit;
-use cinnabar_sim::analysis::Every;
-use cinnabar_sim::compare::{Cache, Comparison, ECI_CLAIMS, Entry, Gains, Model, Options};
+use cinnabar_study::analysis::Every;
+use cinnabar_study::compare::{Cache, Comparison, ECI_CLAIMS, Entry, Gains, Model, Options};
 
 const BLOCK_BYTES: f64 = 4096.0;
 

@@ -4,7 +4,7 @@ use super::Simulated;
 use super::show::{about, contenders, miss_ratio, ratio_name};
 use crate::page::{Axis, Chart, Page, Section, Style, Table, Unit};
 use cinnabar_policy::Policy;
-use cinnabar_sim::hits::{Contender, Outcome};
+use cinnabar_study::hits::{Contender, Outcome};
 
 const BLOCK_BYTES: f64 = 4096.0;
 

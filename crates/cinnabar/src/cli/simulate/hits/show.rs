@@ -5,7 +5,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::Table;
 use crate::config::units::show_size;
 use cinnabar_policy::{Counts, Writes};
-use cinnabar_sim::hits::{Contender, Outcome, Reasons};
+use cinnabar_study::hits::{Contender, Outcome, Reasons};
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -3,7 +3,7 @@
 use super::explain;
 use crate::cli::failure::Failure;
 use crate::cli::progress;
-use cinnabar_sim::hits::{self, Found, HitsError, Options, Progress, Survey};
+use cinnabar_study::hits::{self, Found, HitsError, Options, Progress, Survey};
 use cinnabar_trace::{Record, Trace, TraceError};
 use std::fs;
 use std::path::Path;

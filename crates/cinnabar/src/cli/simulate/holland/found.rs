@@ -2,8 +2,10 @@
 //!
 //! Made by the command; printed and drawn by its other files.
 
-use cinnabar_sim::holland::{Check, Experiment, Figure, Measured, Point, Quantity, Setup, Target};
-use cinnabar_sim::timed::Outcome;
+use cinnabar_study::holland::{
+    Check, Experiment, Figure, Measured, Point, Quantity, Setup, Target,
+};
+use cinnabar_study::timed::Outcome;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -182,7 +184,7 @@ impl FoundExperiment {
 
 impl FoundCheck {
     fn new(check: &Check, measured: &Measured) -> Self {
-        let (bound, limit) = check.bound.map(cinnabar_sim::holland::Bound::parts).unzip();
+        let (bound, limit) = check.bound.map(cinnabar_study::holland::Bound::parts).unzip();
         Self {
             what: check.what.clone(),
             quantity: check.quantity.key(),
@@ -212,7 +214,7 @@ impl FoundCheck {
 
 impl FoundFigure {
     fn new(figure: &Figure, measured: &Measured) -> Self {
-        let line = |line: &cinnabar_sim::holland::Line| FoundLine {
+        let line = |line: &cinnabar_study::holland::Line| FoundLine {
             name: line.name.clone(),
             points: line
                 .points
@@ -233,7 +235,7 @@ impl FoundFigure {
 impl FoundPoint {
     fn new(point: &Point, quantity: Quantity, outcome: &Outcome) -> Self {
         let p99_us =
-            |latency: &cinnabar_sim::timed::Latency| latency.percentile_ns(99.0) as f64 / 1e3;
+            |latency: &cinnabar_study::timed::Latency| latency.percentile_ns(99.0) as f64 / 1e3;
         Self {
             at: point.label.clone(),
             value: quantity.of(outcome),

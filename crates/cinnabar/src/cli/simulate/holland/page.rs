@@ -3,7 +3,7 @@
 use super::found::{Found, FoundExperiment, FoundFigure};
 use super::show::{WHY, holds, result};
 use crate::page::{Axis, Bars, Chart, Page, Part, Section, Style, Table, Unit};
-use cinnabar_sim::holland::{Across, Experiment, Figure, Quantity};
+use cinnabar_study::holland::{Across, Experiment, Figure, Quantity};
 
 /// One figure, drawn.
 pub(super) enum Drawing {

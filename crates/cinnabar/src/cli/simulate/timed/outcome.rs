@@ -1,7 +1,7 @@
 //! What is told of a point: the contract of `--json`, of the CSV file, and of what is kept for a
 //! resumption. Keys are only ever added.
 
-use cinnabar_sim::timed::{Latency, Outcome};
+use cinnabar_study::timed::{Latency, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// What requests of a kind took.

@@ -6,8 +6,8 @@
 
 use super::Found;
 use crate::timed_plan::keys::Key;
-use cinnabar_sim::timed::Config;
-use cinnabar_sim::timed::config::{BLOCKS_PER_GIB, Placement};
+use cinnabar_study::timed::Config;
+use cinnabar_study::timed::config::{BLOCKS_PER_GIB, Placement};
 use serde::Serialize;
 
 /// What whoever runs a host can choose; a workload or a latency is what it is.

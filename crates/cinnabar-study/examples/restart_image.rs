@@ -1,0 +1,281 @@
+//! Makes the cache device that `cargo xtask bench restart` starts from: full, and left by a crash at
+//! the worst moment. Everything but the data blocks is really there.
+//!
+//! `format FILE BYTES` makes an empty device in a sparse file, for the daemon to attach its volume
+//! to, so that device and host agree on the volume's generation. `fill FILE VOLUME BYTES GENERATION`
+//! then drives the production engine over it, with the file as the medium for metadata, until a
+//! checkpoint is as far away as it gets, and stops without a word.
+//!
+//! Of the log only what is newer than the last checkpoint is written, whole chunks with zeros for data:
+//! a start reads nothing else, and a file of a hundred thousand scattered pages would take a
+//! quarter of an hour to delete.
+
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, VolumeId};
+use cinnabar_engine::{
+    Action, Answer, Command, Config, Engine, Event, IoDone, IoOp, IoRequest, Op, Request,
+    RequestId, Slices, Target,
+};
+use cinnabar_study::instant::{Length, plain_volume};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Blocks of one request.
+const REQUEST_BLOCKS: u64 = 64;
+/// Requests between two looks at the counters.
+const STEP_REQUESTS: u64 = 16;
+/// Virtual time between two requests of `STEP_REQUESTS` blocks: a gigabyte a second.
+const REQUEST_NS: u64 = 256_000;
+/// Share of the way to the next checkpoint after which the device is left, in percent: of the
+/// segments that may be opened until then, and of the marks, which the records of those segments
+/// leave room for.
+const LEFT_AT_PERCENT: u64 = 90;
+const MARKS_PERCENT: u64 = 60;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["format", file, bytes] => format(file, number(bytes)),
+        ["fill", file, volume, bytes, generation] => {
+            fill(file, volume, number(bytes), number(generation));
+        }
+        _ => panic!("format FILE BYTES, or fill FILE VOLUME BYTES GENERATION"),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+}
+
+fn format(file: &str, bytes: u64) {
+    let geometry = Geometry::for_device(bytes).expect("a size that can be formatted");
+    let (offset, page) = Superblock::format([0xB3; 16], geometry).encode();
+    let file = File::create_new(file).expect("a file that is not there yet");
+    file.set_len(geometry.device_bytes()).expect("a sparse file of the device's size");
+    file.write_all_at(&page.0, offset).expect("room for the superblock");
+}
+
+fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
+    let file = File::options().read(true).write(true).open(file).expect("the device");
+    let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
+    for (offset, page) in (0..).step_by(4096).zip(&mut pages) {
+        file.read_exact_at(&mut page.0, offset).expect("the superblock");
+    }
+    let superblock = Superblock::decode(&pages).expect("a superblock of ours");
+    let mut driver = Driver::new(file, superblock);
+    let capacity = driver.capacity;
+    driver.command(Command::Open);
+    driver.command(Command::AwaitLoad);
+    let mut spec = plain_volume(volume, bytes / BLOCK_BYTES);
+    spec.generation = generation;
+    match driver.command(Command::Attach(spec)) {
+        Answer::Attached { volume, warmth } => {
+            println!("attached: {warmth:?}");
+            driver.volume = volume;
+        }
+        other => panic!("attach was answered with {other:?}"),
+    }
+    driver.read_on(capacity);
+    println!("full: {} blocks", driver.engine.cache_counters().cached_blocks);
+
+    // How far apart checkpoints are, with reads only.
+    driver.read_until_checkpoint();
+    let apart = driver.read_until_checkpoint();
+    let to_go = apart * LEFT_AT_PERCENT / 100;
+    driver.read_on(to_go);
+    driver.keeps_log = true;
+    driver.read_until_checkpoint();
+    let checkpoints = driver.engine.cache_counters().checkpoints;
+    driver.read_on(to_go);
+    // Marks of what is cached for sure: what was read last.
+    let newest = driver.next_block;
+    let marks_max = capacity / 200 * MARKS_PERCENT / 100;
+    for mark in 0..marks_max {
+        let block = newest - 1 - (mark * 7 + 1) % (capacity / 2);
+        let span = ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES);
+        driver.submit(Op::Write { span, data: Length, fua: false });
+    }
+    driver.settle();
+    let counters = driver.engine.cache_counters();
+    println!(
+        "left: {} blocks cached, {to_go} of {apart} blocks after a checkpoint, {} marked writes, \
+         {} journal records, {} checkpoints",
+        counters.cached_blocks,
+        driver.engine.volume_counters(driver.volume).expect("attached").marked_writes,
+        counters.journal_records,
+        counters.checkpoints,
+    );
+    assert_eq!(counters.checkpoints, checkpoints, "a checkpoint came after all");
+    driver.file.sync_all().expect("the file reaches the disk");
+}
+
+/// The engine over a file; I/O takes no time, and data blocks are not written.
+struct Driver {
+    file: File,
+    engine: Engine<Length>,
+    /// First byte of the log.
+    log: u64,
+    /// Whether what goes to the log is written.
+    keeps_log: bool,
+    /// Blocks that fit.
+    capacity: u64,
+    volume: VolumeId,
+    /// What `read_on` reads next.
+    next_block: u64,
+    now: Instant,
+    wake: Option<Instant>,
+    next_id: u64,
+    in_flight: u64,
+    answer: Option<Answer<Length>>,
+    events: Vec<Event<Length>>,
+    actions: Vec<Action<Length>>,
+}
+
+impl Driver {
+    fn new(file: File, superblock: Superblock) -> Self {
+        let log = superblock.geometry.log * BLOCK_BYTES;
+        let capacity = superblock.geometry.capacity_blocks();
+        Self {
+            file,
+            engine: Engine::new(Config::default(), superblock),
+            log,
+            keeps_log: false,
+            capacity,
+            volume: VolumeId(0),
+            next_block: 0,
+            now: Instant(0),
+            wake: None,
+            next_id: 0,
+            in_flight: 0,
+            answer: None,
+            events: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Reads so many blocks that were never read before, twice: a full cache keeps what is used
+    /// again.
+    fn read_on(&mut self, blocks: u64) {
+        let end = self.next_block + blocks;
+        while self.next_block < end {
+            let bytes = REQUEST_BLOCKS * BLOCK_BYTES;
+            let span = ByteSpan::new(self.next_block * BLOCK_BYTES, bytes);
+            self.submit(Op::Read { span, data: Length });
+            self.submit(Op::Read { span, data: Length });
+            self.next_block += REQUEST_BLOCKS;
+        }
+        self.settle();
+    }
+
+    /// Reads on until a checkpoint is completed; the blocks read.
+    fn read_until_checkpoint(&mut self) -> u64 {
+        let (start, before) = (self.next_block, self.engine.cache_counters().checkpoints);
+        while self.engine.cache_counters().checkpoints == before {
+            assert!(self.next_block - start < self.capacity, "no checkpoint in a whole round");
+            self.read_on(REQUEST_BLOCKS * STEP_REQUESTS);
+        }
+        self.next_block - start
+    }
+
+    fn submit(&mut self, op: Op<Length>) {
+        let id = self.next_id();
+        self.events.push(Event::Submit(Request { id, volume: self.volume, op }));
+        self.now = self.now.plus_ns(REQUEST_NS);
+        self.settle();
+    }
+
+    fn command(&mut self, command: Command) -> Answer<Length> {
+        let id = self.next_id();
+        self.events.push(Event::Control(id, command));
+        self.settle();
+        self.answer.take().expect("a command was answered")
+    }
+
+    fn next_id(&mut self) -> RequestId {
+        self.next_id += 1;
+        self.in_flight += 1;
+        RequestId(self.next_id)
+    }
+
+    /// Carries out what is queued, to the last reply.
+    fn settle(&mut self) {
+        loop {
+            if self.wake.is_some_and(|at| at <= self.now) {
+                self.wake = None;
+                self.events.push(Event::Wake);
+            }
+            if self.events.is_empty() {
+                if self.in_flight == 0 {
+                    return;
+                }
+                let wake = self.wake.expect("requests in flight, but no I/O and no wake-up");
+                self.now = self.now.max(wake);
+                continue;
+            }
+            let mut actions = std::mem::take(&mut self.actions);
+            self.engine.apply(self.now, &mut self.events, &mut actions);
+            for action in actions.drain(..) {
+                match action {
+                    Action::Io(io) => {
+                        let done = self.carry_out(io);
+                        self.events.push(Event::IoDone(done));
+                    }
+                    Action::Reply(reply) => {
+                        self.in_flight -= 1;
+                        self.answer = Some(reply.result.expect("nothing fails here"));
+                    }
+                    Action::WakeAt(at) => {
+                        self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
+                    }
+                    Action::Sample(_) => {}
+                }
+            }
+            self.actions = actions;
+        }
+    }
+
+    fn carry_out(&mut self, io: IoRequest<Length>) -> IoDone {
+        let pages = match io.op {
+            _ if io.target != Target::Cache => Vec::new(),
+            IoOp::ReadMeta { offset, mut pages } => {
+                for (at, page) in (offset..).step_by(4096).zip(&mut pages) {
+                    self.file.read_exact_at(&mut page.0, at).expect("a page of the device");
+                }
+                pages
+            }
+            IoOp::WriteMeta { offset, pages, data, .. } => {
+                if offset < self.log || self.keeps_log {
+                    for (at, page) in (offset..).step_by(4096).zip(&pages) {
+                        self.file.write_all_at(&page.0, at).expect("room for a page");
+                    }
+                    self.write_zeros(offset + pages.len() as u64 * BLOCK_BYTES, &data);
+                }
+                pages
+            }
+            // What the engine writes outside of the log without saying what are zeros.
+            IoOp::Write { offset, data, .. } if offset < self.log => {
+                self.write_zeros(offset, &data);
+                Vec::new()
+            }
+            IoOp::WriteZeroes { span, .. } if span.offset < self.log => {
+                self.zero(span.offset, span.len);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        IoDone { pages, ..IoDone::new(io.id, Ok(())) }
+    }
+
+    fn write_zeros(&self, offset: u64, data: &Slices<Length>) {
+        self.zero(offset, data.iter().map(|slice| slice.len).sum());
+    }
+
+    fn zero(&self, offset: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        self.file.write_all_at(&vec![0; len as usize], offset).expect("room for zeros");
+    }
+}

@@ -1,0 +1,20 @@
+//! Hit ratios and times against golden counts, published figures and models, and the engine at work
+//! without faults.
+
+mod analysis;
+mod compare;
+mod golden_policies;
+mod golden_reuse;
+mod golden_sampling;
+mod hit_ratio;
+mod hits;
+mod holland;
+mod large_log;
+mod many_volumes;
+mod shares;
+mod sixteen;
+mod spc1;
+mod spc1_published;
+mod timed_cinnabar;
+mod timed_model;
+mod traces;
