@@ -82,6 +82,46 @@ impl Endurance {
     }
 }
 
+/// How blocks are admitted while room is short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// As thrifty, and a block that comes back has to wait in probation, too: a loop that does not fit
+    /// can't push out the part of it that does.
+    Closed,
+    /// Through probation; written blocks only where their volume's history speaks for it.
+    Thrifty,
+    /// Through probation, reads and writes alike.
+    Probation,
+    /// Everything: also as long as nothing is known.
+    #[default]
+    Open,
+}
+
+impl Admission {
+    /// Every one, the most thrifty first.
+    pub const ALL: [Self; 4] = [Self::Closed, Self::Thrifty, Self::Probation, Self::Open];
+
+    /// As in the status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Thrifty => "thrifty",
+            Self::Probation => "probation",
+            Self::Open => "open",
+        }
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|admission| admission.name() == name)
+    }
+
+    /// Whether written blocks need their volume's history to speak for them.
+    pub(crate) const fn is_thrifty(self) -> bool {
+        matches!(self, Self::Closed | Self::Thrifty)
+    }
+}
+
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -89,6 +129,9 @@ pub struct Config {
     pub eviction: Eviction,
     /// Price of a flash write. Of no effect with [`Eviction::Clock`].
     pub endurance: Endurance,
+    /// How blocks are admitted while room is short, for comparisons; `None`: as small simulations beside
+    /// the cache show to be best. Of no effect with [`Eviction::Clock`].
+    pub admission: Option<Admission>,
     /// Blocks of RAM for probation; `None`: min(1 % of the capacity, 256 MiB).
     pub probation_blocks: Option<u32>,
     /// Longest time a block waits in a partly filled chunk before that is written, in ns.
@@ -123,6 +166,7 @@ impl Default for Config {
         Self {
             eviction: Eviction::default(),
             endurance: Endurance::default(),
+            admission: None,
             probation_blocks: None,
             chunk_age_ns_max: 1_000_000_000,
             sample: false,

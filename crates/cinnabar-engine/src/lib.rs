@@ -32,7 +32,7 @@ pub mod units;
 pub mod volume;
 
 pub use bounds::{Bound, Bounds, Crossings};
-pub use config::{Config, Endurance, Eviction};
+pub use config::{Admission, Config, Endurance, Eviction};
 pub use engine::{Engine, Phase, Phases};
 pub use seam::*;
 pub use store::AtRisk;

@@ -5,35 +5,11 @@
 //! end of each round the real cache takes the way that cost least lately, flash writes counting at
 //! their price ([`Endurance`]). Memory and work are bounded, and the same accesses decide the same.
 
-use crate::config::Endurance;
+use crate::config::{Admission, Endurance};
 use crate::counters::{Trial, Trials};
 use crate::descriptors::{Key, mix};
 use crate::ghost::Ghost;
 use std::collections::{BTreeMap, VecDeque};
-
-/// How blocks are admitted while room is short.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// As thrifty, and a block that comes back has to wait in probation, too: a loop that does not fit
-    /// can't push out the part of it that does.
-    Closed,
-    /// Through probation; written blocks only where their volume's history speaks for it.
-    Thrifty,
-    /// Through probation, reads and writes alike.
-    Probation,
-    /// Everything: also as long as nothing is known.
-    #[default]
-    Open,
-}
-
-impl Way {
-    const ALL: [Self; 4] = [Self::Closed, Self::Thrifty, Self::Probation, Self::Open];
-
-    /// Whether written blocks need their volume's history to speak for them.
-    pub(crate) const fn is_thrifty(self) -> bool {
-        matches!(self, Self::Closed | Self::Thrifty)
-    }
-}
 
 /// What is done with a sampled block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +44,8 @@ pub(crate) struct Rehearsal {
     /// Flash writes that sparing a back-end read is worth.
     read_worth: u64,
     ways: [Small; 4],
-    taken: Way,
+    taken: Admission,
+    is_fixed: bool,
     /// Sampled accesses left of this round.
     left: u32,
     /// Sampled reads, and those that the real cache missed.
@@ -80,7 +57,8 @@ pub(crate) struct Rehearsal {
 
 impl Rehearsal {
     /// For a cache of `capacity` blocks.
-    pub(crate) fn new(capacity: u64, endurance: Endurance) -> Self {
+    /// `fixed`: the way to take, whatever the others would bring.
+    pub(crate) fn new(capacity: u64, endurance: Endurance, fixed: Option<Admission>) -> Self {
         let blocks = (capacity / BLOCKS_PER).clamp(64, BLOCKS_MAX);
         let scale = (capacity * 1024).div_ceil(blocks).max(1024);
         let small = |way| Small::new(way, blocks as u32);
@@ -88,8 +66,9 @@ impl Rehearsal {
             below: if capacity < CAPACITY_MIN { 0 } else { (1 << 32) * 1024 / scale },
             scale,
             read_worth: endurance.read_worth().into(),
-            ways: Way::ALL.map(small),
-            taken: Way::default(),
+            ways: Admission::ALL.map(small),
+            taken: fixed.unwrap_or_default(),
+            is_fixed: fixed.is_some(),
             left: blocks as u32,
             reads: 0,
             misses: 0,
@@ -98,13 +77,15 @@ impl Rehearsal {
     }
 
     /// The way to take.
-    pub(crate) const fn way(&self) -> Way {
+    pub(crate) const fn way(&self) -> Admission {
         self.taken
     }
 
     /// The cache has blocks of an earlier run, and nothing is known of how they came in.
     pub(crate) const fn begin_warm(&mut self) {
-        self.taken = Way::Thrifty;
+        if !self.is_fixed {
+            self.taken = Admission::Thrifty;
+        }
     }
 
     /// Whether accesses to this block are simulated.
@@ -144,13 +125,13 @@ impl Rehearsal {
         }
         self.left = (capacity / ROUNDS as usize).max(16) as u32;
         // A closed cache learns of a change by its small likeness only: it has to halve the cost.
-        let cost = |way: Way| {
+        let cost = |way: Admission| {
             let cost = self.ways[way as usize].cost;
-            if way == Way::Closed { cost * 2 } else { cost }
+            if way == Admission::Closed { cost * 2 } else { cost }
         };
-        let best = Way::ALL.into_iter().min_by_key(|way| cost(*way)).expect("there are ways");
+        let best = Admission::ALL.into_iter().min_by_key(|way| cost(*way)).expect("there are ways");
         // A way is left for one that is better by an eighth: they must not take turns.
-        if cost(best) < cost(self.taken) / 8 * 7 {
+        if !self.is_fixed && cost(best) < cost(self.taken) / 8 * 7 {
             self.taken = best;
             self.changes += 1;
         }
@@ -159,7 +140,7 @@ impl Rehearsal {
     /// What the simulations show, in real blocks.
     pub(crate) fn trials(&self) -> Trials {
         let real = |sampled: u64| sampled * self.scale / 1024;
-        let of = |way: Way| {
+        let of = |way: Admission| {
             let small = &self.ways[way as usize];
             Trial {
                 shards: u64::from(way == self.taken),
@@ -171,10 +152,10 @@ impl Rehearsal {
             reads: real(self.reads),
             read_misses: real(self.misses),
             changes: self.changes,
-            closed: of(Way::Closed),
-            thrifty: of(Way::Thrifty),
-            probation: of(Way::Probation),
-            open: of(Way::Open),
+            closed: of(Admission::Closed),
+            thrifty: of(Admission::Thrifty),
+            probation: of(Admission::Probation),
+            open: of(Admission::Open),
         }
     }
 
@@ -209,7 +190,7 @@ type Queue = VecDeque<(u64, u32)>;
 /// A simulated cache: what `docs/design/eviction.md` says, without segments.
 #[derive(Debug)]
 struct Small {
-    way: Way,
+    way: Admission,
     capacity: usize,
     blocks: BTreeMap<u64, Entry>,
     /// Queues hold left places, too; each is cleared of them when it is twice too long.
@@ -233,7 +214,7 @@ struct Small {
 }
 
 impl Small {
-    fn new(way: Way, blocks: u32) -> Self {
+    fn new(way: Admission, blocks: u32) -> Self {
         Self {
             way,
             capacity: blocks as usize,
@@ -267,7 +248,7 @@ impl Small {
         self.misses += u64::from(!write);
         if write && !self.has_room() && self.way.is_thrifty() && !pays {
             self.ghost.insert(hash(key), true);
-        } else if known && self.way != Way::Closed {
+        } else if known && self.way != Admission::Closed {
             self.enter(key, At::Main, 0);
         } else {
             self.enter(key, At::Probation, u8::from(cached));
@@ -325,7 +306,7 @@ impl Small {
     fn settle(&mut self) {
         while self.in_probation > self.capacity / 100 + 1 {
             let Some((key, entry)) = Self::oldest(&mut self.probation, &self.blocks) else { break };
-            let admitted = entry.refs > 0 || self.way == Way::Open || self.has_room();
+            let admitted = entry.refs > 0 || self.way == Admission::Open || self.has_room();
             self.leave(key);
             if admitted {
                 self.enter(key, At::Main, 0);
@@ -361,7 +342,10 @@ mod tests {
     const CAPACITY: u64 = 64 * 1024;
 
     /// Accesses blocks, all of them sampled ones; gives the way taken at the end.
-    fn way_after(rehearsal: &mut Rehearsal, accesses: impl Iterator<Item = (u64, bool)>) -> Way {
+    fn way_after(
+        rehearsal: &mut Rehearsal,
+        accesses: impl Iterator<Item = (u64, bool)>,
+    ) -> Admission {
         let key = |block| Key { volume: 0, block };
         let sampled: Vec<u64> =
             (0..64 * 8192).filter(|block| rehearsal.samples(key(*block))).collect();
@@ -375,45 +359,45 @@ mod tests {
 
     #[test]
     fn one_block_in_sixty_four_is_sampled() {
-        let rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
+        let rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced, None);
         let blocks = 0..1 << 20;
         let sampled = blocks.filter(|block| rehearsal.samples(Key { volume: 3, block: *block }));
         let sampled = sampled.count();
         assert!((15_000..18_000).contains(&sampled), "{sampled} of 2^20");
         assert!(
-            !Rehearsal::new(999, Endurance::Balanced).samples(Key { volume: 0, block: 0 }),
+            !Rehearsal::new(999, Endurance::Balanced, None).samples(Key { volume: 0, block: 0 }),
             "too small a cache"
         );
     }
 
     #[test]
     fn a_loop_that_does_not_fit_is_not_let_in_whole() {
-        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
-        assert_eq!(rehearsal.way(), Way::Open, "as long as nothing is known");
+        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced, None);
+        assert_eq!(rehearsal.way(), Admission::Open, "as long as nothing is known");
         let around = (0..40_000).map(|i| (i % 1400, false));
-        assert_eq!(way_after(&mut rehearsal, around), Way::Closed);
+        assert_eq!(way_after(&mut rehearsal, around), Admission::Closed);
     }
 
     #[test]
     fn blocks_read_once_more_long_after_are_let_in_at_once() {
-        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
+        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced, None);
         rehearsal.begin_warm();
         // Each is read again after 600 others, and never again.
         let pairs =
             (0..20_000_u64).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
-        assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
+        assert_eq!(way_after(&mut rehearsal, pairs), Admission::Open);
     }
 
     #[test]
     fn it_changes_its_mind_with_the_workload_and_keeps_to_its_memory() {
-        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced);
+        let mut rehearsal = Rehearsal::new(CAPACITY, Endurance::Balanced, None);
         let written = |i: u64| !i.is_multiple_of(3);
         let log = (0..30_000)
             .map(|i| if written(i) { (i % 3000 + 1000, true) } else { (i % 900, false) });
-        assert_eq!(way_after(&mut rehearsal, log), Way::Thrifty, "the log only takes room");
+        assert_eq!(way_after(&mut rehearsal, log), Admission::Thrifty, "the log only takes room");
         let pairs =
             (0..20_000_u64).map(|i| (if i.is_multiple_of(2) { i / 2 + 300 } else { i / 2 }, false));
-        assert_eq!(way_after(&mut rehearsal, pairs), Way::Open);
+        assert_eq!(way_after(&mut rehearsal, pairs), Admission::Open);
         let bytes = rehearsal.ram_bytes();
         assert!(bytes <= CAPACITY * 3, "{bytes} bytes for {CAPACITY} blocks");
     }

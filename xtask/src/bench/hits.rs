@@ -28,6 +28,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     example("hit_table", &files)
 }
 
+/// Runs shifts of the workload, and alternating phases.
+pub(crate) fn phases() -> Result<()> {
+    example("hit_phases", &[])
+}
+
 /// What to run of the table over families and sizes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FamiliesArgs {
@@ -46,7 +51,8 @@ pub(crate) struct FamiliesArgs {
 }
 
 /// Recorded traces that the table has, where they are at hand.
-const FAMILY_TRACES: [&str; 4] = ["cp_vscsi", "self_loop4", "ms_dtrs", "tencent_cbs_50k"];
+const FAMILY_TRACES: [&str; 5] =
+    ["cp_vscsi", "self_loop4", "ms_dtrs", "arc_OLTP", "tencent_cbs_50k"];
 
 /// Runs it.
 pub(crate) fn families(args: &FamiliesArgs) -> Result<()> {

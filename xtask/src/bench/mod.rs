@@ -42,6 +42,8 @@ pub(crate) enum Bench {
     Hits(hits::Args),
     /// The engine beside simple policies: workloads of one habit each, caches of 1 to 150 % of what they touch
     Families(hits::FamiliesArgs),
+    /// The engine after shifts of the workload: accesses until it is as good as the best way of admission
+    Phases,
 }
 
 /// Arguments for the program that measures.
@@ -66,6 +68,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),
+        Bench::Phases => hits::phases(),
     }
 }
 

@@ -7,10 +7,10 @@
 use super::load::Loaded;
 use super::{Flags, Index, Key, Outbox, Store};
 use crate::buffers::Buffer;
-use crate::config::{Endurance, Eviction};
+use crate::config::{Admission, Endurance, Eviction};
 use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
-use crate::rehearsal::{Access, Way};
+use crate::rehearsal::Access;
 use crate::seam::Payload;
 use crate::units::{BLOCK_BYTES, Instant};
 
@@ -128,7 +128,7 @@ impl<P: Payload> Store<P> {
             Eviction::Clock => Some(Reason::All),
             Eviction::Probation => {
                 let returned = self.take_ghost(key, written);
-                (returned && self.rehearsal.way() != Way::Closed).then_some(Reason::Ghost)
+                (returned && self.rehearsal.way() != Admission::Closed).then_some(Reason::Ghost)
             }
         };
         if straight.is_none() {
@@ -207,7 +207,7 @@ impl<P: Payload> Store<P> {
         let reason = if flags.refs() > 0 {
             Some(Reason::Referenced)
         } else {
-            let room = self.rehearsal.way() == Way::Open || self.has_room(key.volume);
+            let room = self.rehearsal.way() == Admission::Open || self.has_room(key.volume);
             room.then_some(Reason::Filling)
         };
         if let Some(reason) = reason

@@ -148,7 +148,7 @@ impl<P: Payload> Store<P> {
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),
             partials: Partials::new(capacity, config.bounds.partial_blocks),
-            rehearsal: Rehearsal::new(capacity, config.endurance),
+            rehearsal: Rehearsal::new(capacity, config.endurance, config.admission),
             buffers: Buffers::new(probation + staging as u32),
             log: Log::new(
                 geometry,

@@ -26,7 +26,7 @@ pub(crate) struct Family {
 }
 
 /// All of them.
-pub(crate) const FAMILIES: [Family; 12] = [
+pub(crate) const FAMILIES: [Family; 13] = [
     Family { name: "loop", tuned: true, make: looping },
     Family { name: "hot set, scans", tuned: false, make: hot_and_scans },
     Family { name: "drifting zipf", tuned: true, make: drifting },
@@ -39,6 +39,7 @@ pub(crate) const FAMILIES: [Family; 12] = [
     Family { name: "alternating phases", tuned: false, make: phases },
     Family { name: "misaligned guest", tuned: true, make: misaligned },
     Family { name: "file server", tuned: false, make: files },
+    Family { name: "mixed guests", tuned: true, make: mixed },
 ];
 
 /// Requests as they are made.
@@ -250,4 +251,25 @@ fn files() -> Vec<Record> {
     };
     let settings = file_server::Settings { access, ..file_server::Settings::default() };
     FileServer::new(settings).expect("sound settings").take(2_000_000).collect()
+}
+
+/// Three guests side by side: a loop that does not fit, blocks that are read once more some time later
+/// and never again, and popular blocks.
+fn mixed() -> Vec<Record> {
+    const LOOP: u64 = 150_000;
+    const LATER: u64 = 30_000;
+    let mut made = Requests::new(12);
+    let mut ranks = zipf_blocks(60_000, 0.9, 12);
+    for step in 0..900_000_u64 {
+        let twice = if step.is_multiple_of(2) { step / 2 + LATER } else { step / 2 };
+        let popular = ranks.next().expect("endless");
+        let write = made.with(0.2);
+        for (volume, write, block) in
+            [(0, false, step % LOOP), (1, false, twice % 120_000), (2, write, popular)]
+        {
+            made.blocks(write, block, 1);
+            made.all.last_mut().expect("just made").volume = volume;
+        }
+    }
+    made.all
 }

@@ -15,7 +15,7 @@ pub use engine::EngineCache;
 pub use error::{EngineError, HitsError};
 pub use portions::{Grain, Survey, survey};
 
-use cinnabar_engine::Endurance;
+use cinnabar_engine::{Admission, Endurance};
 use cinnabar_policy::{Counts, Policy, Writes};
 use cinnabar_trace::{Record, TraceError};
 use std::fmt;
@@ -27,7 +27,8 @@ use std::str::FromStr;
 pub enum Contender {
     /// A policy alone.
     Policy(Policy),
-    /// The production engine with its default settings but for [`Options::endurance`], without I/O.
+    /// The production engine with its default settings but for [`Options::endurance`] and
+    /// [`Options::admission`], without I/O.
     Engine,
 }
 
@@ -90,6 +91,8 @@ pub struct Options {
     pub writes: Writes,
     /// The engine's price of a flash write.
     pub endurance: Endurance,
+    /// The engine's way of admission; `None`: as it decides by itself.
+    pub admission: Option<Admission>,
     /// What the engine's requests are rounded to; policies see whole blocks.
     pub grain: Grain,
     /// Threads; no more are started than there is work for.

@@ -32,7 +32,8 @@ impl Runner {
     pub(super) fn new(run: Run, options: &Options) -> Result<Self, HitsError> {
         match run.contender {
             Contender::Engine => {
-                let config = Config { endurance: options.endurance, ..Config::default() };
+                let Options { endurance, admission, .. } = *options;
+                let config = Config { endurance, admission, ..Config::default() };
                 let cache = EngineCache::with(run.size_blocks, options.writes, config)?;
                 Ok(Self::Engine(Box::new(cache)))
             }

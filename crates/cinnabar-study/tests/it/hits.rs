@@ -23,6 +23,7 @@ fn options(contenders: &[Contender], sizes: &[u32], writes: Writes, jobs: usize)
         runs: runs.collect(),
         writes,
         endurance: Endurance::default(),
+        admission: None,
         grain: Grain::Blocks,
         jobs,
     }

@@ -3,7 +3,7 @@
 //! They are value parsers of flags: what they say goes behind clap's complaint.
 
 use crate::config::units::{parse_duration, parse_size};
-use cinnabar_engine::Endurance;
+use cinnabar_engine::{Admission, Endurance};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +22,12 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 /// A time: `24h`, `90min`, `1.5s`, `30ms`, `100us`, `400ns`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|(message, hint)| format!("{message}; {hint}"))
+}
+
+/// A way of admission: `closed`, `thrifty`, `probation`, `open`.
+pub(super) fn admission(text: &str) -> Result<Admission, String> {
+    Admission::named(text)
+        .ok_or_else(|| format!("there are {}", Admission::ALL.map(Admission::name).join(", ")))
 }
 
 /// A price of flash writes: `hits`, `balanced`, `save`.

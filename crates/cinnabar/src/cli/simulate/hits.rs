@@ -8,7 +8,7 @@ mod traces;
 use crate::cli::failure::Failure;
 use crate::cli::parse;
 use crate::cli::{output, report_file};
-use cinnabar_engine::Endurance;
+use cinnabar_engine::{Admission, Endurance};
 use cinnabar_policy::{UnknownWrites, Writes};
 use cinnabar_study::hits::{
     Contender, EngineCache, EngineError, Found, Grain, HitsError, Options, Run, Survey,
@@ -60,6 +60,10 @@ pub(super) struct Args {
     /// Price of a flash write, for `engine`: hits, balanced, save
     #[arg(long, value_name = "PRICE", default_value = "balanced", value_parser = parse::endurance)]
     endurance: Endurance,
+    /// Way in which `engine` admits blocks while room is short: closed, thrifty, probation, open
+    /// [default: it tries them out beside the cache]
+    #[arg(long, value_name = "WAY", value_parser = parse::admission)]
+    admission: Option<Admission>,
     /// Give `engine` each request's own sectors of 512 B; all others see whole blocks [default: the
     /// blocks of 4 KiB around it]
     #[arg(long)]
@@ -95,6 +99,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             runs: runs(args, &survey(args, path)?)?,
             writes: args.writes,
             endurance: args.endurance,
+            admission: args.admission,
             grain: if args.exact { Grain::Sectors } else { Grain::Blocks },
             jobs: args
                 .jobs
