@@ -91,7 +91,7 @@ fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
     driver.read_on(to_go);
     // Marks of what is cached for sure: what was read last.
     let newest = driver.next_block;
-    let marks_max = capacity / 200 * MARKS_PERCENT / 100;
+    let marks_max = capacity / 100 * MARKS_PERCENT / 100;
     for mark in 0..marks_max {
         let block = newest - 1 - (mark * 7 + 1) % (capacity / 2);
         let span = ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES);

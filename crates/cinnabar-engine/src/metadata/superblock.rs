@@ -116,9 +116,9 @@ impl Geometry {
     pub(crate) const SPAN_LOG2: u32 = 10;
     const SPAN_LOG2_MAX: u32 = 20;
     const SEGMENTS_MIN: u32 = 4;
-    /// The journal takes 1/4096 of the log, at least 256 KiB: marks of 0.5 % of the blocks, dense,
-    /// fill a ninth of it, so that marks written one a page seldom need to be written anew.
-    const MARKS_SHARE: u64 = 4096;
+    /// The journal takes 1/2048 of the log, at least 256 KiB: marks of 1 % of the blocks, dense, fill a
+    /// ninth of it, so that marks written one a page seldom need to be written anew.
+    const MARKS_SHARE: u64 = 2048;
     const MARKS_MIN: u64 = 64;
     /// Smallest ring that a device is accepted with: a rebase has a quarter of it to itself.
     const MARKS_LEAST: u64 = 16;

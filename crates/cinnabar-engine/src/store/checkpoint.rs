@@ -113,11 +113,19 @@ impl<P: Payload> Store<P> {
     /// Whether it is time for a checkpoint: many records since the last one, or many segments, or
     /// a journal that nothing else makes room in.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        let geometry = &self.log.geometry;
         self.journal.is_enabled()
             && (self.journal.live_len() > self.live_max()
-                || self.opened > (geometry.segments / 8).max(self.bounds.opened_segments)
+                || self.opened > self.opened_max()
                 || self.is_journal_cramped())
+    }
+
+    /// Segments opened since the last checkpoint that call for one: an eighth of them; more, up to a
+    /// half, while the headers of their chunks are soon read.
+    fn opened_max(&self) -> u32 {
+        let geometry = &self.log.geometry;
+        let soon_read = self.bounds.replayed_chunks / geometry.segment_chunks;
+        let most = (geometry.segments / 8).max(soon_read.min(geometry.segments / 2));
+        most.max(self.bounds.opened_segments)
     }
 
     fn live_max(&self) -> usize {

@@ -61,7 +61,12 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         clean_slots,
         parked_segments,
         class_segments,
-        // No dice of its own: a draw more would move every seed.
+        // No dice of their own: a draw more would move every seed.
+        replayed_chunks: if opened_segments == usual.opened_segments {
+            usual.replayed_chunks
+        } else {
+            1
+        },
         partial_blocks: if write_blocks < 256 { write_blocks } else { usual.partial_blocks },
         ..usual
     }

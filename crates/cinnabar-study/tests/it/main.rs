@@ -11,6 +11,7 @@ mod hits;
 mod holland;
 mod large_log;
 mod many_volumes;
+mod metadata;
 mod phases;
 mod shares;
 mod sixteen;

@@ -37,7 +37,7 @@ pub struct Ring {
 
 impl Ring {
     /// Reads the ring of a device. Its records are held in memory, as recovery holds them: at most
-    /// what the area has room for, 1/4096 of the log.
+    /// what the area has room for, 1/2048 of the log.
     pub fn read(
         source: &(impl Source + ?Sized),
         superblock: &Superblock,
