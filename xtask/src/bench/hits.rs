@@ -45,6 +45,9 @@ pub(crate) struct FamiliesArgs {
     /// Price of a flash write: hits, balanced, save [default: balanced]
     #[arg(long, value_name = "PRICE", hide_default_value = true)]
     endurance: Option<String>,
+    /// Leave out the further runs that tell why a cell has too many misses
+    #[arg(long)]
+    quick: bool,
     /// Folder of traces [default: those in the tree, and those in the folder that `CINNABAR_TRACES` names]
     #[arg(long, value_name = "FOLDER", hide_default_value = true)]
     traces: Option<PathBuf>,
@@ -65,6 +68,7 @@ pub(crate) fn families(args: &FamiliesArgs) -> Result<()> {
             passed.extend([option.to_owned(), value.clone()]);
         }
     }
+    passed.extend(args.quick.then(|| "--quick".to_owned()));
     passed.extend(found.into_iter().map(|(_, path)| path.to_string_lossy().into_owned()));
     example("hit_families", &passed)
 }

@@ -2,7 +2,7 @@
 //! touched, on workloads of one habit each and on recorded traces.
 //!
 //! Started by `cargo xtask bench families`. Arguments: `--only TEXT` for families and traces whose
-//! names hold it, `--jobs N`, `--sizes 50,100`, `--endurance save`, then files of traces. Bars as `docs/benchmarks.md` tells
+//! names hold it, `--jobs N`, `--sizes 50,100`, `--endurance save`, `--quick` (no further runs for the reasons of misses), then files of traces. Bars as `docs/benchmarks.md` tells
 //! them; counts are deterministic. The last column says why a cell falls short: see [`reasons`].
 
 mod families;
@@ -37,6 +37,8 @@ struct Args {
     jobs: NonZeroUsize,
     sizes: Vec<u64>,
     endurance: Endurance,
+    /// No further runs to tell why a cell has too many misses.
+    quick: bool,
     traces: Vec<PathBuf>,
 }
 
@@ -71,6 +73,7 @@ fn args() -> Result<Args, String> {
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         sizes: SIZES.to_vec(),
         endurance: Endurance::default(),
+        quick: false,
         traces: Vec::new(),
     };
     let mut given = std::env::args_os().skip(1);
@@ -91,6 +94,7 @@ fn args() -> Result<Args, String> {
                 let each = sizes.split(',').map(str::parse).collect::<Result<_, _>>();
                 args.sizes = each.map_err(|_| wrong(&sizes))?;
             }
+            Some("--quick") => args.quick = true,
             Some("--endurance") => {
                 let name = value()?;
                 args.endurance = Endurance::named(&name).ok_or_else(|| wrong(&name))?;
@@ -172,6 +176,9 @@ fn rows(
         for (size, outcomes) in sizes.iter().zip(found.outcomes.chunks(contenders.len())) {
             let row = Row { name, tuned, size: *size, mode };
             cells.push(row.show(outcomes, compulsory, &|settings: Settings| {
+                if args.quick {
+                    return Ok(None);
+                }
                 let engine = outcomes.last().expect("the engine is the last");
                 let found = simulate_with(
                     records,
@@ -180,7 +187,7 @@ fn rows(
                     args,
                     settings,
                 )?;
-                Ok(found.outcomes[0])
+                Ok(Some(found.outcomes[0]))
             })?);
             if writes == Writes::Through && is_unaligned(records) {
                 let engine = outcomes.last().expect("the engine is the last");
@@ -208,7 +215,7 @@ impl Row<'_> {
         &self,
         outcomes: &[Outcome],
         compulsory: u64,
-        again: &dyn Fn(Settings) -> Result<Outcome, String>,
+        again: &dyn Fn(Settings) -> Result<Option<Outcome>, String>,
     ) -> Result<Cell, String> {
         let Self { name, tuned, size, mode } = *self;
         let (engine, simple) = outcomes.split_last().expect("the engine is the last");
