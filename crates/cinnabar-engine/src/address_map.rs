@@ -28,6 +28,7 @@ impl AddressMap {
     /// A map for slots below `slots`. Memory is allocated zeroed and not touched.
     pub(crate) fn new(slots: u32) -> Self {
         let buckets = (u64::from(slots) * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(2);
+        assert!(buckets < 1 << 32, "half a hash chooses a bucket");
         let words = vec![0u32; (buckets as usize + 1) * WAYS];
         let offset = align_offset(&words);
         let slot_bits = 32 - slots.leading_zeros();
@@ -76,6 +77,7 @@ impl AddressMap {
     }
 
     fn entry(&self, hash: u64, slot: u32) -> u32 {
+        assert!((slot + 1) >> self.slot_bits == 0, "a slot leaves the tag's bits alone");
         (self.tag(hash) << self.slot_bits) | (slot + 1)
     }
 
@@ -121,6 +123,7 @@ impl AddressMap {
     /// of the map and returned; the caller drops that block.
     #[must_use]
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) -> Option<u32> {
+        debug_assert!(self.find(hash, |other| other == slot).is_none(), "a slot is mapped once");
         let mut entry = self.entry(hash, slot);
         let first = self.first_bucket(hash);
         let other = self.other_bucket(first, self.tag(hash));
@@ -137,6 +140,7 @@ impl AddressMap {
             std::mem::swap(&mut entry, &mut self.bucket_mut(bucket)[way]);
             bucket = self.other_bucket(bucket, entry >> self.slot_bits);
         }
+        assert_ne!(entry, 0, "only entries are displaced");
         Some(self.slot(entry))
     }
 
@@ -144,6 +148,7 @@ impl AddressMap {
     /// where it saves most of the second line reads without unbalancing the table. What it refuses
     /// goes to [`insert`](Self::insert), its buckets being loaded meanwhile.
     pub(crate) fn insert_first(&mut self, hash: u64, slot: u32) -> bool {
+        debug_assert!(self.find(hash, |other| other == slot).is_none(), "a slot is mapped once");
         let entry = self.entry(hash, slot);
         let first = self.first_bucket(hash);
         // Entries of a bucket that only loading has filled are in order.

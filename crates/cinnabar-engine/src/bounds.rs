@@ -6,6 +6,7 @@
 //! [`limits`](crate::limits)), for no run may change them.
 
 use crate::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX, VOLUMES_MAX};
+use crate::units::BLOCK_BYTES;
 use std::cell::Cell;
 
 /// See the [module](self). All are at least 1.
@@ -149,7 +150,34 @@ impl Bounds {
         class_segments: 4,
         partial_blocks: 1,
     };
+
+    /// Every step gets something done, and no table is larger than its names allow. Bounds are the
+    /// driver's choice, never an operator's or a guest's.
+    ///
+    /// # Panics
+    /// If that is not so.
+    pub(crate) const fn check(&self) {
+        let reads = self.open_pages > 0 && self.load_pages > 0 && self.load_reads > 0;
+        assert!(reads && self.replay_reads > 0, "steps of opening and loading read something");
+        assert!(self.replay_blocks > 0 && self.replay_blocks < 1 << 60, "replay goes on");
+        assert!(self.miss_blocks > 0 && self.write_blocks > 0, "reads and writes go on");
+        assert!(self.zero_blocks > 0 && self.zero_fallback_blocks > 0, "trims go on");
+        assert!(self.journal_pages > 0 && self.checkpoint_pages > 0, "metadata are written");
+        assert!(self.stop_slots > 0 && self.parked_segments > 0, "a clean stop ends");
+        assert!(
+            self.clean_slots.0 > 0 && self.clean_slots.0 <= self.clean_slots.1,
+            "cleaning ends"
+        );
+        // Parts of a long request meet at a block's border: each block is one part's alone.
+        assert!(self.part_bytes > 0 && self.part_bytes.is_multiple_of(BLOCK_BYTES), "whole blocks");
+        assert!(self.parts > 0 && self.class_segments > 0 && self.partial_blocks > 0, "none is 0");
+        assert!(self.volumes > 0 && self.volumes <= VOLUMES_MAX as usize, "an index fits");
+        assert!(self.requests > 0 && self.requests <= REQUESTS_MAX, "requests are bounded");
+        assert!(self.incarnations > 0, "a reservation brings something");
+    }
 }
+
+const _: () = Bounds::TINY.check();
 
 macro_rules! bounds {
     ($($(#[$doc:meta])* $bound:ident = $name:literal,)*) => {

@@ -54,6 +54,7 @@ impl<P: Payload> Buffers<P> {
     /// Takes a block; never-used ones last, so that only what is needed is ever touched.
     pub(crate) fn take(&mut self) -> Option<Buffer> {
         if let Some(buffer) = self.free.pop() {
+            assert!(buffer.0 < self.fresh, "a free buffer was in use before");
             return Some(buffer);
         }
         (self.fresh < self.total).then(|| {
@@ -64,12 +65,15 @@ impl<P: Payload> Buffers<P> {
 
     /// Gives a block back.
     pub(crate) fn give(&mut self, buffer: Buffer) {
+        assert!(buffer.0 < self.fresh, "a buffer that was never taken");
+        debug_assert!(!self.free.contains(&buffer), "a buffer is given back once");
         self.free.push(buffer);
         assert!(self.free.len() as u32 <= self.fresh, "more buffers given back than taken");
     }
 
     /// The block as an element of a scatter/gather list.
     pub(crate) fn slice(&self, buffer: Buffer) -> Slice<P> {
+        assert!(buffer.0 < self.fresh, "I/O on a buffer that was never taken");
         Slice { data: self.data.clone(), at: buffer.at(), len: BLOCK_BYTES }
     }
 }

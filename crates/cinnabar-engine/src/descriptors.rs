@@ -4,13 +4,16 @@
 //! {flags:8, volume + 1:12, block:36}. A volume field of zero means that the slot holds nothing; its checksum stays
 //! readable until the slot is used again, because a read may still be under way.
 
-use crate::limits::VOLUMES_MAX;
+use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::prefetch::prefetch;
 
 pub(crate) const DESCRIPTOR_BYTES: usize = 11;
 const BLOCK_BITS: u32 = 36;
 const VOLUME_BITS: u32 = 12;
 const _: () = assert!((VOLUMES_MAX as u64) < (1 << VOLUME_BITS));
+const _: () = assert!(VOLUME_BLOCKS_MAX == 1 << BLOCK_BITS);
+const _: () =
+    assert!(32 + BLOCK_BITS + VOLUME_BITS + u8::BITS == DESCRIPTOR_BYTES as u32 * u8::BITS);
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,7 @@ impl Flags {
     }
 
     pub(crate) const fn with_refs(self, refs: u8) -> Self {
+        debug_assert!(refs <= Self::REFS, "two bits count the uses");
         Self((self.0 & !Self::REFS) | refs)
     }
 
@@ -120,6 +124,7 @@ impl Descriptors {
 
     /// Overwrites entries from `slot` on with bytes of a checkpoint.
     pub(crate) fn set_raw(&mut self, slot: u32, bytes: &[u8]) {
+        assert!(bytes.len().is_multiple_of(DESCRIPTOR_BYTES), "whole descriptors");
         let at = slot as usize * DESCRIPTOR_BYTES;
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
@@ -172,12 +177,15 @@ impl Descriptors {
 
     /// Sets the flags of `slot`.
     pub(crate) fn set_flags(&mut self, slot: u32, flags: Flags) {
+        debug_assert!(self.key(slot).is_some(), "flags are those of a block");
         self.bytes[slot as usize * DESCRIPTOR_BYTES + DESCRIPTOR_BYTES - 1] = flags.0;
     }
 
     /// Lets `slot` hold `key`.
     pub(crate) fn set(&mut self, slot: u32, key: Key, flags: Flags) {
+        assert!(key.block < VOLUME_BLOCKS_MAX && key.volume < VOLUMES_MAX, "a key fits its bits");
         self.set_word(slot, key.word() | u64::from(flags.0) << (BLOCK_BITS + VOLUME_BITS));
+        debug_assert_eq!((self.key(slot), self.flags(slot)), (Some(key), flags), "as it was set");
     }
 
     /// Lets `slot` hold nothing; the checksum stays.
@@ -193,6 +201,7 @@ impl Descriptors {
 
     /// Sets the checksum of the data in `slot`.
     pub(crate) fn set_checksum(&mut self, slot: u32, checksum: u32) {
+        debug_assert!(self.key(slot).is_some(), "a checksum is that of a block");
         let at = slot as usize * DESCRIPTOR_BYTES;
         self.bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
     }

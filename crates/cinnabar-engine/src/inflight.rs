@@ -32,14 +32,25 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// `request` wants blocks `first..end`; says whether it has them at once.
+    /// `request`, which has and wants none so far, wants blocks `first..end`; says whether it has them
+    /// at once.
     pub(crate) fn enter(&mut self, request: usize, first: u64, end: u64, exclusive: bool) -> bool {
+        assert!(first < end, "a hold is of some blocks");
+        debug_assert!(
+            self.holds.iter().all(|hold| hold.request != request),
+            "a request holds once"
+        );
         let order = self.arrivals;
         let mut hold = Hold { request, first, end, exclusive, order, blockers: 0 };
         hold.blockers = self.holds.iter().filter(|other| other.conflicts(&hold)).count() as u32;
         self.arrivals += 1;
         self.holds.push(hold);
         hold.blockers == 0
+    }
+
+    /// Whether nobody holds or waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.holds.is_empty()
     }
 
     /// Who holds what or waits for it, oldest first: request, first block, end, exclusive, blockers.
@@ -56,6 +67,7 @@ impl Holds {
         let mut freed: Vec<(u64, usize)> = Vec::new();
         for hold in &mut self.holds {
             if hold.order > left.order && hold.conflicts(&left) {
+                assert!(hold.blockers > 0, "who waits has counted everyone it waits for");
                 hold.blockers -= 1;
                 if hold.blockers == 0 {
                     freed.push((hold.order, hold.request));

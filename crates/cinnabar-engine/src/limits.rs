@@ -23,3 +23,9 @@ pub const EXTRA_PARTS_MAX: u32 = 1024;
 const _: () = assert!((EXTRA_PARTS_MAX as usize) < REQUESTS_MAX);
 const _: () = assert!(DATA_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(VOLUMES_MAX < u16::MAX);
+// A journal record has 40 bits for a block, a byte offset 64, a request's block index 32.
+const _: () = assert!(VOLUME_BLOCKS_MAX < 1 << 40);
+const _: () = assert!(VOLUME_BLOCKS_MAX <= u64::MAX / BLOCK_BYTES);
+const _: () = assert!(DATA_BLOCKS_MAX < u32::MAX as u64);
+// A name's length has one byte on disk.
+const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize);

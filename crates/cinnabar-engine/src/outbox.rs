@@ -4,7 +4,7 @@ use crate::buffers::Buffer;
 use crate::engine::Copies;
 use crate::seam::{Action, Answer, Failure, IoId, IoOp, IoRequest, Reply, RequestId, Target};
 use crate::store::Chain;
-use crate::units::{BLOCK_BYTES, Instant};
+use crate::units::{BLOCK_BYTES, Instant, SECTOR_BYTES};
 use crate::volume::Covers;
 use slab::Slab;
 
@@ -61,8 +61,9 @@ impl<P> Outbox<P> {
         Self { actions: Vec::new(), pending: Slab::new(), flash_written_bytes: 0 }
     }
 
-    /// Starts an I/O.
+    /// Starts an I/O, which the [seam](crate::seam) allows on this target.
     pub(crate) fn io(&mut self, target: Target, op: IoOp<P>, pending: Pending) {
+        check(target, &op);
         if target == Target::Cache {
             self.flash_written_bytes += match &op {
                 IoOp::Write { data, .. } => data.iter().map(|slice| slice.len).sum(),
@@ -89,6 +90,7 @@ impl<P> Outbox<P> {
     /// Nothing waits for an I/O any more; gives what it was for. Its token stays taken.
     pub(crate) fn give_up(&mut self, id: IoId, request: Option<usize>) -> Pending {
         let pending = self.pending.get_mut(id.0 as usize).expect("an I/O under way");
+        assert!(!matches!(pending, Pending::GivenUp { .. }), "an I/O is given up once");
         std::mem::replace(pending, Pending::GivenUp { request })
     }
 
@@ -96,5 +98,30 @@ impl<P> Outbox<P> {
     pub(crate) fn complete(&mut self, id: IoId) -> Pending {
         let index = usize::try_from(id.0).expect("a token of ours");
         self.pending.try_remove(index).expect("the driver completed an I/O twice")
+    }
+}
+
+/// What the seam promises of every I/O: aligned, not empty, and on a target that has such an operation.
+fn check<P>(target: Target, op: &IoOp<P>) {
+    let (align, cache) = match target {
+        Target::Cache => (BLOCK_BYTES, true),
+        Target::Backend(_) => (SECTOR_BYTES, false),
+    };
+    match op {
+        IoOp::Read { offset, data } | IoOp::Write { offset, data, .. } => {
+            assert!(offset.is_multiple_of(align) && !data.is_empty(), "aligned data");
+            let whole = |bytes: u64| bytes.is_multiple_of(align);
+            debug_assert!(data.iter().all(|s| s.len > 0 && whole(s.at) && whole(s.len)), "slices");
+        }
+        IoOp::ReadMeta { offset, pages } | IoOp::WriteMeta { offset, pages, .. } => {
+            assert!(cache, "metadata are on the cache device");
+            assert!(offset.is_multiple_of(align) && !pages.is_empty(), "aligned metadata");
+        }
+        IoOp::Flush => {}
+        IoOp::Prove | IoOp::Distrust { .. } => assert!(!cache, "a backend is asked for proofs"),
+        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
+            assert!(!cache && span.len > 0, "some bytes of a backend");
+            assert!((span.offset | span.len).is_multiple_of(align), "whole sectors");
+        }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Probation {
 impl Probation {
     /// A ring of `len` slots from slot `first` on.
     pub(crate) fn new(first: u32, len: u32) -> Self {
+        assert!(len > 0, "the oldest slot is one of the ring's");
+        assert!(first.checked_add(len).is_some(), "RAM slots are numbered behind those of flash");
         Self { first, tail: 0, buffers: vec![NOTHING; len as usize] }
     }
 
@@ -44,6 +46,7 @@ impl Probation {
 
     /// The data of `slot`.
     pub(crate) fn buffer(&self, slot: u32) -> Option<Buffer> {
+        debug_assert!(self.holds(slot), "slot {slot} is one of flash");
         let buffer = self.buffers[(slot - self.first) as usize];
         (buffer != NOTHING).then_some(Buffer(buffer))
     }
@@ -59,6 +62,7 @@ impl Probation {
     pub(crate) fn push(&mut self, buffer: Buffer) -> u32 {
         let slot = self.oldest();
         assert!(self.buffer(slot).is_none(), "the oldest slot was not vacated");
+        assert_ne!(buffer.0, NOTHING, "a buffer has a number");
         self.buffers[self.tail as usize] = buffer.0;
         self.tail = (self.tail + 1) % self.len();
         slot

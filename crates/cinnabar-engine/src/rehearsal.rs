@@ -105,6 +105,7 @@ impl Rehearsal {
         for small in &mut self.ways {
             small.access(key, write, pays);
         }
+        assert!(self.left > 0, "a round has accesses left until it ends");
         self.left -= 1;
         if self.left == 0 {
             self.end_round(limit);

@@ -4,6 +4,7 @@
 //! when that is durable.
 
 use super::{Engine, Recording};
+use crate::journal::Ticket;
 use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::journal::Record;
@@ -63,6 +64,8 @@ impl<P: Payload> Engine<P> {
             match self.try_attach(spec) {
                 Ok((volume, warmth)) => {
                     let ticket = self.newest_ticket();
+                    let last = self.at_journal.back().map_or(Ticket::NONE, |(last, ..)| *last);
+                    assert!(last <= ticket, "answers go in the order of their records");
                     self.at_journal.push_back((ticket, id, Recording::Attach(volume, warmth)));
                     self.answer_recorded();
                 }
@@ -168,7 +171,11 @@ impl<P: Payload> Engine<P> {
 
     /// A volume begins to be served. `writes`: some may not be covered by a backend flush.
     fn take_up(&mut self, index: u16, writes: u64) {
+        let holding = self.store.holdings[usize::from(index)];
         let volume = self.volume(index);
+        assert_eq!(volume.state, VolumeState::Attached, "a volume that is to be served");
+        let same = holding.alive && holding.incarnation == volume.incarnation;
+        assert!(same, "its blocks are those of its own incarnation");
         volume.writes = writes;
         volume.written = !volume.spec.read_only;
         self.store.holdings[usize::from(index)].unflushed = writes > 0;
@@ -218,7 +225,9 @@ impl<P: Payload> Engine<P> {
     /// As [`bury`](Self::bury), but the volume keeps its index while its end is being recorded.
     fn end_incarnation(&mut self, index: u16) {
         let volume = self.volumes[usize::from(index)].as_mut().expect("a known volume");
-        self.store.holdings[usize::from(index)].alive = false;
+        let holding = &mut self.store.holdings[usize::from(index)];
+        assert!(holding.alive || self.store.dead, "an incarnation ends once");
+        holding.alive = false;
         if let Some(group) = volume.group.take() {
             self.store.log.leave(group);
         }
@@ -297,6 +306,8 @@ impl<P: Payload> Engine<P> {
             self.store.drop_partials(index, 0, u64::MAX);
         }
         let volume = self.volume(index);
+        assert!(volume.holds.is_empty(), "who has left holds nothing");
+        assert!(volume.late == 0 && volume.invalidations == 0, "and is counted nowhere");
         // One flush: from now on there is no second way here.
         volume.state = VolumeState::Flushing(id);
         if volume.spec.read_only {

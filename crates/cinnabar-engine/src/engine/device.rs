@@ -65,6 +65,11 @@ impl<P: Payload> Engine<P> {
         self.continue_attaches();
         self.answer_recorded();
         self.reroute_gate();
+        assert!(
+            self.at_gate.is_empty() && self.at_journal.is_empty(),
+            "nobody waits for its journal"
+        );
+        assert!(self.loader.is_none() && self.awaiting_load.is_empty(), "or for its index");
     }
 
     pub(super) fn abandon(&mut self, id: RequestId) {
@@ -86,7 +91,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    fn cache_io_under_way(&self) -> bool {
+    /// Whether I/O on the cache device is under way that was not given up.
+    pub(super) fn cache_io_under_way(&self) -> bool {
         self.outbox.pending.iter().any(|(_, pending)| match pending {
             Pending::CacheRead { .. }
             | Pending::Edge { slot: Some(_), .. }
@@ -164,6 +170,8 @@ impl<P: Payload> Engine<P> {
             return;
         }
         let (id, superblock) = self.replacing.take().expect("just seen");
+        assert!(self.store.dead, "a device that serves is not replaced");
+        assert!(self.volumes.iter().flatten().all(|v| v.distrusted), "the old one is not believed");
         self.reopening = true;
         self.devices += 1;
         self.superblock = *superblock;
@@ -181,6 +189,7 @@ impl<P: Payload> Engine<P> {
 
     /// A device is in use from now on: volumes that are there, if only to leave, begin anew on it.
     pub(super) fn resume_volumes(&mut self) {
+        assert!(!self.store.dead, "a device is there");
         let there = |v: &Volume| v.state != VolumeState::Sealed;
         for index in 0..self.volumes.len() {
             if !self.volumes[index].as_ref().is_some_and(there) {
@@ -188,6 +197,8 @@ impl<P: Payload> Engine<P> {
             }
             let incarnation =
                 self.take_incarnation().expect("as many are reserved as there can be volumes");
+            let old = self.store.holdings[index];
+            assert!(!old.alive && old.cached_blocks == 0, "nothing of it is on this device");
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
             volume.distrusted = false;

@@ -34,7 +34,9 @@ impl<P: Payload> Engine<P> {
     /// on; `None` if none has. Gives whether the request may go on at once; if not, it has one I/O
     /// more to wait for and comes back through [`passed`](Self::passed).
     pub(super) fn pass_gate(&mut self, request: usize, blocks: Option<(u64, u64)>) -> bool {
-        let volume = self.requests[request].volume;
+        let active = &self.requests[request];
+        let volume = active.volume;
+        assert!(active.granted && active.held, "a mark is made by who has the blocks alone");
         if self.config.mutants.is(Mutant::GenerationNotRaised) && self.store.dead {
             return true;
         }
@@ -55,6 +57,8 @@ impl<P: Payload> Engine<P> {
         if self.store.journal.is_durable(ticket) || hasty {
             return true;
         }
+        let last = self.at_gate.back().map_or(Ticket::NONE, |(last, _)| *last);
+        assert!(last <= ticket, "who comes later waits for as much at least");
         self.requests[request].outstanding += 1;
         self.at_gate.push_back((ticket, request));
         false
@@ -90,6 +94,7 @@ impl<P: Payload> Engine<P> {
         generation: Option<u64>,
     ) {
         let volume = self.volume(index);
+        assert!(volume.distrusting, "a generation that comes was asked for");
         volume.distrusting = false;
         let waiting = std::mem::take(&mut volume.awaiting_distrust);
         if result.is_ok() {
@@ -127,6 +132,7 @@ impl<P: Payload> Engine<P> {
 
     /// The device is lost: those who wait for it take the other way.
     pub(super) fn reroute_gate(&mut self) {
+        assert!(self.store.dead, "while the device is there, its journal is waited for");
         for (_, request) in std::mem::take(&mut self.at_gate) {
             let volume = self.requests[request].volume;
             if self.distrusted(request, volume) {
@@ -141,6 +147,7 @@ impl<P: Payload> Engine<P> {
     /// A request may go on.
     fn passed(&mut self, request: usize) {
         let active = &mut self.requests[request];
+        assert!(active.outstanding > 0, "who waits at the gate counts that");
         active.outstanding -= 1;
         match &active.kind {
             Kind::Write(_) => self.write_passed(request),

@@ -29,6 +29,8 @@ impl<P: Payload> Engine<P> {
     ) -> Result<(), IoError> {
         let forgetful = self.config.mutants.is(Mutant::FailedSyncForgotten);
         let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
+        assert!(covers.writes <= volume.writes, "a flush covers writes that there were");
+        assert!(covers.device <= self.devices, "on a device that there was");
         if let Err(error) = result
             && loses_writes(error)
             && !forgetful
@@ -57,6 +59,7 @@ impl<P: Payload> Engine<P> {
             holding.flushed = self.store.log.sequence;
         }
         assert!(holding.flushed <= self.store.log.sequence, "a flush covers what there was");
+        assert!(volume.writes_flushed <= volume.writes, "and no write that is to come");
         Ok(())
     }
 
@@ -70,6 +73,7 @@ impl<P: Payload> Engine<P> {
     /// It has ended in every shard.
     pub(super) fn invalidated(&mut self, index: u16) {
         if let Some(Some(volume)) = self.volumes.get_mut(usize::from(index)) {
+            assert!(volume.announced > 0, "what has ended was announced");
             volume.announced -= 1;
             self.cover_again(index);
         }
@@ -77,7 +81,9 @@ impl<P: Payload> Engine<P> {
 
     /// An invalidation is done, or was given up.
     pub(super) fn invalidation_ends(&mut self, index: u16) {
-        self.volume(index).invalidations -= 1;
+        let volume = self.volume(index);
+        assert!(volume.invalidations > 0, "an invalidation under way counts");
+        volume.invalidations -= 1;
         self.cover_again(index);
     }
 
@@ -153,6 +159,8 @@ impl<P: Payload> Engine<P> {
         let covers = self.covers(index);
         let now = self.now;
         let volume = self.volume(index);
+        assert!(!volume.beat.in_flight, "one proof at a time");
+        assert_eq!(volume.state, VolumeState::Attached, "of a volume that is served");
         volume.beat.last = Some(now);
         volume.beat.in_flight = true;
         volume.beat.due = false;
@@ -172,6 +180,7 @@ impl<P: Payload> Engine<P> {
         let result = self.flush_ended(index, covers, result);
         let period = self.config.heartbeat_ns;
         let volume = self.volume(index);
+        assert!(volume.beat.in_flight, "a proof that comes was asked for");
         volume.beat.in_flight = false;
         if result.is_err() {
             volume.counters.backend_errors += 1;

@@ -10,6 +10,7 @@ use super::Engine;
 use super::lifecycle::Copies;
 use crate::bounds::Bound;
 use crate::health::PassThroughReason;
+use crate::limits::VOLUMES_MAX;
 use crate::metadata::superblock::DeviceState;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -93,7 +94,10 @@ impl<P: Payload> Engine<P> {
             (Ok(()), Copies::Last) => {
                 let end = self.superblock.next_incarnation;
                 self.identities.reserving = false;
-                self.identities.next = end - self.config.bounds.incarnations;
+                let next = end - self.config.bounds.incarnations;
+                assert!(self.identities.end <= next, "an incarnation is given out once");
+                assert_eq!(self.identities.next, self.identities.end, "those before are used up");
+                self.identities.next = next;
                 self.identities.end = end;
             }
         }
@@ -192,6 +196,8 @@ impl<P: Payload> Engine<P> {
         if self.store.holdings.len() <= index {
             self.store.holdings.resize(index + 1, Holding::default());
         }
+        assert!(index < usize::from(VOLUMES_MAX), "a descriptor has room for an index");
+        assert_eq!(self.store.holdings[index].cached_blocks, 0, "no block of another has it");
         Some(index as u16)
     }
 
@@ -199,7 +205,9 @@ impl<P: Payload> Engine<P> {
     pub(super) fn reserve_for_life(&mut self) {
         let there = if self.reopening { self.config.bounds.volumes as u32 } else { 0 };
         let next = self.superblock.next_incarnation;
+        assert_eq!(self.store.life, next, "a life's number is the first of its incarnations");
         let end = next + self.config.bounds.incarnations + there;
+        assert!(next < end, "a life has incarnations of its own");
         self.superblock.next_incarnation = end;
         self.superblock.state =
             if self.config.crash_safe { DeviceState::InUse } else { DeviceState::Cold };

@@ -68,6 +68,7 @@ impl<P: Payload> Engine<P> {
         }
         active.late = true;
         if matches!(&active.kind, Kind::Zero(state) if state.invalidates()) {
+            assert!(self.invalidations > 0, "an invalidation that is not late counts");
             self.invalidations -= 1;
         }
         // What a write that is late has done nobody knows: it is not kept.
@@ -123,6 +124,7 @@ impl<P: Payload> Engine<P> {
     /// memory, before which nothing else may be written there.
     pub(super) fn park(&mut self, request: usize) {
         let active = &mut self.requests[request];
+        assert!(active.outstanding == 0 && !active.parked, "all that it waits for was given up");
         active.parked = true;
         let (index, held) = (active.volume, active.held);
         let late = std::mem::take(&mut active.late);
@@ -139,6 +141,7 @@ impl<P: Payload> Engine<P> {
         let Some(request) = request else { return };
         let active = &mut self.requests[request];
         let Kind::Read(state) = &mut active.kind else { unreachable!("only reads are direct") };
+        assert!(state.direct > 0, "I/O to the guest's memory counts");
         state.direct -= 1;
         if state.direct > 0 {
             return;
@@ -147,6 +150,7 @@ impl<P: Payload> Engine<P> {
             self.answer_late(request);
             return self.read_again_if_due(request);
         }
+        assert_eq!(active.outstanding, 0, "what is parked waits for nothing else");
         active.parked = false;
         if active.orphan || active.failure.is_some() {
             let active = self.requests.remove(request);
@@ -174,7 +178,10 @@ impl<P: Payload> Engine<P> {
 
     /// A late request is not under way any more.
     pub(super) fn not_late(&mut self, volume: u16) {
+        assert!(self.late > 0, "a request that is late counts");
         self.late -= 1;
-        self.volume(volume).late -= 1;
+        let volume = self.volume(volume);
+        assert!(volume.late > 0, "for its volume, too");
+        volume.late -= 1;
     }
 }

@@ -126,6 +126,11 @@ impl<P: Payload> Engine<P> {
     }
 
     pub(super) fn begin_checkpoint(&mut self) {
+        assert!(
+            self.checkpoint.is_none() && self.loader.is_none(),
+            "one at a time, of all there is"
+        );
+        assert!(!self.store.dead, "a device that is lost is not written");
         let volumes = self.volume_records();
         let sequence = self.checkpoint_sequence + 1;
         let mut writer = self.store.begin_checkpoint(sequence, self.superblock.era, volumes);
@@ -163,6 +168,9 @@ impl<P: Payload> Engine<P> {
     }
 
     fn checkpoint_ends(&mut self, writer: &CheckpointWriter) {
+        assert!(writer.is_done(), "its head is durable");
+        // The slots alternate: until this moment the one before was whole.
+        assert_eq!(writer.sequence, self.checkpoint_sequence + 1, "checkpoints are in order");
         self.checkpoint_sequence = writer.sequence;
         self.store.journal.checkpoint_ends(Some((writer.sequence, writer.journal_page)));
         self.checkpoint_failures = 0;
@@ -170,6 +178,8 @@ impl<P: Payload> Engine<P> {
         // It speaks of all that is known, so nothing unknown can come back.
         self.doubtful = false;
         if let Lifecycle::Closing(_, step @ Closing::Checkpoint) = &mut self.lifecycle {
+            assert!(self.store.is_written(), "a clean stop leaves nothing in RAM");
+            assert!(self.store.journal.is_idle(), "and nothing to be recorded");
             *step = Closing::Marking(Copies::Both);
             let checkpoint = writer.sequence;
             self.superblock.state = DeviceState::Clean { checkpoint };
@@ -267,6 +277,7 @@ impl<P: Payload> Engine<P> {
 
     /// Asks the SSD to make durable what it was given.
     pub(super) fn flush_cache(&mut self) {
+        assert!(!self.log_flush.1, "one flush of the device at a time");
         self.log_flush = (self.now, true);
         self.store.unflushed_log = false;
         self.outbox.io(Target::Cache, IoOp::Flush, Pending::CacheFlush);

@@ -195,6 +195,7 @@ impl<P: Payload> Engine<P> {
 
     /// Starts reads up to page `end`; true once all up to there are in.
     fn read_pages(&mut self, loader: &mut Loader, end: u32) -> bool {
+        assert!(u64::from(end) <= self.store.log.geometry.checkpoints.1, "pages of its own slot");
         let slot = (loader.known.sequence % 2) as usize;
         let base = self.store.log.geometry.checkpoints.0[slot];
         while loader.next < end && loader.reading < self.config.bounds.load_reads {
@@ -222,6 +223,7 @@ impl<P: Payload> Engine<P> {
         pages: Vec<MetaPage>,
     ) {
         let Some(loader) = &mut self.loader else { return };
+        assert!(loader.reading > 0, "pages that come were asked for");
         loader.reading -= 1;
         loader.pages += u64::from(count);
         for i in 0..count {
@@ -275,7 +277,9 @@ impl<P: Payload> Engine<P> {
     }
 
     fn finish_load(&mut self, loader: Loader) {
+        assert!(loader.stage == Stage::Passed && loader.reading == 0, "all of it has been read");
         let replay = loader.replay.expect("it was replayed");
+        assert!(replay.is_read(), "and all that is newer");
         self.store.finish_load();
         self.store.index = Index::InUse;
         // Whatever could not be read now may be readable next time, and copies that were taken out

@@ -205,6 +205,7 @@ impl<P: Payload> Engine<P> {
             }
             done = end;
         }
+        assert!(self.ready.is_empty(), "who has its blocks goes on within the event");
         taken.clear();
         *events = taken;
         self.tend();

@@ -16,7 +16,7 @@ use crate::journal::{Journal, scan};
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
 use crate::metadata::chunk::device_of;
-use crate::metadata::superblock::DeviceState;
+use crate::metadata::superblock::{DeviceState, SUPERBLOCK_BYTES, Superblock};
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
@@ -67,7 +67,10 @@ impl<P: Payload> Engine<P> {
         self.begin_open(id);
     }
 
+    /// Begins to open the device of `superblock`, on which nothing of this engine is under way.
     pub(super) fn begin_open(&mut self, id: RequestId) {
+        debug_assert!(!self.cache_io_under_way(), "what ends late would be taken for this life's");
+        assert!(self.loader.is_none() && self.checkpoint.is_none(), "nothing of an earlier device");
         if self.superblock.state == DeviceState::Cold {
             return self.blank(id, 0, Start::New);
         }
@@ -195,6 +198,7 @@ impl<P: Payload> Engine<P> {
         next: u64,
     ) {
         let (first, len) = self.superblock.geometry.marks;
+        assert!(next < len, "a page of the ring");
         let count = self.config.bounds.open_pages.min(len - next);
         self.store.crossings.note_if(count < len - next, Bound::OpenPages);
         self.read_meta((first + next) * BLOCK_BYTES, count);
@@ -268,8 +272,10 @@ impl<P: Payload> Engine<P> {
     /// Formats the journal from page `next` on, for a new era: nothing written before it is taken
     /// for a part of it.
     fn blank(&mut self, id: RequestId, next: u64, start: Start) {
+        assert_eq!(self.superblock.state, DeviceState::Cold, "nothing on it is believed any more");
         self.superblock.era = self.superblock.next_incarnation;
         let (first, len) = self.superblock.geometry.marks;
+        assert!(next <= len, "no page behind the ring is blanked");
         let count = self.config.bounds.open_pages.min(len - next);
         self.store.crossings.note_if(count < len - next, Bound::OpenPages);
         if count == 0 {
@@ -316,6 +322,9 @@ impl<P: Payload> Engine<P> {
     pub(super) fn write_superblock_for(&mut self, pending: Pending) {
         self.superblock.sequence += 1;
         let (offset, page) = self.superblock.encode();
+        assert!(offset + BLOCK_BYTES <= SUPERBLOCK_BYTES, "one of its two places");
+        let again = [page.clone(), page.clone()];
+        debug_assert_eq!(Superblock::decode(&again).as_ref(), Ok(&self.superblock), "as meant");
         let data = smallvec::SmallVec::new();
         let op = IoOp::WriteMeta { offset, pages: vec![page], data, fua: true };
         self.outbox.io(Target::Cache, op, pending);
@@ -332,6 +341,9 @@ impl<P: Payload> Engine<P> {
             self.lifecycle = Lifecycle::Opening(id, Opening::Distrust(start));
             return;
         }
+        let in_use = self.superblock.state == DeviceState::InUse || !self.config.crash_safe;
+        assert!(in_use, "a device is in use, durably, before it serves");
+        assert!(self.loader.is_none() && self.checkpoint.is_none(), "a life begins with neither");
         self.reopening = false;
         self.lifecycle = Lifecycle::Serving;
         self.store.dead = false;

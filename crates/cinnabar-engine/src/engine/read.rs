@@ -7,6 +7,7 @@ use super::Engine;
 use super::request::Kind;
 use crate::bounds::Bound;
 use crate::descriptors::Key;
+use crate::limits::DATA_BLOCKS_MAX;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Slice, Slices, Target};
@@ -102,6 +103,7 @@ impl<P: Payload> Engine<P> {
         self.sample(index, span, false);
         let blind = [Bypass::PassThrough, Bypass::Loading, Bypass::NoDevice];
         let looks = bypass.is_none_or(|bypass| !blind.contains(&bypass)) && unready.is_none();
+        debug_assert!((1..=DATA_BLOCKS_MAX).contains(&span.blocks()), "looked at on arrival");
         let (first, count) = (span.first_block(), span.blocks() as u32);
         // The request counts as one I/O of itself, so that it can't finish while it is starting.
         self.requests[request].outstanding = 1;
@@ -131,6 +133,7 @@ impl<P: Payload> Engine<P> {
             }
         }
         self.issue(request, run);
+        assert!(ram_hits <= u64::from(hits) && hits <= count, "each block is a hit or a miss");
         let misses = u64::from(count - hits);
         let counters = &mut self.volume(index).counters;
         counters.read_hits += u64::from(hits);
@@ -180,6 +183,10 @@ impl<P: Payload> Engine<P> {
         };
         match run {
             Run::Flash { index, slot, count } | Run::Again { index, slot, count } => {
+                assert!(count > 0, "a run has blocks");
+                debug_assert!(u64::from(index + count) <= state.span.blocks(), "of the request");
+                let last = self.store.log.segment_of(slot + count - 1);
+                debug_assert_eq!(self.store.log.segment_of(slot), last, "of one pinned segment");
                 let direct = matches!(run, Run::Flash { .. }) && !state.data.is_private();
                 state.direct += u32::from(direct);
                 let data = if direct { &state.data } else { state.private() };
@@ -190,6 +197,8 @@ impl<P: Payload> Engine<P> {
                 self.outbox.io(Target::Cache, op, pending);
             }
             Run::Missing { index, count } => {
+                assert!(count > 0, "a run has blocks");
+                assert!(u64::from(index + count) <= state.span.blocks(), "of the request");
                 let offset = (state.span.first_block() + u64::from(index)) * BLOCK_BYTES;
                 let op = IoOp::Read { offset, data: slices(state.private(), index, count) };
                 let pending = Pending::BackendRead { request, index, count };
@@ -214,6 +223,7 @@ impl<P: Payload> Engine<P> {
         let active = &mut self.requests[request];
         let (volume, answered) = (active.volume, active.answered);
         let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
+        assert!(!direct || state.direct > 0, "I/O to the guest's memory counts");
         state.direct -= u32::from(direct);
         let first = state.span.first_block();
         let data = if direct { state.data.clone() } else { state.private().clone() };
@@ -296,6 +306,7 @@ impl<P: Payload> Engine<P> {
 
     fn read_part_done(&mut self, request: usize) {
         let active = &mut self.requests[request];
+        assert!(active.outstanding > 0, "what ends was waited for");
         active.outstanding -= 1;
         if active.outstanding == 0 {
             self.read_again_if_due(request);
@@ -304,6 +315,7 @@ impl<P: Payload> Engine<P> {
 
     /// A read of the cache device is not waited for any more.
     pub(super) fn read_given_up(&mut self, request: usize, count: u32) {
+        assert!(self.store.dead, "only a device that is lost is not waited for");
         let active = &mut self.requests[request];
         let volume = active.volume;
         let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
@@ -333,6 +345,8 @@ impl<P: Payload> Engine<P> {
     pub(super) fn read_again(&mut self, request: usize) {
         let active = &mut self.requests[request];
         let Kind::Read(state) = &mut active.kind else { unreachable!("a read") };
+        assert!(state.again && state.direct == 0, "no I/O knows of the memory any more");
+        assert_eq!(active.outstanding, 0, "nothing of it is under way");
         let count = state.span.blocks() as u32;
         state.again = false;
         state.private = None;

@@ -5,11 +5,11 @@ use super::read::ReadState;
 use super::write::WriteState;
 use super::zero::ZeroState;
 use crate::bounds::{Bound, Bounds};
-use crate::limits::DATA_BYTES_MAX;
+use crate::limits::{DATA_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Op, Payload, Request, RequestId, Target};
-use crate::units::{SECTOR_BYTES, VolumeId};
+use crate::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use crate::volume::{Covers, Volume, VolumeState};
 
 /// A request under way.
@@ -66,7 +66,9 @@ impl<P: Payload> Engine<P> {
         let Request { id, volume, op } = request;
         let index = usize::from(volume.0);
         let invalidates = matches!(op, Op::Invalidate { .. });
-        let guests = self.requests.len() - (self.late + self.invalidations) as usize;
+        let apart = (self.late + self.invalidations) as usize;
+        assert!(apart <= self.requests.len(), "what is late is not counted as an invalidation");
+        let guests = self.requests.len() - apart;
         // What a server has lost must be known before its next flush covers it.
         let always = invalidates && !self.config.mutants.is(Mutant::InvalidationRefused);
         let room = always || guests < self.config.bounds.requests;
@@ -104,6 +106,8 @@ impl<P: Payload> Engine<P> {
             | Op::Invalidate { span } => Some((*span, true)),
             Op::Flush => None,
         };
+        let in_volume = |(span, _): (ByteSpan, bool)| span.end_block() <= VOLUME_BLOCKS_MAX;
+        assert!(hold.is_none_or(in_volume), "no volume is larger than a key can name");
         let careless = self.config.mutants.is(Mutant::FillNotRevalidated);
         let hold = hold.filter(|(_, exclusive)| *exclusive || !careless);
         let held = hold.is_some();
@@ -129,9 +133,10 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Starts a request that has its blocks, or goes on with one that paused.
+    /// Starts a request that has its blocks, or goes on with one that paused: it waits for no I/O.
     pub(super) fn start(&mut self, request: usize) {
         let active = &mut self.requests[request];
+        assert!(active.outstanding == 0 && !active.parked, "nothing of it is under way");
         active.granted = true;
         match &active.kind {
             Kind::Read(state) if state.again => self.read_again(request),
@@ -176,6 +181,8 @@ impl<P: Payload> Engine<P> {
 
     fn start_backend_io(&mut self, request: usize, op: IoOp<P>, covers: Option<Covers>) {
         let active = &mut self.requests[request];
+        let holds = active.held || matches!(active.kind, Kind::Flush);
+        assert!(active.granted && holds, "the backend is asked only for what is held");
         active.outstanding += 1;
         let target = Target::Backend(VolumeId(active.volume));
         self.outbox.io(target, op, Pending::Backend { request, covers });
@@ -196,6 +203,7 @@ impl<P: Payload> Engine<P> {
             result
         };
         let active = &mut self.requests[request];
+        assert!(active.outstanding > 0, "an I/O that ends was waited for");
         active.outstanding -= 1;
         if let Kind::Zero(_) = active.kind {
             return self.zero_step_done(request, result);
@@ -230,9 +238,13 @@ impl<P: Payload> Engine<P> {
     pub(super) fn finish(&mut self, request: usize) {
         let active = self.requests.remove(request);
         assert_eq!(active.outstanding, 0, "a reply must not be early");
+        assert!(!active.parked, "what is parked has left its volume already");
+        let direct = matches!(&active.kind, Kind::Read(state) if state.direct > 0);
+        assert!(!direct, "nothing is written to a guest's memory after the reply");
         if let Kind::Zero(state) = &active.kind
             && state.invalidates()
         {
+            assert!(active.late || self.invalidations > 0, "an invalidation under way counts");
             self.invalidations -= u32::from(!active.late);
             self.invalidation_ends(active.volume);
         }
@@ -258,10 +270,12 @@ impl<P: Payload> Engine<P> {
         let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
         if held {
             volume.holds.leave(request, |granted| {
+                assert!(!requests[granted].granted, "who waits does not have its blocks");
                 requests[granted].granted = true;
                 ready.push_back(granted);
             });
         }
+        assert!(volume.requests > volume.late, "a request under way counts; late ones do twice");
         volume.requests -= 1;
         self.detach_if_quiet(index);
     }

@@ -81,6 +81,7 @@ impl<P: Payload> WriteState<P> {
         let base = u64::from(edge.index) * BLOCK_BYTES;
         let start = self.span.head_bytes().max(base);
         let end = (self.span.head_bytes() + self.span.len).min(base + BLOCK_BYTES);
+        assert!(start < end, "the write touches its edges");
         if start > base {
             self.data.copy_from(base, old, old_at, start - base);
         }
@@ -135,6 +136,7 @@ impl<P: Payload> Engine<P> {
     pub(super) fn write_passed(&mut self, request: usize) {
         let active = &mut self.requests[request];
         let Kind::Write(state) = &mut active.kind else { unreachable!("a write") };
+        assert!(state.waits && !state.issued, "a write passes the gate once, before it is issued");
         state.waits = false;
         if active.failure.is_some() {
             return self.finish_if_done(request);
@@ -248,6 +250,7 @@ impl<P: Payload> Engine<P> {
             self.note_backend_result(request, result);
         }
         let active = &mut self.requests[request];
+        assert!(active.outstanding > 0, "an edge that comes was waited for");
         active.outstanding -= 1;
         if active.outstanding > 0 {
             return;
@@ -306,8 +309,13 @@ impl<P: Payload> Engine<P> {
         let volume = self.requests[request].volume;
         let align = u64::from(self.volume(volume).spec.align_bytes);
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
+        assert!(
+            !state.waits && !state.issued,
+            "a write is issued once, when what it voids is void"
+        );
         state.issued = true;
         let (data, fua, span) = (state.data.clone(), state.fua, state.span);
+        debug_assert!(self.holds_none(volume, span), "a cached copy outlives the start of a write");
         let (offset, at, len) = if align == BLOCK_BYTES {
             (span.first_block() * BLOCK_BYTES, 0, span.blocks() * BLOCK_BYTES)
         } else {
@@ -320,11 +328,18 @@ impl<P: Payload> Engine<P> {
         self.backend_io(request, IoOp::Write { offset, data, fua });
     }
 
+    /// Whether nothing of these blocks is cached.
+    fn holds_none(&self, volume: u16, span: ByteSpan) -> bool {
+        let absent = |block| self.store.find(Key { volume, block }).is_none();
+        (span.first_block()..span.end_block()).all(absent)
+    }
+
     /// The backend has answered and no edge is being read any more. A long write pauses between
     /// steps, its blocks still held.
     pub(super) fn write_io_done(&mut self, request: usize) {
         let active = &self.requests[request];
         let volume = active.volume;
+        assert_eq!(active.outstanding, 0, "nothing of the write is under way");
         let Kind::Write(state) = &active.kind else { unreachable!("a write") };
         let known = self.volumes[usize::from(volume)].as_ref();
         let keeps = |v: &Volume| v.spec.mode == Mode::WriteThrough && !v.passes_through();
@@ -341,9 +356,11 @@ impl<P: Payload> Engine<P> {
         if failed || !state.keep || !keeps {
             return self.finish(request);
         }
+        assert!(state.issued, "what is cached has reached the backend before");
         let (mut not_reused, mut refused) = (0, 0);
         let for_whole = self.config.mutants.is(Mutant::PartialTakenForWhole);
         let end = state.span.blocks() as u32;
+        assert!(state.offered < end, "a write that was offered whole has ended");
         let stop = end.min(state.offered + self.config.bounds.write_blocks);
         self.store.crossings.note_if(stop < end, Bound::WriteBlocks);
         for i in state.offered..stop {

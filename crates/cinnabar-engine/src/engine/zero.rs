@@ -92,6 +92,9 @@ impl<P: Payload> ZeroState<P> {
             }
         }
         self.inner = ByteSpan::new(inner, inner_end.saturating_sub(inner));
+        let within = inner >= start && self.inner.end() <= end;
+        assert!(within || self.inner.len == 0, "the backend is told of nothing beyond the request");
+        assert!(self.edges.len() <= 2, "a range has two ends");
     }
 
     fn slice(&self, len: u64) -> Slice<P> {
@@ -103,6 +106,7 @@ impl<P: Payload> Engine<P> {
     /// Does the step that `stage` names.
     pub(super) fn advance_zero(&mut self, request: usize) {
         let index = self.requests[request].volume;
+        assert_eq!(self.requests[request].outstanding, 0, "one step at a time");
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
         if !state.started {
@@ -118,6 +122,8 @@ impl<P: Payload> Engine<P> {
             }
         }
         let (stage, marked, invalidate) = (state.stage, state.marked, state.invalidate);
+        let silent = matches!(stage, Stage::TakeOut(_) | Stage::Gate);
+        assert!(silent || !invalidate, "an invalidation never reaches the backend");
         if !invalidate && self.requests[request].answered {
             // It took too long, and the backend has heard of nothing yet. What was taken out was as
             // good as any copy, but no later write will find it to mark it.
@@ -179,6 +185,7 @@ impl<P: Payload> Engine<P> {
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         let end = state.span.end_block();
         let all = (state.span.first_block(), end);
+        assert!(all.0 <= next && next < end, "the next block is one of the request's");
         let grows = self.config.mutants.is(Mutant::PassedRunGrows);
         // While the index is being loaded what it holds is not the whole truth.
         let noted = match &mut self.loader {
@@ -223,6 +230,8 @@ impl<P: Payload> Engine<P> {
 
     /// The gate is open.
     pub(super) fn zero_passed(&mut self, request: usize) {
+        let Kind::Zero(state) = &self.requests[request].kind else { unreachable!("a zero") };
+        assert_eq!(state.stage, Stage::Gate, "what passes the gate has waited there");
         if self.requests[request].failure.is_some() {
             return self.finish(request);
         }
@@ -231,6 +240,8 @@ impl<P: Payload> Engine<P> {
 
     fn write_zeros(&mut self, request: usize, offset: u64) {
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
+        let inner = state.inner;
+        assert!(inner.offset <= offset && offset < inner.end(), "zeros within the request");
         let blocks = self.config.bounds.zero_fallback_blocks;
         let step = u64::from(blocks) * BLOCK_BYTES;
         let len = (state.inner.end() - offset).min(step);
@@ -258,6 +269,7 @@ impl<P: Payload> Engine<P> {
     /// A backend operation of this request has ended: the next step, or the end.
     pub(super) fn zero_step_done(&mut self, request: usize, result: Result<(), IoError>) {
         let active = &self.requests[request];
+        assert_eq!(active.outstanding, 0, "one step at a time");
         if active.answered {
             // It took too long, and was answered so: nothing more of it must land.
             self.note_backend_result(request, result);

@@ -18,7 +18,9 @@ impl Backlog {
 
     /// Drops the `count` oldest.
     pub(super) fn drop_first(&mut self, count: usize) {
+        assert!(count <= self.records.len(), "only what is there is dropped");
         self.bytes -= self.records.drain(..count).map(|record| record.bytes()).sum::<usize>();
+        assert!(!self.records.is_empty() || self.bytes == 0, "no records take no bytes");
     }
 
     pub(super) fn len(&self) -> usize {

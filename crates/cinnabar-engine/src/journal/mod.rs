@@ -91,6 +91,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// A journal without records, on a ring that is [formatted](Self::formatted) for this era.
     pub(crate) fn new(superblock: &Superblock, config: &Config) -> Self {
+        assert!(superblock.geometry.marks.1 >= 4, "a quarter of the ring is for rebases");
         Self {
             area: superblock.geometry.marks,
             device: device_of(superblock.uuid),
@@ -125,6 +126,9 @@ impl Journal {
 
     /// Goes on behind what recovery read: `records` count until the next checkpoint.
     pub(crate) fn go_on(&mut self, read: scan::Read, checkpoint: u64, keep: bool) {
+        assert!(self.appended == 0 && self.writing.is_none(), "a life begins with what it reads");
+        assert!(read.start <= read.next && read.next - read.start < self.area.1, "one round");
+        assert!(read.checkpoint <= checkpoint, "the records go with this checkpoint");
         self.next = read.next;
         self.tail = read.start;
         self.tail_durable = read.start;
@@ -165,6 +169,7 @@ impl Journal {
 
     /// Whether the record of this ticket, and so every one before, is durable.
     pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
+        assert!(ticket.0 <= self.appended, "a ticket is that of a record");
         self.durable >= ticket.0
     }
 
@@ -176,7 +181,9 @@ impl Journal {
 
     /// Number of live records, those that a checkpoint being made covers left out.
     pub(crate) fn live_len(&self) -> usize {
-        self.live.len() - self.covered.unwrap_or(0)
+        let covered = self.covered.unwrap_or(0);
+        assert!(covered <= self.live.len(), "what a checkpoint covers stays until it ends");
+        self.live.len() - covered
     }
 
     /// Records appended in all.
@@ -186,7 +193,10 @@ impl Journal {
 
     /// Pages that may be written without touching one that still counts.
     fn room(&self) -> u64 {
-        self.area.1 - (self.next - self.tail_durable)
+        assert!(self.tail_durable <= self.tail && self.tail <= self.next, "the ring's order");
+        let used = self.next - self.tail_durable;
+        assert!(used <= self.area.1, "no page that counts has been written over");
+        self.area.1 - used
     }
 
     /// The next write, if there is something to write, no other under way, and room.
@@ -208,8 +218,10 @@ impl Journal {
         let position = first % self.area.1;
         let most = room.min(self.write_pages).min(self.area.1 - position);
         let pages = self.fill_pages(first, most);
+        assert!(!pages.is_empty() && pages.len() as u64 <= most, "a write stays within its room");
         self.next += pages.len() as u64;
         let appended = self.appended - self.queue.len() as u64;
+        assert!(self.durable <= appended, "what is durable has left the queue");
         let complete = |rebase: &Rebase| rebase.next == rebase.end && rebase.state <= appended;
         let rebased = self.rebase.filter(complete).map(|rebase| rebase.number);
         self.writing = Some(Writing { first, appended, tail: self.tail, rebased });
@@ -218,6 +230,7 @@ impl Journal {
     }
 
     fn fill_pages(&mut self, first: u64, most: u64) -> Vec<MetaPage> {
+        assert!(self.tail <= first, "no page is dead when it is written");
         let mut pages = Vec::new();
         loop {
             let header = PageHeader {
@@ -233,6 +246,7 @@ impl Journal {
             let mut records = self.queue.range(0..new).chain(self.live.range(rebase)).peekable();
             let (page, taken) = header.encode(&mut records);
             let done = records.peek().is_none();
+            assert!(taken > 0 || done, "the largest record fits a page");
             drop(records);
             self.queue.drop_first(taken.min(new));
             if let Some(rebase) = &mut self.rebase {
@@ -274,6 +288,7 @@ impl Journal {
 
     /// Writes the live records anew, and the state of all volumes with them.
     pub(crate) fn begin_rebase(&mut self, state: impl IntoIterator<Item = Record>) {
+        assert!(self.enabled && self.rebase.is_none(), "one rebase at a time");
         // What is under way goes to earlier pages. Records still queued are among the live ones,
         // and will be written twice: harmless.
         let (end, first) = (self.live.len(), self.next);
@@ -326,6 +341,7 @@ impl Journal {
     /// A checkpoint begins: it covers every record appended so far. Gives the first page whose
     /// records it does not cover.
     pub(crate) fn checkpoint_begins(&mut self) -> u64 {
+        assert!(self.covered.is_none(), "one checkpoint at a time");
         self.covered = Some(self.live.len());
         self.next
     }
@@ -333,12 +349,14 @@ impl Journal {
     /// The checkpoint that began last is durable (`Some`: its number, and the page it began with),
     /// or was given up.
     pub(crate) fn checkpoint_ends(&mut self, durable: Option<(u64, u64)>) {
+        assert!(self.covered.is_some(), "a checkpoint that ends has begun");
         let covered = self.covered.take().unwrap_or(0);
         if let Some((checkpoint, page)) = durable {
             assert!(checkpoint > self.checkpoint, "checkpoints are numbered in order");
             assert!(page <= self.next, "a checkpoint covers pages that there are");
             self.live.drop_first(covered);
             self.tail = self.tail.max(page);
+            assert!(self.tail <= self.next, "the tail is a page that there is, or the next one");
             self.checkpoint = checkpoint;
             // What was being written anew is covered, and the indices have moved. A write of it may
             // still be under way.

@@ -98,6 +98,7 @@ impl Scan {
     /// # Panics
     /// If no page was taken in.
     pub fn read(mut self, from: u64, durable: u64, mutants: Mutants) -> Option<Read> {
+        assert!(!self.places.is_empty(), "a ring has pages");
         let whole = self.places.iter().filter_map(|place| place.page.as_ref());
         let newest = whole.map(|page| page.0).max_by_key(|header| header.page);
         let start = newest.map_or(from, |newest| newest.tail.max(from));
@@ -120,6 +121,7 @@ impl Scan {
             let place = &mut self.places[(page % count) as usize];
             records.extend(place.page.take().into_iter().flat_map(|page| page.1));
         }
+        assert!(next - start < count, "the page to be written next is none that counts");
         Some(Read { start, next, checkpoint, records })
     }
 

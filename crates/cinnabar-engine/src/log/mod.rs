@@ -141,6 +141,7 @@ impl Log {
 
     /// Byte offset of a slot on the cache device.
     pub(crate) fn offset_of(&self, slot: u32) -> u64 {
+        debug_assert!(slot < self.geometry.slots(), "slot {slot} is one of RAM");
         (self.geometry.log + u64::from(slot)) * crate::units::BLOCK_BYTES
     }
 
@@ -183,6 +184,8 @@ impl Log {
         }
         let segment = self.tail(stream).open.expect("just opened");
         let state = &mut self.segments[segment as usize];
+        assert_eq!(state.state, SegmentState::Open, "a chunk is in a segment being filled");
+        assert_eq!(state.group, stream.group, "and of its group");
         state.pending_chunks += 1;
         let first = segment * self.geometry.segment_slots() + state.used;
         let buffers = Vec::with_capacity(16);
@@ -192,6 +195,7 @@ impl Log {
     }
 
     fn open_segment(&mut self, stream: Stream, last_resort: bool) -> bool {
+        assert!(self.tail(stream).open.is_none(), "a stream fills one segment at a time");
         let reserve = usize::from(!last_resort);
         let state = &self.groups[usize::from(stream.group)];
         let over = state.segments > state.segments_max && !last_resort;
@@ -199,6 +203,12 @@ impl Log {
             return false;
         }
         let segment = self.free.pop_front().expect("just counted");
+        let old = &self.segments[segment as usize];
+        assert_eq!(old.state, SegmentState::Free, "a listed segment is free");
+        assert!(
+            old.pins == 0 && old.live == 0 && old.pending_chunks == 0,
+            "nobody needs its slots"
+        );
         self.tail_mut(stream).open = Some(segment);
         self.groups[usize::from(stream.group)].segments += 1;
         let sequence = self.next_sequence();
@@ -225,6 +235,7 @@ impl Log {
         let chunk = self.tail_mut(stream).chunk.as_mut().expect("open_chunk first");
         chunk.buffers.push(buffer);
         let count = chunk.buffers.len() as u32;
+        assert!(count <= DATA_BLOCKS_MAX && count < room, "a chunk ends within its segment");
         (chunk.first + count, count >= DATA_BLOCKS_MAX.min(room - 1))
     }
 
@@ -232,8 +243,13 @@ impl Log {
     pub(crate) fn take_chunk(&mut self, stream: Stream) -> Option<usize> {
         let mut chunk = self.tail_mut(stream).chunk.take_if(|chunk| !chunk.buffers.is_empty())?;
         chunk.sequence = self.next_sequence();
+        let slots = self.geometry.segment_slots();
         let segment = &mut self.segments[chunk.segment as usize];
+        assert_eq!(segment.state, SegmentState::Open, "only a segment being filled is written");
+        assert!(chunk.sequence > segment.last, "chunks of a segment are numbered in order");
+        assert_eq!(chunk.first, chunk.segment * slots + segment.used, "and follow one another");
         segment.used += 1 + chunk.buffers.len() as u32;
+        assert!(segment.used <= slots, "a chunk ends within its segment");
         segment.last = chunk.sequence;
         Some(self.writing.insert(chunk))
     }
@@ -266,7 +282,10 @@ impl Log {
     /// A chunk's write has ended.
     pub(crate) fn written(&mut self, chunk: usize) -> Chunk {
         let chunk = self.writing.remove(chunk);
-        self.segments[chunk.segment as usize].pending_chunks -= 1;
+        let segment = &mut self.segments[chunk.segment as usize];
+        assert!(chunk.sequence <= segment.last, "what has been written was submitted");
+        assert!(segment.pending_chunks > 0, "a chunk being written counts");
+        segment.pending_chunks -= 1;
         chunk
     }
 
@@ -287,6 +306,7 @@ impl Log {
         let left = stream.group != 0 && state.members == 0;
         if (merged || left) && self.tail(stream).open.is_some() {
             if let Some(empty) = self.tail_mut(stream).chunk.take() {
+                assert!(empty.buffers.is_empty(), "an abandoned chunk loses no block");
                 self.segments[empty.segment as usize].pending_chunks -= 1;
             }
             self.seal(stream);
@@ -297,10 +317,12 @@ impl Log {
     pub(crate) fn release(&mut self, segment: u32) {
         let state = &mut self.segments[segment as usize];
         assert!(state.pins == 0 && state.pending_chunks == 0, "still in use");
-        assert!(state.live == 0, "still holds blocks");
+        assert!(state.live == 0 && state.condemned == 0, "still holds blocks");
+        assert_eq!(state.state, SegmentState::Cleaning, "only what was emptied is given back");
         state.state = SegmentState::Free;
         state.used = 0;
         let group = usize::from(state.group);
+        assert!(self.groups[group].segments > 0, "a group counts what it gives back");
         self.groups[group].segments -= 1;
         self.free.push_back(segment);
     }
@@ -341,7 +363,9 @@ impl Log {
     pub(crate) fn settle(&mut self, slot: u32) {
         let index = self.segment_of(slot);
         let segment = &mut self.segments[index as usize];
+        assert_ne!(segment.state, SegmentState::Free, "a block in a segment that is free");
         segment.live += 1;
+        assert!(segment.live <= self.geometry.segment_slots(), "a slot holds one block");
         self.groups[usize::from(segment.group)].worth += 1;
         self.rerank(index);
     }
@@ -350,6 +374,7 @@ impl Log {
     pub(crate) fn unsettle(&mut self, slot: u32, condemned: bool) {
         let index = self.segment_of(slot);
         let segment = &mut self.segments[index as usize];
+        assert!(segment.live > segment.condemned - u32::from(condemned), "a block that counts");
         segment.live -= 1;
         if condemned {
             segment.condemned -= 1;
@@ -366,8 +391,10 @@ impl Log {
         let worth = &mut self.groups[usize::from(segment.group)].worth;
         if condemned {
             segment.condemned += 1;
+            assert!(segment.condemned <= segment.live, "only blocks are condemned");
             *worth -= 1;
         } else {
+            assert!(segment.condemned > 0, "only what is condemned is saved");
             segment.condemned -= 1;
             *worth += 1;
         }

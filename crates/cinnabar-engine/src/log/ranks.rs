@@ -43,6 +43,8 @@ impl Log {
     /// A segment is sealed: the hand comes to it last, or first.
     pub(crate) fn enqueue(&mut self, segment: u32, first: bool) {
         let state = &mut self.segments[segment as usize];
+        assert_ne!(state.state, SegmentState::Free, "a free segment holds nothing to be sealed");
+        assert!(state.listed.is_none(), "a segment is queued once");
         state.state = SegmentState::Sealed;
         let queue = &mut self.groups[usize::from(state.group)].queue;
         if first {
@@ -57,6 +59,8 @@ impl Log {
     pub(crate) fn dequeue(&mut self, segment: u32) {
         self.unlist(segment);
         let state = &mut self.segments[segment as usize];
+        assert_eq!(state.state, SegmentState::Sealed, "only sealed segments are emptied");
+        assert_eq!(state.pending_chunks, 0, "once all of it is on flash");
         state.state = SegmentState::Cleaning;
         let queue = &mut self.groups[usize::from(state.group)].queue;
         let place = queue.iter().position(|other| *other == segment);
@@ -75,7 +79,9 @@ impl Log {
     fn rank(&self, segment: u32) -> u8 {
         let slots = self.geometry.segment_slots();
         let shift = (u32::BITS - slots.leading_zeros()).saturating_sub(RANKS.ilog2());
-        (self.segments[segment as usize].worth() >> shift) as u8
+        let rank = self.segments[segment as usize].worth() >> shift;
+        assert!((rank as usize) < RANKS, "no segment is worth more than its slots");
+        rank as u8
     }
 
     fn list(&mut self, segment: u32) {
@@ -90,7 +96,8 @@ impl Log {
         let state = &mut self.segments[segment as usize];
         let Listed { rank, at } = state.listed.take().expect("sealed segments are listed");
         let list = &mut self.groups[usize::from(state.group)].ranks.0[usize::from(rank)];
-        list.swap_remove(at as usize);
+        let removed = list.swap_remove(at as usize);
+        assert_eq!(removed, segment, "a segment is where it is listed");
         if let Some(moved) = list.get(at as usize) {
             self.segments[*moved as usize].listed = Some(Listed { rank, at });
         }

@@ -160,6 +160,7 @@ impl Log {
             }
             None => return 0,
         };
+        assert!(index > 0, "the common group is nobody's own");
         self.groups[index].owner = Some(volume);
         index as u16
     }
@@ -167,6 +168,7 @@ impl Log {
     /// A volume leaves its group. A group without members has no share: it is emptied first.
     pub(crate) fn leave(&mut self, group: u16) {
         let state = &mut self.groups[usize::from(group)];
+        assert!(state.members > 0, "who leaves a group is a member");
         state.members -= 1;
         if group != 0 && state.members == 0 {
             state.owner = None;
@@ -202,7 +204,11 @@ impl Log {
                 rest -= more;
             }
         }
+        let shares: u32 = self.groups.iter().map(|g| g.share).sum();
+        assert!(shares <= total, "no segment is shared out twice");
         for group in &mut self.groups {
+            assert!(group.share >= group.segments_min, "a minimum is kept");
+            assert!(group.share <= group.segments_max, "and so is a maximum");
             group.classes = (group.share / self.class_segments).clamp(1, 3) as u8;
         }
     }
@@ -236,6 +242,7 @@ impl Log {
         if group.segments_max >= self.geometry.segments {
             return u64::MAX;
         }
+        assert!(group.segments_max > 1, "a group needs a segment to fill and one to empty");
         let segment = self.segment_blocks();
         let most = u64::from(group.segments_max) * segment;
         most - (most / 16).max(segment)

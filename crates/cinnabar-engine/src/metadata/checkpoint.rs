@@ -22,6 +22,7 @@ pub const VOLUMES_A_PAGE: usize = ROOM / VOLUME_BYTES;
 pub const SEGMENTS_A_PAGE: usize = ROOM / SEGMENT_BYTES;
 /// Descriptors in a page.
 pub const DESCRIPTORS_A_PAGE: usize = ROOM / DESCRIPTOR_BYTES;
+const _: () = assert!(VOLUMES_A_PAGE > 0 && DESCRIPTORS_A_PAGE <= u16::MAX as usize);
 
 /// Pages a checkpoint of `slots` slots in `segments` segments can take.
 pub const fn pages_max(slots: u32, segments: u32) -> u64 {
@@ -130,12 +131,15 @@ impl Page {
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);
         let (kind, count) = self.kind_and_count();
+        let most = [1, VOLUMES_A_PAGE, SEGMENTS_A_PAGE, DESCRIPTORS_A_PAGE][usize::from(kind)];
+        assert!(count <= most, "a page says no more than is read of it");
         w.u32(MAGIC);
         w.u64(sequence);
         w.u32(position);
         w.u8(kind);
         w.u8(0);
         w.u16(count as u16);
+        assert_eq!(w.written(), PAGE_HEADER_BYTES, "content begins where it is looked for");
         match self {
             Self::Head(head) => {
                 w.u32(head.volumes);
@@ -158,9 +162,13 @@ impl Page {
                     w.u8(u8::from(record.open));
                 }
             }
-            Self::Descriptors(raw) => w.bytes(raw),
+            Self::Descriptors(raw) => {
+                assert!(raw.len().is_multiple_of(DESCRIPTOR_BYTES), "whole descriptors");
+                w.bytes(raw);
+            }
         }
         w.seal();
+        debug_assert_eq!(Self::decode(&page, sequence, position).as_ref(), Some(self), "as meant");
         page
     }
 
@@ -262,6 +270,9 @@ impl VolumeRecord {
     pub(super) const BYTES: usize = 2 + 4 + 4 * 8 + 3 + NAME_BYTES_MAX + 64;
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        assert!(!self.name.is_empty() && self.name.len() <= NAME_BYTES_MAX, "a name fits its room");
+        assert!(self.index < VOLUMES_MAX, "a volume has an index");
+        let end = w.written() + Self::BYTES;
         let mut name = [0; NAME_BYTES_MAX];
         name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         w.u16(self.index);
@@ -274,6 +285,7 @@ impl VolumeRecord {
         w.u8(u8::from(self.written));
         w.bytes(&name);
         w.bytes(&self.epoch.as_ref().map_or([0; 64], |epoch| epoch.0));
+        assert_eq!(w.written(), end, "a volume takes the room that is counted for it");
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Option<Self> {

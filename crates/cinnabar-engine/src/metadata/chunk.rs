@@ -113,13 +113,16 @@ impl ChunkHeader {
         w.u32(self.group);
         w.u16(self.entries.len() as u16);
         w.u16(0);
+        assert_eq!(w.written(), HEADER_BYTES, "the entries begin where they are looked for");
         for entry in &self.entries {
+            assert!(entry.block < 1 << 40, "a block number has 40 bits");
             w.u32(entry.incarnation);
             w.bytes(&entry.block.to_le_bytes()[..5]);
             w.u8(entry.kind as u8);
             w.u32(entry.checksum);
         }
         w.seal();
+        debug_assert_eq!(Self::decode(&page).as_ref(), Some(self), "what is read is what is meant");
         page
     }
 

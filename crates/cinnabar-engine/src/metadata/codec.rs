@@ -12,13 +12,20 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Starts behind the checksum.
     pub(crate) fn new(page: &'a mut [u8]) -> Self {
+        assert!(page.len() > CRC_BYTES, "a page has room behind its checksum");
         Self { page, at: CRC_BYTES }
     }
 
     /// Appends bytes; more than fit is a bug of the caller.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        assert!(self.at + bytes.len() <= self.page.len(), "fields fit their page");
         self.page[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
+    }
+
+    /// Bytes so far, the checksum's included.
+    pub(crate) fn written(&self) -> usize {
+        self.at
     }
 
     pub(crate) fn u8(&mut self, value: u8) {

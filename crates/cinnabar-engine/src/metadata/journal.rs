@@ -18,6 +18,8 @@ const ROOM: usize = SECTOR_BYTES - HEADER_BYTES;
 /// Bytes of the largest record.
 const RECORD_BYTES_MAX: usize = 1 + VolumeRecord::BYTES;
 const _: () = assert!(RECORD_BYTES_MAX <= ROOM);
+const _: () = assert!(SECTORS * SECTOR_BYTES == size_of::<MetaPage>());
+const _: () = assert!(ROOM <= u16::MAX as usize);
 /// Bytes of records that a page has room for at least, whatever their sizes: a sector may be left
 /// with just too little for the largest.
 pub(crate) const PAGE_ROOM_MIN: usize = SECTORS * (ROOM - RECORD_BYTES_MAX);
@@ -98,8 +100,10 @@ impl Record {
     }
 
     fn encode(&self, w: &mut Writer<'_>) {
+        let end = w.written() + self.bytes();
         match self {
             Self::Void { incarnation, block, count, version } => {
+                assert!(*block < 1 << 40, "a block number has 40 bits");
                 w.u8(1);
                 w.u32(*incarnation);
                 w.bytes(&block.to_le_bytes()[..5]);
@@ -137,6 +141,7 @@ impl Record {
                 w.u32(*incarnation);
             }
         }
+        assert_eq!(w.written(), end, "a record takes the room that was counted for it");
     }
 
     fn decode(r: &mut Reader<'_>) -> Option<Self> {
@@ -186,6 +191,7 @@ impl PageHeader {
     /// A page without records, at place `at` of a ring of `places` that is formatted. Its number is
     /// before that of the first page to be written, so that no place ever reads as zeros.
     pub(crate) fn formatted(device: u32, era: u32, places: u64, at: u64) -> MetaPage {
+        assert!(at < places, "a place of the ring");
         let page = if at == 0 { places } else { at };
         let header = Self { device, era, page, first: page, tail: places + 1, checkpoint: 0 };
         header.encode(&mut [].iter().peekable()).0
@@ -220,6 +226,7 @@ impl PageHeader {
             }
             w.u8(index as u8);
             w.u16(held.len() as u16);
+            assert_eq!(w.written(), HEADER_BYTES, "records begin where they are looked for");
             taken += held.len();
             for record in held {
                 record.encode(&mut w);

@@ -172,6 +172,7 @@ impl Geometry {
         loop {
             let geometry = Self::with(segments, segment_chunks);
             if geometry.device_blocks <= device_blocks {
+                assert!(geometry.is_sound(), "a device is laid out so that it is accepted again");
                 return Ok(geometry);
             }
             segments -= 1;
@@ -248,7 +249,8 @@ impl Geometry {
         Self { shards, shard_span_log2, ..self }
     }
 
-    fn is_sound(&self) -> bool {
+    /// Whether a device may have this geometry: checked of what is read, asserted of what is used.
+    pub(crate) fn is_sound(&self) -> bool {
         (1..=Self::SEGMENT_CHUNKS_MAX).contains(&self.segment_chunks)
             && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
             && (1..=Self::SHARDS_MAX).contains(&self.shards)
@@ -305,7 +307,11 @@ impl Superblock {
     }
 
     /// The page to write, and its byte offset.
+    ///
+    /// # Panics
+    /// If it is no region's of its device.
     pub fn encode(&self) -> (u64, MetaPage) {
+        assert!(self.shard < self.geometry.shards, "a region of the device");
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);
         w.bytes(&MAGIC);

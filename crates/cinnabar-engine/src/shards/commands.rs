@@ -114,6 +114,7 @@ impl<P: Payload> Router<P> {
     /// Refuses new requests; the shards hear of it once they have all parts of the old ones.
     fn begin_detach(&mut self, key: usize, volume: VolumeId, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volumes[usize::from(volume.0)].as_mut().expect("a known volume");
+        assert!(known.phase == Phase::Attached && known.detach.is_none(), "one detach at a time");
         known.phase = Phase::Leaving;
         if known.ranges.is_empty() && known.announced == 0 {
             self.send_to_all(key, &Command::Detach(volume), to);
@@ -191,6 +192,7 @@ impl<P: Payload> Router<P> {
         to: &mut impl FnMut(Routed<P>),
     ) -> Option<Reply<P>> {
         let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
+        assert!(join.outstanding > 0, "an answer to a command that was sent");
         join.outstanding -= 1;
         match (result, join.what) {
             (Ok(Answer::Attached { volume, warmth }), What::Attach(outer)) => {
@@ -224,7 +226,7 @@ impl<P: Payload> Router<P> {
         self.command_done(key, to)
     }
 
-    /// Every shard has answered.
+    /// Every shard has answered: a volume is in all of them, or in none.
     fn command_done(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) -> Option<Reply<P>> {
         let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
         let failed = join.failure.is_some();
@@ -239,7 +241,11 @@ impl<P: Payload> Router<P> {
                 join.what = What::Seal(volume);
                 return self.take_back(key, volume, to, |inner| Command::Seal(inner, None));
             }
-            What::Attach(volume) => self.set_phase(volume, Phase::Attached),
+            What::Attach(volume) => {
+                let named = self.volume(volume).is_some_and(|v| v.ids.iter().all(Option::is_some));
+                assert!(named, "an attached volume is known to every shard");
+                self.set_phase(volume, Phase::Attached);
+            }
             What::Seal(volume) | What::TakeBack(volume) => self.forget(volume),
             What::Forget if join.unknown == self.map.shards() => {
                 join.failure.get_or_insert(Failure::NoVolume);

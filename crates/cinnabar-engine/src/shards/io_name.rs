@@ -7,7 +7,8 @@ const SHARD_SHIFT: u32 = 56;
 
 /// A shard's I/O as one of the whole.
 pub const fn name_io(shard: u32, id: IoId) -> IoId {
-    debug_assert!(id.0 >> SHARD_SHIFT == 0);
+    assert!(id.0 >> SHARD_SHIFT == 0, "a place in a table leaves the shard's bits alone");
+    assert!(shard < 1 << (u64::BITS - SHARD_SHIFT), "a shard fits its bits");
     IoId(id.0 | (shard as u64) << SHARD_SHIFT)
 }
 

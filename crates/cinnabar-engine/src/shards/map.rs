@@ -54,6 +54,7 @@ impl ShardMap {
 
     /// Cuts off the first part of a span that one shard owns alone; gives that shard.
     pub fn cut(&self, first: u32, span: &mut ByteSpan) -> (u32, ByteSpan) {
+        assert!(span.len > 0, "there is something to cut off");
         let shard = self.shard_of(first, span.first_block());
         let len = if self.shards == 1 {
             span.len

@@ -130,6 +130,7 @@ impl<P: Payload> Router<P> {
     /// Cuts off a first part that one shard owns alone, and that is not too long.
     fn cut(&self, first: u32, span: &mut ByteSpan, op: &Op<P>) -> (u32, ByteSpan) {
         let (shard, part) = self.map.cut(first, span);
+        assert!(shard < self.map.shards() && part.len > 0, "a part is some shard's");
         let len = self.bounds.part_bytes - part.offset % BLOCK_BYTES;
         let is_short = matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Flush);
         if part.len <= len || is_short {
@@ -216,6 +217,7 @@ impl<P: Payload> Router<P> {
     fn send_next(&mut self, key: usize, to: &mut impl FnMut(Routed<P>)) {
         let Join::Request(join) = &self.joins[key] else { unreachable!("a request") };
         let Rest::Split(split) = &join.rest else { unreachable!("it has parts left") };
+        assert!(join.failure.is_none(), "nothing more is begun of a request that failed");
         let (volume, more) = (join.volume, join.outstanding > 0);
         let known = self.volume(volume).expect("it has a request");
         let (first, wanted) = (known.first, known.wanted());
@@ -227,6 +229,9 @@ impl<P: Payload> Router<P> {
         let (shard, part) = self.cut(first, &mut span, &split.op);
         if more {
             self.extra_parts += 1;
+            let unbounded = self.mutants.is(Mutant::PartsUnbounded);
+            let bounded = self.extra_parts <= self.bounds.extra_parts;
+            assert!(bounded || unbounded, "parts under way are bounded");
             self.volumes[usize::from(volume.0)].as_mut().expect("just seen").extra_parts += 1;
         }
         let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
@@ -237,9 +242,17 @@ impl<P: Payload> Router<P> {
                 split.left.insert(place, piece);
             }
         }
+        debug_assert_eq!(self.extra_parts, self.parts_by_volume(), "parts of all volumes");
+        let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
+        let Rest::Split(split) = &mut join.rest else { unreachable!("just seen") };
         let number = split.sent.len();
         let op = split.part_op(part);
         self.send(key, if in_order { number } else { 0 }, shard, op, to);
+    }
+
+    /// Parts under way beside the first one of each request, as the volumes count them.
+    fn parts_by_volume(&self) -> u32 {
+        self.volumes.iter().flatten().map(|known| known.extra_parts).sum()
     }
 
     /// A part of a request has been answered.
@@ -251,6 +264,7 @@ impl<P: Payload> Router<P> {
         to: &mut impl FnMut(Routed<P>),
     ) -> Option<Reply<P>> {
         let Join::Request(join) = &mut self.joins[key] else { unreachable!("a request") };
+        assert!(join.outstanding > 0, "an answer to a part that was sent");
         join.outstanding -= 1;
         let (id, volume, announced) = (join.id, join.volume, join.announced);
         if let Rest::Whole(_) = join.rest {
@@ -267,9 +281,12 @@ impl<P: Payload> Router<P> {
         }
         if let Rest::Split(_) = join.rest {
             if join.outstanding > 0 {
-                self.extra_parts -= 1;
                 let known = self.volumes[usize::from(volume.0)].as_mut();
-                known.expect("it has a request").extra_parts -= 1;
+                let known = known.expect("it has a request");
+                assert!(known.extra_parts > 0, "a part under way counts for its volume");
+                assert!(self.extra_parts >= known.extra_parts, "and for all");
+                known.extra_parts -= 1;
+                self.extra_parts -= 1;
             }
             self.go_on(key, to);
         }
@@ -283,6 +300,7 @@ impl<P: Payload> Router<P> {
         let answered = std::mem::replace(&mut join.answered, true);
         let reply = Reply { id, result };
         if done {
+            assert!(self.is_sent(key), "a reply must not be early");
             self.joins.remove(key);
             self.end_announced(volume, u32::from(announced), to);
         }

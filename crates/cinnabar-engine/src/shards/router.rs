@@ -8,7 +8,8 @@ use super::requests::RequestJoin;
 use super::{Routed, ShardMap};
 use crate::bounds::{Bounds, Crossings};
 use crate::config::Config;
-use crate::limits::VOLUMES_MAX;
+use crate::limits::{DATA_BLOCKS_MAX, VOLUMES_MAX};
+use crate::metadata::superblock::Geometry;
 use crate::mutant::Mutants;
 use crate::plan::{Plan, VolumePlan};
 use crate::seam::{Event, Failure, IoDone, Payload, Reply, Request, RequestId};
@@ -19,6 +20,9 @@ use std::collections::VecDeque;
 
 /// Lower bits of a shard's request ids: which part it is, or which shard's command.
 const PART_BITS: u32 = 16;
+// A read or write has no more parts than blocks.
+const _: () = assert!(DATA_BLOCKS_MAX < 1 << PART_BITS);
+const _: () = assert!(Geometry::SHARDS_MAX < 1 << PART_BITS);
 
 /// A volume as the shards know it.
 pub(super) struct RoutedVolume<P> {
@@ -88,6 +92,8 @@ pub struct Router<P> {
 impl<P: Payload> Router<P> {
     /// A router without volumes.
     pub fn new(map: ShardMap, config: &Config) -> Self {
+        assert!((1..=Geometry::SHARDS_MAX).contains(&map.shards()), "shards that can be named");
+        config.bounds.check();
         let names = vec![Vec::new(); map.shards() as usize];
         let (mutants, bounds) = (config.mutants, config.bounds);
         Self {
@@ -132,7 +138,8 @@ impl<P: Payload> Router<P> {
     /// A shard has named a volume.
     pub(super) fn name(&mut self, outer: VolumeId, shard: u32, inner: VolumeId) {
         let volume = self.volumes[usize::from(outer.0)].as_mut().expect("a known volume");
-        volume.ids[shard as usize] = Some(inner);
+        let before = volume.ids[shard as usize].replace(inner);
+        assert!(before.is_none(), "a shard names a volume once");
         let names = &mut self.names[shard as usize];
         if names.len() <= usize::from(inner.0) {
             names.resize(usize::from(inner.0) + 1, None);
@@ -150,8 +157,17 @@ impl<P: Payload> Router<P> {
         Some(inner)
     }
 
-    /// No shard has the volume any more.
+    /// No shard has the volume any more, and nothing of it is still to be sent.
     pub(super) fn forget(&mut self, outer: VolumeId) {
+        let Some(known) = self.volume(outer) else { return };
+        assert!(
+            known.ranges.is_empty() && known.waiting.is_empty(),
+            "a shard is to get more of it"
+        );
+        assert!(
+            known.extra_parts == 0 && known.announced == 0,
+            "a shard has not answered all of it"
+        );
         for shard in 0..self.map.shards() {
             self.unname(outer, shard);
         }
@@ -242,7 +258,7 @@ pub(super) const fn share(blocks: u64, shards: u64) -> u64 {
 
 /// A shard's id for a part of what is under way.
 pub(super) fn id_of(key: usize, part: usize) -> RequestId {
-    debug_assert!(part < 1 << PART_BITS);
+    assert!(part < 1 << PART_BITS, "a part is told apart");
     RequestId((key as u64) << PART_BITS | part as u64)
 }
 

@@ -28,6 +28,7 @@ impl<P: Payload> Router<P> {
     /// to wait.
     pub(super) fn admit_or_wait(&mut self, request: Request<P>, to: &mut impl FnMut(Routed<P>)) {
         let known = self.volume(request.volume).expect("just seen");
+        assert!(!known.ranges.is_empty(), "there is something to wait for");
         // One that a shard will refuse need not wait for that.
         let sound = |span: &ByteSpan| is_sound(*span, known.size_bytes, &request.op);
         let waits = span_of(&request.op).filter(sound).is_some_and(|span| {
@@ -78,7 +79,9 @@ impl<P: Payload> Router<P> {
         if ended == 0 {
             return;
         }
-        self.volumes[usize::from(volume.0)].as_mut().expect("it has a request").announced -= ended;
+        let known = self.volumes[usize::from(volume.0)].as_mut().expect("it has a request");
+        assert!(known.announced >= ended, "what has ended was announced");
+        known.announced -= ended;
         for _ in 0..ended {
             self.tell_every_shard(volume, Event::Invalidated, to);
         }

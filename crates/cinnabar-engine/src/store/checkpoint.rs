@@ -6,7 +6,7 @@
 //! written; its pages; a flush; its head, durably.
 
 use super::fill::Reason;
-use super::{Outbox, Pending, Store};
+use super::{Index, Outbox, Pending, Store};
 use crate::bounds::Bound;
 use crate::descriptors::{DESCRIPTOR_BYTES, Flags};
 use crate::log::SegmentState;
@@ -146,13 +146,14 @@ impl<P: Payload> Store<P> {
         self.holdings.iter().filter(|holding| holding.alive).count()
     }
 
-    /// Begins checkpoint `sequence`.
+    /// Begins checkpoint `sequence`; the one before has ended, and the index is all there is.
     pub(crate) fn begin_checkpoint(
         &mut self,
         sequence: u64,
         era: u32,
         volumes: Vec<VolumeRecord>,
     ) -> CheckpointWriter {
+        assert_eq!(self.index, Index::InUse, "a checkpoint speaks of all that is known");
         let holds = |state| matches!(state, SegmentState::Open | SegmentState::Sealed);
         let segments: Vec<_> = self
             .log
@@ -183,12 +184,17 @@ impl<P: Payload> Store<P> {
             era,
             journal_durable: 0,
         };
+        assert!(
+            head.pages() < self.log.geometry.checkpoints.1,
+            "it fits, and its head is accepted"
+        );
         let stage = Stage::Chunks;
         CheckpointWriter { sequence, journal_page, stage, head, volumes, segments }
     }
 
     /// A checkpoint of nothing: only its head.
     pub(crate) fn empty_checkpoint(&mut self, sequence: u64, era: u32) -> CheckpointWriter {
+        assert_eq!(self.counters.cached_blocks, 0, "there is nothing to speak of");
         let mut writer = self.begin_checkpoint(sequence, era, Vec::new());
         writer.segments.clear();
         writer.head = Head { segments: 0, slots: 0, ..writer.head };
@@ -236,9 +242,15 @@ impl<P: Payload> Store<P> {
         positions: std::ops::Range<u32>,
         outbox: &mut Outbox<P>,
     ) {
+        let last = u64::from(positions.end) - 1;
+        assert!(last <= writer.head.pages(), "pages of this checkpoint");
+        let is_head = positions.start == 0;
+        assert!(!is_head || positions.end == 1, "the head goes alone");
+        let hasty = self.mutants.is(Mutant::CheckpointBeforeSegments);
+        assert!(!is_head || writer.stage == Stage::Flush || hasty, "behind a flush of the others");
         let base = self.log.geometry.checkpoints.0[(writer.sequence % 2) as usize];
         let offset = (base + u64::from(positions.start)) * BLOCK_BYTES;
-        let fua = positions.start == 0;
+        let fua = is_head;
         let pages = positions
             .map(|position| self.page(writer, position).encode(writer.sequence, position))
             .collect();
@@ -263,6 +275,10 @@ impl<P: Payload> Store<P> {
             return Page::Segments(segments.nth(index - volume_pages).expect("counted").to_vec());
         }
         let first = (index - volume_pages - segment_pages) * DESCRIPTORS_A_PAGE;
+        assert!(
+            first < writer.head.slots as usize,
+            "each page behind the segments has descriptors"
+        );
         let count = DESCRIPTORS_A_PAGE.min(writer.head.slots as usize - first);
         Page::Descriptors(self.descriptors_as_durable(first as u32, count as u32))
     }

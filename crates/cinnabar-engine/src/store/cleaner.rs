@@ -18,6 +18,7 @@ use crate::bounds::Bound;
 use crate::buffers::Buffer;
 use crate::config::{Config, Eviction};
 use crate::journal::Ticket;
+use crate::log::SegmentState;
 use crate::log::shares::{Class, Group};
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
@@ -213,7 +214,10 @@ impl<P: Payload> Store<P> {
             return false;
         };
         self.cleaner.announced = None;
+        assert!(self.cleaner.victim.is_none(), "one segment is emptied at a time");
         let state = &self.log.segments[segment as usize];
+        assert_eq!(state.state, SegmentState::Cleaning, "what is announced is filled no more");
+        assert!(state.used > 0 && state.pending_chunks == 0, "and all of it is on flash");
         let (carry_left, slots_left) = (carry_max(state.used), slots_max(state.used));
         self.cleaner.air.learn(self.log.segment_blocks(), state.worth().into());
         let victim = Victim { segment, cursor: 0, reads: 0, carry_left, slots_left };
@@ -269,6 +273,8 @@ impl<P: Payload> Store<P> {
         let queue = &mut self.log.groups[usize::from(group)].queue;
         let segment = queue.pop_front().expect("groups with a segment only");
         queue.push_back(segment);
+        let state = self.log.segments[segment as usize].state;
+        assert_eq!(state, SegmentState::Sealed, "the hand goes over sealed segments");
         let base = segment * self.log.geometry.segment_slots();
         for slot in base..base + self.log.segments[segment as usize].used {
             let Some(key) = self.descriptors.key(slot) else { continue };
@@ -288,6 +294,9 @@ impl<P: Payload> Store<P> {
     /// Scans up to `count` slots: evicts what is condemned, starts reading what is not. Gives the
     /// number of slots scanned: it ends early when buffers run out.
     fn scan(&mut self, segment: u32, cursor: u32, count: u32, outbox: &mut Outbox<P>) -> u32 {
+        let state = &self.log.segments[segment as usize];
+        assert_eq!(state.state, SegmentState::Cleaning, "blocks leave a segment that is void");
+        assert!(cursor + count <= state.used, "a scan ends where the segment does");
         let base = segment * self.log.geometry.segment_slots() + cursor;
         let ahead = 16.min(count);
         (base..base + ahead).for_each(|slot| self.prefetch_victim(slot));
@@ -354,6 +363,7 @@ impl<P: Payload> Store<P> {
     }
 
     fn read_victims(&mut self, slot: u32, buffers: Vec<Buffer>, outbox: &mut Outbox<P>) {
+        assert!(!buffers.is_empty(), "a read brings something");
         let data: Slices<P> = buffers.iter().map(|buffer| self.buffers.slice(*buffer)).collect();
         let op = IoOp::Read { offset: self.log.offset_of(slot), data };
         self.cleaner.victim.as_mut().expect("being scanned").reads += 1;
@@ -370,7 +380,11 @@ impl<P: Payload> Store<P> {
         now: Instant,
         outbox: &mut Outbox<P>,
     ) {
-        self.cleaner.victim.as_mut().expect("reads keep the victim").reads -= 1;
+        let segment = self.log.segment_of(slot);
+        let victim = self.cleaner.victim.as_mut().expect("reads keep the victim");
+        assert!(victim.reads > 0, "a read that ends was counted");
+        assert_eq!(victim.segment, segment, "and is one of the segment being emptied");
+        victim.reads -= 1;
         if result.is_err() {
             self.counters.device_errors += 1;
         }
@@ -438,6 +452,7 @@ impl<P: Payload> Store<P> {
             self.put_back(segment);
         }
         if let Some(victim) = self.cleaner.victim.take() {
+            assert_eq!(victim.reads, 0, "its buffers are given back");
             self.put_back(victim.segment);
         }
         true

@@ -5,9 +5,10 @@
 //! to flash at once; while there is free flash everything is admitted.
 
 use super::load::Loaded;
-use super::{Flags, Index, Key, Outbox, Store};
+use super::{Flags, Index, Key, Outbox, Place, Store};
 use crate::buffers::Buffer;
 use crate::config::{Admission, Endurance, Eviction};
+use crate::journal::Ticket;
 use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
 use crate::rehearsal::Access;
@@ -116,6 +117,10 @@ impl<P: Payload> Store<P> {
             debug_assert_eq!(origin, Origin::Read, "a written block is still cached at {slot}");
             return true;
         }
+        assert!(
+            self.holdings[usize::from(key.volume)].alive,
+            "a fill is for a volume that is there"
+        );
         // A read has brought all of it.
         self.drop_partials(key.volume, key.block, key.block + 1);
         let written = origin != Origin::Read;
@@ -234,10 +239,13 @@ impl<P: Payload> Store<P> {
         if !self.holdings[usize::from(key.volume)].alive {
             return false;
         }
+        assert!(self.probation.holds(slot), "only what is in RAM moves to flash");
         let buffer = self.probation.buffer(slot).expect("an occupied RAM slot has a buffer");
         let flags = self.descriptors.flags(slot).with_refs(0);
         let Some((to, full)) = self.append(key, flags, buffer, reason, now) else { return false };
-        self.probation.take(slot);
+        let taken = self.probation.take(slot);
+        assert_eq!(taken, Some(buffer), "a buffer has one owner: the chunk from now on");
+        assert!(self.counters.ram_blocks > 0, "a block in probation counts");
         self.counters.ram_blocks -= 1;
         self.unsettle(slot);
         let moved = self.map.replace(self.hash(key), slot, to);
@@ -266,8 +274,9 @@ impl<P: Payload> Store<P> {
         true
     }
 
-    /// Appends to the open chunk of the volume's group: descriptor and checksum, not the map.
-    /// Gives the slot, and the stream if its chunk is now full, or nothing if there is no room.
+    /// Appends to the open chunk of the volume's group: descriptor and checksum, not the map, which the
+    /// caller tells before it submits the chunk. The index must be in use. Gives the slot, and the
+    /// stream if its chunk is now full, or nothing if there is no room.
     pub(super) fn append(
         &mut self,
         key: Key,
@@ -276,6 +285,7 @@ impl<P: Payload> Store<P> {
         reason: Reason,
         now: Instant,
     ) -> Option<(u32, Option<Stream>)> {
+        assert!(!self.dead && self.index == Index::InUse, "nothing comes in before all is known");
         let class = match reason {
             Reason::Carried => Class::Kept,
             _ if flags.written() => Class::Written,
@@ -292,7 +302,11 @@ impl<P: Payload> Store<P> {
             self.opened += 1;
         }
         let (slot, full) = self.log.push(stream, buffer);
+        let segment = &self.log.segments[self.log.segment_of(slot) as usize];
+        let announced = segment.announced != Ticket::NONE || !self.journal.is_enabled();
+        assert!(announced, "recovery looks for chunks in segments that the journal names");
         self.settle(slot, key, flags);
+        debug_assert_eq!(self.place(slot), Place::Ram(buffer), "served from RAM until written");
         if reason != Reason::Carried {
             let checksum = self.buffers.data().checksum(buffer.at(), self.checksum_seed(key));
             self.descriptors.set_checksum(slot, checksum);

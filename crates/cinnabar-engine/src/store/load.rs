@@ -3,9 +3,10 @@
 //! Pages come in any order and are taken in at once; a damaged one costs the blocks that it speaks
 //! of. Nothing of it is served before [`replay`](super::replay) has brought it up to date.
 
-use super::{Holding, Store};
+use super::{Holding, Index, Store};
 use crate::descriptors::{DESCRIPTOR_BYTES, Flags, Key};
 use crate::journal::scan::PAGE_MAX;
+use crate::limits::VOLUMES_MAX;
 use crate::log::SegmentState;
 use crate::log::shares::Group;
 use crate::metadata::MetaPage;
@@ -69,6 +70,7 @@ pub(crate) fn is_sound(head: &Head, geometry: &Geometry) -> bool {
 impl<P: Payload> Store<P> {
     /// Makes a volume of an earlier life known.
     pub(crate) fn adopt(&mut self, record: &VolumeRecord) {
+        assert!(record.index < VOLUMES_MAX, "looked at when it was read");
         let index = usize::from(record.index);
         if self.holdings.len() <= index {
             self.holdings.resize(index + 1, Holding::default());
@@ -133,7 +135,13 @@ impl<P: Payload> Store<P> {
 
     /// A segment turns out to hold something.
     pub(super) fn occupy(&mut self, index: u32, group: u16, sequence: u64, last: u64, used: u32) {
+        assert!(used <= self.log.geometry.segment_slots(), "looked at when it was read");
         let segment = &mut self.log.segments[index as usize];
+        assert!(
+            segment.pins == 0 && segment.pending_chunks == 0,
+            "nobody reads or writes there yet"
+        );
+        assert!(segment.listed.is_none(), "segments are put in order at the end");
         if segment.state == SegmentState::Free {
             segment.state = SegmentState::Sealed;
             segment.group = group;
@@ -145,6 +153,7 @@ impl<P: Payload> Store<P> {
     }
 
     fn load_descriptors(&mut self, known: &mut Known, position: u32, raw: &[u8]) -> bool {
+        assert_eq!(self.index, Index::Partial, "an index in use is not loaded into");
         let head = known.head;
         let before = head.pages() as u32 - head.slots.div_ceil(DESCRIPTORS_A_PAGE as u32) + 1;
         let Some(first) = position.checked_sub(before) else { return false };
@@ -204,6 +213,12 @@ impl<P: Payload> Store<P> {
 
     /// Everything is in: order the segments and collect the free ones.
     pub(crate) fn finish_load(&mut self) {
+        assert_eq!(self.index, Index::InPlace, "all of it has been loaded");
+        assert!(
+            self.log.writing.is_empty() && self.log.opened.is_empty(),
+            "nothing came in so far"
+        );
+        assert_eq!(self.counters.ram_blocks, 0, "nor to RAM");
         let segments = &self.log.segments;
         let mut sealed: Vec<u32> = (0..segments.len() as u32)
             .filter(|s| segments[*s as usize].state == SegmentState::Sealed)
@@ -214,6 +229,8 @@ impl<P: Payload> Store<P> {
         }
         let segments = &self.log.segments;
         self.log.free.retain(|s| segments[*s as usize].state == SegmentState::Free);
+        let (free, sealed) = (self.log.free.len(), self.log.sealed());
+        assert_eq!(free + sealed, segments.len(), "a segment is free or sealed");
         self.log.share_out();
         self.rehearsal.begin_warm();
     }

@@ -21,8 +21,9 @@ use crate::counters::{CacheCounters, RamBytes};
 use crate::descriptors::{Descriptors, Flags, Key};
 use crate::ghost::Ghost;
 use crate::journal::{Journal, Ticket};
-use crate::log::Log;
+use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::log::shares::Stream;
+use crate::log::{Log, SegmentState};
 use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind, block_seed, device_seed};
 use crate::metadata::journal::Record;
 use crate::metadata::superblock::Superblock;
@@ -31,7 +32,7 @@ use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
 use crate::rehearsal::{Access, Rehearsal};
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
-use crate::units::Instant;
+use crate::units::{BLOCK_BYTES, Instant};
 pub use at_risk::AtRisk;
 pub(crate) use checkpoint::{CheckpointPhase, CheckpointWriter};
 pub(crate) use cleaner::Cleaner;
@@ -133,7 +134,10 @@ impl<P: Payload> Store<P> {
     /// An empty store over a device with this superblock.
     pub(crate) fn new(config: &Config, superblock: &Superblock) -> Self {
         let geometry = superblock.geometry;
+        assert!(geometry.is_sound(), "what is read or formatted is looked at before it is used");
+        config.bounds.check();
         let capacity = geometry.capacity_blocks();
+        assert!(capacity < u64::from(geometry.slots()), "each chunk has a header");
         let default = Config::probation_for(capacity);
         let probation = config.probation_blocks.unwrap_or(default as u32).clamp(1, 1 << 20);
         let staging = (capacity / 16).clamp(STAGING_BLOCKS.0.into(), STAGING_BLOCKS.1.into());
@@ -177,6 +181,8 @@ impl<P: Payload> Store<P> {
 
     /// Everything before this is given up; the ring has been blanked.
     pub(crate) fn begin_era(&mut self, superblock: &Superblock, config: &Config) {
+        assert_eq!(self.counters.cached_blocks, 0, "nothing is cached when an era begins");
+        assert!(self.journal.is_idle(), "nobody waits for a record of the era before");
         self.journal = Journal::new(superblock, config);
     }
 
@@ -226,6 +232,7 @@ impl<P: Payload> Store<P> {
 
     /// Where the data of an occupied slot are.
     pub(crate) fn place(&self, slot: u32) -> Place {
+        debug_assert!(self.descriptors.key(slot).is_some(), "an empty slot has no data");
         let buffer = if self.probation.holds(slot) {
             Some(self.probation.buffer(slot).expect("an occupied RAM slot has a buffer"))
         } else {
@@ -241,6 +248,7 @@ impl<P: Payload> Store<P> {
 
     /// A read has used the block in `slot`.
     pub(crate) fn touch(&mut self, slot: u32, key: Key) {
+        debug_assert!(self.descriptors.is(slot, key), "what is used is what was asked for");
         let flags = self.descriptors.flags(slot);
         if flags.written() {
             self.holdings[usize::from(key.volume)].reuse.useful();
@@ -263,8 +271,10 @@ impl<P: Payload> Store<P> {
         }
     }
 
-    /// Forgets the block in `slot`, and gives its buffer back if it was in probation.
+    /// Forgets the block in `slot`, which is `key`, and gives its buffer back if it was in probation.
+    /// A copy on flash stays there: it is void once that is recorded.
     pub(crate) fn forget(&mut self, slot: u32, key: Key) {
+        assert!(self.descriptors.is(slot, key), "another block is in slot {slot}");
         let removed = self.map.remove(self.hash(key), slot);
         assert!(removed, "a descriptor without an entry in the address map");
         self.vacate(slot, key);
@@ -273,18 +283,23 @@ impl<P: Payload> Store<P> {
     /// Clears the descriptor of a slot whose map entry is gone.
     fn vacate(&mut self, slot: u32, key: Key) {
         self.unsettle(slot);
-        self.holdings[usize::from(key.volume)].cached_blocks -= 1;
+        let holding = &mut self.holdings[usize::from(key.volume)];
+        assert!(holding.cached_blocks > 0, "a cached block counts for its volume");
+        assert!(self.counters.cached_blocks >= holding.cached_blocks, "and for the cache");
+        holding.cached_blocks -= 1;
         self.counters.cached_blocks -= 1;
         if self.probation.holds(slot)
             && let Some(buffer) = self.probation.take(slot)
         {
             self.buffers.give(buffer);
+            assert!(self.counters.ram_blocks > 0, "a block in probation counts");
             self.counters.ram_blocks -= 1;
         }
     }
 
-    /// Lets a slot hold a block.
+    /// Lets an empty slot hold a block; the map is told next.
     fn settle(&mut self, slot: u32, key: Key, flags: Flags) {
+        assert!(self.descriptors.key(slot).is_none(), "slot {slot} holds a block already");
         self.descriptors.set(slot, key, flags);
         if !self.probation.holds(slot) {
             self.log.settle(slot);
@@ -293,6 +308,7 @@ impl<P: Payload> Store<P> {
 
     /// Lets an occupied slot hold nothing.
     fn unsettle(&mut self, slot: u32) {
+        assert!(self.descriptors.key(slot).is_some(), "slot {slot} holds nothing");
         if !self.probation.holds(slot) {
             self.log.unsettle(slot, self.descriptors.flags(slot).condemned());
         }
@@ -342,6 +358,8 @@ impl<P: Payload> Store<P> {
 
     /// Records that copies of these blocks on flash, as of now, are void.
     pub(crate) fn mark(&mut self, volume: u16, first: u64, end: u64) -> Ticket {
+        assert!(!self.dead, "a device that is lost records nothing");
+        assert!(first < end && end <= VOLUME_BLOCKS_MAX, "a mark is of some blocks of a volume");
         let incarnation = self.holdings[usize::from(volume)].incarnation;
         let version = self.log.sequence - u64::from(self.mutants.is(Mutant::MarkTooOld));
         let mut block = first;
@@ -380,11 +398,14 @@ impl<P: Payload> Store<P> {
         (!self.journal.is_durable(self.barrier)).then_some(self.barrier)
     }
 
-    /// Writes the chunk that a stream is filling, if there is one.
+    /// Writes the chunk that a stream is filling, if there is one. Whatever is in it is in the map by
+    /// now, or has left it again.
     pub(crate) fn submit_chunk(&mut self, stream: Stream, outbox: &mut Outbox<P>) {
         let Some(index) = self.log.take_chunk(stream) else { return };
+        assert!(!self.dead, "a device that is lost is not written");
         let owner = self.log.groups[usize::from(stream.group)].owner;
         let chunk = &self.log.writing[index];
+        assert_eq!(chunk.sequence, self.log.sequence, "a header has the next number");
         let mut header = ChunkHeader {
             uuid: self.uuid,
             sequence: chunk.sequence,
@@ -395,6 +416,7 @@ impl<P: Payload> Store<P> {
         };
         let mut data: Slices<P> = Slices::with_capacity(chunk.buffers.len());
         for (buffer, slot) in chunk.buffers.iter().zip(chunk.first + 1..) {
+            debug_assert!(self.is_mapped_or_empty(slot), "slot {slot} is not in the map");
             header.entries.push(self.entry(slot));
             let slice = self.buffers.slice(*buffer);
             match data.last_mut() {
@@ -402,9 +424,18 @@ impl<P: Payload> Store<P> {
                 _ => data.push(slice),
             }
         }
+        let bytes: u64 = data.iter().map(|slice| slice.len).sum();
+        assert_eq!(bytes, header.entries.len() as u64 * BLOCK_BYTES, "an entry for each block");
         let offset = self.log.offset_of(chunk.first);
+        let end = offset + BLOCK_BYTES + bytes;
+        assert!(end <= self.log.geometry.region_bytes(), "a shard writes to its own region");
         let op = IoOp::WriteMeta { offset, pages: vec![header.encode()], data, fua: false };
         outbox.io(Target::Cache, op, Pending::Chunk { chunk: index });
+    }
+
+    fn is_mapped_or_empty(&self, slot: u32) -> bool {
+        let mapped = |key| self.map.find(self.hash(key), |other| other == slot).is_some();
+        self.descriptors.key(slot).is_none_or(mapped)
     }
 
     fn entry(&self, slot: u32) -> Entry {
@@ -464,14 +495,20 @@ impl<P: Payload> Store<P> {
 
     /// A read of a block on flash begins or ends: its segment stays as it is meanwhile.
     pub(crate) fn pin(&mut self, slot: u32) {
+        debug_assert!(!self.probation.holds(slot), "slot {slot} is one of RAM");
         let segment = self.log.segment_of(slot);
-        self.log.segments[segment as usize].pins += 1;
+        let segment = &mut self.log.segments[segment as usize];
+        assert_ne!(segment.state, SegmentState::Free, "a read of what nobody holds");
+        segment.pins += 1;
     }
 
     /// See [`pin`](Self::pin).
     pub(crate) fn unpin(&mut self, slot: u32) {
         let segment = self.log.segment_of(slot);
-        self.log.segments[segment as usize].pins -= 1;
+        let segment = &mut self.log.segments[segment as usize];
+        assert!(segment.pins > 0, "a read that ends has pinned its segment");
+        assert_ne!(segment.state, SegmentState::Free, "a segment is reused under a read");
+        segment.pins -= 1;
     }
 
     /// Counters; what others count is added by the engine.
@@ -500,7 +537,7 @@ impl<P: Payload> Store<P> {
             address_map: self.map.ram_bytes(),
             descriptors: self.descriptors.ram_bytes(),
             ghost: self.ghost.ram_bytes(),
-            buffers: u64::from(self.buffers.total()) * crate::units::BLOCK_BYTES + partial_data,
+            buffers: u64::from(self.buffers.total()) * BLOCK_BYTES + partial_data,
             other: (segments + self.holdings.len() * size_of::<Holding>()) as u64
                 + u64::from(self.probation.len()) * 4
                 + partial_table

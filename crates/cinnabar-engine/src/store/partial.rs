@@ -37,6 +37,7 @@ impl Sectors {
         let start = block * BLOCK_BYTES;
         let from = span.offset.max(start) - start;
         let to = span.end().min(start + BLOCK_BYTES) - start;
+        assert!(from < to, "the span touches the block");
         let below = |bytes: u64| (1u16 << (bytes / SECTOR_BYTES)) - 1;
         Self((below(to) & !below(from)) as u8)
     }
@@ -119,7 +120,9 @@ impl<P: Payload> Partials<P> {
 
     fn remove(&mut self, key: Key) -> bool {
         let Some(partial) = self.blocks.remove(&(key.volume, key.block)) else { return false };
-        self.order.remove(&partial.age);
+        let place = self.order.remove(&partial.age);
+        assert_eq!(place, Some(key), "an incomplete block's place in the order");
+        assert_eq!(self.order.len(), self.blocks.len(), "each has one");
         self.buffers.give(partial.buffer);
         true
     }
@@ -189,11 +192,12 @@ impl<P: Payload> Store<P> {
         self.counters.partials_completed += 1;
     }
 
-    /// Keeps these sectors of an absent block of which nothing is known.
+    /// Keeps these sectors, some but not all, of an absent block of which nothing is known.
     pub(crate) fn keep_partial(&mut self, key: Key, sectors: Sectors, from: (&P, u64)) {
         if self.dead || self.index != Index::InUse {
             return;
         }
+        assert!(sectors != Sectors(0) && sectors != Sectors::ALL, "a block known in part");
         if self.partials.buffers.available() == 0 {
             self.drop_oldest_partial();
         }
@@ -210,6 +214,8 @@ impl<P: Payload> Store<P> {
         partials.order.insert(age, key);
         let old = partials.blocks.insert((key.volume, key.block), Partial { sectors, buffer, age });
         assert!(old.is_none(), "a write takes out what was known of its blocks");
+        let used = partials.buffers.total() - partials.buffers.available();
+        assert_eq!(u64::from(used), partials.len(), "each incomplete block has a buffer");
     }
 
     /// The ghost remembers the block, as one that left probation.
@@ -226,6 +232,7 @@ impl<P: Payload> Store<P> {
         while let Some((_, &key)) = self.partials.order.first_key_value() {
             self.partials.remove(key);
         }
+        assert!(self.partials.blocks.is_empty(), "each is in the order");
     }
 
     /// Nothing is known any more of these blocks but what the address map says.

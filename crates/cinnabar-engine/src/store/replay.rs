@@ -5,7 +5,7 @@
 //! thousand blocks an event.
 
 use super::load::{Chain, Known};
-use super::{Outbox, Pending, Store};
+use super::{Index, Outbox, Pending, Store};
 use crate::bounds::Bound;
 use crate::descriptors::{Flags, Key};
 use crate::limits::VOLUME_BLOCKS_MAX;
@@ -116,6 +116,7 @@ impl<P: Payload> Store<P> {
 
     /// A header, or what is in its place, has been read; `None`: it could not be.
     pub(crate) fn header_read(&self, replay: &mut Replay, chain: Chain, page: Option<&MetaPage>) {
+        assert!(replay.reading > 0, "a header that comes was asked for");
         replay.reading -= 1;
         replay.headers += 1;
         let Some(page) = page else {
@@ -162,6 +163,7 @@ impl<P: Payload> Store<P> {
     }
 
     fn replay_chunk(&mut self, known: &mut Known, replay: &mut Replay) -> u64 {
+        assert_eq!(self.index, Index::Partial, "an index in use is not replayed into");
         let Found { header, opened } = &replay.chunks[replay.next.0];
         replay.next.0 += 1;
         let slots = self.log.geometry.segment_slots();
@@ -230,6 +232,7 @@ impl<P: Payload> Store<P> {
             replay.next.1 += 1;
             replay.within = 0;
         }
+        assert!(self.counters.cached_blocks <= cached_before, "a mark only takes out");
         replay.marked_blocks += cached_before - self.counters.cached_blocks;
         cost
     }
@@ -243,6 +246,7 @@ impl<P: Payload> Store<P> {
         within: &mut u64,
         budget: u64,
     ) -> (u64, bool) {
+        assert!(blocks.start <= blocks.end, "cut off at the end of the largest volume");
         let count = blocks.end - blocks.start;
         if count > self.bounds.void_lookups {
             self.crossings.note(Bound::VoidLookups);
@@ -253,6 +257,7 @@ impl<P: Payload> Store<P> {
             *within = u64::from(stop);
             return (u64::from(stop - from) / 8, stop == slots);
         }
+        assert!(*within <= count, "no further than the range goes");
         let stop = count.min(*within + budget);
         self.void_blocks(volume, blocks.start + *within..blocks.start + stop);
         let cost = stop - *within;
@@ -262,6 +267,7 @@ impl<P: Payload> Store<P> {
 
     /// Takes these blocks out of an index that is not in use yet.
     pub(crate) fn void_blocks(&mut self, volume: u16, blocks: std::ops::Range<u64>) {
+        assert_ne!(self.index, Index::InUse, "what leaves an index in use is recorded");
         for block in blocks {
             let key = Key { volume, block };
             if let Some(slot) = self.find_loaded(key) {
@@ -273,6 +279,7 @@ impl<P: Payload> Store<P> {
     /// Takes out what lies in these slots and is `void`. The index is not in use yet: there is
     /// nothing in RAM.
     pub(crate) fn void_slots(&mut self, slots: std::ops::Range<u32>, void: impl Fn(Key) -> bool) {
+        assert_ne!(self.index, Index::InUse, "what leaves an index in use is recorded");
         for slot in slots {
             if let Some(key) = self.descriptors.key(slot)
                 && void(key)
