@@ -198,7 +198,7 @@ impl<P: Payload> Engine<P> {
             let incarnation =
                 self.take_incarnation().expect("as many are reserved as there can be volumes");
             let old = self.store.holdings[index];
-            assert!(!old.alive && old.cached_blocks == 0, "nothing of it is on this device");
+            assert_eq!(old.cached_blocks, 0, "nothing of it is on this device");
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
             volume.distrusted = false;

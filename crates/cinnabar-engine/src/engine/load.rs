@@ -392,6 +392,7 @@ mod tests {
         let volumes = vec![record(5, 1)];
         let found = Found { sequence: 2, head, read, volumes, damaged_pages: 0 };
         let mut loader = engine.prepare_load(found, Start::Crashed);
+        engine.store.index = Index::Partial;
         let segment = SegmentRecord {
             segment: 0,
             sequence: 1,

@@ -16,7 +16,7 @@ use crate::journal::{Journal, scan};
 use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
 use crate::metadata::chunk::device_of;
-use crate::metadata::superblock::{DeviceState, SUPERBLOCK_BYTES, Superblock};
+use crate::metadata::superblock::{DeviceState, SUPERBLOCK_BYTES};
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
@@ -323,8 +323,6 @@ impl<P: Payload> Engine<P> {
         self.superblock.sequence += 1;
         let (offset, page) = self.superblock.encode();
         assert!(offset + BLOCK_BYTES <= SUPERBLOCK_BYTES, "one of its two places");
-        let again = [page.clone(), page.clone()];
-        debug_assert_eq!(Superblock::decode(&again).as_ref(), Ok(&self.superblock), "as meant");
         let data = smallvec::SmallVec::new();
         let op = IoOp::WriteMeta { offset, pages: vec![page], data, fua: true };
         self.outbox.io(Target::Cache, op, pending);
