@@ -10,6 +10,7 @@ use crate::mutant::Mutant;
 use crate::seam::{IoError, IoOp, Payload, Slice};
 use crate::store::Removed;
 use crate::units::{BLOCK_BYTES, ByteSpan};
+use crate::volume::Volume;
 use smallvec::{SmallVec, smallvec};
 
 /// What comes next.
@@ -77,6 +78,22 @@ impl<P: Payload> ZeroState<P> {
         self.invalidate
     }
 
+    /// The first step: counts the request, and divides it for its backend. Later ones do nothing.
+    fn begin(&mut self, volume: &mut Volume) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        assert!(self.edges.is_empty() && self.inner == self.span, "it is divided once");
+        match (self.invalidate, self.trim) {
+            (true, _) => {}
+            (false, true) => volume.counters.trims += 1,
+            (false, false) => volume.counters.zeroes += 1,
+        }
+        if u64::from(volume.spec.align_bytes) == BLOCK_BYTES {
+            self.align_to_blocks();
+        }
+    }
+
     /// Splits off what a backend of whole blocks can't do: a trim shrinks, a zero gets edges.
     fn align_to_blocks(&mut self) {
         let (start, end) = (self.span.offset, self.span.end());
@@ -109,18 +126,7 @@ impl<P: Payload> Engine<P> {
         assert_eq!(self.requests[request].outstanding, 0, "one step at a time");
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
-        if !state.started {
-            state.started = true;
-            let counters = &mut volume.counters;
-            match (state.invalidate, state.trim) {
-                (true, _) => {}
-                (false, true) => counters.trims += 1,
-                (false, false) => counters.zeroes += 1,
-            }
-            if u64::from(volume.spec.align_bytes) == BLOCK_BYTES {
-                state.align_to_blocks();
-            }
-        }
+        state.begin(volume);
         let (stage, marked, invalidate) = (state.stage, state.marked, state.invalidate);
         let silent = matches!(stage, Stage::TakeOut(_) | Stage::Gate);
         assert!(silent || !invalidate, "an invalidation never reaches the backend");

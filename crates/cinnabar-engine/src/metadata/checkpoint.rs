@@ -127,6 +127,9 @@ impl Page {
     }
 
     /// Page `position` of checkpoint `sequence`.
+    ///
+    /// # Panics
+    /// If it has more entries than fit a page, or a volume without a name.
     pub fn encode(&self, sequence: u64, position: u32) -> MetaPage {
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);

@@ -204,6 +204,9 @@ impl PageHeader {
     }
 
     /// The page with as many of `records` as fit, and how many that are.
+    ///
+    /// # Panics
+    /// If a record is of a volume without a name, or of a block beyond every volume.
     pub fn encode<'a>(
         &self,
         records: &mut std::iter::Peekable<impl Iterator<Item = &'a Record>>,

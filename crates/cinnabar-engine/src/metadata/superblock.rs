@@ -135,7 +135,11 @@ impl Geometry {
     ///
     /// # Errors
     /// [`GeometryError`] if the size of a region is out of range; the sizes told are the device's.
+    ///
+    /// # Panics
+    /// If there is no shard.
     pub fn for_shards(bytes: u64, shards: u32) -> Result<Self, GeometryError> {
+        assert!(shards > 0, "a cache has a shard");
         let all = |region: u64| region * u64::from(shards);
         let region = bytes / u64::from(shards);
         if shards > Self::SHARDS_MAX {
@@ -157,6 +161,9 @@ impl Geometry {
     ///
     /// # Errors
     /// [`GeometryError`] if the size is out of range.
+    ///
+    /// # Panics
+    /// Never: what is laid out for a good size is sound.
     pub fn for_device(bytes: u64) -> Result<Self, GeometryError> {
         if bytes < Self::BYTES_MIN {
             return Err(GeometryError::TooSmall { got: bytes, min: Self::BYTES_MIN });

@@ -6,6 +6,9 @@ use crate::seam::IoId;
 const SHARD_SHIFT: u32 = 56;
 
 /// A shard's I/O as one of the whole.
+///
+/// # Panics
+/// If there are more shards, or I/Os of one, than an id has room for.
 pub const fn name_io(shard: u32, id: IoId) -> IoId {
     assert!(id.0 >> SHARD_SHIFT == 0, "a place in a table leaves the shard's bits alone");
     assert!(shard < 1 << (u64::BITS - SHARD_SHIFT), "a shard fits its bits");

@@ -52,7 +52,11 @@ impl ShardMap {
         BLOCK_BYTES << self.span_log2
     }
 
-    /// Cuts off the first part of a span that one shard owns alone; gives that shard.
+    /// Cuts off the first part of a span, which is not empty, that one shard owns alone; gives that
+    /// shard.
+    ///
+    /// # Panics
+    /// If the span is empty.
     pub fn cut(&self, first: u32, span: &mut ByteSpan) -> (u32, ByteSpan) {
         assert!(span.len > 0, "there is something to cut off");
         let shard = self.shard_of(first, span.first_block());

@@ -91,6 +91,9 @@ pub struct Router<P> {
 
 impl<P: Payload> Router<P> {
     /// A router without volumes.
+    ///
+    /// # Panics
+    /// If there are more shards than a device may have, or a bound of nothing.
     pub fn new(map: ShardMap, config: &Config) -> Self {
         assert!((1..=Geometry::SHARDS_MAX).contains(&map.shards()), "shards that can be named");
         config.bounds.check();
