@@ -173,6 +173,7 @@ impl Bounds {
         assert!(self.parts > 0 && self.class_segments > 0 && self.partial_blocks > 0, "none is 0");
         assert!(self.volumes > 0 && self.volumes <= VOLUMES_MAX as usize, "an index fits");
         assert!(self.requests > 0 && self.requests <= REQUESTS_MAX, "requests are bounded");
+        assert!(self.replayed_chunks > 0, "a replay may read some");
         assert!(self.incarnations > 0, "a reservation brings something");
     }
 }

@@ -256,8 +256,14 @@ impl Geometry {
         Self { shards, shard_span_log2, ..self }
     }
 
-    /// Whether a device may have this geometry: checked of what is read, asserted of what is used.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Whether a device may have this geometry: checked of what is read.
+    fn is_sound(&self) -> bool {
+        self.is_laid_out() && self.region_bytes() <= Self::BYTES_MAX + (1 << 30)
+    }
+
+    /// Whether its parts are where they belong: asserted of what is used. A simulated device may be
+    /// larger than a real one.
+    pub(crate) fn is_laid_out(&self) -> bool {
         (1..=Self::SEGMENT_CHUNKS_MAX).contains(&self.segment_chunks)
             && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
             && (1..=Self::SHARDS_MAX).contains(&self.shards)
@@ -266,7 +272,6 @@ impl Geometry {
             && *self
                 == Self::laid_out(self.segments, self.segment_chunks, self.marks.1)
                     .divided(self.shards, self.shard_span_log2)
-            && self.region_bytes() <= Self::BYTES_MAX + (1 << 30)
     }
 }
 

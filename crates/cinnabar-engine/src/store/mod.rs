@@ -134,7 +134,7 @@ impl<P: Payload> Store<P> {
     /// An empty store over a device with this superblock.
     pub(crate) fn new(config: &Config, superblock: &Superblock) -> Self {
         let geometry = superblock.geometry;
-        assert!(geometry.is_sound(), "what is read or formatted is looked at before it is used");
+        assert!(geometry.is_laid_out(), "what is read is looked at before it is used");
         config.bounds.check();
         let capacity = geometry.capacity_blocks();
         assert!(capacity < u64::from(geometry.slots()), "each chunk has a header");
