@@ -263,8 +263,14 @@ impl Small {
 
     fn leave(&mut self, key: u64) {
         match self.blocks.remove(&key).map(|entry| entry.at) {
-            Some(At::Probation) => self.in_probation -= 1,
-            Some(At::Main) => self.in_main -= 1,
+            Some(At::Probation) => {
+                assert!(self.in_probation > 0, "a block there counts");
+                self.in_probation -= 1;
+            }
+            Some(At::Main) => {
+                assert!(self.in_main > 0, "a block there counts");
+                self.in_main -= 1;
+            }
             None => {}
         }
     }

@@ -38,6 +38,7 @@ impl<P: Payload> Engine<P> {
             if self.volumes.len() <= index {
                 self.volumes.resize_with(index + 1, || None);
             }
+            assert!(self.volumes[index].is_none(), "of each index one volume is left");
             let mut volume = Volume::new(spec, record.incarnation, VolumeState::Sealed);
             volume.written = record.written;
             self.volumes[index] = Some(volume);

@@ -53,6 +53,7 @@ impl Passed {
             end = end.max(until);
         }
         self.ranges.insert((volume, first), end);
+        debug_assert!(self.contains(volume, first) && self.contains(volume, end - 1), "all of it");
     }
 
     /// Whether blocks that nobody wrote are among them.

@@ -32,6 +32,7 @@ impl Losses {
         if self.0.len() == 1 {
             return Vec::new();
         }
+        debug_assert_eq!(health.clone().count(), self.0.len(), "of every shard, in order");
         let mut newly = false;
         for (shard, health) in self.0.iter_mut().zip(health.clone()) {
             let lost = matches!(health, Health::PassThrough(PassThroughReason::Failed(_)));

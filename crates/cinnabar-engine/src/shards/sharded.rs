@@ -51,6 +51,7 @@ impl<P: Payload> Sharded<P> {
     }
 
     fn of(router: Router<P>, engines: Vec<Engine<P>>) -> Self {
+        assert_eq!(engines.len(), router.map().shards() as usize, "an engine for each shard");
         let new = |engine| Shard { engine, inbox: Vec::new(), wake: None };
         let shards = engines.into_iter().map(new).collect();
         let losses = Losses::new(router.map());

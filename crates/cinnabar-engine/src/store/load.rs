@@ -121,6 +121,7 @@ impl<P: Payload> Store<P> {
     /// The group of a volume, the common one if it has none.
     pub(super) fn group_owned_by(&mut self, owner: Option<u16>) -> u16 {
         let Some(owner) = owner else { return 0 };
+        assert!(self.log.groups.len() <= self.log.groups_max(), "groups are bounded");
         let existing = self.log.groups.iter().position(|g| g.owner == Some(owner));
         let index = match existing {
             Some(index) => index,

@@ -251,6 +251,7 @@ impl<P: Payload> Store<P> {
         if count > self.bounds.void_lookups {
             self.crossings.note(Bound::VoidLookups);
             let slots = self.log.geometry.slots();
+            assert!(*within <= u64::from(slots), "no further than the log goes");
             let from = *within as u32;
             let stop = u64::from(slots).min(*within + budget * 8) as u32;
             self.void_slots(from..stop, |key| key.volume == volume && blocks.contains(&key.block));
