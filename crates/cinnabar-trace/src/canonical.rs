@@ -1,36 +1,52 @@
 //! The canonical form, our own: `ts_us,vol,op,offset_bytes,length_bytes`, one request a line.
 //!
 //! [`mod@crate::write`] writes it. No header, no blanks; the operation is `R`, `W`, `F` (flush) or
-//! `D` (discard).
+//! `D` (discard). A line that begins with `#` is a comment; `# volume 3 vm-disk` names volume 3 and
+//! stands before its requests. A program that reads five numbers passes over it as over any comment.
 
 use crate::error::{Problem, TraceError};
 use crate::fields::number;
 use crate::lines::Lines;
 use crate::record::{Op, Record};
+use crate::volumes::{NAME_BYTES_MAX, VOLUMES_MAX, shown};
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
 const FIELDS: usize = 5;
+/// What a comment begins with that names a volume.
+pub(crate) const NAME: &str = "# volume ";
 
 /// Reads records from text. After an error it yields nothing more.
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,
+    names: BTreeMap<u32, String>,
     failed: bool,
 }
 
 impl<R: BufRead> Reader<R> {
     /// A reader over text that is already decompressed.
     pub fn new(input: R) -> Self {
-        Self { lines: Lines::new(input), failed: false }
+        Self { lines: Lines::new(input), names: BTreeMap::new(), failed: false }
+    }
+
+    /// A volume's name, if a comment so far told it.
+    pub fn volume_name(&self, volume: u32) -> Option<&str> {
+        self.names.get(&volume).map(String::as_str)
     }
 
     fn read(&mut self) -> Result<Option<Record>, TraceError> {
-        match self.lines.next_line()? {
-            None => Ok(None),
-            Some((line, text)) => {
-                parse(text).map(Some).map_err(|source| TraceError::Line { line, source })
+        while let Some((line, text)) = self.lines.next_line()? {
+            if !text.starts_with(b"#") {
+                let wrong = |source| TraceError::Line { line, source };
+                return parse(text).map(Some).map_err(wrong);
+            }
+            let is_room = self.names.len() < VOLUMES_MAX;
+            if let Some((volume, name)) = name_in(text).filter(|_| is_room) {
+                self.names.insert(volume, name);
             }
         }
+        Ok(None)
     }
 }
 
@@ -45,6 +61,16 @@ impl<R: BufRead> Iterator for Reader<R> {
         self.failed = record.is_err();
         record.transpose()
     }
+}
+
+/// The volume that a comment names, and its name.
+pub(crate) fn name_in(text: &[u8]) -> Option<(u32, String)> {
+    let text = text.strip_prefix(NAME.as_bytes())?;
+    let blank = text.iter().position(|byte| *byte == b' ')?;
+    let (volume, name) = (&text[..blank], &text[blank + 1..]);
+    let volume = u32::try_from(number(volume, "vol").ok()?).ok()?;
+    let fits = volume <= Record::VOLUME_MAX && (1..=NAME_BYTES_MAX).contains(&name.len());
+    fits.then(|| (volume, shown(name)))
 }
 
 pub(crate) fn parse(text: &[u8]) -> Result<Record, Problem> {

@@ -149,6 +149,10 @@ fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn of_line(line: &[u8]) -> Option<Format> {
+    // There may be more names than lines are looked at.
+    if canonical::name_in(line).is_some() {
+        return Some(Format::Canonical);
+    }
     if line == fio::HEADERS[0].as_bytes() {
         return Some(Format::Fio2);
     }

@@ -101,7 +101,8 @@ impl Trace {
     }
 
     /// Names of the volumes met so far, in order of first appearance in the file: a volume's number is
-    /// its place. Empty for formats that number volumes themselves (canonical, oracleGeneral).
+    /// its place. Empty for formats that number volumes themselves (canonical, oracleGeneral); a
+    /// canonical trace may name some of them, see [`Trace::volume_name`].
     pub fn volumes(&self) -> &[String] {
         match &self.records {
             Records::Canonical(_) => &[],
@@ -111,7 +112,11 @@ impl Trace {
 
     /// A volume's name, or its number if it has none.
     pub fn volume_name(&self, volume: u32) -> Cow<'_, str> {
-        match self.volumes().get(volume as usize) {
+        let name = match &self.records {
+            Records::Canonical(reader) => reader.volume_name(volume),
+            Records::Ordered(_) => self.volumes().get(volume as usize).map(String::as_str),
+        };
+        match name {
             Some(name) => Cow::Borrowed(name),
             None => Cow::Owned(volume.to_string()),
         }

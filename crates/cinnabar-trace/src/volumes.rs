@@ -46,13 +46,16 @@ impl Volumes {
             return Err(Problem::Volumes(VOLUMES_MAX));
         }
         let number = self.names.len() as u32;
-        // Names are shown on terminals: what does not belong there is escaped.
-        let shown = match std::str::from_utf8(name) {
-            Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-            _ => name.escape_ascii().to_string(),
-        };
-        self.names.push(shown);
+        self.names.push(shown(name));
         self.numbers.insert(name.into(), number);
         Ok(number)
+    }
+}
+
+/// A name as it can be shown on a terminal: what does not belong there is escaped.
+pub(crate) fn shown(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => name.escape_ascii().to_string(),
     }
 }

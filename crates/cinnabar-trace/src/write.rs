@@ -5,6 +5,7 @@
 
 use crate::canonical;
 use crate::record::{Op, Record};
+use crate::volumes::shown;
 use std::fmt::Debug;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -27,6 +28,19 @@ impl<W: Write> Writer<W> {
     /// A writer that should be given a buffered stream.
     pub fn new(output: W) -> Self {
         Self { output }
+    }
+
+    /// Writes a volume's name, as a comment; belongs before its requests. A name that no reader would
+    /// take, or that is just the number, is left out.
+    ///
+    /// # Errors
+    /// What the stream says.
+    pub fn name(&mut self, volume: u32, name: &str) -> io::Result<()> {
+        let line = format!("{}{volume} {}", canonical::NAME, shown(name.as_bytes()));
+        if canonical::name_in(line.as_bytes()).is_none() || name == volume.to_string() {
+            return Ok(());
+        }
+        writeln!(self.output, "{line}")
     }
 
     /// Writes one line.
@@ -64,6 +78,14 @@ impl TraceFile {
     /// What the system says of the path or its folder.
     pub fn create(path: &Path) -> io::Result<Self> {
         Output::create(path).map(|output| Self(Writer::new(output)))
+    }
+
+    /// Writes a volume's name, as [`Writer::name`].
+    ///
+    /// # Errors
+    /// As [`Writer::name`].
+    pub fn name(&mut self, volume: u32, name: &str) -> io::Result<()> {
+        self.0.name(volume, name)
     }
 
     /// Writes one record.

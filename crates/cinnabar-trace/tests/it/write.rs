@@ -132,3 +132,43 @@ fn a_device_is_written_and_stays_one() {
     assert!(TraceFile::create(folder.path()).is_err(), "a folder is no trace");
     assert!(TraceFile::create(&folder.path().join("none/t.csv")).is_err());
 }
+
+#[test]
+fn a_canonical_trace_keeps_the_names_of_its_volumes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("named.csv.zst");
+    let mut file = TraceFile::create(&path).expect("a new file");
+    let names = ["vm-disk", "with a blank, and comma", "2", "tab\there", ""];
+    for (volume, name) in (0..).zip(names) {
+        file.name(volume, name).expect("there is room");
+    }
+    // More names than lines are looked at to tell the format.
+    for volume in 5..1000 {
+        file.name(volume, &format!("volume-{volume}")).expect("there is room");
+    }
+    for volume in [0, 1, 2, 3, 4, 999] {
+        let op = cinnabar_trace::Op::Read;
+        let record = Record { ts_us: 1, volume, op, offset_bytes: 0, length_bytes: 4096 };
+        file.write(&record).expect("there is room");
+    }
+    file.finish().expect("there is room");
+    let mut trace = cinnabar_trace::open(&path).expect("it is a trace");
+    assert_eq!(trace.format(), cinnabar_trace::Format::Canonical);
+    let records: Vec<Record> = trace.by_ref().map(|record| record.expect("it is one")).collect();
+    assert_eq!(records.len(), 6, "names are no requests");
+    let found = [0, 1, 2, 3, 4, 999].map(|volume| trace.volume_name(volume).into_owned());
+    assert_eq!(found, ["vm-disk", "with a blank, and comma", "2", "tab\\there", "4", "volume-999"]);
+}
+
+#[test]
+fn other_comments_are_passed_over() {
+    let text =
+        "# recorded on host 7\n#\n# volume x y\n# volume 1\n# volume 99999999999 a\n1,1,R,0,512\n";
+    let mut reader = Reader::new(text.as_bytes());
+    assert_eq!(reader.by_ref().count(), 1);
+    assert_eq!(reader.volume_name(1), None);
+    let only = "# volume 3 vm\n";
+    let settings = cinnabar_trace::Settings::default();
+    let trace = cinnabar_trace::read(Box::new(only.as_bytes()), settings).expect("it is canonical");
+    assert_eq!(trace.count(), 0, "a recording of nothing");
+}

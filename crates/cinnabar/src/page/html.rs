@@ -2,6 +2,7 @@
 //!
 //! All text goes through `escaped`; charts escape their own.
 
+use super::chart::Colours;
 use super::escape::escaped;
 use super::{Page, Part, Section, Table};
 use std::fmt::Write;
@@ -10,6 +11,11 @@ use std::fmt::Write;
 const STYLE: &str = include_str!("style.css");
 /// Even if something slipped through: no script, no resource from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// A table of so many columns needs no folding.
+const FOLDED_FROM: usize = 3;
+/// More rows are a list that nobody reads as blocks: they scroll, the first column stays.
+const FOLDED_ROWS_MAX: usize = 40;
 
 /// The whole file.
 pub(super) fn page(page: &Page) -> String {
@@ -27,34 +33,56 @@ pub(super) fn page(page: &Page) -> String {
         push(&mut html, "p class=\"subtitle\"", &page.subtitle);
     }
     html += "</header>\n<main>\n";
+    let parts = page.sections.iter().flat_map(|section| &section.parts);
+    let colours = parts.fold(Colours::default(), |colours, part| match part {
+        Part::Chart(chart) => colours.with_chart(chart),
+        Part::Bars(bars) => colours.with_bars(bars),
+        Part::Text(_) | Part::Preformatted(_) | Part::Table(_) => colours,
+    });
     for section in &page.sections {
-        html += &self::section(section);
+        html += &self::section(section, &colours);
     }
     html + "</main>\n</body>\n</html>\n"
 }
 
-fn section(section: &Section) -> String {
+fn section(section: &Section, colours: &Colours) -> String {
     let mut html = String::from("<section>\n");
     if !section.heading.is_empty() {
         push(&mut html, "h2", &section.heading);
     }
-    for part in &section.parts {
-        match part {
-            Part::Text(text) => push(&mut html, "p", text),
-            Part::Preformatted(text) => push(&mut html, "pre", text),
-            Part::Table(table) => html += &self::table(table),
-            Part::Chart(chart) => figure(&mut html, &chart.to_svg()),
-            Part::Bars(bars) => figure(&mut html, &bars.to_svg()),
+    let is_chart = |part: &Part| matches!(part, Part::Chart(_) | Part::Bars(_));
+    // Charts in a row stand side by side where there is room.
+    for parts in section.parts.chunk_by(|one, next| is_chart(one) && is_chart(next)) {
+        let charts = parts.first().is_some_and(is_chart);
+        html += if charts { "<div class=\"charts\">\n" } else { "" };
+        for part in parts {
+            push_part(&mut html, part, colours);
         }
+        html += if charts { "</div>\n" } else { "" };
     }
     html + "</section>\n"
 }
 
-fn table(table: &Table) -> String {
-    let mut html = String::from("<div class=\"wide\"><table>\n");
-    if !table.caption.is_empty() {
-        push(&mut html, "caption", &table.caption);
+fn push_part(html: &mut String, part: &Part, colours: &Colours) {
+    match part {
+        Part::Text(text) => push(html, "p", text),
+        Part::Preformatted(text) => push(html, "pre", text),
+        Part::Table(table) => *html += &self::table(table),
+        Part::Chart(chart) => figure(html, &chart.to_svg_in(colours)),
+        Part::Bars(bars) => figure(html, &bars.to_svg_in(colours)),
     }
+}
+
+/// A table in a place of its own, which scrolls if the table is wider. On a narrow screen rows that
+/// are not too many fold: a row is a block, a cell a line of it, behind the name of its column.
+fn table(table: &Table) -> String {
+    let folds = table.header.len() > FOLDED_FROM && table.rows.len() <= FOLDED_ROWS_MAX;
+    let class = if folds { "wide fold" } else { "wide" };
+    let mut html = format!("<div class=\"{class}\" tabindex=\"0\">");
+    if !table.caption.is_empty() {
+        push(&mut html, "p class=\"caption\"", &table.caption);
+    }
+    html += "<table>\n";
     let class = |column: usize| if column < table.left { "" } else { " class=\"number\"" };
     html += "<thead><tr>";
     for (column, cell) in table.header.iter().enumerate() {
@@ -64,7 +92,10 @@ fn table(table: &Table) -> String {
     for row in &table.rows {
         html += "<tr>";
         for (column, cell) in row.iter().enumerate() {
-            push(&mut html, &format!("td{}", class(column)), cell);
+            let name = table.header.get(column).filter(|_| folds && column > 0);
+            let name =
+                name.map_or(String::new(), |name| format!(" data-name=\"{}\"", escaped(name)));
+            push(&mut html, &format!("td{}{name}", class(column)), cell);
         }
         html += "</tr>\n";
     }

@@ -137,5 +137,55 @@ fn numbers_are_flushed_right() {
     let html = Page::new("t", "").section(Section::new("").table(table)).to_html();
     assert!(html.contains("<td>vm1</td>\n<td class=\"number\">7</td>"), "{html}");
     assert!(html.contains("<th scope=\"col\" class=\"number\">reads</th>"), "{html}");
-    assert!(!html.contains("<caption>") && !html.contains("class=\"subtitle\""));
+    assert!(!html.contains("class=\"caption\"") && !html.contains("class=\"subtitle\""));
+}
+
+/// The colours of what is drawn, by the number of the chart.
+fn colours_of(html: &str) -> Vec<std::collections::BTreeSet<String>> {
+    let colours = |svg: &str| {
+        let after = svg.split("=\"#").skip(1).filter_map(|rest| rest.get(..6));
+        after.map(str::to_owned).collect()
+    };
+    html.split("<svg").skip(1).map(colours).collect()
+}
+
+#[test]
+fn one_colour_a_name_on_a_page_and_never_one_for_two() {
+    let axis = || Axis::linear("", Unit::Count);
+    let points = [(0.0, 1.0), (1.0, 2.0)];
+    let line = |title: &str, names: &[&str]| {
+        let chart = Chart::new(title, axis(), axis());
+        names.iter().fold(chart, |chart, name| chart.series(*name, Style::Steps, points))
+    };
+    let bars = Bars::new("bars", "", Unit::Count, &["c"]).group("g", [1.0]);
+    let first = Section::new("").chart(line("one", &["a", "b"])).bars(bars);
+    let second = Section::new("").chart(line("two", &["b"])).chart(line("three", &["", "c"]));
+    let html = Page::new("t", "").section(first).section(second).to_html();
+    let [ab, c, b, other] = colours_of(&html).try_into().expect("four drawings");
+    assert_eq!((ab.len(), c.len(), b.len(), other.len()), (2, 1, 1, 2));
+    assert!(b.is_subset(&ab), "one name, one colour: {ab:?} {b:?}");
+    assert!(c.is_disjoint(&ab) && c.is_subset(&other), "{ab:?} {c:?} {other:?}");
+    assert!(other.is_disjoint(&ab), "what has no name is none of the others");
+}
+
+#[test]
+fn every_table_scrolls_or_folds() {
+    let row = |length: usize| vec!["1"; length];
+    let table = |columns: usize, rows: usize| {
+        (0..rows).fold(Table::new(1, &row(columns)), |table, _| table.row(row(columns)))
+    };
+    let section = Section::new("").table(table(2, 3)).table(table(14, 5)).table(table(9, 400));
+    let html = Page::new("t", "").section(section).to_html();
+    let before: Vec<&str> = html.split("<table>").collect();
+    for before in &before[..3] {
+        let place = before.rsplit_once("<div class=\"").expect("in a place of its own").1;
+        assert!(place.starts_with("wide"), "{place}");
+    }
+    assert_eq!(html.matches("<table>").count(), 3);
+    assert_eq!(html.matches("class=\"wide fold\"").count(), 1, "neither a small nor a long one");
+    assert_eq!(html.matches("data-name=\"1\"").count(), 5 * 13, "each cell knows its column");
+    assert!(html.contains(".wide { overflow-x: auto;"), "and the place scrolls");
+    for rule in [".fold thead { display: none; }", "content: attr(data-name)", "position: sticky"] {
+        assert!(html.contains(rule), "{rule}");
+    }
 }

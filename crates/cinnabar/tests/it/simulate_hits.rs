@@ -148,7 +148,7 @@ fn people_get_tables_and_a_page() {
     }
     assert!(ended.stdout.contains("23658") && ended.stdout.contains("S3-FIFO"), "{ended:?}");
     let page = fs::read_to_string(site.path("h.html")).expect("a page");
-    for part in ["<svg", "belady", "sieve", "read miss ratio", "23658"] {
+    for part in ["<svg", "belady", "sieve", "read miss ratio", "92.4 MiB"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("<script"));

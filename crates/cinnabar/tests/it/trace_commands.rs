@@ -143,6 +143,13 @@ fn conversions_read_back() {
     };
     assert_eq!(kept("a.csv", Format::Canonical), whole);
     assert_eq!(kept("a.csv.zst", Format::Canonical), whole);
+    let named = |file: &str| {
+        let mut trace = cinnabar_trace::open(&site.path(file)).expect("it opens");
+        trace.by_ref().for_each(drop);
+        whole.iter().map(|one| trace.volume_name(one.volume).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(named("a.csv"), named("hm.csv"), "volumes keep their names");
+    assert_ne!(named("a.csv")[0], whole[0].volume.to_string());
     assert_eq!(kept("a.iolog", Format::Fio3), whole);
     let references = kept("a.oracleGeneral.zst", Format::OracleGeneral);
     let blocks = |records: &[Record]| -> Vec<(u32, u64)> {

@@ -5,7 +5,7 @@
 
 use super::args::BLOCK_BYTES;
 use super::json::sizes;
-use super::rows::{self, HEADER, LEGEND, ranked};
+use super::rows::{self, LEGEND, PAGE, ranked};
 use super::words;
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
 use cinnabar_policy::sizing::WritePolicy;
@@ -17,6 +17,9 @@ const LINES_MAX: usize = 6;
 const BARS_MAX: usize = 20;
 /// A curve above may be told apart from others by no more than this.
 const NAME_MAX: usize = 40;
+
+/// A curve that fell by less is still flat.
+const FALL: f64 = 0.02;
 
 /// The report.
 pub(super) fn page(analysis: &Analysis, settings: &Settings, volumes: usize) -> Page {
@@ -42,31 +45,46 @@ fn answer(analysis: &Analysis, settings: &Settings) -> Section {
 fn table(analysis: &Analysis, settings: &Settings, volumes: usize) -> Section {
     let rules = &settings.rules;
     let lines = rows::lines(analysis, &rules.prices, rules.reach_part, volumes);
-    let cells = lines.iter().map(|line| line.cells(analysis.seconds()));
-    let table = cells.fold(Table::new(1, HEADER), Table::row);
+    let cells = lines.iter().map(|line| rows::for_page(&line.cells(analysis.seconds())));
+    let table = cells.fold(Table::new(1, PAGE), Table::row);
     let how = format!(
         "Divided by {}; 4 KiB blocks, {} requests, {} references.",
-        rules.allocator, analysis.requests, analysis.references
+        rules.allocator,
+        Unit::Count.show(analysis.requests as f64),
+        Unit::Count.show(analysis.references as f64)
     );
     Section::new("Volumes").text(how).table(table).text(LEGEND.replace('\n', " "))
 }
 
 fn curves(analysis: &Analysis) -> Section {
+    let readers = ranked(analysis).into_iter().filter(|found| found.curves.mix().reads > 0);
+    let readers: Vec<&Found> = readers.take(LINES_MAX).collect();
+    let policies = [WritePolicy::Back, WritePolicy::ReadOnly];
+    // Both charts begin where the first curve of them begins to fall.
+    let curves = readers.iter().flat_map(|found| policies.map(|policy| points(found, policy)));
+    let from = curves.filter_map(|points| fall(&points)).fold(f64::INFINITY, f64::min);
     let chart = |title: &str, policy: WritePolicy| {
         let chart = Chart::new(
             title,
             Axis::log("size of the volume's share", Unit::Bytes),
             Axis::linear("reads that miss", Unit::Ratio).between(0.0, 1.0),
         );
-        let readers = ranked(analysis).into_iter().filter(|found| found.curves.mix().reads > 0);
-        readers.take(LINES_MAX).fold(chart, |chart, found| {
-            chart.series(name(found), Style::Line, points(found, policy))
+        readers.iter().fold(chart, |chart, found| {
+            let mut points = points(found, policy);
+            points.retain(|(size, _)| from.is_infinite() || *size >= from);
+            chart.series(name(found), Style::Line, points)
         })
     };
     Section::new("Miss ratios")
         .text("Of the volumes with most accesses, in an LRU cache of their own.")
-        .chart(chart("Written blocks are kept: write-through, write-back", WritePolicy::Back))
-        .chart(chart("Written blocks are dropped: read-only", WritePolicy::ReadOnly))
+        .chart(chart("Written blocks are kept: write-through, write-back", policies[0]))
+        .chart(chart("Written blocks are dropped: read-only", policies[1]))
+}
+
+/// The last size at which nearly all that misses without a cache still misses; none if it always does.
+fn fall(points: &[(f64, f64)]) -> Option<f64> {
+    let first = points.iter().position(|(_, misses)| *misses < 1.0 - FALL)?;
+    Some(points[first.saturating_sub(1)].0)
 }
 
 fn points(found: &Found, policy: WritePolicy) -> Vec<(f64, f64)> {
@@ -154,4 +172,17 @@ fn name(found: &Found) -> String {
     // The end tells files of one folder apart.
     let tail: String = name.chars().skip(length - NAME_MAX).collect();
     format!("...{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_begin_where_a_curve_falls() {
+        let curve = [(4e3, 1.0), (8e3, 1.0), (16e3, 0.99), (32e3, 0.5), (64e3, 0.1)];
+        assert_eq!(fall(&curve), Some(16e3));
+        assert_eq!(fall(&curve[..3]), None, "it never does");
+        assert_eq!(fall(&curve[3..]), Some(32e3));
+    }
 }

@@ -3,7 +3,6 @@
 //! Called for terminals and for pages.
 
 use super::args::BLOCK_BYTES;
-use crate::config::units::show_size;
 use crate::page::Unit;
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::Prices;
@@ -27,6 +26,24 @@ pub(super) const HEADER: &[&str] = &[
     "READ HITS",
     "I/O SAVED",
     "SSD/DAY",
+];
+
+/// The columns of a page: what is recommended first.
+pub(super) const PAGE: &[&str] = &[
+    "VOLUME",
+    "CACHE",
+    "POLICY",
+    "READ HITS",
+    "I/O SAVED",
+    "SSD/DAY",
+    "READS",
+    "WRITES",
+    "WORKING SET",
+    "USEFUL",
+    "RAR",
+    "RAW",
+    "WAR",
+    "WAW",
 ];
 
 /// Columns that a narrow terminal does without, those that matter least first.
@@ -133,10 +150,10 @@ impl Line {
     /// As cells below [`HEADER`]; `seconds` is how long the trace is.
     pub(super) fn cells(&self, seconds: Option<f64>) -> Vec<String> {
         let Mix { reads, writes, rar, raw, war, waw } = self.mix;
-        let size = |blocks: u64| show_size(blocks.saturating_mul(BLOCK_BYTES));
+        let size = |blocks: u64| Unit::Bytes.show(blocks.saturating_mul(BLOCK_BYTES) as f64);
         let none = || "-".to_owned();
         let percent = |part: f64, of: f64| {
-            if of > 0.0 { format!("{:.1} %", 100.0 * part / of) } else { none() }
+            if of > 0.0 { Unit::Ratio.show(part / of) } else { none() }
         };
         let reuses = self.mix.reuses() as f64;
         let estimate = if self.is_estimate { "~" } else { "" };
@@ -159,7 +176,54 @@ impl Line {
     }
 }
 
+/// Cells in the order of a page's columns.
+pub(super) fn for_page(cells: &[String]) -> Vec<String> {
+    let cell = |name: &&str| {
+        let at = HEADER.iter().position(|one| one == name);
+        at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
+    };
+    PAGE.iter().map(cell).collect()
+}
+
 /// Blocks over a trace of so many seconds, as bytes in a day.
 pub(super) fn bytes_a_day(blocks: f64, seconds: f64) -> f64 {
     blocks * BLOCK_BYTES as f64 / seconds * SECONDS_A_DAY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_same_columns_with_the_answer_first() {
+        let cells: Vec<String> = HEADER.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(for_page(&cells), PAGE);
+        let sorted = |names: &[&'static str]| {
+            let mut names = names.to_vec();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(sorted(HEADER), sorted(PAGE));
+        assert_eq!(PAGE[..4], ["VOLUME", "CACHE", "POLICY", "READ HITS"]);
+    }
+
+    #[test]
+    fn cells_have_three_digits_at_most() {
+        let mix = Mix { reads: 1_481_234, writes: 4719, rar: 1001, raw: 3, war: 0, waw: 9999 };
+        let expected = Expected { read_hits: 1_481_234.0, ssd_writes: 77.0, ..Expected::default() };
+        let line = Line {
+            name: "vm".to_owned(),
+            mix,
+            working_set: 262_000,
+            useful: 32_768,
+            share: Some(183_475),
+            policy: "-".to_owned(),
+            expected: Some(expected),
+            ..Line::default()
+        };
+        for cell in line.cells(Some(190.0)) {
+            let digits = cell.trim_start_matches(['0', '.']).chars().filter(char::is_ascii_digit);
+            assert!(digits.count() <= 3, "{cell}");
+        }
+    }
 }

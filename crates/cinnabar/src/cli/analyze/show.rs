@@ -3,7 +3,6 @@
 use super::rows::{self, HEADER, LEAST, LEGEND};
 use super::words;
 use crate::cli::output::Table;
-use crate::config::units::show_size;
 use crate::page::Unit;
 use cinnabar_study::analysis::{Analysis, Settings};
 
@@ -30,7 +29,8 @@ fn head(analysis: &Analysis) -> String {
     for (path, format) in &analysis.files {
         table.row(vec!["file".to_owned(), format!("{} ({format})", path.display())]);
     }
-    let size = show_size(analysis.cache_blocks.saturating_mul(super::args::BLOCK_BYTES));
+    let bytes = analysis.cache_blocks.saturating_mul(super::args::BLOCK_BYTES);
+    let size = Unit::Bytes.show(bytes as f64);
     table.row(vec!["cache".to_owned(), size]);
     table.render()
 }

@@ -4,7 +4,6 @@
 
 use super::args::BLOCK_BYTES;
 use super::rows::ranked;
-use crate::config::units::show_size;
 use crate::page::Unit;
 use cinnabar_policy::sizing::{Allocator, Prices, WritePolicy};
 use cinnabar_study::analysis::{Analysis, Found, Settings, Verdict};
@@ -107,7 +106,7 @@ pub(super) fn notes(analysis: &Analysis) -> Vec<String> {
         notes.push(format!(
             "{} requests are earlier than the one before them: reuse and intervals go by the order of \
             the file; sort a canonical trace by time with sort -s -n -t, -k1,1",
-            analysis.out_of_order
+            Unit::Count.show(analysis.out_of_order as f64)
         ));
     }
     let estimates: Vec<_> =
@@ -144,7 +143,7 @@ pub(super) fn is_coarse(found: &Found) -> bool {
 }
 
 fn size(blocks: u64) -> String {
-    show_size(blocks.saturating_mul(BLOCK_BYTES))
+    Unit::Bytes.show(blocks.saturating_mul(BLOCK_BYTES) as f64)
 }
 
 fn list(volumes: &[&Found]) -> String {

@@ -1,7 +1,8 @@
 //! Groups of lying bars.
 
+use super::colours::{Colours, colour};
 use super::frame::{Header, Key, Labels, MARGIN, axes};
-use super::paint::{Area, FONT, Painted, WIDTH, colour, label, svg};
+use super::paint::{Area, FONT, Painted, WIDTH, label, svg};
 use super::ruler::Ruler;
 use super::text::{cut, width};
 use super::{Axis, Bars, Group};
@@ -11,15 +12,17 @@ use plotters::style::text_anchor::HPos;
 use std::ops::Range;
 
 /// From one bar to the next, and how much of it is bar.
-const PITCH: i32 = 34;
+const PITCH: i32 = 46;
 /// See [`PITCH`].
-const THICK: i32 = 30;
+const THICK: i32 = 40;
 /// Between two groups.
 const BETWEEN: i32 = 22;
+/// Height of a group's label above its bars.
+const ABOVE: i32 = 52;
 /// Height of the tick labels and the label below.
-const BELOW: i32 = 76;
-/// A label longer than that is cut.
-const LABEL_MAX: f64 = 420.0;
+const BELOW: i32 = 128;
+/// Left of the bars.
+const LEFT: i32 = 24;
 /// More groups than that are not drawn: nobody reads them.
 const GROUPS_MAX: usize = 1000;
 /// Nor more bars of a group.
@@ -28,31 +31,30 @@ const EACH_MAX: usize = 50;
 /// What is drawn, counted.
 struct Rows<'a> {
     bars: &'a Bars,
+    colours: &'a Colours,
     groups: &'a [Group],
-    /// Bars of the largest group.
-    each: i32,
-    /// Labels as wide as they may be.
-    labels: Vec<String>,
+    /// From a group to the next one.
+    pitch: i32,
 }
 
 /// Draws the chart.
-pub(super) fn draw(bars: &Bars) -> String {
+pub(super) fn draw(bars: &Bars, colours: &Colours) -> String {
     let groups = &bars.groups[..bars.groups.len().min(GROUPS_MAX)];
     let each = groups.iter().map(|group| group.values.len()).max().unwrap_or(0).clamp(1, EACH_MAX);
     let axis = Axis::linear(bars.label.clone(), bars.unit);
     let values = groups.iter().flat_map(|group| group.values.iter().copied());
-    let ruler = Ruler::new(&axis, values.chain([0.0]), true);
+    let ruler = Ruler::new(&axis, values.chain([0.0]), [].into_iter());
     let keys = bars.names.iter().enumerate();
-    let keys = keys.map(|(index, name)| Key { index, style: None, name: name.clone() }).collect();
-    let header = Header::new(&bars.title, keys);
-    let rows = Rows {
-        bars,
-        groups,
-        each: i32::try_from(each).expect("there is a maximum"),
-        labels: groups.iter().map(|group| cut(&group.label, FONT, LABEL_MAX)).collect(),
+    let key = |(place, name): (usize, &String)| Key {
+        index: colours.of_bar(bars, place),
+        style: None,
+        name: name.clone(),
     };
+    let header = Header::new(&bars.title, keys.map(key).collect());
+    let each = i32::try_from(each).expect("there is a maximum");
+    let rows = Rows { bars, colours, groups, pitch: ABOVE + each * PITCH + BETWEEN };
     let count = i32::try_from(groups.len().max(1)).expect("there is a maximum");
-    let height = (rows.each * PITCH + BETWEEN) * count + BELOW + 2 * MARGIN;
+    let height = rows.pitch * count + BELOW + 2 * MARGIN;
     svg(&bars.title, header.height + height, |area| {
         header.paint(area)?;
         rows.paint(&area.split_vertically(header.height).1, &ruler)
@@ -61,35 +63,37 @@ pub(super) fn draw(bars: &Bars) -> String {
 
 impl Rows<'_> {
     fn paint(&self, area: &Area, ruler: &Ruler) -> Painted {
-        let show = |value: &f64| self.bars.unit.show(*value);
-        let widest = |texts: &mut dyn Iterator<Item = String>| {
-            texts.map(|text| width(&text, FONT)).fold(0.0, f64::max).ceil() as i32
-        };
-        let left = widest(&mut self.labels.iter().cloned()) + 24;
         let values = self.groups.iter().flat_map(|group| &group.values);
-        // Room for the number behind the longest bar.
-        let right = MARGIN + widest(&mut values.map(show)) + 12;
+        let widths = values.map(|value| width(&self.bars.unit.show(*value), FONT));
+        // Room for the number behind the longest bar, and for half of the last tick's label.
+        let right = MARGIN + widths.fold(FONT * 2.0, f64::max).ceil() as i32 + 16;
         let mut context = ChartBuilder::on(area)
             .margin(MARGIN)
             .margin_right(right)
             .x_label_area_size(BELOW)
-            .y_label_area_size(left)
+            .y_label_area_size(LEFT)
             .build_cartesian_2d(ruler.clone(), Bands { count: self.groups.len() })?;
+        let across = f64::from(context.plotting_area().dim_in_pixel().0);
+        let widest = ruler.labels().map(|label| width(label, FONT)).fold(0.0, f64::max);
+        let each = (widest + FONT / 2.0) / across;
         let title = ruler.title(&self.bars.label);
         axes(
             &mut context,
             &Labels {
-                title: &cut(&title, FONT, f64::from(WIDTH - left - right)),
-                tick: &|tick| ruler.label(*tick),
+                title: &cut(&title, FONT, f64::from(WIDTH - LEFT - right)),
+                tick: &|tick| ruler.label(*tick, each),
             },
-            &Labels { title: "", tick: &|group| self.labels[*group].clone() },
+            &Labels { title: "", tick: &|_| String::new() },
             false,
         )?;
         let inside = context.plotting_area().strip_coord_spec();
         let top = inside.get_base_pixel().1;
         for (number, group) in self.groups.iter().enumerate() {
             let middle = context.plotting_area().map_coordinate(&(0.0, number)).1 - top;
-            self.group(&inside, ruler, group, middle - self.each * PITCH / 2)?;
+            let high = middle - self.pitch / 2;
+            let text = (6, high + ABOVE / 2 + 6);
+            label(&inside, &group.label, text, HPos::Left, f64::from(WIDTH - 2 * LEFT))?;
+            self.group(&inside, ruler, group, high + ABOVE)?;
         }
         Ok(())
     }
@@ -103,10 +107,13 @@ impl Rows<'_> {
             let high = first + row * PITCH + (PITCH - THICK) / 2;
             let tip = at(*value).filter(|tip| (0..=end).contains(tip)).unwrap_or(zero);
             let corners = [(tip.min(zero), high), (tip.max(zero), high + THICK)];
-            inside.draw(&Rectangle::new(corners, colour(index).filled()))?;
+            inside.draw(&Rectangle::new(
+                corners,
+                colour(self.colours.of_bar(self.bars, index)).filled(),
+            ))?;
             // Right of the bar, even if it goes to the left: there is room.
             let beside = (tip.max(zero) + 10, high + THICK / 2);
-            label(inside, &self.bars.unit.show(*value), beside, HPos::Left, LABEL_MAX)?;
+            label(inside, &self.bars.unit.show(*value), beside, HPos::Left, f64::from(WIDTH))?;
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! What charts share: title, legend, grid and axes.
 
 use super::Style;
+use super::colours::colour;
 use super::paint::{Area, DASHED, FONT, INK, Painted, SOLID, TITLE_FONT, WIDTH};
-use super::paint::{colour, font, label, line, marker};
+use super::paint::{font, label, line, marker};
 use super::text::{width, wrap};
 use plotters::chart::ChartContext;
 use plotters::coord::cartesian::Cartesian2d;
@@ -13,18 +14,18 @@ use plotters::style::text_anchor::{HPos, VPos};
 /// Around everything.
 pub(super) const MARGIN: i32 = 16;
 /// From one line of text to the next.
-const LINE: i32 = 34;
+const LINE: i32 = 56;
 /// A piece of line in the legend, and its distance from the name.
-const SWATCH: i32 = 48;
+const SWATCH: i32 = 76;
 /// See [`SWATCH`].
-const GAP: i32 = 12;
+const GAP: i32 = 16;
 /// A title longer than that is cut.
 const TITLE_LINES_MAX: usize = 4;
 
 /// One name of the legend.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
-    /// Which colour and shape.
+    /// Which colour and shape; `usize::MAX` for none.
     pub(super) index: usize,
     /// None for a bar.
     pub(super) style: Option<Style>,
@@ -33,9 +34,18 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// A remark.
+    pub(super) fn of_text(name: String) -> Self {
+        Self { index: usize::MAX, style: None, name }
+    }
+
     /// How wide the piece of it is.
     fn swatch(&self) -> i32 {
-        if matches!(self.style, None | Some(Style::Points)) { SWATCH / 2 } else { SWATCH }
+        match self.style {
+            _ if self.index == usize::MAX => 0,
+            None | Some(Style::Points) => SWATCH / 2,
+            Some(_) => SWATCH,
+        }
     }
 }
 
@@ -63,7 +73,7 @@ impl Header {
                 (right, lines) = (0.0, lines + 1);
             }
             placed.push((key, right as i32, lines - 1));
-            right += needed + 32.0;
+            right += needed + 40.0;
         }
         Self { title, keys: placed, height: MARGIN + lines * LINE }
     }
@@ -91,16 +101,17 @@ fn swatch(area: &Area, key: &Key, (x, y): (i32, i32)) -> Painted {
     let ends = vec![(x, y), (x + key.swatch(), y)];
     let middle = (x + key.swatch() / 2, y);
     match key.style {
+        _ if key.index == usize::MAX => Ok(()),
         None => {
-            let corners = [(x, y - 11), (x + key.swatch(), y + 11)];
+            let corners = [(x, y - 17), (x + key.swatch(), y + 17)];
             area.draw(&Rectangle::new(corners, colour(key.index).filled()))
         }
-        Some(Style::Points) => marker(area, key.index, middle, 7),
+        Some(Style::Points) => marker(area, key.index, middle, 10),
         Some(Style::Dashed) => line(area, ends, colour(key.index).stroke_width(DASHED)),
         Some(Style::Steps) => line(area, ends, colour(key.index).stroke_width(SOLID)),
         Some(Style::Line) => {
             line(area, ends, colour(key.index).stroke_width(SOLID))?;
-            marker(area, key.index, middle, 7)
+            marker(area, key.index, middle, 10)
         }
     }
 }
@@ -133,7 +144,7 @@ where
         .axis_style(INK.mix(0.6))
         .bold_line_style(INK.mix(0.15))
         .light_line_style(TRANSPARENT)
-        .set_all_tick_mark_size(6);
+        .set_all_tick_mark_size(14);
     if !y_grid {
         mesh.disable_y_mesh();
     }

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 /// Height of a label.
-const TALL: i32 = 28;
+const TALL: i32 = 46;
 /// Between a line and its label.
 const GAP: i32 = 8;
 /// Rows in which the labels of vertical lines may stand.
@@ -61,6 +61,19 @@ pub(super) fn paint(area: &Area, marks: &[Mark], x: &Ruler, y: &Ruler, size: Pix
         label(area, text, (spot.left, spot.middle), HPos::Left, f64::from(wide))?;
     }
     Ok(())
+}
+
+/// What the legend says of horizontal and vertical lines that lie beyond the axes: a limit far from
+/// all that was measured would leave the chart empty.
+pub(super) fn beyond(marks: &[Mark], x: &Ruler, y: &Ruler) -> impl Iterator<Item = String> {
+    marks.iter().filter_map(move |mark| {
+        let (text, place, words) = match mark {
+            Mark::Horizontal { at, label } => (label, y.place(*at)?, ["below", "above"]),
+            Mark::Vertical { at, label } => (label, x.place(*at)?, ["left", "right"]),
+        };
+        let beyond = !(0.0..=1.0).contains(&place);
+        beyond.then(|| format!("({text}: outside, {})", words[usize::from(place > 0.5)]))
+    })
 }
 
 /// Above and below the line: at its right end, at its left one, in the middle.

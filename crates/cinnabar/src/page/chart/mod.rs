@@ -6,9 +6,11 @@
 //!
 //! - `unit`: numbers for people; `ruler`: from values to places and ticks; `path`: what of a line is seen
 //! - `frame`: what all charts share; `plot`, `marks`: lines; `bars`: bars
+//! - `colours`: one colour a name
 //! - `text`: how wide text is, roughly; `paint`: colours, shapes, and the SVG that plotters writes
 
 mod bars;
+mod colours;
 mod frame;
 mod marks;
 mod paint;
@@ -18,6 +20,7 @@ mod ruler;
 mod text;
 mod unit;
 
+pub(in crate::page) use colours::Colours;
 pub use unit::Unit;
 
 /// Lines, points and reference lines over two axes.
@@ -44,8 +47,8 @@ pub struct Axis {
     pub scale: Scale,
     /// What the numbers are.
     pub unit: Unit,
-    /// From where to where; lines are cut off there. Without it (or if it is not a range) as wide as
-    /// the values need; a linear y axis then has 0 on it.
+    /// From where to where at most; lines are cut off there. An axis is as wide as the values need,
+    /// so that one sees where something happens: 0 is on it only if that leaves little of it empty.
     pub bounds: Option<(f64, f64)>,
 }
 
@@ -103,7 +106,7 @@ pub enum Mark {
     },
 }
 
-/// Bars side by side, in groups, lying so that long labels have room. At most 1000 groups of 50 bars
+/// Bars side by side, in groups, lying below the group's label. At most 1000 groups of 50 bars
 /// are drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
@@ -162,7 +165,12 @@ impl Chart {
 
     /// The chart as an `svg` element that is as wide as the place it is put into.
     pub fn to_svg(&self) -> String {
-        plot::draw(self)
+        self.to_svg_in(&Colours::default().with_chart(self))
+    }
+
+    /// The same in the colours of a page.
+    pub(in crate::page) fn to_svg_in(&self, colours: &Colours) -> String {
+        plot::draw(self, colours)
     }
 }
 
@@ -177,7 +185,7 @@ impl Axis {
         Self { scale: Scale::Log, ..Self::linear(label, unit) }
     }
 
-    /// From `low` to `high`, whatever the values are.
+    /// From `low` to `high` at most, whatever the values are.
     #[must_use]
     pub fn between(mut self, low: f64, high: f64) -> Self {
         self.bounds = Some((low, high));
@@ -206,7 +214,12 @@ impl Bars {
 
     /// The chart as an `svg` element that is as wide as the place it is put into.
     pub fn to_svg(&self) -> String {
-        bars::draw(self)
+        self.to_svg_in(&Colours::default().with_bars(self))
+    }
+
+    /// The same in the colours of a page.
+    pub(in crate::page) fn to_svg_in(&self, colours: &Colours) -> String {
+        bars::draw(self, colours)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Colours, shapes and the SVG itself: `plotters` writes it, and here it learns what `plotters` has
 //! no word for: the colour of the page's text, dashes, and being as wide as its place.
 
+use super::colours::colour;
 use super::text::cut;
 use crate::page::escape::escaped;
 use plotters::coord::Shift;
@@ -8,29 +9,17 @@ use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Width of every drawing, in its own units; a page shows about two of them per pixel.
+/// Width of every drawing, in its own units; a page shows two to four of them per pixel.
 pub(super) const WIDTH: i32 = 1440;
-/// Size of the text.
-pub(super) const FONT: f64 = 22.0;
+/// Size of the text: more than 9 pixels on a telephone, where a drawing is 358 pixels wide.
+pub(super) const FONT: f64 = 38.0;
 /// Size of the title.
-pub(super) const TITLE_FONT: f64 = 26.0;
+pub(super) const TITLE_FONT: f64 = 42.0;
 
 /// Stands for the colour of the text around, which may be dark or light.
 pub(super) const INK: RGBColor = RGBColor(1, 2, 3);
-/// Okabe and Ito's colours, which colour-blind people can tell apart, but for yellow and black,
-/// which a page may swallow; grey instead. The page's style sheet brightens two of them on a dark page.
-const PALETTE: [RGBColor; 7] = [
-    RGBColor(0x00, 0x72, 0xB2),
-    RGBColor(0xD5, 0x5E, 0x00),
-    RGBColor(0x00, 0x9E, 0x73),
-    RGBColor(0xCC, 0x79, 0xA7),
-    RGBColor(0xE6, 0x9F, 0x00),
-    RGBColor(0x56, 0xB4, 0xE9),
-    RGBColor(0x88, 0x88, 0x88),
-];
-
 /// Width of a line that is drawn through.
-pub(super) const SOLID: u32 = 3;
+pub(super) const SOLID: u32 = 5;
 /// Widths that stand for broken lines: a series, a reference line.
 pub(super) const DASHED: u32 = 7;
 /// See [`DASHED`].
@@ -40,8 +29,8 @@ pub(super) const REFERENCE: u32 = 9;
 /// can't look like this.
 const MEANINGS: [(&str, &str); 4] = [
     ("\"#010203\"", "\"currentColor\""),
-    ("stroke-width=\"7\"", "stroke-width=\"3\" stroke-dasharray=\"14 9\""),
-    ("stroke-width=\"9\"", "stroke-width=\"2\" stroke-dasharray=\"5 6\""),
+    ("stroke-width=\"7\"", "stroke-width=\"5\" stroke-dasharray=\"20 12\""),
+    ("stroke-width=\"9\"", "stroke-width=\"3\" stroke-dasharray=\"7 9\""),
     (" font-family=\"sans-serif\"", ""),
 ];
 
@@ -68,11 +57,6 @@ pub(super) fn svg(title: &str, height: i32, paint: impl FnOnce(&Area) -> Painted
          role=\"img\" aria-label=\"{label}\" font-family=\"system-ui, sans-serif\" \
          stroke-linejoin=\"round\">{inside}"
     )
-}
-
-/// The colour of a series.
-pub(super) fn colour(index: usize) -> RGBColor {
-    PALETTE[index % PALETTE.len()]
 }
 
 /// The style of text.

@@ -6,7 +6,7 @@ use super::{Series, Style};
 use std::collections::BTreeSet;
 
 /// Dots nearer than that are one.
-const DOT_CELL: i32 = 4;
+const DOT_CELL: i32 = 6;
 
 /// A place in the plot as fractions of its width and height, y upwards.
 type Place = (f64, f64);
@@ -138,7 +138,7 @@ mod tests {
 
     fn unit_ruler() -> Ruler {
         let axis = Axis::linear("", Unit::Count).between(0.0, 1.0);
-        Ruler::new(&axis, [].into_iter(), false)
+        Ruler::new(&axis, [].into_iter(), [].into_iter())
     }
 
     fn series(style: Style, points: &[(f64, f64)]) -> Series {

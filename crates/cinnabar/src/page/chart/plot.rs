@@ -1,25 +1,26 @@
 //! Lines and points over two axes.
 
+use super::colours::{Colours, colour};
 use super::frame::{Header, Key, Labels, MARGIN, axes};
-use super::paint::{Area, DASHED, FONT, Painted, SOLID, WIDTH, colour, line, marker, svg};
+use super::paint::{Area, DASHED, FONT, Painted, SOLID, WIDTH, line, marker, svg};
 use super::ruler::Ruler;
 use super::text::{cut, width};
 use super::{Chart, Mark, Series, Style, marks, path};
 use plotters::prelude::*;
 
 /// Height of the plot with its labels, without title and legend.
-const HEIGHT: i32 = 600;
+const HEIGHT: i32 = 820;
 /// Height of the tick labels and the label below.
-const BELOW: i32 = 76;
+const BELOW: i32 = 128;
 /// A line of at most so many points has them marked.
 const MARKED_MAX: usize = 40;
 /// Size of a marker on a line, and of a dot.
-const MARKER: i32 = 7;
+const MARKER: i32 = 10;
 /// See [`MARKER`].
-const DOT: i32 = 4;
+const DOT: i32 = 6;
 
 /// Draws the chart.
-pub(super) fn draw(chart: &Chart) -> String {
+pub(super) fn draw(chart: &Chart, colours: &Colours) -> String {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let drawable = || points().filter(|(x, y)| x.is_finite() && y.is_finite());
     let vertical = chart.marks.iter().filter_map(|mark| match mark {
@@ -30,24 +31,26 @@ pub(super) fn draw(chart: &Chart) -> String {
         Mark::Horizontal { at, .. } => Some(*at),
         Mark::Vertical { .. } => None,
     });
-    let x = Ruler::new(&chart.x, drawable().map(|point| point.0).chain(vertical), false);
-    let y = Ruler::new(&chart.y, drawable().map(|point| point.1).chain(horizontal), true);
-    let key = |(index, series): (usize, &Series)| Key {
-        index,
+    let x = Ruler::new(&chart.x, drawable().map(|point| point.0), vertical);
+    let y = Ruler::new(&chart.y, drawable().map(|point| point.1), horizontal);
+    let key = |(place, series): (usize, &Series)| Key {
+        index: colours.of_series(chart, place),
         style: Some(series.style),
         name: series.name.clone(),
     };
-    let header = Header::new(&chart.title, chart.series.iter().enumerate().map(key).collect());
+    let keys = chart.series.iter().enumerate().map(key);
+    let beyond = marks::beyond(&chart.marks, &x, &y).map(Key::of_text);
+    let header = Header::new(&chart.title, keys.chain(beyond).collect());
     svg(&chart.title, header.height + HEIGHT, |area| {
         header.paint(area)?;
-        plot(&area.split_vertically(header.height).1, chart, &x, &y)
+        plot(&area.split_vertically(header.height).1, chart, colours, &x, &y)
     })
 }
 
-fn plot(area: &Area, chart: &Chart, x: &Ruler, y: &Ruler) -> Painted {
+fn plot(area: &Area, chart: &Chart, colours: &Colours, x: &Ruler, y: &Ruler) -> Painted {
     let widest = |ruler: &Ruler| ruler.labels().map(|label| width(label, FONT)).fold(0.0, f64::max);
     // The label of the axis, turned, then the ticks' labels and the ticks.
-    let left = 40 + widest(y).ceil() as i32 + 16;
+    let left = 64 + widest(y).ceil() as i32 + 20;
     // The last label is centred below the end of the axis.
     let right = MARGIN + (widest(x) / 2.0).ceil() as i32;
     let mut context = ChartBuilder::on(area)
@@ -60,10 +63,12 @@ fn plot(area: &Area, chart: &Chart, x: &Ruler, y: &Ruler) -> Painted {
         .build_cartesian_2d(x.clone(), y.clone())?;
     let x_title = cut(&x.title(&chart.x.label), FONT, f64::from(WIDTH - left - right));
     let y_title = cut(&y.title(&chart.y.label), FONT, f64::from(HEIGHT - BELOW));
+    let across = context.plotting_area().dim_in_pixel();
+    let each = [(widest(x) + FONT / 2.0) / f64::from(across.0), FONT * 1.3 / f64::from(across.1)];
     axes(
         &mut context,
-        &Labels { title: &x_title, tick: &|tick| x.label(*tick) },
-        &Labels { title: &y_title, tick: &|tick| y.label(*tick) },
+        &Labels { title: &x_title, tick: &|tick| x.label(*tick, each[0]) },
+        &Labels { title: &y_title, tick: &|tick| y.label(*tick, each[1]) },
         true,
     )?;
     let inside = context.plotting_area().strip_coord_spec();
@@ -71,7 +76,8 @@ fn plot(area: &Area, chart: &Chart, x: &Ruler, y: &Ruler) -> Painted {
     let size = (size.0.cast_signed(), size.1.cast_signed());
     let (base, inner) = (area.get_base_pixel(), inside.get_base_pixel());
     let corner = (inner.0 - base.0, inner.1 - base.1);
-    for (index, series) in chart.series.iter().enumerate() {
+    for (place, series) in chart.series.iter().enumerate() {
+        let index = colours.of_series(chart, place);
         let stroke = if series.style == Style::Dashed { DASHED } else { SOLID };
         if series.style != Style::Points {
             for points in path::lines(series, x, y, size) {

@@ -11,6 +11,12 @@ use std::ops::Range;
 const LARGEST: f64 = 1e300;
 /// Steps of a linear axis, about.
 const STEPS: f64 = 6.0;
+/// What zero and marks may leave empty of an axis, as a part of it.
+const EMPTY_MAX: f64 = 0.2;
+/// How much longer an end of an axis may get to be a round number, as a part of it.
+const ROUND_MAX: f64 = 0.05;
+/// How much longer it gets else, so that nothing lies on the edge.
+const EDGE: f64 = 0.02;
 /// Labelled ticks of a logarithmic axis.
 const LOG_TICKS_MAX: i32 = 9;
 
@@ -26,8 +32,13 @@ pub(super) struct Ruler {
 }
 
 impl Ruler {
-    /// A ruler that has all values on it that can be drawn, and 0 if wanted and sensible.
-    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, zero: bool) -> Self {
+    /// A ruler that has all values on it that can be drawn and lie within the bounds of the axis, and
+    /// 0 and marks if they are near: at most [`EMPTY_MAX`] of it is for them.
+    pub(super) fn new(
+        axis: &Axis,
+        values: impl Iterator<Item = f64>,
+        marks: impl Iterator<Item = f64>,
+    ) -> Self {
         let drawable = |value: &f64| match axis.scale {
             Scale::Linear => value.abs() <= LARGEST,
             Scale::Log => *value >= 1.0 / LARGEST && *value <= LARGEST,
@@ -39,26 +50,44 @@ impl Ruler {
         };
         let bounds =
             axis.bounds.filter(|(low, high)| drawable(low) && drawable(high)).filter(range);
+        let within = |value: f64| bounds.map_or(value, |(low, high)| value.clamp(low, high));
         let found = values.filter(drawable).fold(None, |found: Option<(f64, f64)>, value| {
+            let value = within(value);
             let (low, high) = found.unwrap_or((value, value));
             Some((low.min(value), high.max(value)))
         });
+        // Where differences are lengths.
+        let flat = |value: f64| if axis.scale == Scale::Log { value.ln() } else { value };
+        let default = if axis.scale == Scale::Log { (1.0, 10.0) } else { (0.0, 1.0) };
+        let zero = (axis.scale == Scale::Linear).then_some(0.0);
+        let data = found.or(bounds).unwrap_or(default);
+        let marks = marks.filter(drawable).map(within);
+        // Each may take some of what is for all of them together.
+        let near = |range: (f64, f64), more: f64| {
+            let (lower, higher) = (range.0.min(more), range.1.max(more));
+            let part = (flat(data.1) - flat(data.0)) / (flat(higher) - flat(lower));
+            if part >= 1.0 - EMPTY_MAX { (lower, higher) } else { range }
+        };
+        let zero = zero.filter(|zero| bounds.is_none_or(|(low, high)| (low..=high).contains(zero)));
+        let (low, high) = zero.into_iter().chain(marks).fold(data, near);
         match axis.scale {
-            Scale::Linear => Self::linear(axis.unit, bounds, found.unwrap_or((0.0, 1.0)), zero),
-            Scale::Log => Self::log(axis.unit, bounds, found.unwrap_or((1.0, 10.0))),
+            Scale::Linear => Self::linear(axis.unit, bounds, roomy((low, high))),
+            Scale::Log => Self::log(axis.unit, bounds, (low, high)),
         }
     }
 
-    fn linear(unit: Unit, bounds: Option<(f64, f64)>, found: (f64, f64), zero: bool) -> Self {
-        let (low, high) = bounds.unwrap_or_else(|| roomy(found, zero));
+    fn linear(unit: Unit, bounds: Option<(f64, f64)>, (low, high): (f64, f64)) -> Self {
         let shown = unit.step(high.abs().max(low.abs()), (high - low) / STEPS);
         let (from, to) = (low / shown.factor, high / shown.factor);
         let step = nice((to - from) / STEPS);
-        let (mut first, mut last) = ((from / step).floor(), (to / step).ceil());
-        if bounds.is_some() {
-            // A hair's breadth, so that 0.7 / 0.1 is on a ruler that ends at 0.7.
-            (first, last) = ((from / step - 1e-6).ceil(), (to / step + 1e-6).floor());
-        }
+        let ends = ((from / step).floor() * step, (to / step).ceil() * step);
+        let (from, to) = ended((from, to), ends);
+        let (low, high) = (from * shown.factor, to * shown.factor);
+        let (low, high) =
+            bounds.map_or((low, high), |(least, most)| (low.max(least), high.min(most)));
+        let (from, to) = (low / shown.factor, high / shown.factor);
+        // A hair's breadth, so that 0.7 / 0.1 is on a ruler that ends at 0.7.
+        let (first, last) = ((from / step - 1e-6).ceil(), (to / step + 1e-6).floor());
         let decimals = usize::try_from(-exponent(step * 1.000_001)).unwrap_or(0);
         // Time and bytes are named at the axis, "k" and "%" belong to the number.
         let (suffix, behind) = match unit {
@@ -72,21 +101,19 @@ impl Ruler {
                 (tick * shown.factor, decimal(tick, decimals) + behind)
             })
             .collect();
-        let (low, high) =
-            bounds.unwrap_or((first * step * shown.factor, last * step * shown.factor));
         Self { low, high, scale: Scale::Linear, ticks, suffix }
     }
 
-    fn log(unit: Unit, bounds: Option<(f64, f64)>, found: (f64, f64)) -> Self {
+    fn log(unit: Unit, bounds: Option<(f64, f64)>, (low, high): (f64, f64)) -> Self {
         let ladder = if unit == Unit::Bytes { Ladder::Two } else { Ladder::Ten };
-        let (low, high) = bounds.unwrap_or(found);
-        let (mut first, mut last) = (ladder.below(low), ladder.above(high));
-        if bounds.is_some() {
-            (first, last) = (ladder.above(low), ladder.below(high));
-        } else if first == last {
-            (first, last) = (first - 1, last + 1);
-        }
-        let (low, high) = bounds.unwrap_or((ladder.rung(first), ladder.rung(last)));
+        let (low, high) =
+            if high <= low * (1.0 + 1e-6) { (low / 2.0, high * 2.0) } else { (low, high) };
+        let ends = (ladder.rung(ladder.below(low)).ln(), ladder.rung(ladder.above(high)).ln());
+        let (low, high) = ended((low.ln(), high.ln()), ends);
+        let (low, high) = (low.exp(), high.exp());
+        let (low, high) =
+            bounds.map_or((low, high), |(least, most)| (low.max(least), high.min(most)));
+        let (first, last) = (ladder.above(low), ladder.below(high));
         let mut ticks: Vec<f64> =
             ladder.chosen(first, last).map(|rung| ladder.rung(rung)).collect();
         if ticks.len() < 2 {
@@ -110,9 +137,16 @@ impl Ruler {
         }
     }
 
-    /// The tick's label.
-    pub(super) fn label(&self, tick: f64) -> String {
-        let found = self.ticks.iter().find(|(value, _)| value.total_cmp(&tick).is_eq());
+    /// The tick's label, if labels that need such a part of the ruler leave room for it.
+    pub(super) fn label(&self, tick: f64, each: f64) -> String {
+        let places: Vec<f64> =
+            self.ticks.iter().filter_map(|(tick, _)| self.place(*tick)).collect();
+        let gaps = places.array_windows().map(|[one, next]| next - one);
+        let gap = gaps.fold(1.0, f64::min);
+        let nth = (1..=self.ticks.len()).find(|nth| gap * *nth as f64 >= each);
+        let nth = nth.unwrap_or(self.ticks.len()).max(1);
+        let shown = self.ticks.iter().step_by(nth);
+        let found = shown.into_iter().find(|(value, _)| value.total_cmp(&tick).is_eq());
         found.map(|(_, label)| label.clone()).unwrap_or_default()
     }
 
@@ -149,14 +183,8 @@ impl Ranged for Ruler {
     }
 }
 
-/// A range that can be divided, with 0 on it if wanted, or if it is near anyway.
-fn roomy((low, high): (f64, f64), zero: bool) -> (f64, f64) {
-    let (mut low, mut high) = (low, high);
-    if low > 0.0 && (zero || low < high / 2.0) {
-        low = 0.0;
-    } else if high < 0.0 && (zero || high > low / 2.0) {
-        high = 0.0;
-    }
+/// A range that can be divided.
+fn roomy((low, high): (f64, f64)) -> (f64, f64) {
     let size = low.abs().max(high.abs());
     if size < 1.0 / LARGEST {
         (0.0, 1.0)
@@ -166,6 +194,15 @@ fn roomy((low, high): (f64, f64), zero: bool) -> (f64, f64) {
         // All values are equal, or as good as.
         (low - size / 2.0, high + size / 2.0)
     }
+}
+
+/// A range that ends at round numbers if they are near, else a little beyond its ends.
+fn ended((low, high): (f64, f64), (below, above): (f64, f64)) -> (f64, f64) {
+    let length = high - low;
+    let end = |end: f64, round: f64, edge: f64| {
+        if (end - round).abs() <= length * ROUND_MAX { round } else { end + edge * length }
+    };
+    (end(low, below, -EDGE), end(high, above, EDGE))
 }
 
 /// 1, 2 or 5 times a power of ten, the first that is not below.
@@ -236,7 +273,7 @@ mod tests {
     use super::*;
 
     fn ruler(axis: &Axis, values: &[f64]) -> Ruler {
-        Ruler::new(axis, values.iter().copied(), true)
+        Ruler::new(axis, values.iter().copied(), [].into_iter())
     }
 
     fn labels(axis: &Axis, values: &[f64]) -> Vec<String> {
@@ -252,28 +289,47 @@ mod tests {
         assert_eq!(ruler.title("time"), "time (ms)");
         let axis = Axis::linear("", Unit::Count);
         assert_eq!(labels(&axis, &[0.0, 480_000.0]), ["0", "100k", "200k", "300k", "400k", "500k"]);
-        let ruler = Ruler::new(&axis, [1e6, 1e6 + 3.0].into_iter(), false);
+        let ruler = Ruler::new(&axis, [1e6, 1e6 + 3.0].into_iter(), [].into_iter());
         let found: Vec<&str> = ruler.labels().take(2).collect();
         assert_eq!(found, ["1000000.0", "1000000.5"]);
         let axis = Axis::linear("", Unit::Ratio).between(0.0, 1.0);
-        assert_eq!(labels(&axis, &[0.3]), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
+        let whole = ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"];
+        assert_eq!(labels(&axis, &[0.02, 0.98, 7.0]), whole);
+        assert_eq!(labels(&axis, &[0.9, 0.99]), ["90 %", "92 %", "94 %", "96 %", "98 %"]);
         let axis = Axis::linear("", Unit::Count);
-        assert_eq!(labels(&axis, &[-0.5, 0.3]), ["-0.6", "-0.4", "-0.2", "0", "0.2", "0.4"]);
+        assert_eq!(labels(&axis, &[-0.5, 0.3]), ["-0.4", "-0.2", "0", "0.2"]);
     }
 
     #[test]
     fn logarithmic_ticks_are_round() {
         let axis = Axis::log("", Unit::Micros);
-        assert_eq!(
-            labels(&axis, &[90.0, 1500.0]),
-            ["50 us", "100 us", "200 us", "500 us", "1 ms", "2 ms"]
-        );
+        assert_eq!(labels(&axis, &[90.0, 2100.0]), ["100 us", "200 us", "500 us", "1 ms", "2 ms"]);
         assert_eq!(labels(&axis, &[1.0, 1e6, 0.0]).first().map(String::as_str), Some("1 us"));
         let axis = Axis::log("", Unit::Bytes);
         assert_eq!(
             labels(&axis, &[4096.0, 65536.0]),
             ["4 KiB", "8 KiB", "16 KiB", "32 KiB", "64 KiB"]
         );
+    }
+
+    #[test]
+    fn little_of_an_axis_is_empty() {
+        let ranges =
+            [(0.9, 1.0), (0.1, 3.17), (26.0, 93.0), (4096.0, 5e9), (3.0, 1e5), (-7.0, -5.0)];
+        let axes = [Axis::linear("", Unit::Count), Axis::log("", Unit::Bytes)];
+        for (low, high) in ranges {
+            for axis in &axes {
+                // Marks and zero may lie anywhere.
+                for mark in [0.0, 1e-3, high * 1.1, high * 2.0, 1e9] {
+                    let ruler = Ruler::new(axis, [low, high].into_iter(), [mark].into_iter());
+                    let places = [low, high].map(|value| ruler.place(value));
+                    let [Some(first), Some(last)] = places else { continue };
+                    let seen = last - first;
+                    assert!(seen > 0.7, "{low} {high} {mark}: {seen} {ruler:?}");
+                    assert!(first >= 0.0 && last <= 1.0, "{low} {high} {mark}: {ruler:?}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -285,6 +341,18 @@ mod tests {
         assert!((log.place(10.0).expect("it is positive") - 0.5).abs() < 1e-12);
         assert_eq!(log.place(0.0), None);
         assert_eq!(log.place(-1.0), None);
+    }
+
+    #[test]
+    fn labels_leave_each_other_room() {
+        let ruler = ruler(&Axis::linear("", Unit::Count), &[0.0, 6.0]);
+        let shown = |each: f64| {
+            let labels = ruler.ticks.iter().map(|(tick, _)| ruler.label(*tick, each));
+            labels.filter(|label| !label.is_empty()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shown(0.1), "0 1 2 3 4 5 6");
+        assert_eq!(shown(0.2), "0 2 4 6");
+        assert_eq!(shown(9.0), "0");
     }
 
     #[test]
@@ -318,7 +386,7 @@ mod tests {
                 for high in values {
                     for bounds in [None, Some((low, high))] {
                         let axis = Axis { label: String::new(), scale, unit, bounds };
-                        let ruler = Ruler::new(&axis, [low, high].into_iter(), low < high);
+                        let ruler = Ruler::new(&axis, [low, high].into_iter(), [high].into_iter());
                         let case = format!("{axis:?} {low} {high}: {ruler:?}");
                         assert!(ruler.low < ruler.high, "{case}");
                         assert!(ruler.ticks.len() <= 14, "{case}");

@@ -101,6 +101,26 @@ fn any_values_make_a_chart() {
     }
 }
 
+/// Width of a drawing in pixels on a telephone: 390, less the edges of the page.
+const NARROW: f64 = 358.0;
+
+#[test]
+fn text_can_be_read_on_a_telephone() {
+    let chart = Chart::new("t", count_axis(), count_axis())
+        .series("a", Style::Line, [(0.0, 1.0), (1.0, 2.0)])
+        .limit(1.5, "limit")
+        .limit(99.0, "far limit");
+    let bars = Bars::new("t", "time", Unit::Micros, &["a", "b"]).group("g", [1000.0, 4000.0]);
+    for svg in [chart.to_svg(), bars.to_svg()] {
+        let sizes = svg.split("font-size=\"").skip(1).map(|rest| {
+            rest.split('"').next().and_then(|size| size.parse::<f64>().ok()).expect("a number")
+        });
+        let sizes: Vec<f64> = sizes.map(|size| size * NARROW / f64::from(WIDTH)).collect();
+        assert!(sizes.len() > 5 && sizes.iter().all(|size| *size >= 9.0), "{sizes:?}");
+    }
+    assert!(chart.to_svg().contains("(far limit: outside, above)"), "{}", chart.to_svg());
+}
+
 #[test]
 fn any_values_make_bars() {
     let odd = [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e300, f64::MAX, f64::MIN, 5e-324, 1e-9];
@@ -178,7 +198,7 @@ fn styles_and_marks_can_be_told_apart() {
         .series("a", Style::Dashed, points)
         .limit(1.5, "limit of 30 ms");
     let svg = checked(|| chart.to_svg());
-    assert!(svg.contains("stroke-dasharray=\"14 9\"") && svg.contains("stroke-dasharray=\"5 6\""));
+    assert!(svg.contains("stroke-dasharray=\"20 12\"") && svg.contains("stroke-dasharray=\"7 9\""));
     assert!(svg.contains("currentColor") && svg.contains("limit of 30 ms"));
     assert!(svg.starts_with("<svg class=\"chart\"") && svg.contains("viewBox=\"0 0 1440 "));
     assert!(!svg.contains(" width=\"1440\""), "it is as wide as its place");

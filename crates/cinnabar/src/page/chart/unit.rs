@@ -30,29 +30,33 @@ const fn step(from: f64, factor: f64, suffix: &'static str) -> Step {
     Step { from, factor, suffix }
 }
 
+/// A part below is as good as none.
+const PART_MIN: f64 = 1e-4;
+
 const KIB: f64 = 1024.0;
 
 const COUNTS: &[Step] = &[
     step(0.0, 1.0, ""),
-    step(1e4, 1e3, "k"),
-    step(1e6, 1e6, "M"),
-    step(1e9, 1e9, "G"),
-    step(1e12, 1e12, "T"),
+    step(999.5, 1e3, "k"),
+    step(999.5e3, 1e6, "M"),
+    step(999.5e6, 1e9, "G"),
+    step(999.5e9, 1e12, "T"),
 ];
-const MICROS: &[Step] = &[step(0.0, 1.0, " us"), step(1e3, 1e3, " ms"), step(1e6, 1e6, " s")];
+const MICROS: &[Step] = &[step(0.0, 1.0, " us"), step(999.5, 1e3, " ms"), step(999.5e3, 1e6, " s")];
 const SECONDS: &[Step] = &[
     step(0.0, 1e-3, " ms"),
-    step(1.0, 1.0, " s"),
+    step(0.9995, 1.0, " s"),
     step(180.0, 60.0, " min"),
     step(10_800.0, 3600.0, " h"),
     step(259_200.0, 86_400.0, " d"),
 ];
 const BYTES: &[Step] = &[
     step(0.0, 1.0, " B"),
-    step(KIB, KIB, " KiB"),
-    step(KIB * KIB, KIB * KIB, " MiB"),
-    step(KIB * KIB * KIB, KIB * KIB * KIB, " GiB"),
-    step(KIB * KIB * KIB * KIB, KIB * KIB * KIB * KIB, " TiB"),
+    // 1020 KiB are 0.996 MiB: three digits.
+    step(999.5, KIB, " KiB"),
+    step(999.5 * KIB, KIB * KIB, " MiB"),
+    step(999.5 * KIB * KIB, KIB * KIB * KIB, " GiB"),
+    step(999.5 * KIB * KIB * KIB, KIB * KIB * KIB * KIB, " TiB"),
 ];
 const RATIOS: &[Step] = &[step(0.0, 0.01, " %")];
 
@@ -68,9 +72,19 @@ impl Unit {
         if !value.is_finite() {
             return "-".to_owned();
         }
+        if self == Self::Ratio && value != 0.0 && value.abs() < PART_MIN {
+            return if value > 0.0 { "<0.01 %" } else { "-0 %" }.to_owned();
+        }
         let step = self.step(value.abs(), f64::INFINITY);
         let scaled = value / step.factor;
         let digits = if scaled == 0.0 { 0 } else { exponent(scaled.abs()) };
+        // 12345 of the largest unit are 12300: the other digits don't count.
+        let scaled = if digits > 2 && digits < 12 {
+            let unit = 10f64.powi(digits - 2);
+            (scaled / unit).round() * unit
+        } else {
+            scaled
+        };
         let text = decimal(scaled, usize::try_from(2 - digits).unwrap_or(0));
         let text = match text.split_once('.') {
             Some((_, tail)) if !tail.contains('e') => {
@@ -79,6 +93,17 @@ impl Unit {
             _ => &text,
         };
         format!("{text}{}", step.suffix)
+    }
+
+    /// A change by so much: with its sign, if there is one.
+    ///
+    /// ```
+    /// use cinnabar::page::Unit;
+    /// assert_eq!(Unit::Ratio.change(2.684), "+268 %");
+    /// ```
+    pub fn change(self, value: f64) -> String {
+        let sign = if value > 0.0 { "+" } else { "" };
+        format!("{sign}{}", self.show(value))
     }
 
     /// In what values up to `largest` that differ by so little are best shown: 1000003 can be read,
@@ -127,7 +152,11 @@ mod tests {
         assert_eq!(count(0.0), "0");
         assert_eq!(count(-0.0), "0");
         assert_eq!(count(98.63), "98.6");
-        assert_eq!(count(1514.92), "1515");
+        assert_eq!(count(1514.92), "1.51k");
+        assert_eq!(count(999.7), "1k");
+        assert_eq!(count(123_456e12), "123000T");
+        assert_eq!(Unit::Ratio.show(3.64e-6), "<0.01 %");
+        assert_eq!(Unit::Bytes.show(1020.0 * 1024.0), "0.996 MiB");
         assert_eq!(count(-12_345.0), "-12.3k");
         assert_eq!(count(500_000.0), "500k");
         assert_eq!(count(1e300), "1e288T");

@@ -89,7 +89,7 @@ fn row(
     let outcome = entry.outcome(model)?;
     let total = outcome.total();
     let gains = yardstick.map_or_else(Gains::default, |over| entry.gains(over, model, prices));
-    let times = |gain: Option<f64>| gain.map_or_else(missing, |gain| format!("{:.3}", 1.0 + gain));
+    let times = |gain: Option<f64>| gain.map_or_else(missing, |gain| format!("{:.2}", 1.0 + gain));
     let micros = |us: Option<f64>| us.map_or_else(missing, |us| Unit::Micros.show(us));
     let mut row = vec![
         entry.contestant.name().to_owned(),
@@ -144,7 +144,7 @@ pub(super) const fn name(model: Model) -> &'static str {
 fn held(gain: Option<f64>, claimed: Option<f64>) -> String {
     let Some((gain, claimed)) = gain.zip(claimed) else { return missing() };
     let holds = if gain >= claimed { "holds" } else { "does not" };
-    format!("{:+.1} %, {holds}", gain * 100.0)
+    format!("{}, {holds}", Unit::Ratio.change(gain))
 }
 
 fn missing() -> String {

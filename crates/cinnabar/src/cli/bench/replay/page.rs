@@ -1,6 +1,6 @@
 //! What a replay came to, as a report with charts.
 
-use super::show::{CHANGE_HEADER, NOTE, SERVER_HEADER, TIME_HEADER, changes, server, times};
+use super::show::{CHANGE_HEADER, SERVER_HEADER, TIME_HEADER, changes};
 use crate::bench::meter::Period;
 use crate::bench::replay::{Outcome, Run};
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
@@ -35,17 +35,48 @@ fn runs(outcome: &Outcome) -> Section {
     section
 }
 
+/// What the columns mean.
+const NOTE: &str = "SERVICE is the mean from submission, the others count from the time that the trace \
+    says; READ and WRITE are means.";
+
+fn times(run: &Run) -> Vec<String> {
+    let latency = &run.latency;
+    let latencies = [
+        run.service.mean_ms,
+        latency.mean_ms,
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+        latency.max_ms,
+        run.latency_reads.mean_ms,
+        run.latency_writes.mean_ms,
+    ];
+    let mut row = vec![run.warm.clone(), Unit::Count.show(run.ios as f64)];
+    row.push(Unit::Count.show(run.seconds));
+    row.extend(latencies.map(|ms| Unit::Micros.show(ms * 1e3)));
+    row
+}
+
+fn server(run: &Run) -> Vec<String> {
+    let server = &run.server;
+    vec![
+        run.warm.clone(),
+        Unit::Count.show(server.reads as f64),
+        Unit::Bytes.show(server.read_bytes as f64),
+        Unit::Count.show(server.writes as f64),
+        Unit::Bytes.show(server.write_bytes as f64),
+        Unit::Ratio.show(run.hit_ratio.unwrap_or(f64::NAN)),
+    ]
+}
+
 fn beside(outcome: &Outcome) -> Section {
     let group = |bars: Bars, values: &dyn Fn(&Run) -> Vec<f64>| {
-        outcome.runs.iter().fold(bars, |bars, run| {
-            let label =
-                if run.warmed.is_some() { format!("warm {}", run.warm) } else { run.warm.clone() };
-            bars.group(label, values(run))
-        })
+        outcome.runs.iter().fold(bars, |bars, run| bars.group(label(run), values(run)))
     };
     let latencies = Bars::new(
         "Mean service time",
-        "all from submission, reads and writes from the time that the trace says",
+        "from submission (all), or the trace's time",
         Unit::Micros,
         &["all", "reads", "writes"],
     );
@@ -64,12 +95,16 @@ fn beside(outcome: &Outcome) -> Section {
     Section::new("Side by side").bars(latencies).bars(requests)
 }
 
+fn label(run: &Run) -> String {
+    if run.warmed.is_some() { format!("warm {}", run.warm) } else { run.warm.clone() }
+}
+
 fn over_time(outcome: &Outcome) -> Section {
     let draw = |chart: Chart, value: &dyn Fn(&Period) -> Option<f64>| {
         outcome.runs.iter().fold(chart, |chart, run| {
             let points = run.rows.iter().filter_map(|row| Some((row.at_s, value(row)?)));
             let points: Vec<(f64, f64)> = points.collect();
-            if points.is_empty() { chart } else { chart.series(&run.warm, Style::Line, points) }
+            if points.is_empty() { chart } else { chart.series(label(run), Style::Line, points) }
         })
     };
     let time = || Axis::linear("time of the test", Unit::Seconds);
@@ -81,7 +116,7 @@ fn over_time(outcome: &Outcome) -> Section {
     let hits = Chart::new(
         "Read blocks found in the cache",
         time(),
-        Axis::linear("hit ratio", Unit::Ratio),
+        Axis::linear("hit ratio", Unit::Ratio).between(0.0, 1.0),
     );
     Section::new("Over time")
         .chart(draw(latency, &|row| Some(row.mean_ms * 1000.0)))

@@ -4,6 +4,7 @@ use crate::bench::replay::outcome::{Change, WITHOUT};
 use crate::bench::replay::{Outcome, Run};
 use crate::cli::output::Table;
 use crate::config::units::show_size;
+use crate::page::Unit;
 
 /// All of it.
 pub(super) fn render(outcome: &Outcome) -> String {
@@ -50,7 +51,7 @@ pub(super) const TIME_HEADER: &[&str] = &[
 ];
 
 /// A run as such a row: latencies in ms.
-pub(super) fn times(run: &Run) -> Vec<String> {
+fn times(run: &Run) -> Vec<String> {
     let latency = &run.latency;
     let latencies = [
         run.service.mean_ms,
@@ -73,7 +74,7 @@ pub(super) const SERVER_HEADER: &[&str] =
     &["WARM", "SERVER READS", "READ", "SERVER WRITES", "WRITTEN", "HITS"];
 
 /// A run as such a row.
-pub(super) fn server(run: &Run) -> Vec<String> {
+fn server(run: &Run) -> Vec<String> {
     let server = &run.server;
     vec![
         run.warm.clone(),
@@ -91,7 +92,7 @@ pub(super) const CHANGE_HEADER: &[&str] =
 
 /// The changes as rows, what was published last.
 pub(super) fn changes(outcome: &Outcome) -> impl Iterator<Item = Vec<String>> {
-    let percent = |percent: f64| format!("{percent:+.1} %");
+    let percent = |percent: f64| Unit::Ratio.change(percent / 100.0);
     let of = move |warm: &str, change: &Change| {
         vec![
             warm.to_owned(),
@@ -122,5 +123,5 @@ fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// What the columns mean.
-pub(super) const NOTE: &str = "latencies in ms; SERVICE is the mean from submission, the others \
+const NOTE: &str = "latencies in ms; SERVICE is the mean from submission, the others \
     count from the time that the trace says; READ and WRITE are means\n";

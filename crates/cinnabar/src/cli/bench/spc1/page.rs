@@ -1,6 +1,5 @@
 //! A run or a search as a page with charts.
 
-use super::show;
 use crate::bench::meter::Period;
 use crate::bench::spc1::{MaxReport, Maximum, Report};
 use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
@@ -62,7 +61,67 @@ pub(super) fn of_run(report: &Report) -> Page {
     Page::new(TITLE, subtitle)
         .section(section.chart(load))
         .section(Section::new("Streams").bars(streams))
-        .section(Section::new("In numbers").preformatted(show::run(report)))
+        .section(numbers(report))
+}
+
+/// What the charts have no room for.
+fn numbers(report: &Report) -> Section {
+    let count = |count: u64| Unit::Count.show(count as f64);
+    let (time, share) = (|ms: f64| Unit::Micros.show(ms * 1e3), |part: f64| Unit::Ratio.show(part));
+    let header =
+        ["from its time", "I/Os", "share", "reads", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new(1, &header);
+    let all = report.ios.max(1) as f64;
+    let streams = report.streams.iter().map(|one| (one.name, one.latency, one.read_share));
+    let sums = [
+        ("reads", report.read_latency, 1.0),
+        ("writes", report.write_latency, 0.0),
+        ("all", report.latency, f64::NAN),
+    ];
+    for (name, of, reads) in streams.chain(sums) {
+        let mut cells = vec![name.to_owned(), count(of.count), share(of.count as f64 / all)];
+        cells.push(share(reads));
+        let times = [of.mean_ms, of.p50_ms, of.p90_ms, of.p99_ms, of.p999_ms, of.max_ms];
+        cells.extend(times.map(time));
+        table = table.row(cells);
+    }
+    let server = &report.server;
+    let cut = |reached: u64, asked: u64| format!("{} of {}", count(reached), count(asked));
+    let mut facts = vec![
+        ("I/Os a second", Unit::Count.show(report.iops)),
+        ("mean from submission", time(report.dispatched_latency.mean_ms)),
+        ("mean within 30 ms", if report.within_30_ms { "yes" } else { "no" }.to_owned()),
+        ("reads that reached the storage", cut(server.reads, server.asked_reads)),
+        ("writes that reached the storage", cut(server.writes, server.asked_writes)),
+        ("all I/Os spared", share(server.all_cut)),
+        ("CPU an I/O", Unit::Micros.show(report.cpu_us_per_io)),
+    ];
+    for (bytes, name) in report.asu_bytes.iter().zip(["ASU1", "ASU2", "ASU3"]) {
+        facts.push((name, Unit::Bytes.show(*bytes as f64)));
+    }
+    if let Some(cache) = &report.cache {
+        facts.extend([
+            ("cache", format!("{} ({})", cache.device, cache.began)),
+            ("blocks cached", cut(cache.cached_blocks, cache.capacity_blocks)),
+            ("blocks read that hit", cut(cache.read_hits, cache.reads)),
+            ("of them in probation", count(cache.ram_hits)),
+            ("of them in segments being filled", count(cache.buffer_hits)),
+            ("of them on flash", count(cache.storage_hits)),
+            ("blocks written that were cached", cut(cache.invalidate_hits, cache.invalidations)),
+            ("insertions", count(cache.insertions)),
+            ("evictions", count(cache.evictions)),
+            ("blocks carried forward", count(cache.carried_blocks)),
+            ("rounds of the log", Unit::Count.show(cache.wraps)),
+            ("mean read of the cache device", Unit::Micros.show(cache.mean_read_us)),
+            ("mean write of a segment", Unit::Micros.show(cache.mean_write_us)),
+            ("written to flash", Unit::Bytes.show(cache.flash_written_bytes as f64)),
+            ("errors of the cache device", count(cache.device_errors)),
+        ]);
+    }
+    let facts = facts.into_iter().fold(Table::new(1, &["", "value"]), |table, (name, value)| {
+        table.row([name.to_owned(), value])
+    });
+    Section::new("In numbers").table(table).table(facts)
 }
 
 /// So many of a row, as a rate.
@@ -104,8 +163,8 @@ pub(super) fn of_search(report: &MaxReport) -> Page {
         found = found.row([
             name.to_owned(),
             maximum.bsu_max.to_string(),
-            format!("{:.0}", maximum.iops),
-            show::ms(maximum.mean_ms),
+            Unit::Count.show(maximum.iops),
+            Unit::Micros.show(maximum.mean_ms * 1e3),
         ]);
     }
     if let Some(ratio) = report.ratio {

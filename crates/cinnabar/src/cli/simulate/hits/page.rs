@@ -1,7 +1,7 @@
 //! What was found, as a page with curves.
 
 use super::Simulated;
-use super::show::{about, contenders, miss_ratio, ratio_name};
+use super::show::{contenders, miss_ratio, ratio_name};
 use crate::page::{Axis, Chart, Page, Section, Style, Table, Unit};
 use cinnabar_policy::Policy;
 use cinnabar_study::hits::{Contender, Outcome};
@@ -29,7 +29,23 @@ fn section(simulated: &Simulated) -> Section {
              cache brings nothing. Belady is the bound for caches that take in every miss.",
         )
         .chart(chart(simulated, "What is written to flash", written, &flash))
-        .table(table(simulated))
+        .table(table(simulated, "What misses", &|one| Unit::Ratio.show(ratio(one))))
+        .table(table(simulated, "What is written to flash", &|one| Unit::Bytes.show(flash(one))))
+}
+
+fn about(simulated: &Simulated) -> String {
+    let survey = simulated.found.survey;
+    let reads = survey.read_references as f64 / survey.references.max(1) as f64;
+    format!(
+        "{} references to 4 KiB blocks, {} reads; {} different blocks ({}); volumes: {}; writes {}{}",
+        Unit::Count.show(survey.references as f64),
+        Unit::Ratio.show(reads),
+        Unit::Count.show(f64::from(survey.blocks)),
+        Unit::Bytes.show(f64::from(survey.blocks) * BLOCK_BYTES),
+        survey.volumes,
+        simulated.writes,
+        if simulated.exact { ", by sectors" } else { "" },
+    )
 }
 
 fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -> f64) -> Chart {
@@ -46,20 +62,24 @@ fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -
     })
 }
 
-fn table(simulated: &Simulated) -> Table {
-    let name = ratio_name(simulated.writes);
-    let header = ["policy", "size", "blocks", "capacity", "misses", name, "flash writes"];
-    simulated.found.outcomes.iter().fold(Table::new(1, &header), |table, one| {
-        let size = one.run.size_blocks.get();
-        let ratio = miss_ratio(&one.counts);
-        table.row([
-            one.run.contender.name().to_owned(),
-            Unit::Bytes.show(f64::from(size) * BLOCK_BYTES),
-            size.to_string(),
-            one.capacity_blocks.to_string(),
-            one.counts.misses.to_string(),
-            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}")),
-            one.counts.flash_writes.to_string(),
-        ])
+/// A row a size, a column a policy.
+fn table(simulated: &Simulated, title: &str, cell: &dyn Fn(&Outcome) -> String) -> Table {
+    let contenders = contenders(simulated);
+    let names = contenders.iter().map(|one| one.name());
+    let header: Vec<&str> = std::iter::once("size").chain(names).collect();
+    let mut sizes: Vec<u32> =
+        simulated.found.outcomes.iter().map(|one| one.run.size_blocks.get()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.into_iter().fold(Table::new(1, &header).caption(title), |table, size| {
+        let of = |contender: &Contender| {
+            let mut outcomes = simulated.found.outcomes.iter();
+            let is_it = |one: &&Outcome| {
+                one.run.contender == *contender && one.run.size_blocks.get() == size
+            };
+            outcomes.find(is_it).map_or_else(|| "-".to_owned(), cell)
+        };
+        let name = Unit::Bytes.show(f64::from(size) * BLOCK_BYTES);
+        table.row(std::iter::once(name).chain(contenders.iter().map(of)))
     })
 }

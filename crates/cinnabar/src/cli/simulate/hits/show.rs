@@ -131,7 +131,7 @@ pub(super) const fn ratio_name(writes: Writes) -> &'static str {
 }
 
 /// What the trace is, in a line.
-pub(super) fn about(simulated: &Simulated) -> String {
+fn about(simulated: &Simulated) -> String {
     let survey = simulated.found.survey;
     format!(
         "{} references to 4 KiB blocks, {} % reads; {} different blocks ({}); {} volume{}; writes {}{}",

@@ -2,6 +2,7 @@
 //!
 //! Made by the command; printed and drawn by its other files.
 
+use crate::page::Unit;
 use cinnabar_study::holland::{
     Check, Experiment, Figure, Measured, Point, Quantity, Setup, Target,
 };
@@ -208,7 +209,11 @@ impl FoundCheck {
     }
 
     fn number(&self, value: f64) -> String {
-        if self.is_share { format!("{:.1} %", value * 100.0) } else { format!("{value:.3} x") }
+        if self.is_share {
+            Unit::Ratio.show(value)
+        } else {
+            format!("{} x", Unit::Count.show(value))
+        }
     }
 }
 
@@ -272,7 +277,7 @@ impl FoundTarget {
     pub(super) fn shown(&self) -> [String; 3] {
         let us = self.quantity.ends_with("_us");
         let number =
-            |value: f64| if us { format!("{value:.1}") } else { format!("{:.1} %", value * 100.0) };
+            |value: f64| if us { Unit::Micros.show(value) } else { Unit::Ratio.show(value) };
         let range = if self.low < self.high {
             format!("{} to {}", number(self.low), number(self.high))
         } else {

@@ -96,12 +96,12 @@ fn checks(found: &FoundExperiment) -> Table {
 }
 
 fn targets(found: &FoundExperiment) -> Table {
-    let header = ["beside an independent model", "", "derived", "measured", "beyond", ""];
-    let mut table = Table::new(2, &header);
+    let header = ["value", "of", "derived", "measured", "beyond", ""];
+    let mut table = Table::new(2, &header).caption("Beside an independent model");
     for target in &found.targets {
         let [derived, measured, difference] = target.shown();
         let mark = if target.within { "" } else { "DIFFERS" };
-        let quantity = target.quantity.replace('_', " ");
+        let quantity = target.quantity.trim_end_matches("_us").replace('_', " ");
         table = table.row([
             target.what.clone(),
             quantity,

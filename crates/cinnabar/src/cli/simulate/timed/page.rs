@@ -5,7 +5,7 @@
 
 use super::outcome::Told;
 use super::recommend::Recommended;
-use super::show::{HEADER, advice, axes_cells, axes_header, cells};
+use super::show::{axes_cells, axes_header};
 use super::{Found, Sweep};
 use crate::page::{Axis, Bars, Chart, Page, Scale, Section, Style, Table, Unit};
 use crate::timed_plan::keys::{Key, Measure};
@@ -32,12 +32,36 @@ pub(super) fn page(sweep: &Sweep, recommended: Option<&Recommended>) -> Page {
     let title = sweep.plan.title.as_deref().unwrap_or("A timed simulation");
     let mut page = Page::new(title, subtitle(sweep));
     if let Some(recommended) = recommended {
-        page = page.section(Section::new("Recommended").preformatted(advice(recommended)));
+        page = page.section(advice(recommended));
     }
     if sweep.found.len() > 1 {
         page = page.section(charts(sweep));
     }
     page.section(points(sweep)).section(settings(sweep))
+}
+
+fn advice(recommended: &Recommended) -> Section {
+    let Recommended { point, mean_us, price, best, best_mean_us, best_price, .. } = recommended;
+    let (time, number) = (|us: f64| Unit::Micros.show(us), |price: f64| Unit::Count.show(price));
+    let slower = Unit::Ratio.show(mean_us / best_mean_us.max(1e-9) - 1.0);
+    let mut table = Table::new(1, &["what more money buys", "price", "mean"]);
+    for step in &recommended.steps {
+        table = table.row([step.point.clone(), number(step.price), time(step.mean_us)]);
+    }
+    Section::new("Recommended")
+        .text(format!("{point}: {} a request at a price of {}.", time(*mean_us), number(*price)))
+        .text(format!(
+            "The best is {best}: {} at {}. The recommended one is {slower} slower; it is the cheapest \
+             within {} % of the best.",
+            time(*best_mean_us),
+            number(*best_price),
+            recommended.within_percent
+        ))
+        .text(format!(
+            "Prices in GiB of flash, RAM at {} times that.",
+            recommended.ram_price
+        ))
+        .table(table)
 }
 
 fn subtitle(sweep: &Sweep) -> String {
@@ -104,15 +128,31 @@ fn across(sweep: &Sweep) -> Option<Across> {
     found
 }
 
-/// The lines: what tells them apart, and their points.
+/// The lines: what tells them apart, and their points. What has a name (a policy, an architecture) is
+/// one and the same all along a line.
 fn series<'a>(sweep: &'a Sweep, across: &Across) -> Vec<(String, Vec<&'a Found>)> {
+    let step = in_step(sweep, across);
+    let few = lines_without(sweep, across, &step);
+    let place = |found: &Found| across.key.number(&found.point.config).map(|(at, _)| at.to_bits());
+    let is_one_each = few.iter().all(|(_, points)| {
+        let places: std::collections::BTreeSet<_> = points.iter().map(|one| place(one)).collect();
+        places.len() == points.len()
+    });
+    // Numbers that change with the one across need no line each, unless one place had two points.
+    if is_one_each { few } else { lines_without(sweep, across, &[]) }
+}
+
+fn lines_without<'a>(
+    sweep: &'a Sweep,
+    across: &Across,
+    without: &[&str],
+) -> Vec<(String, Vec<&'a Found>)> {
     let varied = sweep.plan.varied();
-    let step: Vec<&str> = in_step(sweep, across);
     let name = |found: &Found| {
         let others = varied
             .iter()
             .zip(&found.point.values)
-            .filter(|(key, _)| key.name != across.key.name && !step.contains(&key.name));
+            .filter(|(key, _)| key.name != across.key.name && !without.contains(&key.name));
         others.map(|(key, value)| format!("{} {value}", key.name)).collect::<Vec<_>>().join(", ")
     };
     let mut series: Vec<(String, Vec<&Found>)> = Vec::new();
@@ -126,12 +166,13 @@ fn series<'a>(sweep: &'a Sweep, across: &Across) -> Vec<(String, Vec<&'a Found>)
     series
 }
 
-/// Keys that change with the one across tell no lines apart.
+/// Numbers that change with the one across.
 fn in_step(sweep: &Sweep, across: &Across) -> Vec<&'static str> {
     let with =
         |axis: &&crate::timed_plan::Axis| axis.keys.iter().any(|key| key.name == across.key.name);
-    let axis = sweep.plan.axes.iter().find(with);
-    axis.map_or(Vec::new(), |axis| axis.keys.iter().map(|key| key.name).collect())
+    let keys = sweep.plan.axes.iter().find(with).map_or(&[][..], |axis| &axis.keys);
+    let numbers = keys.iter().filter(|key| key.number(&sweep.plan.base).is_some());
+    numbers.map(|key| key.name).collect()
 }
 
 fn lines(sweep: &Sweep, across: &Across, chart: &(&str, &str, Unit, Value)) -> Chart {
@@ -167,8 +208,21 @@ fn bars(sweep: &Sweep, chart: &(&str, &str, Unit, Value)) -> Bars {
     })
 }
 
+/// Names of the columns behind those of the axes.
+const HEADER: &[&str] = &[
+    "read",
+    "read p99",
+    "write",
+    "write p99",
+    "RAM",
+    "flash",
+    "missed",
+    "filer reads",
+    "filer writes",
+];
+
 fn points(sweep: &Sweep) -> Section {
-    let header = axes_header(sweep);
+    let header: Vec<String> = axes_header(sweep).iter().map(|name| name.to_lowercase()).collect();
     let all: Vec<&str> = header.iter().map(String::as_str).chain(HEADER.iter().copied()).collect();
     let table = sweep.found.iter().fold(Table::new(header.len(), &all), |table, found| {
         table.row([axes_cells(found), cells(found)].concat())
@@ -180,6 +234,20 @@ fn points(sweep: &Sweep) -> Section {
     )
 }
 
+fn cells(found: &Found) -> Vec<String> {
+    let Ok(told) = &found.result else {
+        let mut cells = vec!["-".to_owned(); HEADER.len()];
+        "failed".clone_into(&mut cells[0]);
+        return cells;
+    };
+    let times = [told.reads.mean_us, told.reads.p99_us, told.writes.mean_us, told.writes.p99_us];
+    let shares = [told.ram_share, told.flash_share, told.miss_share];
+    let counts = [told.filer_reads, told.filer_writes];
+    let cells = times.into_iter().map(|us| Unit::Micros.show(us));
+    let cells = cells.chain(shares.into_iter().map(|share| Unit::Ratio.show(share)));
+    cells.chain(counts.into_iter().map(|count| Unit::Count.show(count as f64))).collect()
+}
+
 fn settings(sweep: &Sweep) -> Section {
     let varied: Vec<&str> = sweep.plan.varied().iter().map(|key| key.name).collect();
     let fixed = sweep.plan.keys().filter(|key| !varied.contains(&key.name));
@@ -187,4 +255,63 @@ fn settings(sweep: &Sweep) -> Section {
         table.row([key.name.to_owned(), key.show(&sweep.plan.base)])
     });
     Section::new("Settings").table(table.caption("What all points have in common"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timed_plan;
+
+    fn sweep(axes: &str) -> Sweep {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("plan.toml");
+        std::fs::write(&path, axes).expect("there is room");
+        let plan = timed_plan::load(&path, &[]).expect("it is a plan");
+        let told = |point| Found { point, result: Ok(Told::default()) };
+        let found = plan.points().into_iter().map(told).collect();
+        Sweep { plan, survey: None, model: String::new(), found }
+    }
+
+    const POLICIES: &str = "
+        [[axis]]
+        key = \"ram.size\"
+        values = [\"4GiB\", \"8GiB\"]
+        [[axis]]
+        keys = [\"flash.size\", \"ram.policy\", \"flash.policy\"]
+        values = [
+            [\"0\", \"s\", \"-\"], [\"32GiB\", \"s\", \"s\"], [\"32GiB\", \"s\", \"a\"],
+            [\"64GiB\", \"s\", \"s\"], [\"64GiB\", \"s\", \"a\"], [\"64GiB\", \"p1\", \"a\"],
+        ]";
+
+    #[test]
+    fn a_line_never_joins_points_of_different_policies() {
+        let sweep = sweep(POLICIES);
+        let across = across(&sweep).expect("there are numbers");
+        assert_eq!(across.key.name, "flash.size");
+        let lines = series(&sweep, &across);
+        let values = |found: &Found| found.point.values.clone();
+        for (name, points) in &lines {
+            // RAM size and both policies: all but the flash size.
+            let told: Vec<String> = values(points[0]);
+            let same = |found: &&&Found| [0, 2, 3].iter().all(|at| values(found)[*at] == told[*at]);
+            assert_eq!(points.iter().filter(same).count(), points.len(), "{name}");
+        }
+        assert_eq!(lines.len(), 2 * 4, "s -, s s, s a, p1 a with each RAM size");
+        let html = page(&sweep, None).to_html();
+        let longest = html.split("<polyline").skip(1).count();
+        assert!(longest > 0, "lines are drawn");
+    }
+
+    #[test]
+    fn numbers_in_step_make_one_line() {
+        let axis = |values: &str| {
+            sweep(&format!("[[axis]]\nkeys = [\"flash.size\", \"ram.size\"]\nvalues = [{values}]"))
+        };
+        let plain = axis("[\"32GiB\", \"4GiB\"], [\"64GiB\", \"8GiB\"]");
+        let across_plain = across(&plain).expect("there are numbers");
+        assert_eq!(series(&plain, &across_plain).len(), 1);
+        let twice = axis("[\"32GiB\", \"4GiB\"], [\"64GiB\", \"4GiB\"], [\"64GiB\", \"8GiB\"]");
+        let across_twice = across(&twice).expect("there are numbers");
+        assert_eq!(series(&twice, &across_twice).len(), 2, "64 GiB is on two lines");
+    }
 }

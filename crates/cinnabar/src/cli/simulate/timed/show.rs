@@ -88,7 +88,7 @@ impl Trace {
 }
 
 /// Names of the columns behind those of the axes.
-pub(super) const HEADER: &[&str] = &[
+const HEADER: &[&str] = &[
     "READ US",
     "P99",
     "WRITE US",
@@ -101,7 +101,7 @@ pub(super) const HEADER: &[&str] = &[
 ];
 
 /// Those columns.
-pub(super) fn cells(found: &Found) -> Vec<String> {
+fn cells(found: &Found) -> Vec<String> {
     let Ok(told) = &found.result else {
         let mut cells = vec!["-".to_owned(); HEADER.len()];
         "failed".clone_into(&mut cells[0]);
@@ -171,7 +171,7 @@ pub(super) fn render(sweep: &Sweep, recommended: Option<&Recommended>) -> String
 }
 
 /// A recommendation in words, with what it was chosen from.
-pub(super) fn advice(recommended: &Recommended) -> String {
+fn advice(recommended: &Recommended) -> String {
     let Recommended { point, mean_us, price, best, best_mean_us, best_price, .. } = recommended;
     let mut table = Table::new(1, &["WHAT MORE MONEY BUYS", "PRICE", "MEAN US"]);
     for step in &recommended.steps {

@@ -3,6 +3,7 @@
 use cinnabar_trace::write::{Output, Writer};
 use cinnabar_trace::write_fio::{self, Version};
 use cinnabar_trace::{Format, Record, write_oracle};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -64,7 +65,7 @@ pub(super) struct Target {
 
 #[derive(Debug)]
 enum Form {
-    Canonical(Writer<Output>),
+    Canonical { writer: Writer<Output>, named: BTreeSet<u32> },
     Oracle { writer: write_oracle::Writer, output: Output },
     Fio { writer: write_fio::Writer<Output>, pattern: String, origin_us: Option<u64> },
 }
@@ -74,7 +75,9 @@ impl Target {
     pub(super) fn create(path: &Path, format: TargetFormat, pattern: &str) -> io::Result<Self> {
         let output = Output::create(path)?;
         let form = match format {
-            TargetFormat::Canonical => Form::Canonical(Writer::new(output)),
+            TargetFormat::Canonical => {
+                Form::Canonical { writer: Writer::new(output), named: BTreeSet::new() }
+            }
             TargetFormat::OracleGeneral => {
                 Form::Oracle { writer: write_oracle::Writer::new(spool(path)?), output }
             }
@@ -93,7 +96,12 @@ impl Target {
     /// Writes one request of the volume of that name.
     pub(super) fn write(&mut self, record: &Record, volume: &str) -> io::Result<()> {
         match &mut self.form {
-            Form::Canonical(writer) => writer.write(record),
+            Form::Canonical { writer, named } => {
+                if named.insert(record.volume) {
+                    writer.name(record.volume, volume)?;
+                }
+                writer.write(record)
+            }
             Form::Oracle { writer, .. } => writer.write(record),
             Form::Fio { writer, pattern, origin_us } => {
                 let origin = *origin_us.get_or_insert(record.ts_us);
@@ -109,7 +117,7 @@ impl Target {
     /// Ends it and gives it its name; its size in bytes.
     pub(super) fn finish(self) -> io::Result<u64> {
         match self.form {
-            Form::Canonical(writer) => writer.into_inner().finish(),
+            Form::Canonical { writer, .. } => writer.into_inner().finish(),
             Form::Oracle { writer, mut output } => {
                 writer.finish(&mut output)?;
                 output.finish()

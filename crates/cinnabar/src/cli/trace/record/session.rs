@@ -65,6 +65,15 @@ impl<'a> Sink<'a> {
         Self { path, file, tally: Tally::default(), bytes: 0, bytes_max }
     }
 
+    /// Writes down what the volumes are called, by their numbers in the trace.
+    fn name(&mut self, volumes: &[String]) -> Result<(), Stopped> {
+        for (number, name) in (0..).zip(volumes) {
+            let written = self.file.name(number, name);
+            written.map_err(|error| Stopped::Failed(cannot_write(self.path, &error)))?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, record: &Record) -> Result<(), Stopped> {
         let bytes = line_bytes(record);
         if self.bytes + bytes > self.bytes_max {
@@ -110,7 +119,10 @@ pub(super) async fn record(
                     Line::Word(word) => {
                         sink.tally.hear(&word);
                         match word {
-                            Word::Began { volumes, .. } => announce(&volumes, sink.path),
+                            Word::Began { volumes, .. } => {
+                                announce(&volumes, sink.path);
+                                sink.name(&volumes)?;
+                            }
                             Word::Ended { reason } => ended = Some(reason),
                             Word::Dropped { .. } | Word::Removed { .. } => {}
                         }
@@ -195,6 +207,25 @@ mod tests {
     use super::*;
     use cinnabar_trace::Op;
     use cinnabar_trace::write::Writer;
+
+    #[test]
+    fn a_recording_keeps_the_names_of_its_volumes() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("two.csv.zst");
+        let file = TraceFile::create(&path).expect("a new file");
+        let mut sink = Sink::new(&path, file, 1 << 20);
+        let volumes = vec!["vm1".to_owned(), "vm2".to_owned()];
+        sink.tally.hear(&Word::Began { id: 1, volumes: volumes.clone() });
+        assert!(sink.name(&volumes).is_ok());
+        let (op, length_bytes) = (Op::Write, 4096);
+        let record = Record { ts_us: 7, volume: 1, op, offset_bytes: 0, length_bytes };
+        assert!(sink.write(&record).is_ok());
+        sink.file.finish().expect("there is room");
+        let mut trace = cinnabar_trace::open(&path).expect("it is a trace");
+        let read = trace.next().expect("one request").expect("it is one");
+        assert_eq!(read, record);
+        assert_eq!(trace.volume_name(read.volume), "vm2");
+    }
 
     #[test]
     fn the_length_of_a_line_is_that_of_what_is_written() {
