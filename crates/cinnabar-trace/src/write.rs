@@ -31,16 +31,17 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a volume's name, as a comment; belongs before its requests. A name that no reader would
-    /// take, or that is just the number, is left out.
+    /// take, or that is just the number, is left out. Returns the bytes written.
     ///
     /// # Errors
     /// What the stream says.
-    pub fn name(&mut self, volume: u32, name: &str) -> io::Result<()> {
+    pub fn name(&mut self, volume: u32, name: &str) -> io::Result<u64> {
         let line = format!("{}{volume} {}", canonical::NAME, shown(name.as_bytes()));
         if canonical::name_in(line.as_bytes()).is_none() || name == volume.to_string() {
-            return Ok(());
+            return Ok(0);
         }
-        writeln!(self.output, "{line}")
+        writeln!(self.output, "{line}")?;
+        Ok(line.len() as u64 + 1)
     }
 
     /// Writes one line.
@@ -84,7 +85,7 @@ impl TraceFile {
     ///
     /// # Errors
     /// As [`Writer::name`].
-    pub fn name(&mut self, volume: u32, name: &str) -> io::Result<()> {
+    pub fn name(&mut self, volume: u32, name: &str) -> io::Result<u64> {
         self.0.name(volume, name)
     }
 

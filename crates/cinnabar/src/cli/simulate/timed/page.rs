@@ -303,6 +303,36 @@ mod tests {
     }
 
     #[test]
+    fn results_have_three_digits_at_most() {
+        let mut sweep = sweep(POLICIES);
+        for (found, place) in sweep.found.iter_mut().zip(1_u32..) {
+            let told = found.result.as_mut().unwrap_or_else(|_| panic!("it was told"));
+            let by = f64::from(place) * 1.234_567;
+            (told.reads.mean_us, told.reads.p99_us) = (999.4 * by, 123_456.7 * by);
+            (told.writes.mean_us, told.writes.p99_us) = (0.123_456 * by, 1e7 * by);
+            (told.ram_share, told.flash_share) = (by / 20.0, 0.000_012_3 * by);
+            (told.filer_reads, told.filer_writes) = (123_456_789 * u64::from(place), 1023);
+        }
+        let html = page(&sweep, None).to_html();
+        let cells = html.split("<td class=\"number\"").skip(1);
+        let drawn = html.split("<text").skip(1);
+        let mut count = 0;
+        for piece in cells.chain(drawn) {
+            let text = piece.split_once('>').and_then(|(_, rest)| rest.split('<').next());
+            let text = text.expect("tags end").trim();
+            // Labels have names in them, too: only what is a number as a whole.
+            let number =
+                text.split(' ').next().unwrap_or_default().trim_end_matches(['k', 'M', 'G']);
+            if number.parse::<f64>().is_ok() {
+                let digits = number.trim_start_matches(['-', '0', '.']).replace('.', "");
+                assert!(digits.len() <= 3, "{text}");
+                count += 1;
+            }
+        }
+        assert!(count > 100, "{count} numbers");
+    }
+
+    #[test]
     fn numbers_in_step_make_one_line() {
         let axis = |values: &str| {
             sweep(&format!("[[axis]]\nkeys = [\"flash.size\", \"ram.size\"]\nvalues = [{values}]"))

@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Longest line of a canonical trace: times and places of 20 digits, a volume of 8.
 pub(super) const LINE_BYTES_MAX: u64 = 4 * 20 + 6;
+/// Longest line that names a volume: its words, a number of 8 digits, a name of 256 bytes, the end.
+const NAME_BYTES_MAX: u64 = 9 + 8 + 1 + 256 + 1;
 /// Time for the daemon to send the rest, once it was asked to end.
 const REST_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often the line on the terminal is written anew.
@@ -65,11 +67,16 @@ impl<'a> Sink<'a> {
         Self { path, file, tally: Tally::default(), bytes: 0, bytes_max }
     }
 
-    /// Writes down what the volumes are called, by their numbers in the trace.
+    /// Writes down what the volumes are called, by their numbers in the trace, as far as that leaves
+    /// room for a request.
     fn name(&mut self, volumes: &[String]) -> Result<(), Stopped> {
         for (number, name) in (0..).zip(volumes) {
+            if self.bytes + NAME_BYTES_MAX + LINE_BYTES_MAX > self.bytes_max {
+                break;
+            }
             let written = self.file.name(number, name);
-            written.map_err(|error| Stopped::Failed(cannot_write(self.path, &error)))?;
+            self.bytes +=
+                written.map_err(|error| Stopped::Failed(cannot_write(self.path, &error)))?;
         }
         Ok(())
     }
@@ -220,6 +227,7 @@ mod tests {
         let (op, length_bytes) = (Op::Write, 4096);
         let record = Record { ts_us: 7, volume: 1, op, offset_bytes: 0, length_bytes };
         assert!(sink.write(&record).is_ok());
+        assert_eq!(sink.bytes, "# volume 0 vm1\n# volume 1 vm2\n7,1,W,0,4096\n".len() as u64);
         sink.file.finish().expect("there is room");
         let mut trace = cinnabar_trace::open(&path).expect("it is a trace");
         let read = trace.next().expect("one request").expect("it is one");
