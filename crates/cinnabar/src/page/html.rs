@@ -92,7 +92,7 @@ fn table(table: &Table) -> String {
     for row in &table.rows {
         html += "<tr>";
         for (column, cell) in row.iter().enumerate() {
-            let name = table.header.get(column).filter(|_| folds && column > 0);
+            let name = table.header.get(column).filter(|name| folds && !name.is_empty());
             let name =
                 name.map_or(String::new(), |name| format!(" data-name=\"{}\"", escaped(name)));
             push(&mut html, &format!("td{}{name}", class(column)), cell);

@@ -183,7 +183,7 @@ fn every_table_scrolls_or_folds() {
     }
     assert_eq!(html.matches("<table>").count(), 3);
     assert_eq!(html.matches("class=\"wide fold\"").count(), 1, "neither a small nor a long one");
-    assert_eq!(html.matches("data-name=\"1\"").count(), 5 * 13, "each cell knows its column");
+    assert_eq!(html.matches("data-name=\"1\"").count(), 5 * 14, "each cell knows its column");
     assert!(html.contains(".wide { overflow-x: auto;"), "and the place scrolls");
     for rule in [".fold thead { display: none; }", "content: attr(data-name)", "position: sticky"] {
         assert!(html.contains(rule), "{rule}");

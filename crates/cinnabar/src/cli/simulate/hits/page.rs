@@ -24,11 +24,11 @@ fn section(simulated: &Simulated) -> Section {
     Section::new(&simulated.trace)
         .text(about(simulated))
         .chart(chart(simulated, "What misses, by size of the cache", misses, &ratio))
+        .chart(chart(simulated, "What is written to flash", written, &flash))
         .text(
             "A curve that falls steeply says how large a cache has to be; where it is flat, more \
              cache brings nothing. Belady is the bound for caches that take in every miss.",
         )
-        .chart(chart(simulated, "What is written to flash", written, &flash))
         .table(table(simulated, "What misses", &|one| Unit::Ratio.show(ratio(one))))
         .table(table(simulated, "What is written to flash", &|one| Unit::Bytes.show(flash(one))))
 }
