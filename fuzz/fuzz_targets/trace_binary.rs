@@ -1,5 +1,6 @@
-//! Binary and packed traces: the first byte says which format, or how the rest is packed, or that it is
-//! to be told. No panic, no memory that the file asks for, and whatever comes out is a valid record.
+//! Binary and packed traces: the first byte says which format, or how the rest is compressed, or that
+//! it is to be detected. No panic, no memory that the file asks for, and whatever comes out is a valid
+//! record.
 
 #![no_main]
 
@@ -14,7 +15,7 @@ const FORMATS: [Format; 4] =
 /// The others are text; `trace_text` has them.
 const TEXT: usize = 14;
 const _: () = assert!(FORMATS.len() + TEXT == Format::ALL.len(), "a format is not fuzzed");
-/// gzip, xz, zstd: what follows is theirs.
+/// gzip, xz, zstd: the rest is such a stream.
 const MAGICS: [&[u8]; 3] = [b"\x1F\x8B\x08", b"\xFD7zXZ\0", b"\x28\xB5\x2F\xFD"];
 
 fuzz_target!(|input: &[u8]| {

@@ -1,5 +1,6 @@
-//! Traces of text formats: the first byte says which one, or that it is to be told from the rest. No
-//! panic; whatever comes out is a valid record, in order; and fio's iolog of it reads back the same.
+//! Traces of text formats: the first byte says which one, or that it is to be detected from the
+//! rest. No panic; whatever comes out is a valid record, in order; and fio's iolog of it reads back
+//! the same.
 
 #![no_main]
 

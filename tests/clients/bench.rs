@@ -39,7 +39,7 @@ fn serve_all(site: &Site) -> Result<Vec<Running>> {
     SIZES.into_iter().map(one).collect()
 }
 
-/// The benchmark, told to run in the site's folder for a second.
+/// The benchmark, with arguments to run in the site's folder for a second.
 fn bench(site: &Site, asus: [&str; 3], flags: &[&str]) -> Result<Command> {
     let folder = site.path("asu1").parent().map(Path::to_owned).context("a folder")?;
     let mut command = Command::new(e2e::binary::cinnabar()?);
@@ -76,7 +76,7 @@ fn nbdkit() -> Result<()> {
     let first = report(&mut bench(&site, asus, &with("1"))?)?;
     ensure!(first["cache"]["began"] == "New" && first["ios"] == direct["ios"], "{first}");
     ensure!(count(&first, "cache", "insertions")? > 100, "{first}");
-    // A server proves nothing, but nobody looks at what a benchmark reads.
+    // A server proves nothing, but the benchmark does not use the data that it reads.
     let again = report(&mut bench(&site, asus, &with("2"))?)?;
     ensure!(again["cache"]["began"] == "Loaded", "{again}");
     ensure!(count(&again, "server", "reads")? < count(&again, "server", "asked_reads")?, "{again}");
@@ -139,6 +139,6 @@ fn server_dies() -> Result<()> {
     let disturbed: Value = serde_json::from_str(line)?;
     ensure!(disturbed["ios"] == undisturbed["ios"], "lost some: {undisturbed} {disturbed}");
     let longest = |report: &Value| report["latency"]["max_ms"].as_f64().unwrap_or(0.0);
-    ensure!(longest(&disturbed) > 10.0, "nobody noticed: {disturbed}");
+    ensure!(longest(&disturbed) > 10.0, "not noticed: {disturbed}");
     Ok(())
 }

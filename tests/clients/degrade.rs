@@ -125,9 +125,9 @@ fn missing_ssd() -> Result<()> {
     let hits = hits_of_all(&site, &daemon, "written")?;
     ensure!(hits == 0, "{hits} hits of before");
     let told = warmth(&daemon, "quiet")?;
-    ensure!(!told.contains("dropped"), "nobody wrote it, and: {told}");
+    ensure!(!told.contains("dropped"), "it was not written, and: {told}");
     let hits = hits_of_all(&site, &daemon, "quiet")?;
-    ensure!(hits * 100 >= BLOCKS * 95, "only {hits} hits on what nobody wrote");
+    ensure!(hits * 100 >= BLOCKS * 95, "only {hits} hits on what was not written");
     daemon.stop()
 }
 
@@ -223,12 +223,12 @@ fn settled(daemon: &Daemon) -> Result<u64> {
 }
 
 /// A device that was a cache before is formatted and brought in, and the daemon killed before the
-/// first checkpoint of its new life: nothing of the old life is believed, or called damaged.
+/// first checkpoint of its new session: nothing of the old session is believed, or called damaged.
 fn formatted_over() -> Result<()> {
     let (site, config) = one_volume()?;
     let daemon = site.serve(&config)?;
     let checkpoints = || daemon.status()?.cache("checkpoints");
-    // Both places of checkpoints hold one, with numbers above any of the next life.
+    // Both places of checkpoints hold one, with numbers above any of the next session.
     while checkpoints()? < 4 {
         daemon.command(&["volume", "invalidate", "vm1"])?;
         warm_up(&site, &daemon, "vm1")?;
@@ -243,7 +243,10 @@ fn formatted_over() -> Result<()> {
     client(&site, "vm1")?.read(0, 2 << 20)?;
     let settled = settled(&daemon)?;
     ensure!(settled > 0, "no block reached the device");
-    ensure!(checkpoints()? == earlier, "a checkpoint of the new life covers those of the old one");
+    ensure!(
+        checkpoints()? == earlier,
+        "a checkpoint of the new session covers those of the old one"
+    );
     daemon.crash()?;
 
     let daemon = site.serve(&config).context("after the kill")?;

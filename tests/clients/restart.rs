@@ -1,4 +1,4 @@
-//! Clean restarts, and disks that somebody else wrote meanwhile.
+//! Clean restarts, and disks that another process wrote meanwhile.
 
 use crate::Case;
 use anyhow::{Result, ensure};

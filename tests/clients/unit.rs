@@ -20,7 +20,7 @@ pub(crate) const CASES: [Case; 2] = [
     Case::new("unit_socket_group_as_user", &[], as_user),
 ];
 
-/// Nobody's, and not the group of any account.
+/// The user `nobody`, and a group that no account has.
 const USER: u32 = 65_534;
 const GROUP: u32 = 48_211;
 

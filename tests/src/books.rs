@@ -56,7 +56,7 @@ impl Books {
         self.pages().open.len()
     }
 
-    /// Waits until nobody holds any of these sectors, and holds them.
+    /// Waits until no other thread holds any of these sectors, and holds them.
     pub fn hold(&self, sectors: Range<u64>) -> Hold<'_> {
         let overlaps = |held: &Range<u64>| held.start < sectors.end && sectors.start < held.end;
         let mut pages = self.pages();
@@ -73,7 +73,7 @@ impl Books {
     }
 }
 
-/// Sectors that nobody else touches while this lives.
+/// Sectors that no other thread touches until this is dropped.
 #[derive(Debug)]
 pub struct Hold<'a> {
     books: &'a Books,
@@ -223,7 +223,7 @@ mod tests {
             let other = scope.spawn(|| drop(books.hold(3..5)));
             drop(books.hold(4..8));
             std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(!other.is_finished(), "nobody waited");
+            assert!(!other.is_finished(), "the other thread did not wait");
             drop(hold);
         });
     }

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Fetches `path` over the control socket: the HTTP status and the body.
 ///
 /// # Errors
-/// When nobody listens, or the answer is no HTTP.
+/// If no process listens, or the answer is no HTTP.
 pub fn get(socket: &Path, path: &str) -> Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(LIMIT))?;

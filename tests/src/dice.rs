@@ -12,7 +12,7 @@ impl Dice {
         Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
     }
 
-    /// Any number.
+    /// A random number.
     pub fn roll(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;

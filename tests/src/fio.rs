@@ -80,9 +80,9 @@ pub struct Direction {
 /// What fio measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Reads.
+    /// Results of the reads.
     pub read: Direction,
-    /// Writes.
+    /// Results of the writes.
     pub write: Direction,
     /// fio's own CPU time, user and system, in us an operation.
     pub client_us: f64,

@@ -29,7 +29,7 @@ pub fn find() -> Option<Kernel> {
     Some(Kernel { image, modules })
 }
 
-/// Downloads and unpacks it, as anybody: root is not needed.
+/// Downloads and unpacks it, as any user: root is not needed.
 ///
 /// # Errors
 /// When this is no Debian for amd64, or the package can't be had.

@@ -41,7 +41,7 @@ impl Client {
     /// Connects to an export.
     ///
     /// # Errors
-    /// When nobody listens, the server is none, or it refuses.
+    /// If no process listens, the peer is no NBD server, or it refuses.
     pub fn connect(socket: &Path, export: &str) -> Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(LIMIT))?;

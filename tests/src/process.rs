@@ -1,4 +1,4 @@
-//! Processes that end with whoever started them, and clients that are given a time limit.
+//! Processes that end with the process that started them, and clients with a time limit.
 //!
 //! A process is only ever ended by its own id.
 

@@ -25,7 +25,7 @@ pub enum How {
     Unpacked,
 }
 
-/// C compiler and linker, needed before anything of ours can be built.
+/// C compiler and linker, needed to build the project.
 pub const CC: Tool = Tool::new("cc", "build-essential", "links every Rust program");
 /// Load generator.
 pub const FIO: Tool = Tool::new("fio", "fio", "load and verification over NBD");
@@ -38,7 +38,7 @@ pub const QEMU_NBD: Tool = Tool::new("qemu-nbd", "qemu-utils", "a peer to compar
 /// QEMU's storage daemon.
 pub const QEMU_STORAGE_DAEMON: Tool =
     Tool::new("qemu-storage-daemon", "qemu-system-common", "a peer to compare speed with");
-/// nbdkit.
+/// NBD server with plugins.
 pub const NBDKIT: Tool = Tool::new("nbdkit", "nbdkit", "a peer to compare speed with");
 /// libnbd's inspector.
 pub const NBDINFO: Tool = Tool::new("nbdinfo", "libnbd-bin", "what our exports advertise");

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Numbers of the capabilities that a unit of ours may keep.
+/// Numbers of the capabilities that the shipped unit may keep.
 const CAPABILITIES: [(&str, u32); 4] =
     [("CAP_CHOWN", 0), ("CAP_DAC_OVERRIDE", 1), ("CAP_DAC_READ_SEARCH", 2), ("CAP_FOWNER", 3)];
 /// The kernel refuses numbers beyond its last.

@@ -67,8 +67,8 @@ fn tools() -> Result<Done> {
     })
 }
 
-/// Licences, bans and sources. Advisories need a database from the network at every run, and turn
-/// red without a change of ours: `cargo deny check advisories` is for the release and for nights.
+/// Licences, bans and sources. Advisories need a database from the network at every run, and fail
+/// without a change in this tree: `cargo deny check advisories` is for releases and nightly runs.
 fn deny() -> Result<Done> {
     if let Err(reason) = install::subcommand("deny", "checks licences, bans and sources") {
         return Ok(Done::Skipped(reason));

@@ -54,7 +54,7 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
     Ok(Done::Passed(Vec::new()))
 }
 
-/// Seconds of a target: the engine, whose inputs are whole lives, has half of the time.
+/// Seconds of a target: the engine, whose inputs are whole sessions, has half of the time.
 fn share(total: Duration, target: &str, targets: usize) -> u64 {
     let others = (targets as u64 - 1).max(1);
     let seconds = if target == ENGINE { total.as_secs() / 2 } else { total.as_secs() / 2 / others };

@@ -37,7 +37,7 @@ pub(crate) fn debian(wanted: &[Tool]) -> Result<()> {
     let left: Vec<&str> =
         missing.iter().filter(|tool| !tool.is_present()).map(|tool| tool.package).collect();
     if !left.is_empty() {
-        bail!("not there: {}\nhint: what apt-get says above tells why", left.join(", "));
+        bail!("not there: {}\nhint: the output of apt-get above says why", left.join(", "));
     }
     Ok(())
 }

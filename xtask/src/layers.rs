@@ -8,7 +8,8 @@ use serde_json::Value;
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
     ("cinnabar", &[EMBED, FRONTEND, BACKEND, SIM, STUDY, ENGINE, POLICY, TRACE]),
-    // A binary of somebody else's stands where ours does; `bench` is such a program.
+    // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
+    // a program.
     (EMBED, &[BACKEND, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, TRACE]),
     (BACKEND, &[ENGINE, POLICY, TRACE]),

@@ -56,7 +56,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Text files of ours below `folder`.
+/// The project's text files below `folder`.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let skip = ["target", "corpus", "artifacts", "node_modules"];
     for entry in fs::read_dir(folder)? {

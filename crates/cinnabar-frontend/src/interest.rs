@@ -1,4 +1,5 @@
-//! What a server tells the event loop to watch, and what the loop tells the server.
+//! The descriptors that a server asks the event loop to watch, and the loop's events for the
+//! server.
 
 use std::os::fd::RawFd;
 

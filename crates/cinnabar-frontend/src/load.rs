@@ -57,7 +57,7 @@ pub(crate) enum Short {
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// Nobody waits.
+    /// No connection waits.
     Free,
     /// It has waited longest.
     Eldest,
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(fits(load(1, 1), 1, Rank::Behind), Err(Short::Own));
         assert_eq!(fits(load(1, 10), 60, Rank::Eldest), Err(Short::Own), "it has some already");
         assert_eq!(fits(load(1, 1), 0, Rank::Behind), Ok(()), "it needs no buffer");
-        assert_eq!(fits(load(1, 0), 1, Rank::Behind), Ok(()), "nobody starves meanwhile");
+        assert_eq!(fits(load(1, 0), 1, Rank::Behind), Ok(()), "no connection starves meanwhile");
     }
 }

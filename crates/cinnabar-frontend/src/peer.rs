@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) enum Peer {
     /// A process on this host, as it was when it connected.
     Process { pid: i32, uid: u32 },
-    /// An address.
+    /// A TCP client, by its address and port.
     Host(SocketAddr),
     /// A process that this one can't see (another PID namespace).
     Unknown,
@@ -51,7 +51,7 @@ impl Peer {
         }
     }
 
-    /// Whether both are connections of one client. Who is unknown is nobody's equal.
+    /// Whether both are connections of one client. An unknown peer equals no other.
     pub(crate) fn is_same_client(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Process { pid, .. }, Self::Process { pid: other, .. }) => pid == other,

@@ -18,9 +18,9 @@ pub struct Ticket(pub u64);
 /// if its client is gone by then.
 #[derive(Clone, Debug)]
 pub struct Incoming<M> {
-    /// Names it.
+    /// Identifies the request; its reply carries the same ticket.
     pub ticket: Ticket,
-    /// Which export.
+    /// The export that the request is for.
     pub export: ExportId,
     /// What to do.
     pub command: Command<M>,
@@ -52,7 +52,7 @@ pub enum Command<M> {
 /// What comes with a successful reply.
 #[derive(Clone, Debug)]
 pub enum Body<M> {
-    /// Nothing.
+    /// A reply without data.
     Done,
     /// The buffer that came with the request, sent to the client if it was a read.
     Data(M),
@@ -73,7 +73,7 @@ pub struct Extent {
 /// What a piece of a volume holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
-    /// Data, or nobody knows.
+    /// Data, or unknown.
     Data,
     /// Allocated, reads as zeros.
     Zero,

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Connections that wait to be accepted.
 pub(crate) const QUEUE_LEN: i32 = 128;
-/// Owner and group may connect: give QEMU the socket's group, nobody else can open the disk.
+/// Owner and group may connect: with the socket's group, QEMU can open the disk and no other user
+/// can.
 const MODE: u32 = 0o660;
 /// How often a place is tried that others take at the same time.
 const PLACINGS: u32 = 16;
@@ -45,7 +46,7 @@ pub enum ListenError {
     /// The address itself is impossible.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("address in use: {0}")]
     InUse(Address),
     /// A file that is no socket is in the way.
@@ -63,17 +64,17 @@ pub enum ListenError {
     /// The process may not give the socket to that group.
     #[error("can't give {path} to the group '{group}': the daemon is not a member, nor root")]
     GroupDenied {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
         /// Its group to be.
         group: String,
     },
-    /// Anything else.
+    /// Another error of the system.
     #[error("can't listen at {address}")]
     Io {
-        /// Where.
+        /// The address to listen at.
         address: Address,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -81,15 +82,15 @@ pub enum ListenError {
 
 /// A listening unix socket, whose file is removed when it is dropped.
 ///
-/// The folder may belong to somebody who is not trusted: a tenant's own, say. So the socket is made in
-/// a folder within it that nobody else can write to, gets its group and mode there, listens, and only
-/// then takes its name. No link is followed, and nobody sees a socket that does not listen yet, which
+/// The folder may belong to an untrusted user, such as a tenant. So the socket is made in a folder
+/// within it that no other user can write to, gets its group and mode there, listens, and only then
+/// gets its name. No link is followed, and no process sees a socket that does not listen yet, which
 /// would look like one that a dead server left behind.
 #[derive(Debug)]
 pub struct UnixListener {
     pub(crate) fd: OwnedFd,
     path: PathBuf,
-    /// Device and inode of its file, to remove only what is ours.
+    /// Device and inode of its file, so that only this server's own file is removed.
     inode: Option<(u64, u64)>,
 }
 
@@ -129,7 +130,7 @@ impl UnixListener {
                 other => failed(other),
             })?;
         }
-        // Nobody else can be here, so there is no moment in which the wrong ones could connect.
+        // No other user can enter this folder, so at no moment can the wrong ones connect.
         den.restrict(mode).map_err(failed)?;
         listen(&fd, QUEUE_LEN).map_err(failed)?;
         let inode = den.inode().map_err(failed)?;
@@ -148,15 +149,15 @@ impl UnixListener {
 
 impl Drop for UnixListener {
     fn drop(&mut self) {
-        // It listens still, so nobody takes it for dead and replaces it in this moment.
+        // It still listens, so no other server takes it for dead and replaces it at this moment.
         if self.inode.is_some() && inode(&self.path).ok() == self.inode {
             let _ = rustix::fs::unlink(&self.path);
         }
     }
 }
 
-/// A folder that nobody else can write to, beside the place of a socket to be. It is removed when it
-/// is dropped.
+/// A folder that no other user can write to, beside the path of a future socket. It is removed when
+/// this is dropped.
 struct Den {
     /// The folder that it is in, and the socket is to be in.
     parent: OwnedFd,
@@ -178,7 +179,7 @@ impl Den {
         sweep::sweep(&parent);
         let (name, fd) = Self::make(&parent)?;
         let den = Self { parent, name, fd, socket };
-        // Whoever may write to the parent may have put another folder in its place.
+        // A user who may write to the parent may have put another folder in its place.
         let stat = rustix::fs::fstat(&den.fd)?;
         let others = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXG | Mode::RWXO);
         let ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -274,7 +275,7 @@ impl Den {
     fn put_back(&self) -> rustix::io::Result<()> {
         for _ in 0..PLACINGS {
             match self.rename(RenameFlags::EXCHANGE) {
-                // Ours was removed meanwhile.
+                // This server's folder was removed meanwhile.
                 Err(Errno::NOENT) => {}
                 result => return result,
             }
@@ -305,8 +306,8 @@ impl Den {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Device and inode of the socket in the way, if it is one that nobody listens at. `None`: there
-    /// is nothing any more.
+    /// Device and inode of the existing socket, if no process listens on it. `None`: nothing is
+    /// there any more.
     fn dead(&self, address: &Address, path: &Path) -> Result<Option<(u64, u64)>, ListenError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(known) = openat(&self.parent, &self.socket, flags, Mode::empty()) else {
@@ -320,7 +321,7 @@ impl Den {
         let link = format!("/proc/self/fd/{}", known.as_raw_fd());
         let try_connect =
             || connect(stream_socket(AddressFamily::UNIX)?, &SocketAddrUnix::new(link.as_str())?);
-        // Not allowed, or its queue is full: somebody is there.
+        // Not allowed, or its queue is full: a process listens there.
         match try_connect() {
             Err(Errno::CONNREFUSED) => Ok(Some((stat.st_dev, stat.st_ino))),
             _ => Err(ListenError::InUse(address.clone())),
@@ -359,8 +360,8 @@ fn group_id(group: &str) -> Result<Gid, ListenError> {
         // SAFETY: all zeros is a valid `group`: numbers and null pointers.
         let mut entry: libc::group = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
-        // SAFETY: the name ends with a zero; entry, buffer (with its length) and `found` are ours
-        // to be written to.
+        // SAFETY: the name ends with a zero; entry, buffer (with its length) and `found` are this
+        // function's, and may be written to.
         let error = unsafe {
             libc::getgrnam_r(
                 name.as_ptr(),
@@ -407,7 +408,7 @@ mod tests {
     fn a_sibling_gets_its_place_back_though_ours_was_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.sock");
-        let sibling = listen_here(&path).expect("nobody is there yet");
+        let sibling = listen_here(&path).expect("no process listens there yet");
         let den = Den::beside(&path).expect("a den");
         let _ours = den.bind().expect("a socket");
         // Between the exchange and the one that takes it back.
@@ -425,7 +426,7 @@ mod tests {
         let path = folder.path().join("a.sock");
         NO_FLAGS.set(true);
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
-        let listener = listen_here(&path).expect("nobody listens");
+        let listener = listen_here(&path).expect("no process listens there");
         std::os::unix::net::UnixStream::connect(&path).expect("it listens");
         assert!(matches!(listen_here(&path), Err(ListenError::InUse(_))));
         drop(listener);
@@ -472,7 +473,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, victim) = (folder.path().join("a.sock"), folder.path().join("victim"));
         std::fs::write(&victim, "precious").expect("a file");
-        std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600))
+            .expect("the test's own file");
         let link = || {
             let _ = std::fs::remove_file(&path);
             std::os::unix::fs::symlink(&victim, &path).expect("a link");
@@ -488,7 +490,7 @@ mod tests {
             assert_eq!(before, after);
         }
         let left = std::fs::read_dir(folder.path()).expect("readable").count();
-        assert_eq!(left, 2, "the link and the file, and nothing of ours");
+        assert_eq!(left, 2, "the link and the file, and nothing of the server's");
     }
 
     #[test]
@@ -497,7 +499,7 @@ mod tests {
         let path = folder.path().join("a.sock");
         let mut sibling = None;
         let access = SocketAccess::default();
-        let between = || sibling = Some(listen_here(&path).expect("nobody is there yet"));
+        let between = || sibling = Some(listen_here(&path).expect("no process listens there yet"));
         let made = UnixListener::new_with(&path, &access, between);
         assert!(matches!(made, Err(ListenError::InUse(_))), "{made:?}");
         std::os::unix::net::UnixStream::connect(&path).expect("it is the sibling's");
@@ -556,7 +558,7 @@ mod tests {
 
     #[test]
     fn the_group_of_root_has_a_name() {
-        assert_eq!(group_id("root").expect("everybody has it").as_raw(), 0);
+        assert_eq!(group_id("root").expect("every system has it").as_raw(), 0);
         assert_eq!(group_id("4711").expect("a number").as_raw(), 4711);
         assert!(group_id("4294967295").is_err(), "chown takes it for 'as it is'");
     }

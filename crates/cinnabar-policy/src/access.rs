@@ -7,7 +7,7 @@
 pub struct Access(u32);
 
 impl Access {
-    /// Blocks that can be told apart: 2^30, 4 TiB of 4 KiB blocks.
+    /// Most different blocks: 2^30, 4 TiB of 4 KiB blocks.
     pub const BLOCKS_MAX: u32 = 1 << 30;
 
     /// A reference to `block`.
@@ -19,12 +19,12 @@ impl Access {
         Self(block << 1 | write as u32)
     }
 
-    /// Which block.
+    /// Number of the block.
     pub const fn block(self) -> u32 {
         self.0 >> 1
     }
 
-    /// A write?
+    /// Whether it is a write.
     pub const fn is_write(self) -> bool {
         self.0 & 1 == 1
     }

@@ -20,9 +20,9 @@ pub enum Sampling {
 /// How to look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How much.
+    /// How many blocks are sampled.
     pub sampling: Sampling,
-    /// Which blocks.
+    /// Determines which blocks are sampled.
     pub seed: u64,
     /// What an interval weighs in the next one, from 0 to 1: 0 looks at each by itself.
     pub decay: f64,

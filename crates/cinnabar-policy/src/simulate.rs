@@ -62,7 +62,7 @@ impl FromStr for Writes {
 /// What a simulation counted; blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Accesses.
+    /// Number of accesses.
     pub references: u64,
     /// Accesses whose block was not cached when they came; a write-around that drops a block is
     /// not one.

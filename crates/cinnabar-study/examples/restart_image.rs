@@ -63,7 +63,7 @@ fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
     for (offset, page) in (0..).step_by(4096).zip(&mut pages) {
         file.read_exact_at(&mut page.0, offset).expect("the superblock");
     }
-    let superblock = Superblock::decode(&pages).expect("a superblock of ours");
+    let superblock = Superblock::decode(&pages).expect("a superblock of this example");
     let mut driver = Driver::new(file, superblock);
     let capacity = driver.capacity;
     driver.command(Command::Open);

@@ -266,7 +266,7 @@ impl InstantCache {
         self.engine.volume_counters(volume).expect("an attached volume")
     }
 
-    /// Start and length in bytes of the large tables, for whoever wants them backed by huge pages.
+    /// Start and length in bytes of the large tables, for callers that back them with huge pages.
     pub fn tables(&self) -> [(*const u8, usize); 3] {
         self.engine.tables()
     }
@@ -276,7 +276,7 @@ impl InstantCache {
         self.engine.ram_bytes()
     }
 
-    /// The next life of the device, after [`Command::Close`] or as if the daemon had died: a new
+    /// The next session of the device, after [`Command::Close`] or as if the daemon had died: a new
     /// engine, open, without volumes.
     ///
     /// # Panics

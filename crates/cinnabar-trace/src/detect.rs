@@ -1,4 +1,4 @@
-//! Tells a trace's format by its beginning, never by its name.
+//! Recognises a trace's format by its beginning, never by its name.
 //!
 //! The rules, in this order:
 //!
@@ -8,9 +8,9 @@
 //! 3. Bytes below 32 other than tab and line ends make a file binary. Then: blktrace, by its magic
 //!    number; vscsi of version 1 or 2, if all whole records say so; oracleGeneral, if in all whole
 //!    records time does not go back and the next access is behind the access or none.
-//! 4. Text: the first of 256 lines that some format takes decides. So a bad first line is named as
-//!    such, and a file of something else is told from a damaged trace. A format takes a line that its
-//!    parser takes: what is told here can be read.
+//! 4. Text: the first of 256 lines that some format takes decides. So a bad first line is reported as
+//!    such, and a file that is no trace is distinguished from a damaged trace. A format takes a line
+//!    that its parser takes: a recognised trace can be read.
 //!
 //! Most formats of text differ in every line, by where the operation stands and how it is written:
 //! `1,0,R,0,512` is canonical, `1,R,0,512,0` Alibaba's, `1,0,512,1,0` Tencent's, `1,0,512,R,0` SPC's;
@@ -35,12 +35,12 @@ use formats::vscsi::Vscsi;
 /// How much of a trace is looked at.
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 const LINES_MAX: usize = 256;
-/// How much of a line is shown when nobody knows it, in characters.
+/// Most characters shown of a line that no format takes.
 const SHOWN_CHARS_MAX: usize = 60;
 const TAR_MAGIC_AT: usize = 257;
 
-/// Formats of text whose parser tells its own lines. None takes what another one takes, but
-/// `DiskSim` what `SSDsim` does.
+/// Formats of text whose parser recognises its own lines. No two of them take the same line, except
+/// that `DiskSim` takes what `SSDsim` does.
 const BY_LINE: [Format; 10] = [
     Format::Canonical,
     Format::Msr,

@@ -60,7 +60,7 @@ impl TraceError {
                 "unpack it first; traces packed once with gzip, xz or zstd are read as they are"
             }
             Self::Unknown(_) => {
-                "the guide lists the formats; the format is told by the first lines, not by the name"
+                "the guide lists the formats; the format is recognised by the first lines, not by the name"
             }
         }
     }
@@ -72,7 +72,7 @@ pub enum Unknown {
     /// Text; its first line, shortened and escaped.
     #[error("its first line is `{0}`")]
     Text(String),
-    /// Not text.
+    /// Neither text nor a binary trace.
     #[error("it is not text, and no binary trace")]
     Binary,
     /// Packed in a way that is not read here, or twice.
@@ -98,7 +98,7 @@ pub enum Problem {
     /// Not a number with or without a fraction that fits.
     #[error("field `{0}` is not a decimal number in range")]
     Decimal(&'static str),
-    /// An operation nobody knows.
+    /// An unknown operation.
     #[error("the operation is none of R, W, F, D")]
     Op,
     /// An operation that another format does not know.

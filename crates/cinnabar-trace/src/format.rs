@@ -1,6 +1,6 @@
 //! The names of the formats.
 
-/// A format of traces that can be read. The page of each tells its layout.
+/// A format of traces that can be read. Each format's module describes its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Our own text: [`crate::canonical`].

@@ -2,11 +2,11 @@
 //! references.
 //!
 //! Nothing is ever loaded whole, every line is bounded, and an error names the line or byte that is
-//! wrong. The shape: [`source`] opens and decompresses, `detect` tells the format, one module a
+//! wrong. [`source`] opens and decompresses, `detect` recognises the format, one module for each
 //! format below `formats` turns a line or record into [`Record`]s, `order` puts them in order of
-//! time, [`trace`] holds these together, [`mod@references`] turns records into references to 4 KiB
-//! blocks. [`canonical`] is our own form, [`mod@write`], [`write_fio`] and [`write_oracle`] write
-//! traces.
+//! time, [`trace`] combines these, [`mod@references`] turns records into references to 4 KiB
+//! blocks. [`canonical`] is Cinnabar's own format, [`mod@write`], [`write_fio`] and
+//! [`write_oracle`] write traces.
 
 pub mod canonical;
 mod detect;

@@ -24,7 +24,7 @@ impl<R: BufRead> Lines<R> {
     /// The next line's number (from 1) and its bytes without the line's end; `None` at the end.
     pub(crate) fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, TraceError> {
         self.line.clear();
-        // One byte beyond the bound tells a line of just that length from a longer one.
+        // One byte beyond the bound distinguishes a line of exactly that length from a longer one.
         let mut bounded = self.input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
         let read = bounded
             .read_until(b'\n', &mut self.line)

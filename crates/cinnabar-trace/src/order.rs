@@ -10,8 +10,7 @@ use crate::record::Record;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Requests kept back unless somebody says otherwise: a second of the busiest public trace, five
-/// times over. 12 MiB.
+/// Default number of requests kept back: five times a second of the busiest public trace. 12 MiB.
 pub(crate) const WINDOW_DEFAULT: usize = 1 << 18;
 
 /// A window of requests.

@@ -15,7 +15,7 @@ pub(crate) const KEY_BLOCK_BITS: u32 = 40;
 pub struct Reference {
     /// `(volume << 40) | block`.
     pub key: u64,
-    /// A write?
+    /// Whether it is a write.
     pub write: bool,
 }
 

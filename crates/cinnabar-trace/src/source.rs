@@ -1,8 +1,9 @@
 //! Opens trace files, decompressing them on the way.
 //!
-//! How a file is packed is told by its first bytes, never by its name. Memory is bounded whatever a
-//! file says of itself: gzip has a window of 32 KiB, and a window above 128 MiB is refused for zstd
-//! and xz. A small file that unpacks to very much is read like any long trace, a buffer at a time.
+//! The compression of a file is recognised by its first bytes, never by its name. Memory is bounded
+//! whatever the file's header says: gzip has a window of 32 KiB, and a window above 128 MiB is
+//! refused for zstd and xz. A small file that unpacks to very much is read like any long trace, a
+//! buffer at a time.
 
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
@@ -30,16 +31,16 @@ pub type Source = Box<dyn BufRead + Send>;
 pub enum Packing {
     /// Not at all.
     Plain,
-    /// gzip.
+    /// Compressed with gzip.
     Gzip,
-    /// xz.
+    /// Compressed with xz.
     Xz,
-    /// zstd.
+    /// Compressed with zstd.
     Zstd,
 }
 
 impl Packing {
-    /// Told by a file's first bytes.
+    /// Recognised by a file's first bytes.
     pub fn of(head: &[u8]) -> Self {
         if head.starts_with(GZIP_MAGIC) {
             Self::Gzip

@@ -1,9 +1,9 @@
 //! A trace of any format, as a stream of requests.
 //!
-//! Programs give a path, fuzzing and tests give bytes. How it is packed and its format are told by
-//! content ([`crate::source`], `detect`), time is counted from the first request, and requests of
-//! formats with times are put in order within a window (`order`). The canonical form is the
-//! exception: it comes out as it is, times, order and volume numbers.
+//! Programs give a path, fuzzing and tests give bytes. Its compression and its format are
+//! recognised by content ([`crate::source`], `detect`), time is counted from the first request, and
+//! requests of formats with times are put in order within a window (`order`). The canonical form is
+//! the exception: its times, order and volume numbers are not changed.
 
 use crate::canonical;
 use crate::detect::{self, HEAD_BYTES, Parser};
@@ -90,7 +90,7 @@ impl Trace {
         Ok(Self { format, packing, progress, records })
     }
 
-    /// Its format.
+    /// Format of the trace.
     pub const fn format(&self) -> Format {
         self.format
     }

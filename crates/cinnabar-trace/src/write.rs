@@ -161,7 +161,7 @@ impl Write for Output {
     }
 }
 
-/// A file in the folder of `path` that nobody else has.
+/// A file in the folder of `path` that no other process has.
 fn beside(path: PathBuf) -> io::Result<Place> {
     // `new/` would be taken as `new` here, and refused at the end, after all the work.
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {

@@ -30,7 +30,7 @@ impl Shared {
     }
 }
 
-/// Whether there is somebody to go on with.
+/// Whether a client is left to continue with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     There,

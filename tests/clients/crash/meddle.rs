@@ -22,12 +22,12 @@ const SPOTS: u64 = 40;
 /// Something done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meddling {
-    /// Written at once, behind everything that guests use: within the window nobody can tell it
-    /// from a late write of the daemon's own.
+    /// Written at once, behind everything that guests use: within the window it can't be
+    /// distinguished from a late write of the daemon's own.
     SoonInTail,
     /// Another file under the same name, of the same size, with other data here and there.
     Replaced,
-    /// Made longer.
+    /// The file was made longer.
     Grown,
     /// Written here and there once the window is over.
     Late,

@@ -186,7 +186,7 @@ fn check_hits(
         return tally.check(found, before.resident, before.in_flight);
     };
     let hits = world.read_all(&world.guests[index])?;
-    ensure!(hits == 0, "{hits} hits on a volume that somebody wrote");
+    ensure!(hits == 0, "{hits} hits on a volume that was written outside the daemon");
     let resident = before.resident.saturating_sub(before.cached[index]);
     tally.check(found, resident, before.in_flight)
 }

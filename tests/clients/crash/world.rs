@@ -45,7 +45,7 @@ pub(super) struct World {
     notes: Vec<Note>,
 }
 
-/// Blocks written to flash so far in this life of the daemon.
+/// Blocks written to flash so far in this run of the daemon.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     at: Instant,
@@ -62,14 +62,14 @@ pub(super) struct Before {
     /// Blocks that were on their way at the kill: written to flash lately, or written by guests
     /// since this was seen.
     pub(super) in_flight: u64,
-    /// Blocks evicted in this life of the daemon.
+    /// Blocks evicted in this run of the daemon.
     pub(super) evicted: u64,
 }
 
 /// How guests end their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// They are told to.
+    /// They are asked to stop.
     Stop,
     /// The daemon is killed under them.
     Kill,

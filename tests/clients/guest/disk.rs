@@ -1,4 +1,5 @@
-//! How a guest's disk is attached, as QEMU wants to be told: at its start, or while it runs.
+//! How a guest's disk is attached, as arguments and commands for QEMU: at its start, or while it
+//! runs.
 //!
 //! The same words stand in `docs/guide/qemu.md`.
 
@@ -50,7 +51,7 @@ pub(super) enum Source {
     Overlay { file: PathBuf, socket: PathBuf, export: String },
 }
 
-/// One thing that QEMU has to be told.
+/// One command for QEMU.
 pub(super) struct Step {
     /// The command of its control socket.
     pub(super) command: &'static str,

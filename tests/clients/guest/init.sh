@@ -1,7 +1,7 @@
 #!/bin/busybox sh
-# What a test's guest runs first: it sets up little and does what it is told, a line at a time, over
-# its second serial port; the answer ends with "=" and the exit status. Background work tells what is
-# safe on disk over the third port.
+# What a test's guest runs first: it sets up little and runs commands, a line at a time, from its
+# second serial port; the answer ends with "=" and the exit status. Background work reports over the
+# third port what is safe on disk.
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /mnt /etc
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin
@@ -28,7 +28,7 @@ disk() {
 	return 1
 }
 
-# work NAME COMMAND...: its output goes to /run/NAME.log; of its failure is told at once.
+# work NAME COMMAND...: its output goes to /run/NAME.log; its failure is reported at once.
 work() {
 	name=$1
 	shift
@@ -45,8 +45,8 @@ content() {
 	}'
 }
 
-# files FOLDER: writes files until /run/stop is there. Each is told of when it and its checksum are
-# on the disk. The last one may be half there after a crash: it is written again.
+# files FOLDER: writes files until /run/stop exists. Each is reported when it and its checksum are
+# on the disk. After a crash the last one may be incomplete: it is written again.
 files() {
 	cd "$1" || return 1
 	touch sums
@@ -80,11 +80,11 @@ intact() (
 	head -n "$2" sums >/run/sums
 	[ "$(wc -l </run/sums)" = "$2" ] || { echo "only $(wc -l </run/sums) of $2 files"; return 1; }
 	[ "$2" = 0 ] || sha256sum -c /run/sums >/run/checked 2>&1 || { rotten; return 1; }
-	# What came after the last one that was told may be torn.
+	# Files after the last reported one may be torn.
 	cp /run/sums sums
 )
 
-# The guests of the guide's recipes have nobody to talk to: they try each disk by themselves.
+# The guests of the guide's recipes get no commands: they try each disk by themselves.
 if grep -q selftest /proc/cmdline; then
 	number=0
 	for block in /sys/block/vd*; do

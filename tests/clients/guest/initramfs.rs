@@ -28,7 +28,7 @@ const TRAILER: &str = "TRAILER!!!";
 /// Files of a guest: where they lie there, and what is in them.
 pub(super) type Tree = BTreeMap<String, Vec<u8>>;
 
-/// Everything a guest needs to be told what to do.
+/// Everything that a guest needs to run commands.
 ///
 /// # Errors
 /// When a program or a module is missing.

@@ -1,5 +1,5 @@
-//! The life of one guest with three disks: a file system, a disk that is pounded on, and one that
-//! comes and goes.
+//! One guest from boot to end, with three disks: a file system, a disk under constant random
+//! writes, and one that is plugged and unplugged.
 
 use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};
@@ -128,7 +128,7 @@ impl Life {
         Ok(())
     }
 
-    /// Takes down what the guest told of.
+    /// Records what the guest has reported.
     fn look(&mut self, guest: &Guest) {
         self.files = self.files.max(guest.told("file ", ""));
         self.pound.look(guest);

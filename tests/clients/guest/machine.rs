@@ -1,4 +1,4 @@
-//! A guest: QEMU without KVM, Debian's kernel, and a shell that does what it is told.
+//! A guest: QEMU without KVM, Debian's kernel, and a shell that runs commands.
 //!
 //! Emulation makes it slow and the machines of a CI are busy, so every wait is bounded generously,
 //! and what the guest printed is part of each error.
@@ -54,7 +54,7 @@ impl Plan {
     }
 
     /// Starts it and waits for its shell. Several guests of one name follow one another; each
-    /// begins its console and its progress anew.
+    /// starts with an empty console and no progress.
     pub(super) fn boot(&self, site: &Site) -> Result<Guest> {
         let kernel = e2e::kernel::find().context("no kernel for guests")?;
         let file = |kind: &str| site.path(&format!("{}.{kind}", self.name));
@@ -139,7 +139,7 @@ impl Guest {
         self.ready()
     }
 
-    /// Ends it as a crash of QEMU would. What it told can still be looked at.
+    /// Ends it as a crash of QEMU would. Its reports can still be read.
     pub(super) fn crash(&mut self) -> Result<()> {
         self.qemu.kill()
     }
@@ -172,7 +172,7 @@ impl Guest {
         }
     }
 
-    /// The last number told by a line that begins and ends with these words, 0 if there is none.
+    /// The number in the last line that begins and ends with these words, 0 if there is none.
     pub(super) fn told(&self, begin: &str, end: &str) -> u64 {
         let text = read(&self.progress);
         // The last line may be on its way.

@@ -11,8 +11,8 @@ use std::process::Command;
 /// Little, so that a round takes about a second.
 const MIB: u64 = 4;
 const THREADS: u64 = 4;
-/// Rounds that may have begun since the last one that was told: the line of a second one may be on
-/// its way.
+/// Rounds that may have begun since the last reported one: the line of a second one may be in
+/// flight.
 const UNDER_WAY: u64 = 2;
 
 /// A disk, and the rounds that are safe on it.
@@ -50,7 +50,7 @@ impl Pounding {
         Ok(())
     }
 
-    /// Takes down what the guest told of.
+    /// Records what the guest has reported.
     pub(super) fn look(&mut self, guest: &Guest) {
         self.rounds = self.rounds.max(guest.told("round ", &format!(" of {}", self.volume)));
     }
@@ -65,7 +65,7 @@ impl Pounding {
         let told = text.strip_prefix("version ").and_then(|rest| rest.split_once(','));
         let version = told.with_context(|| format!("no version: {text}"))?.0.parse()?;
         self.look(guest);
-        ensure!(version >= self.rounds, "round {} was told, {version} written", self.rounds);
+        ensure!(version >= self.rounds, "round {} was reported, {version} written", self.rounds);
         (self.is_exact, self.rounds) = (true, version);
         Ok(())
     }

@@ -31,7 +31,7 @@ pub(super) fn unflushed() -> Result<()> {
     guest.flush()?;
     let before = server.durable();
     for round in 0..3_u64 {
-        // From now on it is not told to flush, or does not listen.
+        // From now on it gets no flush, or ignores it.
         server.script(|asked| if asked.kind == FLUSH { Deed::Ignore } else { Deed::Serve });
         for place in 0..40 {
             let offset = (place * 7 + round) % 128 * 131_072 + place * 512;

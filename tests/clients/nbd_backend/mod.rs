@@ -1,5 +1,5 @@
-//! Volumes that live on NBD servers: real ones, killed and started again under load, and one that
-//! loses what it was not told to flush.
+//! Volumes on NBD servers: real ones, killed and started again under load, and one that loses what
+//! was not flushed.
 
 mod loss;
 mod real;

@@ -92,7 +92,7 @@ pub(super) fn nbdkit_over_tcp() -> Result<()> {
     check_file(&site, daemon, &file)
 }
 
-/// A killed server has given all it answered for to the kernel: nobody may notice.
+/// A killed server has given all it answered for to the kernel: guests must not notice.
 pub(super) fn killed_under_fio() -> Result<()> {
     let site = Site::new()?;
     let file = site.filled("disk.raw", DISK, 3)?;
@@ -118,7 +118,7 @@ pub(super) fn killed_under_fio() -> Result<()> {
         format!("fio, while the server was killed {kills} times; {}", daemon.running.log())
     })?;
     let log = daemon.running.log();
-    ensure!(log.contains("lost an NBD server"), "nobody noticed {kills} kills: {log}");
+    ensure!(log.contains("lost an NBD server"), "{kills} kills were not noticed: {log}");
     ensure!(daemon.status()?.count("vm1", "backend_errors")? == 0, "{log}");
     check_file(&site, daemon, &file)
 }

@@ -77,7 +77,7 @@ impl Device {
             self.wait(|_, _| {})?;
             file.read_exact_at(&mut expected, offset)?;
             // SAFETY: the region has `depth * bytes` bytes; the only read into them has completed,
-            // so nobody writes them.
+            // so nothing writes them.
             let got =
                 unsafe { std::slice::from_raw_parts(self.memory.addr as *const u8, self.bytes) };
             ensure!(got == expected, "{} bytes at {offset} are not the file's", self.bytes);
@@ -124,7 +124,8 @@ impl Device {
         self.queue.read(offset, buffer, self.bytes, slot, ReqFlags::empty());
     }
 
-    /// Waits for completions and tells each one's slot and latency; says when they were seen.
+    /// Waits for completions and reports each one's slot and latency; returns the time when they
+    /// were seen.
     fn wait(&mut self, mut done: impl FnMut(usize, Duration)) -> Result<Instant> {
         let mut patience = PATIENCE;
         let count = self

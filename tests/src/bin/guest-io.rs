@@ -3,7 +3,7 @@
 //! Started by the guests of the end-to-end tests (`clients/guest`), and by the tests themselves on
 //! the files behind the disks. In round *n* every sector of a region becomes version *n*, in pieces
 //! of random size and order, while others are read back; then the disk is flushed, and the round is
-//! told. So after a crash each sector must be of the last round told, or later.
+//! reported. So after a crash each sector must be of the last reported round, or later.
 
 use anyhow::{Context, Result, bail, ensure};
 use e2e::dice::Dice;

@@ -4,9 +4,9 @@
 //! behind modelled latencies. They have their turns one after the other, cell by cell, so that both
 //! see the same noise.
 //!
-//! *Write hits* go to blocks with a copy on the SSD: each needs a durable mark before the back end
-//! hears of it. *Uncached* writes go to blocks without, and need none. That it is so is checked by
-//! the daemon's counters.
+//! *Write hits* go to blocks with a copy on the SSD: each needs a durable mark before it is sent to
+//! the back end. *Uncached* writes go to blocks without such a copy, and need none. The daemon's
+//! counters verify both.
 
 use crate::bench::{heading, median};
 use crate::install;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for round in 0..rounds {
         for (cell, (backend, depth, kind)) in cells().enumerate() {
             eprintln!("round {round}: {}, QD{depth}, {}", BACKENDS[backend], kind.name());
-            // What a durable write takes varies with whoever else uses the disk.
+            // The time of a durable write varies with the disk's other users.
             durable.push(durable_write_us(&sides[0].cache, 1)?);
             // Neither is always the first.
             for side in if round.is_multiple_of(2) { [0, 1] } else { [1, 0] } {

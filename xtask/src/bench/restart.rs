@@ -102,7 +102,8 @@ fn prepare(site: &Site, bytes: u64) -> Result<Config> {
     let volume = Volume::new(NAME, "file:disk.raw").key("exclusive = true");
     let config = Config::new(bytes).volume(volume);
     image(&["format", &device.display().to_string(), &bytes.to_string()])?;
-    // The daemon tells device and host of the volume; both must know the same generation of it.
+    // The daemon records the volume on the device and on the host; both must hold the same
+    // generation of it.
     site.serve(&config)?.stop()?;
     let generation = generation(&device)?.to_string();
     image(&["fill", &device.display().to_string(), NAME, &size.to_string(), &generation])?;

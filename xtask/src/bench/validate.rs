@@ -204,7 +204,7 @@ impl Bench<'_> {
         let field = |volume: &Value, key: &str| {
             volume[key].as_u64().with_context(|| format!("a volume without {key}"))
         };
-        // Told by how busy they are; targets are given by number.
+        // `trace info` lists the busiest volume first; targets are given in the order of numbers.
         let both = |volume| Ok((field(volume, "number")?, field(volume, "size_bytes")?));
         let mut numbered = volumes.iter().map(both).collect::<Result<Vec<_>>>()?;
         numbered.sort_unstable();

@@ -11,8 +11,8 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 /// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// A unix stream socket. Relative paths are relative to the working directory; whoever wants
-    /// another meaning joins the path first.
+    /// A unix stream socket. Relative paths are relative to the working directory; to use another
+    /// folder, join the path first.
     Unix(PathBuf),
     /// A TCP socket; port 0 lets the kernel choose.
     Tcp(SocketAddr),

@@ -125,7 +125,7 @@ impl<M: RawMemory> Connection<M> {
     /// Why it ends, if it has nothing more to do.
     pub(super) fn is_finished(&self) -> Option<DisconnectReason> {
         if self.hung_up && self.paused {
-            // Level-triggered polls would report it for ever, and the replies have nowhere to go.
+            // Level-triggered polls would report it without end, and the replies can't be sent.
             return Some(DisconnectReason::Broken);
         }
         let answered =
@@ -186,7 +186,7 @@ impl<M: RawMemory> Connection<M> {
         let sent = sent.map_err(|_| DisconnectReason::Broken)?;
         shared.stats.sent_bytes += sent.bytes;
         self.pieces -= sent.pieces;
-        // Someone who waits for room, this connection or another, may find it now.
+        // A connection that waits for room, this one or another, may find it now.
         shared.released |= released.requests > 0 || (self.paused && sent.bytes > 0);
         self.blocked = !sent.all;
         Ok(())
@@ -239,7 +239,7 @@ impl<M: RawMemory> Connection<M> {
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }
 
-    /// Whether the other end has closed or died, though nobody told us yet.
+    /// Whether the other end has closed or died, although the loop has not reported it yet.
     pub(super) fn is_deserted(&self) -> bool {
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];

@@ -38,7 +38,7 @@ pub enum ExportError {
     /// Empty, too long, or with control characters.
     #[error("an export's name has 1 to {NAME_BYTES_MAX} bytes and no control characters: {0:?}")]
     Name(String),
-    /// Too long.
+    /// The description is longer than allowed; its length in bytes.
     #[error("an export's description has at most 255 bytes, not {0}")]
     Description(usize),
     /// Not a multiple of 512, or more than a volume can have.

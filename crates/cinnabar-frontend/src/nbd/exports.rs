@@ -19,7 +19,7 @@ pub(super) struct Served {
 pub(super) struct Exports {
     by_id: BTreeMap<ExportId, Served>,
     by_name: BTreeMap<Vec<u8>, ExportId>,
-    /// Those that nobody may enter now, and why.
+    /// Exports that no client may enter now, with the reason.
     unavailable: BTreeMap<ExportId, String>,
 }
 
@@ -62,14 +62,14 @@ impl Exports {
         }
     }
 
-    /// From now on nobody may enter an export, for this reason.
+    /// From now on no client may enter the export; its refusals give `reason`.
     pub(super) fn set_unavailable(&mut self, id: ExportId, reason: String) {
         if self.by_id.contains_key(&id) {
             self.unavailable.insert(id, reason);
         }
     }
 
-    /// Why nobody may enter an export, if that is so.
+    /// The reason why no client may enter the export now, or `None`.
     pub(super) fn unavailable(&self, id: ExportId) -> Option<&str> {
         self.unavailable.get(&id).map(String::as_str)
     }

@@ -14,7 +14,7 @@ use super::reason::DisconnectReason;
 pub trait Directory {
     /// The export of this name. The empty name stands for the only export, if there is only one.
     fn find(&self, name: &[u8]) -> Option<&Export>;
-    /// Why nobody may enter this export now, if that is so.
+    /// The reason why no client may enter this export now, or `None`.
     fn unavailable(&self, id: ExportId) -> Option<&str> {
         let _ = id;
         None
@@ -26,7 +26,7 @@ pub trait Directory {
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
-    /// Structured replies.
+    /// Whether the client agreed on structured replies.
     pub structured: bool,
     /// Block status with `base:allocation`.
     pub block_status: bool,
@@ -175,7 +175,7 @@ impl Handshake {
     }
 }
 
-/// What the client is told that the export can do.
+/// The transmission flags that announce the export's features to the client.
 fn export_flags(export: &Export, structured: bool) -> u16 {
     // Our flush covers every connection, so several connections are always safe.
     let mut flags = export_flag::HAS_FLAGS

@@ -70,7 +70,7 @@ impl Listener {
             Address::Unix(_) => Peer::of_unix(fd.as_fd()),
             Address::Tcp(_) => {
                 let _ = sockopt::set_tcp_nodelay(&fd, true);
-                // A host that vanished must not keep its volume locked for ever.
+                // A host that vanished must not keep its volume locked without end.
                 let _ = sockopt::set_socket_keepalive(&fd, true);
                 let _ = sockopt::set_tcp_keepidle(&fd, Duration::from_secs(30));
                 let _ = sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(10));

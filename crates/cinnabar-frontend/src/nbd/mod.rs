@@ -13,12 +13,12 @@
 //! Level- and edge-triggered polling both work: what a turn leaves unread is kept as backlog.
 //!
 //! # Who may use an export
-//! A read-only export serves any number of clients, within bounds for each process, each user and all
-//! of them, so that clients of other exports find room ([`Limits`]). A writable one serves several connections of
-//! *one client*, and a second client only if [`Export::shared`] is set: two guests writing one file
-//! system destroy it. One client is one process on a unix socket (`SO_PEERCRED`, so forked jobs are
-//! different clients) and one IP address over TCP. Nobody else is let in until its last connection
-//! is gone; the refusal is `NBD_REP_ERR_POLICY` with a message.
+//! A read-only export serves any number of clients, within bounds for each process, each user and all of them, so
+//! that clients of other exports find room ([`Limits`]). A writable one serves several connections of *one
+//! client*, and a second client only if [`Export::shared`] is set: two guests writing one file system destroy it.
+//! One client is one process on a unix socket (`SO_PEERCRED`, so forked jobs are different clients) and one IP
+//! address over TCP. No other client is admitted until its last connection is gone; the refusal is
+//! `NBD_REP_ERR_POLICY` with a message.
 //!
 //! # What a client can do to others
 //! Nothing but cost time. What it may hold is bounded ([`Limits`]): requests in flight and their

@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 28;
 /// What follows a head.
 #[derive(Debug)]
 pub(super) enum Tail<M> {
-    /// Nothing.
+    /// Nothing follows the header.
     Nothing,
     /// `len` bytes of a buffer, from `at` on.
     Buffer { buffer: M, at: u64, len: u64 },

@@ -36,11 +36,11 @@ pub mod handshake_flag {
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// Options.
+/// Option numbers of the handshake (`NBD_OPT_*`).
 pub mod option {
     /// Enter an export; knows no error reply.
     pub const EXPORT_NAME: u32 = 1;
-    /// Say good-bye.
+    /// End the handshake.
     pub const ABORT: u32 = 2;
     /// List exports.
     pub const LIST: u32 = 3;
@@ -58,7 +58,7 @@ pub mod option {
 
 /// Types of replies to options.
 pub mod option_reply {
-    /// Done.
+    /// The option succeeded, or the last reply to it.
     pub const ACK: u32 = 1;
     /// One export.
     pub const SERVER: u32 = 2;
@@ -80,9 +80,9 @@ pub mod option_reply {
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
-    /// Name.
+    /// `NBD_INFO_NAME`: the export's canonical name.
     pub const NAME: u16 = 1;
-    /// Description.
+    /// `NBD_INFO_DESCRIPTION`: a text for people.
     pub const DESCRIPTION: u16 = 2;
     /// Block sizes: smallest, best, largest.
     pub const BLOCK_SIZE: u16 = 3;
@@ -110,13 +110,13 @@ pub mod export_flag {
     pub const SEND_CACHE: u16 = 1 << 10;
 }
 
-/// Requests.
+/// Request types of the transmission phase (`NBD_CMD_*`).
 pub mod command {
-    /// Read.
+    /// Read a range.
     pub const READ: u16 = 0;
-    /// Write.
+    /// Write the payload to a range.
     pub const WRITE: u16 = 1;
-    /// Good-bye.
+    /// End the connection.
     pub const DISC: u16 = 2;
     /// Make durable.
     pub const FLUSH: u16 = 3;
@@ -156,7 +156,7 @@ pub mod chunk {
 
 /// The metadata context `base:allocation`.
 pub mod allocation {
-    /// Its name.
+    /// Name of the context, as the client requests it.
     pub const NAME: &[u8] = b"base:allocation";
     /// Its namespace, which in a list query stands for all of it.
     pub const NAMESPACE: &[u8] = b"base:";
@@ -193,13 +193,13 @@ pub enum Errno {
 /// A request's fixed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// [`command_flag`]s.
+    /// Flags of the request, see [`command_flag`].
     pub flags: u16,
-    /// A [`command`].
+    /// Type of the request, see [`command`].
     pub command: u16,
     /// The client's name for it.
     pub cookie: u64,
-    /// First byte.
+    /// First byte of the range in the export.
     pub offset: u64,
     /// Length in bytes.
     pub len: u32,

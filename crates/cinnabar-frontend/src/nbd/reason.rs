@@ -20,7 +20,7 @@ pub enum DisconnectReason {
     /// The server stops.
     #[error("the server stops")]
     Stopping,
-    /// [`Limits::connections_max`](super::Limits::connections_max).
+    /// [`Limits::connections_max`](super::Limits::connections_max) was reached.
     #[error("too many connections")]
     TooManyConnections,
     /// A second client of a writable export that asked in a way that knows no error message.
@@ -29,13 +29,13 @@ pub enum DisconnectReason {
     /// The client closed the socket within a message.
     #[error("the client closed the connection within a message")]
     Truncated,
-    /// [`Limits::handshake_ns_max`](super::Limits::handshake_ns_max).
+    /// [`Limits::handshake_ns_max`](super::Limits::handshake_ns_max) has passed.
     #[error("the handshake took too long")]
     HandshakeTimeout,
-    /// [`Limits::request_ns_max`](super::Limits::request_ns_max).
+    /// [`Limits::request_ns_max`](super::Limits::request_ns_max) has passed.
     #[error("a request took too long to arrive")]
     RequestTimeout,
-    /// [`Limits::stall_ns_max`](super::Limits::stall_ns_max).
+    /// [`Limits::stall_ns_max`](super::Limits::stall_ns_max) has passed.
     #[error("the client does not read its replies")]
     OutputStalled,
     /// Client flags that this server did not offer.
@@ -47,7 +47,7 @@ pub enum DisconnectReason {
     /// An option longer than this server takes.
     #[error("an option is too long")]
     OptionTooLong,
-    /// [`Limits::options_max`](super::Limits::options_max).
+    /// [`Limits::options_max`](super::Limits::options_max) was exceeded.
     #[error("too many options")]
     TooManyOptions,
     /// `NBD_OPT_EXPORT_NAME` with a name that is not served.

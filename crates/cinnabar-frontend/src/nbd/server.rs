@@ -70,7 +70,7 @@ impl<M: RawMemory> Server<M> {
         &self.shared.limits
     }
 
-    /// Counters.
+    /// The server's counters, since it was made.
     pub fn stats(&self) -> Stats {
         let Load { requests, bytes } = self.shared.load;
         let mut stats = self.shared.stats;
@@ -251,7 +251,7 @@ impl<M: RawMemory> Server<M> {
                     if connection.short == Some(Short::Total) {
                         self.eldest.waits(key, self.shared.now);
                     } else if self.eldest.is(key) {
-                        // It waits for its own now, which may take for ever.
+                        // It waits for room in its own limits now, which may never come.
                         self.shared.released |= self.eldest.ends(|eldest| eldest == key);
                     }
                     if !std::mem::replace(&mut connection.in_paused, true) {
@@ -303,7 +303,7 @@ impl<M: RawMemory> Server<M> {
         buffers: &mut impl Buffers<M>,
     ) {
         let Some(connection) = self.connections.get_mut(slot.connection) else {
-            // The client left: nobody waits for this.
+            // The client left: no connection waits for this reply.
             if let Ok(Body::Data(buffer)) = result {
                 buffers.give(buffer);
             }

@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub(super) stats: Stats,
     /// Everything is received here first, one connection at a time.
     pub(super) receive_area: Vec<u8>,
-    /// As the caller last told.
+    /// The time that the caller gave last.
     pub(super) now: Instant,
     pub(super) warnings: Warnings,
 }

@@ -38,7 +38,7 @@ pub enum Expect {
     Done,
     /// The data of a read.
     Data(ByteSpan),
-    /// Extents.
+    /// The extents of a reply to `BLOCK_STATUS`.
     Extents {
         /// Bytes asked about.
         span: ByteSpan,
@@ -95,7 +95,7 @@ pub struct Modify<M> {
     pub span: ByteSpan,
     /// Durable before the reply.
     pub fua: bool,
-    /// To what.
+    /// The new bytes.
     pub with: With<M>,
 }
 
@@ -104,7 +104,7 @@ pub struct Modify<M> {
 pub enum With<M> {
     /// The data of a write, at their place within the blocks around.
     Data(Option<M>),
-    /// Zeros.
+    /// Zeros instead of data.
     Zeroes {
         /// Whole sectors may be deallocated.
         may_punch: bool,
@@ -128,7 +128,7 @@ pub enum ForPiece {
     Granted,
     /// It holds as many pieces as it may.
     Enough,
-    /// Not now.
+    /// There is no room now.
     NoRoom,
 }
 
@@ -150,7 +150,7 @@ enum Phase<M> {
     },
     /// Between two pieces of a write's payload.
     Gap,
-    /// Within a piece that nobody wants any more.
+    /// Within a piece whose payload is discarded.
     SkipPiece {
         left: u64,
     },

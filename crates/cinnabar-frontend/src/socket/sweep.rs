@@ -2,9 +2,9 @@
 //!
 //! Called when the next socket is made in the same folder.
 //!
-//! Each maker holds a lock on its folder, which ends with the process. So no clock tells the living
-//! from the dead: it may step, be a file server's, or run on while a maker is stopped. Nor does the
-//! number of a process alone, which in another container is another one's.
+//! Each maker holds a lock on its folder, which ends with the process. So no clock decides whether
+//! a maker is alive: a clock may step, be a file server's, or run on while a maker is stopped. Nor
+//! does a process number alone, which in another container belongs to another process.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -33,7 +33,7 @@ pub(super) fn claim(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<O
     match lock(&folder) {
         Ok(()) => Ok(is_at(parent, name, &folder).then_some(folder)),
         Err(Errno::WOULDBLOCK) => Ok(None),
-        // No locks on this file system: nobody sweeps there.
+        // This file system has no locks, so no process sweeps there.
         Err(_) => Ok(Some(folder)),
     }
 }
@@ -61,12 +61,12 @@ fn may_be_of_the_dead(name: &CStr) -> bool {
         // Of an earlier process of this number, or locked.
         return true;
     }
-    // An older version of ours holds no lock.
+    // An older version of Cinnabar holds no lock.
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// Removes a folder and the sockets in it, if it is one of ours and its maker is dead.
+/// Removes a folder and the sockets in it, if Cinnabar made it and its maker is dead.
 fn remove(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
     let folder = open(parent, name)?;
     let stat = fstat(&folder)?;
@@ -117,14 +117,15 @@ mod tests {
     fn leave(folder: &Path, name: &str, mode: u32) {
         let den = folder.join(name);
         std::fs::create_dir(&den).expect("a new folder");
-        std::fs::set_permissions(&den, Permissions::from_mode(mode)).expect("it is ours");
+        std::fs::set_permissions(&den, Permissions::from_mode(mode))
+            .expect("the test's own folder");
         drop(std::os::unix::net::UnixListener::bind(den.join("a.sock")).expect("a socket"));
     }
 
     /// As after the clock was set, by so much.
     fn made(den: &Path, ago: Duration) -> File {
         let file = File::open(den).expect("it is there");
-        file.set_modified(SystemTime::now() - ago).expect("it is ours");
+        file.set_modified(SystemTime::now() - ago).expect("the test's own folder");
         file
     }
 
@@ -177,7 +178,7 @@ mod tests {
         drop(listener);
     }
 
-    /// In another container it may have any number, or ours.
+    /// In another container the maker may have any process number, or this process's.
     #[test]
     fn a_maker_that_takes_an_hour_keeps_its_folder() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -186,9 +187,10 @@ mod tests {
             let den = folder.path().join(&name);
             leave(folder.path(), &name, 0o700);
             let slow = made(&den, Duration::from_hours(1));
-            flock(&slow, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");
+            flock(&slow, FlockOperation::NonBlockingLockExclusive)
+                .expect("no other process has it");
             drop(listen(&folder.path().join("a.sock")));
-            assert!(den.join("a.sock").exists(), "it lives");
+            assert!(den.join("a.sock").exists(), "its maker is alive");
             // Killed.
             drop(slow);
             drop(listen(&folder.path().join("a.sock")));
@@ -206,7 +208,8 @@ mod tests {
         lock(&sweeper).expect("it is free");
         assert!(claim(&parent, "swept").expect("no error").is_none());
         // Of one that another has swept, only the name is left, and that is another one's.
-        std::fs::rename(folder.path().join("swept"), folder.path().join("old")).expect("ours");
+        std::fs::rename(folder.path().join("swept"), folder.path().join("old"))
+            .expect("the test's own folder");
         std::fs::create_dir(folder.path().join("swept")).expect("a new folder");
         assert!(!is_at(&parent, "swept", &sweeper));
         assert!(claim(&parent, "swept").expect("no error").is_some());

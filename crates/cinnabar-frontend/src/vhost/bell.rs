@@ -185,7 +185,8 @@ impl Kernel {
                 // One that can't be signalled is passed over: its guest has made it so.
                 (done, again) = (done + 1, true);
             } else if again {
-                // The kernel has no room. A call must not get lost: its guest may wait for ever.
+                // The kernel has no room. A call must not get lost: its guest could wait without
+                // end.
                 self.throw_away();
                 again = false;
             } else {
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn neither_an_empty_nor_a_full_counter_blocks_whatever_the_flags() {
-        // Any of this would block for ever if the flags counted.
+        // Any of these calls would block without end if the flags counted.
         let (empty, full) = (blocking(), Arc::new(blocking()));
         silence(&empty);
         rustix::io::write(&*full, &(u64::MAX - 1).to_ne_bytes()).expect("room");

@@ -11,7 +11,7 @@ use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 use cinnabar_engine::{Failure, IoError};
 
-/// How a request ended, as its last byte tells the guest.
+/// The result of a request, as its status byte reports it to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Status {

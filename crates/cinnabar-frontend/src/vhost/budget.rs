@@ -96,7 +96,7 @@ struct Bound {
     own: u64,
     /// By one connection, whatever the others have.
     small: u64,
-    /// By all.
+    /// Bytes that all connections of the process may use.
     process: u64,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Follows the chain from `head` on; `indirect` tells whether tables were negotiated.
+    /// Follows the chain from `head` on; `indirect` says whether indirect tables were negotiated.
     pub(super) fn follow(
         ring: &Ring,
         memory: &GuestMemory,

@@ -58,7 +58,7 @@ pub(super) struct Channel {
     since: Option<Instant>,
     output: VecDeque<Answer>,
     output_bytes: usize,
-    /// A descriptor was sent, and nobody has looked since whether it was received.
+    /// A descriptor was sent, and it is not yet known whether it was received.
     fd_sent: bool,
     /// The socket takes no more since then.
     pub(super) blocked_since: Option<Instant>,
@@ -123,8 +123,8 @@ impl Channel {
         self.output_bytes > OUTPUT_BYTES_MAX
     }
 
-    /// Whether a descriptor is on its way that was not received yet, as far as anybody can tell:
-    /// something is.
+    /// Whether a descriptor may not have been received yet: it is queued, or bytes that were sent
+    /// are unread.
     pub(super) fn has_unread_fd(&mut self) -> bool {
         self.fd_sent = self.fd_sent && unread_bytes(&self.fd) > 0;
         self.fd_sent || self.output.iter().any(|answer| answer.fd.is_some())

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Why no further message is taken for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// A queue stops: its base is to be told when its requests are done.
+    /// A queue stops: its base is to be reported when its requests are done.
     Stop(u16),
     /// The driver switched write-back off: what was written so far is being made durable. To be
     /// acknowledged then, if that was asked for.
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     pub(super) watch: u64,
     pub(super) peer: Peer,
     pub(super) export: ExportId,
-    /// The life of the export.
+    /// Key of the export's entry in the server's `lives`.
     pub(super) life: u64,
     pub(super) queues: Vec<Queue>,
     /// What its requests hold.
@@ -180,7 +180,7 @@ impl Connection {
             })
     }
 
-    /// The queues that run and that nobody looks at for the moment.
+    /// The running queues that are neither paused nor in the backlog.
     pub(super) fn unwatched(&self) -> SmallVec<[u16; 4]> {
         let idle = |queue: &Queue| queue.running.is_some() && !queue.in_paused && !queue.in_backlog;
         let queues = self.queues.iter().enumerate().filter(|(_, queue)| idle(queue));

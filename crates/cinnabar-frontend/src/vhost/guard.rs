@@ -2,10 +2,10 @@
 //!
 //! Touching a page behind the end of a file raises SIGBUS, which would end the daemon and with it
 //! the disks of all other guests. A file that is sealed against shrinking can't do it, but stock
-//! QEMU's `memory-backend-file` is not sealed, huge pages may run out, and memory may rot (a machine
-//! check is a SIGBUS, too). So the process has a handler that puts pages of zeros under a guarded
-//! mapping when it is hit, notes it, and goes on; whoever uses the mapping looks at the note before
-//! it believes what it read, and cuts the guest off.
+//! QEMU's `memory-backend-file` is not sealed, huge pages may run out, and memory may fail (a
+//! machine check is a SIGBUS, too). So the process has a handler that puts pages of zeros under a
+//! guarded mapping when an access faults, records the fault, and returns. The user of the mapping
+//! checks the record before it believes what it read, and disconnects the guest.
 //!
 //! The handler is installed with the first mapping. A SIGBUS elsewhere goes to the handler that was
 //! there before. The kernel's own accesses, direct I/O for instance, fail with EFAULT instead.
@@ -80,7 +80,7 @@ static INSTALL: Once = Once::new();
 /// The action that was there before; written once, before the handler is installed.
 static mut PREVIOUS: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 
-/// A guarded mapping. To be dropped before it is unmapped, when nobody uses it any more.
+/// A guarded mapping. To be dropped before it is unmapped, when nothing uses it any more.
 #[derive(Debug)]
 pub(super) struct Guard {
     place: usize,
@@ -88,7 +88,7 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Guards a whole mapping, which has to be private to the caller in the sense that replacing it
-    /// by zeros hurts nobody else. `None`: too many.
+    /// by zeros affects no other user. `None`: too many.
     pub(super) fn new(start: *mut u8, len: usize) -> Option<Self> {
         INSTALL.call_once(install);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +157,7 @@ fn replace(start: usize, len: usize) -> bool {
     // SAFETY: as above.
     let before = unsafe { *errno };
     // SAFETY: the range is a mapping that its owner gave up to be replaced (`Guard::new`); it is in
-    // use, for somebody touched it just now, and so it was not unmapped.
+    // use, because the faulting instruction has just accessed it, so it was not unmapped.
     let mapped = unsafe {
         libc::mmap(
             std::ptr::without_provenance_mut(start),
@@ -173,7 +173,7 @@ fn replace(start: usize, len: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// Hands a SIGBUS that is not ours to whoever had it before.
+/// Passes a SIGBUS outside all guarded mappings to the handler that was installed before.
 fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: written before this handler was installed, and never again.
     let previous = unsafe { (&raw const PREVIOUS).cast::<libc::sigaction>().read() };
@@ -234,7 +234,7 @@ mod tests {
         let broken = Mapping::new(&account, file.as_fd(), 0, 1 << 20).expect("mapped");
         let sound = Mapping::new(&account, other.as_fd(), 0, 1 << 20).expect("mapped");
         for mapping in [&broken, &sound] {
-            // SAFETY: within the mapping; nobody else uses it.
+            // SAFETY: within the mapping; nothing else uses it.
             unsafe { mapping.first().add(8192).write_volatile(7) };
         }
         ftruncate(&file, 4096).expect("smaller");

@@ -1,8 +1,8 @@
 //! Which requests are under way, noted in memory that outlives this process.
 //!
 //! After "Inflight I/O tracking" of the vhost-user protocol, for split rings. The memory is a memfd
-//! of ours which the front-end keeps and hands to whoever serves it next. For each queue it holds a
-//! head and a note for each descriptor:
+//! that this process makes. The front-end keeps it and passes it to the next process that serves
+//! it. For each queue it holds a head and a note for each descriptor:
 //!
 //! ```text
 //! head: features u64 · version u16 · descriptors u16 · last_batch_head u16 · used_index u16
@@ -17,7 +17,7 @@
 //! Behind the queues there is a page of our own: whether the driver chose write-back, which QEMU
 //! does not tell a new server.
 //!
-//! The front-end can write to all of it: nothing is believed that could hurt anybody else.
+//! The front-end can write to all of it: nothing in it is trusted that could harm another guest.
 
 use super::budget::Account;
 use super::limits::{QUEUE_SIZE_MAX, QUEUES_MAX};
@@ -52,7 +52,7 @@ const fn queue_bytes(size: u16) -> usize {
     (HEAD_BYTES + NOTE_BYTES * size as usize).next_multiple_of(ALIGN_BYTES)
 }
 
-/// The memory.
+/// The shared memory that holds the notes of all queues.
 #[derive(Clone, Debug)]
 pub(super) struct Inflight {
     mapping: Arc<Mapping>,
@@ -187,7 +187,7 @@ impl QueueNotes {
         let noted = self.u16_at(USED_INDEX_AT).load(Ordering::Acquire);
         let unnoted = used.wrapping_sub(noted);
         if unnoted > size {
-            // The driver began anew, with nothing under way; or somebody wrote here.
+            // The driver restarted, with nothing under way; or the memory was overwritten.
             return self.begin_anew(size, used);
         }
         let mut head = self.u16_at(LAST_BATCH_HEAD_AT).load(Ordering::Acquire);
@@ -285,7 +285,7 @@ mod tests {
     fn notes() -> QueueNotes {
         let (inflight, _, _) = made(2, 8);
         let notes = inflight.queue(1).expect("it has two");
-        assert_eq!(notes.recover(8, 0), Ok(None), "nobody was here before");
+        assert_eq!(notes.recover(8, 0), Ok(None), "no server was here before");
         notes
     }
 

@@ -1,22 +1,22 @@
 //! Guest memory in the hands of the engine, and the word that it is back.
 //!
-//! A read into guest memory may go on after its request was answered (the engine's answer of a
-//! backend that takes too long) or after the guest's connection broke. Until it is over the guest
-//! may not be told that its memory is its own again, nor may anybody read the same request into the
-//! same memory a second time. Whoever reads holds the lease; its end is noted here.
+//! A read into guest memory may continue after its request was answered (when the engine reports
+//! that the backend takes too long) or after the guest's connection broke. Until it has ended, the
+//! guest must not get its memory back, and the same request must not be read into the same memory a
+//! second time. The reader holds the lease; its end is recorded here.
 
 use super::memory::GuestMemory;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells the event loop to look at the server. Called from any thread.
+/// Wakes the event loop, so that it calls the server. Called from any thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// The right to write to guest memory until it is dropped.
 pub(super) struct Lease {
     _memory: Arc<GuestMemory>,
     returned: Arc<Returned>,
-    /// What to put on the list of those returned; 0: nobody waits for it.
+    /// The key to put on the list of returned leases; 0: nothing waits for it.
     awaited: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Drop for Lease {
     }
 }
 
-/// Leases that somebody waited for and that came to their end.
+/// Ended leases that a server waited for.
 pub(super) struct Returned {
     keys: Mutex<Vec<u64>>,
     any: AtomicBool,
@@ -95,7 +95,7 @@ mod tests {
         std::thread::spawn(move || drop(engines)).join().expect("no panic");
         assert_eq!((returned.take(), woken.load(Ordering::Relaxed)), (vec![7], 1));
         lease().await_return(8);
-        assert_eq!(returned.take(), [8], "nobody else had it");
+        assert_eq!(returned.take(), [8], "no other holder was left");
         assert!(!returned.any());
     }
 

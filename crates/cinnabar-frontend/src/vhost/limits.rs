@@ -76,12 +76,12 @@ pub const QUEUES_MAX: u16 = 16;
 pub const QUEUE_SIZE_MAX: u16 = 1024;
 /// Descriptors of one request, those of an indirect table included.
 pub(super) const CHAIN_MAX: u32 = 1024;
-/// Data segments a driver is told to use at most: a request has a header and a status besides, and
-/// fits in a queue of 128.
+/// Most data segments of a request, as announced to the driver: a request has a header and a status
+/// besides, and fits in a queue of 128.
 pub(super) const SEGMENTS_MAX: u32 = 126;
-/// Bytes of a segment that a driver is told to use at most.
+/// Most bytes of a segment, as announced to the driver.
 pub(super) const SEGMENT_BYTES_MAX: u32 = 256 << 10;
-/// Sectors of 512 bytes that a driver is told to discard or zero at a time (2 GiB).
+/// Most sectors of 512 bytes in one discard or zeroing, as announced to the driver (2 GiB).
 pub(super) const ZERO_SECTORS_MAX: u32 = 1 << 22;
 /// Regions of guest memory of one connection.
 pub(super) const REGIONS_MAX: usize = 32;
@@ -105,7 +105,7 @@ pub(super) const OUTPUT_BYTES_MAX: usize = 16 << 10;
 /// Connections accepted from one listener in one turn.
 pub(super) const ACCEPTS_PER_TURN: u32 = 16;
 
-// A driver that keeps to what it is told never asks for more than the engine takes.
+// A driver that respects the announced limits never requests more than the engine takes.
 const _: () = assert!(SEGMENTS_MAX as u64 * SEGMENT_BYTES_MAX as u64 <= DATA_BYTES_MAX);
 const _: () = assert!(CHAIN_MAX >= QUEUE_SIZE_MAX as u32);
 // Together with the NBD server's 8192, and whatever these are split into, below what an engine takes:

@@ -58,9 +58,9 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of the file from `offset` on, for `account`.
     ///
-    /// Nothing here can be held up by whoever made the descriptor: the first call asks the kernel
-    /// what kind of file it is without asking the file's own file system (a FUSE one may never
-    /// answer), and only memory goes further.
+    /// The maker of the descriptor can't block anything here: the first call asks the kernel what
+    /// kind of file it is without asking the file's own file system (a FUSE one may never answer),
+    /// and only memory goes further.
     pub(super) fn new(
         account: &Arc<Account>,
         fd: BorrowedFd<'_>,
@@ -126,7 +126,7 @@ const HUGETLBFS_MAGIC: rustix::fs::FsWord = 0x9584_58f6;
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // No fault can come any more; and the address can't be anybody else's before it is unmapped.
+        // No fault can come any more; and the address can't be reused before it is unmapped.
         self.guard = None;
         let start = self.start.as_ptr().expose_provenance();
         let past = Past { start, bytes: self.mapped_bytes, _charge: self.charge.take() };
@@ -136,8 +136,8 @@ impl Drop for Mapping {
     }
 }
 
-/// What [`Mapping::new`] mapped and nobody uses any more. It is unmapped when this is dropped, and
-/// paid for until then.
+/// Memory that [`Mapping::new`] mapped and nothing uses any more. It is unmapped when this is
+/// dropped, and counts against the limit until then.
 struct Past {
     start: usize,
     bytes: usize,

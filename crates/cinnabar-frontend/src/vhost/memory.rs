@@ -1,7 +1,7 @@
 //! The guest's memory as its front-end describes it, and the one place that looks into it.
 //!
-//! Everything here may be changed by the guest at any time: values are read once, and nobody makes a
-//! Rust reference to any of it.
+//! Everything here may be changed by the guest at any time: values are read once, and no Rust
+//! reference to any of it is made.
 
 use super::budget::Account;
 use super::mapping::{Mapping, MappingError};
@@ -17,8 +17,8 @@ pub(super) struct Piece {
     pub(super) len: usize,
 }
 
-// SAFETY: an address; whoever follows it holds the memory it is part of, and follows the rules of
-// this module, wherever it runs.
+// SAFETY: an address; code that dereferences it holds the memory it is part of, and follows the
+// rules of this module, on whichever thread it runs.
 unsafe impl Send for Piece {}
 
 /// Most lists have a header or a status, and a few data pieces.
@@ -167,7 +167,7 @@ pub(super) fn take_last(pieces: &mut Pieces) -> Option<*mut u8> {
 /// Copies from the guest's memory until `to` is full or there is no more; returns how much.
 ///
 /// # Safety
-/// `to` has `len` bytes that nobody else uses now; the memory the pieces are part of is held.
+/// `to` has `len` bytes that nothing else uses now; the memory the pieces are part of is held.
 pub(super) unsafe fn copy_from_guest(pieces: &[Piece], to: *mut u8, len: usize) -> usize {
     let mut done = 0;
     for piece in pieces {
@@ -183,7 +183,7 @@ pub(super) unsafe fn copy_from_guest(pieces: &[Piece], to: *mut u8, len: usize) 
 /// Copies to the guest's memory until it is full or there is no more; returns how much.
 ///
 /// # Safety
-/// `from` has `len` bytes that nobody changes now; the memory the pieces are part of is held.
+/// `from` has `len` bytes that nothing changes now; the memory the pieces are part of is held.
 pub(super) unsafe fn copy_to_guest(pieces: &[Piece], from: *const u8, len: usize) -> usize {
     let mut done = 0;
     for piece in pieces {

@@ -10,15 +10,15 @@
 //!    later turn.
 //! 5. [`Server::flush`] once: each queue gives back what is done, with one call at most.
 //!
-//! A loop that spins instead of waiting tells [`Server::set_polling`], so that guests don't kick, and
-//! calls [`Server::poll`] each time round; before it waits again it says so, and looks at the answer.
+//! A loop that spins instead of waiting calls [`Server::set_polling`], so that guests don't kick, and
+//! [`Server::poll`] in each turn; before it waits again it ends polling, and checks the result.
 //!
 //! # Memory
 //! A guest shares its memory and can change it at any time. Descriptors and headers are read once and
-//! judged afterwards; what is written is copied once into a private buffer; a read of whole blocks may
-//! go straight into guest memory ([`Buffers::guest`]), every other one is copied out at the end. A
+//! checked afterwards; what is written is copied once into a private buffer; a read of whole blocks
+//! may go straight into guest memory ([`Buffers::guest`]), every other one is copied out at the end. A
 //! request keeps the memory it began with, whatever the front-end changes or if it dies. A truncated
-//! file under guest memory costs its guest the connection, and nobody else anything (`guard`).
+//! file under guest memory costs its guest the connection, and affects no other guest (`guard`).
 //!
 //! # Who may use an export
 //! A read-only export serves several front-ends, a writable one a single one at a time. When QEMU comes

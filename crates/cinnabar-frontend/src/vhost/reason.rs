@@ -35,13 +35,13 @@ reasons! {
     Stopping "stopping" "the server stops";
     /// A second front-end of a writable export, or more than [`Limits`](super::Limits) has room for.
     InUse "in_use" "the export is in use by another front-end";
-    /// [`Limits::connections_max`](super::Limits::connections_max).
+    /// [`Limits::connections_max`](super::Limits::connections_max) was reached.
     TooManyConnections "too_many_connections" "too many connections";
     /// The front-end closed the socket within a message.
     Truncated "truncated" "the front-end closed the connection within a message";
-    /// [`Limits::message_ns_max`](super::Limits::message_ns_max).
+    /// [`Limits::message_ns_max`](super::Limits::message_ns_max) has passed.
     MessageTimeout "message_timeout" "a message took too long to arrive, or its answer is not read";
-    /// [`Limits::stop_ns_max`](super::Limits::stop_ns_max).
+    /// [`Limits::stop_ns_max`](super::Limits::stop_ns_max) has passed.
     StopTimeout "stop_timeout" "requests took too long to finish when their ring was stopped";
     /// A header of another version, or an impossible length.
     Header "header" "a malformed message header";
@@ -54,7 +54,7 @@ reasons! {
     /// A kick or call that is no eventfd.
     NotEventFd "not_eventfd" "a kick or call is not an eventfd (or /proc is not mounted)";
     /// A ring without a kick.
-    NoKick "no_kick" "a ring without a kick, to be polled for ever, is not supported";
+    NoKick "no_kick" "a ring without a kick (polling mode) is not supported";
     /// Features that were not offered.
     Features "features" "features that were not offered";
     /// The driver does not speak VIRTIO 1.

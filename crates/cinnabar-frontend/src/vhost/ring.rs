@@ -60,9 +60,9 @@ pub(super) struct Ring {
     pub(super) next_available: u16,
     /// Next entry of the used ring to be filled.
     next_used: u16,
-    /// Used index as the driver was last told by a call; `None`: it must be told in any case.
+    /// Used index at the last call to the driver; `None`: the driver must be called in any case.
     told: Option<u16>,
-    /// `VIRTIO_F_EVENT_IDX`: each side says at which index it wants to hear of the other.
+    /// `VIRTIO_F_EVENT_IDX`: each side says at which index it wants to be notified by the other.
     event_index: bool,
 }
 

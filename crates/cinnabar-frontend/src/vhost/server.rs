@@ -47,7 +47,7 @@ pub struct Server<M> {
     released: bool,
     stats: Stats,
     warnings: Warnings,
-    /// As the caller last told.
+    /// The time that the caller gave last.
     now: Instant,
     /// Connections with something to send or to give back.
     dirty: Vec<u64>,
@@ -62,7 +62,7 @@ pub struct Server<M> {
     found: Vec<(u64, u16)>,
     /// When `tick` has to look at all connections.
     next_tick: Option<Instant>,
-    /// Guests are told not to kick.
+    /// Guests are asked not to kick.
     polling: bool,
     draining: bool,
     /// What exports and their connections have left behind.
@@ -79,7 +79,7 @@ const _: () = {
 /// An export and its connections.
 struct Served {
     export: Export,
-    /// Its own life, and those before it that have left something behind.
+    /// Its own entry in `lives`, and those of earlier exports that have left something behind.
     lives: Vec<u64>,
     /// `None`: closed for good.
     listener: Option<UnixListener>,
@@ -109,7 +109,7 @@ enum Backlog {
 
 impl<M: RawMemory> Server<M> {
     /// A server without exports. Limits too small for one longest request are raised. `waker` is
-    /// called, from any thread, when the server has something to do that no descriptor tells.
+    /// called, from any thread, when the server has something to do that no descriptor signals.
     pub fn new(limits: Limits, waker: Waker) -> Self {
         let limits = limits.raised();
         let requests = u64::from(limits.connection_requests_max);
@@ -144,7 +144,7 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// A device has become larger. Its driver sees it when it next reads the configuration space:
-    /// front ends are not told, for the channel on which they could be is not offered.
+    /// front ends are not notified, because the channel for such a notice is not offered.
     pub fn set_size(&mut self, export: ExportId, size_bytes: u64) {
         if let Some(served) = self.exports.get_mut(&export) {
             served.export.size_bytes = size_bytes;
@@ -156,7 +156,7 @@ impl<M: RawMemory> Server<M> {
         &self.limits
     }
 
-    /// Counters.
+    /// The server's counters, since it was made.
     pub fn stats(&self) -> Stats {
         let Load { requests, bytes } = self.load;
         let mut stats = self.stats;
@@ -181,7 +181,8 @@ impl<M: RawMemory> Server<M> {
         self.watches.take()
     }
 
-    /// A descriptor is ready: accepts, hears messages, appends requests to `incoming`.
+    /// A descriptor is ready: accepts connections, handles messages, appends requests to
+    /// `incoming`.
     pub fn on_ready(
         &mut self,
         token: Token,
@@ -222,7 +223,7 @@ impl<M: RawMemory> Server<M> {
         }
         let left = |known: &Connection| !known.in_backlog;
         if ready.hangup && self.connections.get(key).is_some_and(left) {
-            // It waits for an answer that nobody will read.
+            // It waits for an answer that its peer will not read.
             self.disconnect(key, DisconnectReason::PeerClosed);
         }
     }
@@ -291,7 +292,7 @@ impl<M: RawMemory> Server<M> {
         }
         let any = !found.is_empty();
         self.found = found;
-        // A read that is over may be all there is, and has to be told.
+        // A read that has ended may be the only event, and has to be reported.
         any || self.has_backlog()
     }
 
@@ -302,9 +303,9 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// While `polling`, guests are told not to kick: the caller has to [`Self::poll`]. When it ends,
-    /// kicks are asked for again and all queues looked at once more: true if something came
-    /// meanwhile, which is backlog then.
+    /// While `polling`, guests are asked not to kick, and the caller has to call [`Self::poll`].
+    /// When polling ends, kicks are enabled again and all queues checked once more: true if
+    /// something came meanwhile, which is backlog then.
     ///
     /// Costs nothing while nothing changes, so it may be said each time round.
     pub fn set_polling(&mut self, polling: bool) -> bool {
@@ -330,7 +331,7 @@ impl<M: RawMemory> Server<M> {
         self.has_backlog()
     }
 
-    /// Hears what a connection has to say, up to a turn's budget.
+    /// Handles a connection's messages, up to a turn's budget.
     fn hear(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(connection) = self.connections.get_mut(key) else { return };
@@ -366,7 +367,8 @@ impl<M: RawMemory> Server<M> {
                 }
             }
         }
-        // The budget is used up, or it does not listen now: nobody tells when there is more.
+        // The budget is used up, or it does not listen now: no event will report the remaining
+        // messages.
         if self.connections.get(key).is_some_and(Connection::listens) {
             self.messages_later(key);
         }
@@ -445,7 +447,7 @@ impl<M: RawMemory> Server<M> {
                 if short == Short::Total {
                     self.eldest.waits((key, index), self.now);
                 } else if self.eldest.is((key, index)) {
-                    // It waits for its own now, which may take for ever.
+                    // It waits for room in its own limits now, which may never come.
                     self.released |= self.eldest.ends(|eldest| eldest == (key, index));
                 }
                 let queue = &mut connection.queues[usize::from(index)];

@@ -14,7 +14,7 @@ pub(super) enum Fate {
     Nothing,
     /// Copy what was read to the guest.
     Copy {
-        /// Where to.
+        /// The guest memory that the data are copied to.
         to: Pieces,
         /// Where it lies in the volume.
         span: ByteSpan,
@@ -29,7 +29,8 @@ pub(super) enum Fate {
 pub(super) struct Slot {
     /// Key of its connection, which may be gone.
     pub(super) connection: u64,
-    /// The life of its export: what is left of a connection that is gone is counted there.
+    /// Key of its export's entry in the server's `lives`, where the remains of closed connections
+    /// are counted.
     pub(super) life: u64,
     pub(super) queue: u16,
     /// Where its chain begins.

@@ -29,7 +29,7 @@ pub struct Stats {
     pub sent_bytes: u64,
     /// Kicks that came.
     pub kicks: u64,
-    /// Calls made.
+    /// Calls (interrupts) sent to guests.
     pub calls: u64,
     /// Times that a ring was not read on because of [`Limits`](super::Limits).
     pub pauses: u64,

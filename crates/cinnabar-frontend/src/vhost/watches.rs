@@ -24,7 +24,7 @@ pub(super) struct Watches {
     /// Descriptors to be closed when the loop knows that it has to forget them: the front-end holds
     /// the same eventfds, so that closing alone would not end a watch.
     forgotten: Vec<OwnedFd>,
-    /// Those of which it was told last time.
+    /// How many of `forgotten` the loop already knows of.
     told: usize,
 }
 

@@ -127,7 +127,7 @@ impl Client {
         self.0.write_all(bytes).expect("the server reads");
     }
 
-    /// Sends what the server may not want to hear to the end.
+    /// Sends bytes that the server may not read to the end.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }

@@ -17,7 +17,7 @@ pub(crate) enum Disk {
     /// Nothing: reads return whatever is in the buffer. For measuring.
     #[allow(dead_code, reason = "examples only")]
     Null,
-    /// Bytes.
+    /// The bytes of the disk, in memory.
     Memory(Vec<u8>),
     /// Bytes whose requests are answered only when [`Host::answer_held`] is called.
     #[allow(dead_code, reason = "tests only")]
@@ -117,7 +117,8 @@ impl Host {
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             let mut flags = EventFlags::IN | EventFlags::ET;
             flags.set(EventFlags::OUT, write);
-            // Any change makes epoll report anew what is ready, so only the necessary ones.
+            // Any change makes epoll report ready descriptors again, so only the necessary ones are
+            // made.
             let data = EventData::new_u64(token.0);
             match known {
                 None => epoll::add(edges, fd, data, flags).expect("epoll"),

@@ -1,4 +1,5 @@
-//! A client's whole life on bytes alone: handshake, then transmission. Shared with the fuzz targets.
+//! A client's whole connection on bytes alone: handshake, then transmission. Shared with the fuzz
+//! targets.
 
 use crate::memory::{Heap, Pool};
 use crate::sample::{Listed, export};
@@ -143,7 +144,7 @@ impl Life {
         Self::new().live(pieces)
     }
 
-    /// The same from the middle of a life: an export was entered.
+    /// The same from the middle of a connection: an export was entered.
     #[allow(dead_code, reason = "not every user of this file asks")]
     pub(crate) fn run_entered(agreed: Agreed, pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>) {
         let mut life = Self::new();

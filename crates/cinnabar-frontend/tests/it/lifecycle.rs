@@ -145,15 +145,15 @@ fn a_socket_is_taken_over_only_from_the_dead() {
     // A living one's.
     assert!(matches!(fresh(&address), Err(ListenError::InUse(_))));
     assert!(matches!(server.listen(&address, &[ExportId(9)]), Err(ListenError::NoExport(9))));
-    server.listen(&address, &[ExportId(1)]).expect("it is ours");
-    // Someone else's, who replaced ours.
+    server.listen(&address, &[ExportId(1)]).expect("the test's own folder");
+    // Another process's socket, which replaced the server's.
     std::fs::remove_file(&path).expect("it exists");
     let theirs = UnixListener::bind(&path).expect("it is free");
     drop(server);
-    assert!(path.exists(), "theirs is not removed");
+    assert!(path.exists(), "the other socket is not removed");
     drop(theirs);
     drop(fresh(&address).expect("they are gone"));
-    assert!(!path.exists(), "ours is removed");
+    assert!(!path.exists(), "the server's own socket is removed");
     // No socket at all.
     std::fs::write(&path, "precious").expect("it is free");
     assert!(matches!(fresh(&address), Err(ListenError::NotASocket(_))));

@@ -260,7 +260,7 @@ fn beside(limits: Limits, interleaved: bool) {
     for client in &mut long {
         client.send(&[read(0, 1, ODD, 100 * MIB), read(0, 2, 0, 512)].concat());
     }
-    // Nobody reads the long replies: what is sent is little, and what is held is bounded.
+    // The client does not read the long replies: little is sent, and what is held is bounded.
     let mut other = Client::enter(&server.socket, "vm3");
     let small = std::thread::spawn(move || {
         for round in 0..20 {

@@ -1,5 +1,6 @@
 //! The servers from outside. NBD: its state machines on bytes, its sockets on raw and real clients.
-//! vhost-user: a front-end and driver of our own that breaks every rule, and somebody else's.
+//! vhost-user: a front-end and driver of the tests' own that breaks every rule, and the `vhost`
+//! crate's.
 
 mod client;
 mod clients;

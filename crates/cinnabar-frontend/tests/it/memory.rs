@@ -17,7 +17,7 @@ pub(crate) struct Heap(Arc<Block>);
 struct Block {
     first: *mut u8,
     layout: Layout,
-    /// Memory of somebody else's, which this keeps in place.
+    /// Borrowed memory, which this keeps in place.
     keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -30,7 +30,7 @@ unsafe impl Sync for Block {}
 impl Drop for Block {
     fn drop(&mut self) {
         if self.keep.is_none() {
-            // SAFETY: allocated in `alloc` with this layout, and nobody has a handle any more.
+            // SAFETY: allocated in `alloc` with this layout, and no handle is left.
             unsafe { dealloc(self.first, self.layout) };
         }
     }
@@ -40,14 +40,14 @@ impl Heap {
     /// The bytes from `at` on.
     pub(crate) fn slice(&self, at: u64, len: u64) -> &[u8] {
         let (at, len) = self.range(at, len);
-        // SAFETY: within the block, which lives as long as `self`; nobody writes to it now.
+        // SAFETY: within the block, which is valid as long as `self`; nothing writes to it now.
         unsafe { std::slice::from_raw_parts(self.0.first.add(at), len) }
     }
 
     /// Copies `bytes` in.
     pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
         let (at, len) = self.range(at, bytes.len() as u64);
-        // SAFETY: within the block; `bytes` is not part of it, for nobody has a slice of it now.
+        // SAFETY: within the block; `bytes` is not part of it, because no slice of it exists now.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.first.add(at), len) };
     }
 

@@ -138,7 +138,7 @@ fn over_tcp_one_ip_is_one_client() {
 fn a_client_that_died_unnoticed_does_not_lock_out_its_successor() {
     let server = Running::start(Limits::default(), vec![export(1, "vm1")], memory);
     let address = listen_tcp(&server);
-    // The successor has the older connection, so the server hears of it first.
+    // The successor has the older connection, so the server learns of it first.
     let mut successor = tcp_from("127.0.0.2:0", address);
     successor.answer_greeting();
     let predecessor = Client::enter(&server.socket, "vm1");

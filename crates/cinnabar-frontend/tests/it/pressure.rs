@@ -17,7 +17,7 @@ fn requests_beyond_the_bound_wait_in_the_socket() {
         let mut client = Client::enter(&server.socket, "vm1");
         client.send(&reads(100, 512));
         assert!(server.until(|host| host.held.len() == 4));
-        // Nobody answers: nothing moves, and the loop rests, whatever waits in the socket.
+        // No request is answered: nothing moves, and the loop rests, whatever waits in the socket.
         client.send(&reads(100, 512));
         std::thread::sleep(Duration::from_millis(20));
         let rested = server.run(|host| {

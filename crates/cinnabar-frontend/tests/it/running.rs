@@ -22,7 +22,7 @@ pub(crate) fn memory(export: &Export) -> Disk {
     Disk::Memory(vec![0; usize::try_from(export.size_bytes).expect("small")])
 }
 
-/// Disks that answer when told to.
+/// Disks that answer on command.
 pub(crate) fn held(export: &Export) -> Disk {
     Disk::Held(vec![0; usize::try_from(export.size_bytes).expect("small")])
 }

@@ -80,7 +80,7 @@ fn a_kick_while_a_queue_is_disabled_is_not_forgotten() {
     assert_eq!(pair.rings[0].take_used(&pair.memory), []);
     pair.tell(18, &self::pair(0, 1), &[]);
     assert_eq!(pair.rings[0].take_used(&pair.memory).len(), 1);
-    // The driver has to kick for the next one, and is told so.
+    // The driver has to kick for the next one; the ring's flags say so.
     pair.offer(kind::FLUSH, 0, &[]);
     assert!(pair.rings[0].wants_kick(&pair.memory, true));
 }
@@ -91,7 +91,7 @@ fn a_kick_that_is_replaced_while_it_is_pending_is_not_forgotten() {
     pair.offer(kind::FLUSH, 0, &[]);
     let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd");
     pair.link.send(&message(12, 0, &numbers(&[0])), &[new.as_fd()]);
-    // The kick comes after the loop looked: the message is heard first.
+    // The kick comes after the loop polled: the message is handled first.
     let (link, kick) = (&pair.link, &pair.rings[0].kick);
     assert!(!link.is_closed());
     pair.host.turn_with(0, || {
@@ -356,7 +356,8 @@ fn a_large_request_is_served_however_busy_the_others_are() {
         guest.offer(kind::WRITE, 0, &vec![(0, 1 << 20, false); 32]);
         guest.kick();
     });
-    // The others go on: as soon as one of theirs is answered, they ask for the next.
+    // The other connections continue: as soon as one of their requests is answered, they send the
+    // next.
     for round in 0..400 {
         if crowd.host().seen.iter().any(|seen| seen.2 == 32 << 20) {
             return;
@@ -365,7 +366,7 @@ fn a_large_request_is_served_however_busy_the_others_are() {
         crowd.host().answer(oldest);
         busy(&mut crowd, round % 3);
     }
-    panic!("the large one waits for ever");
+    panic!("the large one is never served");
 }
 
 /// Guests of which the first and the second have large disks, and room for no more than two longest

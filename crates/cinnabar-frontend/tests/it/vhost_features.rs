@@ -282,7 +282,7 @@ fn polling_needs_no_kicks_and_its_end_misses_nothing() {
             pair.offer(kind::FLUSH, 0, &[]);
             assert!(!pair.rings[0].wants_kick(&pair.memory, event_index));
             pair.host.settle();
-            assert_eq!(pair.rings[0].take_used(&pair.memory), [], "nobody looked");
+            assert_eq!(pair.rings[0].take_used(&pair.memory), [], "the server did not poll");
             assert!(pair.host.poll_rings());
             assert_eq!(pair.rings[0].take_used(&pair.memory).len(), 1);
             assert!(!pair.host.poll_rings());
@@ -416,7 +416,7 @@ fn one_guest_writes_many_read() {
     assert!(second.is_closed());
     assert_eq!(pair.host.server.stats().disconnects(DisconnectReason::InUse), 1);
     assert_eq!(pair.write(0, &[1; 512]), 0, "the first goes on");
-    // One that is gone, though nobody has noticed, makes way.
+    // A connection that is gone, although the server has not noticed, makes way.
     let left = std::mem::replace(&mut pair.link.0, pair.host.connect(ExportId(1)).0);
     drop(left);
     let third = pair.host.connect(ExportId(1));
@@ -467,7 +467,7 @@ fn a_server_that_drains_answers_what_it_has_and_closes() {
     pair.offer(kind::FLUSH, 0, &[]);
     pair.kick();
     assert!(!pair.host.server.is_drained());
-    assert!(!pair.host.socket().exists(), "nobody else comes in");
+    assert!(!pair.host.socket().exists(), "no other front-end can connect");
     pair.host.answer_held(false);
     pair.host.settle();
     assert!(pair.host.server.is_drained());

@@ -1,5 +1,5 @@
-//! A front-end and a driver of our own: raw messages, rings written byte by byte, nothing checked.
-//! For tests and fuzzing; `vhost_library` uses somebody else's.
+//! A front-end and a driver for tests and fuzzing: raw messages, rings written byte by byte,
+//! nothing checked. `vhost_library` uses the `vhost` crate's instead.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -96,7 +96,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and nobody has its address.
+        // SAFETY: mapped in `new`, and nothing else has its address.
         let _ = unsafe { munmap(self.first.cast(), MEMORY as usize) };
     }
 }
@@ -198,7 +198,7 @@ impl Rings {
         self.base + 0xa000
     }
 
-    /// As the front-end tells it: index, flags, descriptors, used, available, log.
+    /// As in the front-end's message: index, flags, descriptors, used, available, log.
     pub(crate) fn addresses(&self, queue: u32) -> Vec<u8> {
         let places = [self.descriptors(), self.used(), self.available()].map(|at| USER + at);
         [pair(queue, 0), numbers(&places), numbers(&[0])].concat()

@@ -1,5 +1,5 @@
-//! What a guest or a front-end that breaks the rules gets: cut off, for one reason, and nothing is
-//! lost, nor is anybody else disturbed.
+//! A guest or a front-end that breaks the rules is disconnected, with one reason. Nothing is lost,
+//! and no other guest is disturbed.
 
 use crate::vhost_guest::{
     EVENT_INDEX, FEATURES, HALF, INDIRECT, MEMORY, NEXT, SECOND, SIZE, USER, WRITE, descriptor,
@@ -201,7 +201,7 @@ fn memory_whose_file_is_truncated() {
     pair.is_cut_off(Why::MemoryGone);
 }
 
-/// Whoever sends these messages right after connecting is cut off.
+/// A front-end that sends these messages right after connecting is disconnected.
 #[test]
 fn messages_that_make_no_sense() {
     let whole = message(5, 0, &[self::pair(1, 0), region(0, 0)].concat());

@@ -1,4 +1,4 @@
-//! Somebody else's front-end: the `vhost` crate, over a real socket, against a server in a thread.
+//! An independent front-end: the `vhost` crate's, over a real socket, against a server in a thread.
 
 use crate::vhost_guest::{HALF, Memory, Rings, SECOND, SIZE, USER, header};
 use crate::vhost_host::{Host, export};
@@ -27,7 +27,7 @@ fn start(front: &mut Frontend, memory: &Memory, rings: &Rings) -> (EventFd, Even
     assert!(offered.contains(wanted));
     front.set_protocol_features(wanted).expect("agreed");
     front.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);
-    front.set_owner().expect("ours");
+    front.set_owner().expect("the owner is set");
     assert_eq!(front.get_queue_num().expect("queues"), 4);
     let region = |guest, offset| VhostUserMemoryRegionInfo {
         guest_phys_addr: guest,
@@ -99,7 +99,7 @@ fn a_guest_of_the_vhost_crate_reads_and_writes() {
             let wait = Timespec { tv_sec: 10, tv_nsec: 0 };
             assert_eq!(poll(&mut polls, Some(&wait)), Ok(1), "a call comes");
             assert!(Instant::now() < deadline);
-            call.read().expect("it was told");
+            call.read().expect("the guest was called");
         }
         assert_eq!(memory.read(STATUS, 1), [0]);
     }

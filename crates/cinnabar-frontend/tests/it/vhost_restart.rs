@@ -89,8 +89,8 @@ fn requests_under_way_are_taken_again_in_their_order_before_all_others() {
     assert_eq!(noted.pair.write(7, &[8; 512]), 0);
 }
 
-/// Kills the server at random moments; every request is given back exactly once, and the disk is what
-/// the guest was told.
+/// Kills the server at random moments; every request is given back exactly once, and the disk holds
+/// what the replies to the guest said.
 #[test]
 fn no_request_is_lost_or_doubled_whenever_the_server_dies() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

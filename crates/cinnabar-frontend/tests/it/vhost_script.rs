@@ -320,7 +320,7 @@ impl Play<'_> {
         self.pair.host.settle();
         assert_eq!(self.pair.host.server.connections(ExportId(1)), 0);
         assert!(self.pair.host.is_clear(), "lost: {:?}", self.pair.host.server.stats());
-        // Whoever comes next is served.
+        // The next front-end is served.
         let mut next = Pair::strangers(self.pair.host, 1);
         next.host.hold = false;
         next.set_up(|_| 0);

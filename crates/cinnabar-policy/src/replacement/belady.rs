@@ -28,11 +28,11 @@ pub struct Future<'a> {
 
 /// A trace is too long for [`Future`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the optimum can be told for {} references at most", Future::ACCESSES_MAX)]
+#[error("the optimum can be computed for {} references at most", Future::ACCESSES_MAX)]
 pub struct TooLong;
 
 impl<'a> Future<'a> {
-    /// Accesses of a trace, so that positions are told from two marks.
+    /// Most accesses of a trace: positions must differ from the two special marks.
     pub const ACCESSES_MAX: usize = ABSENT as usize;
 
     /// Looks ahead. If writes drop what is cached (write-around), a block that is written next is of

@@ -46,7 +46,7 @@ pub trait Replacement {
     /// Makes room for block numbers below `blocks`; never shrinks.
     fn reserve(&mut self, blocks: u32);
 
-    /// Looks for a block, and caches it as the policy has it. Tells which blocks it evicts.
+    /// Looks up a block, and caches it if the policy says so. Reports the blocks that it evicts.
     fn touch(&mut self, block: u32, evicted: impl FnMut(u32)) -> Outcome;
 
     /// Forgets a cached block, leaving a free place; says whether it was cached.

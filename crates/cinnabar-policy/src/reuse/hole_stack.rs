@@ -12,7 +12,7 @@
 use super::places::Places;
 use crate::bit_set::BitSet;
 
-/// No place: never read, or written since; no hole; nobody.
+/// No position: never read, or written since; no hole; no block.
 const NONE: u32 = u32::MAX;
 
 /// Blocks in the order of their last read, and holes.

@@ -8,9 +8,9 @@ use std::ops::Add;
 /// Accesses by kind, and reuses by (previous, this) access of the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mix {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
     /// Reads after a read.
     pub rar: u64,

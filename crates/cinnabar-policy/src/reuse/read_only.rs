@@ -15,7 +15,7 @@ pub struct ReadOnly {
 /// What it found.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyCurves {
-    /// All reads.
+    /// Number of all reads.
     pub reads: u64,
     /// Distances of reads that hit in some cache; a hole counts as a block.
     pub distances: Distances,
@@ -51,7 +51,7 @@ impl ReadOnly {
         }
     }
 
-    /// The curves.
+    /// The curves of all accesses counted so far.
     pub fn finish(self) -> ReadOnlyCurves {
         let distances = self.distances.trimmed();
         ReadOnlyCurves { reads: self.reads, read_hits: distances.hits(), distances }

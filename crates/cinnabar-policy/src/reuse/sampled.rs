@@ -25,7 +25,7 @@ use std::num::NonZeroU32;
 
 /// All hashes there are.
 const HASHES: f64 = 18_446_744_073_709_551_616.0;
-/// The largest size of cache that is told apart, in blocks.
+/// The largest size of cache that is distinguished, in blocks.
 const SIZE_MAX: f64 = (u32::MAX - 1) as f64;
 
 /// The analysis, fed with references in any portions.
@@ -153,8 +153,8 @@ impl Sampled {
         (self.top as f64 + 1.0) / HASHES
     }
 
-    /// Makes everything counted so far weigh `factor` (0 to 1) of what it does now: called between
-    /// intervals. What was used when is still known; working sets begin anew.
+    /// Multiplies the weight of everything counted so far by `factor` (0 to 1): called between
+    /// intervals. Times of last use are kept; working sets start from empty.
     pub fn decay(&mut self, factor: f64) {
         self.window.restart();
         let counted = &mut self.counted;

@@ -1,10 +1,11 @@
 //! What was used within a window of time: its working set, and the part of it that was used again.
 //!
 //! No list of the window's blocks is kept. A block that was used before the window has, between that
-//! use and now, all of the window's blocks but itself: its distance is at least their number. One
-//! that was used within has fewer. So the distance tells whether a block is new to the window.
+//! use and now, all of the window's blocks but itself: its distance is at least their number. A
+//! block that was used within the window has fewer. So the distance shows whether a block is new to
+//! the window.
 
-/// Counts of a window that goes on until it is begun anew.
+/// Counts of a window that continues until it is reset.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     blocks: u32,

@@ -84,7 +84,7 @@ impl WriteBack {
         }
     }
 
-    /// The curves.
+    /// The curves of all accesses counted so far.
     pub fn finish(mut self) -> WriteBackCurves {
         let mut dirty = Steps::default();
         for block in self.stack.last(hits_from) {

@@ -30,7 +30,7 @@ pub struct Utility {
 }
 
 impl Utility {
-    /// No bounds.
+    /// A volume without minimum and maximum; `values` by size.
     pub const fn free(values: Vec<f64>) -> Self {
         Self { values, min: 0, max: usize::MAX }
     }
@@ -194,7 +194,8 @@ impl<'a> Division<'a> {
         }
     }
 
-    /// Divides what two volumes and nobody have among the two, for every pair, until nobody gains.
+    /// For every pair of volumes, divides their shares and the unused room among the two, until no
+    /// pair gains.
     fn exchange(&mut self) {
         let best_up_to: Vec<Vec<usize>> = self.utilities.iter().map(best_sizes).collect();
         for _ in 0..SWEEPS_MAX {

@@ -1,8 +1,9 @@
 //! How large each volume's share is and what happens to its writes: one file an allocator.
 //!
-//! Once an interval, what was measured goes in as [`Volume`]s, a [`Plan`] comes out, and nothing is
-//! remembered. [`divide`](mod@divide) maximises, [`split`](mod@split) goes by demands, [`urd`] is
-//! ours, the others are rivals and baselines; [`steady`](mod@steady) goes from one plan to the next.
+//! Once an interval, an allocator turns measurements ([`Volume`]s) into a [`Plan`], and keeps no
+//! state. [`divide`](mod@divide) maximises, [`split`](mod@split) goes by demands, [`urd`] is
+//! Cinnabar's own allocator, the others are published ones and baselines; [`steady`](mod@steady)
+//! goes from one plan to the next.
 
 pub mod baseline;
 pub mod centaur;
@@ -68,17 +69,17 @@ pub enum Allocator {
     Shared,
 }
 
-/// What allocators have to be told.
+/// The settings of allocators.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// For `urd`.
+    /// What hits and writes are worth and cost, for `urd`.
     pub prices: Prices,
     /// For `urd`: blocks written to the SSD in an interval, at most.
     pub ssd_writes_max: Option<f64>,
     /// For `eci`: the part of reuses that are writes, from 0 to 1, above which a volume's writes are
     /// kept out.
     pub written_part_max: f64,
-    /// For `vcacheshare`.
+    /// How the intensity of reuse counts, for `vcacheshare`.
     pub intensity: Intensity,
 }
 
@@ -101,7 +102,7 @@ impl Allocator {
         Self::Shared,
     ];
 
-    /// Its name.
+    /// Name of the allocator, as on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Urd => "urd",

@@ -5,7 +5,7 @@
 pub fn split(weights: &[f64], caps: &[usize], capacity: usize) -> Vec<usize> {
     let mut sizes = vec![0; weights.len()];
     for _ in 0..capacity {
-        // The next unit goes to whoever would still have least for its weight.
+        // The next unit goes to the volume that would still have least for its weight.
         let price = |volume: usize| (sizes[volume] + 1) as f64 / weights[volume];
         let open = (0..sizes.len()).filter(|&v| sizes[v] < caps[v] && weights[v] > 0.0);
         let Some(next) = open.min_by(|&a, &b| price(a).total_cmp(&price(b))) else { break };

@@ -6,7 +6,7 @@ use super::Share;
 use super::urd::{Prices, value};
 use super::volume::Volume;
 
-/// How steady.
+/// Bounds on the change from one plan to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steadiness {
     /// A new plan must be worth more than the old one by this part of it, from 0.

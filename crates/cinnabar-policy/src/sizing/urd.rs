@@ -1,4 +1,5 @@
-//! Ours: size and write policy chosen together, by what they save, within what the SSD can bear.
+//! Cinnabar's own allocator: chooses size and write policy together, by what they save, within a
+//! budget of SSD writes.
 //!
 //! For each size the best policy's value makes a volume's curve, and the curves divide the room. A
 //! price of each block written to the SSD, found by halving, keeps the plan within an endurance

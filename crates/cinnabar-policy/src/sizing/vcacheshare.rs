@@ -2,7 +2,8 @@
 //!
 //! Everything is written around. A volume's utility is latency x read ratio x (hit ratio + a x reuse
 //! intensity). The last term does not depend on the size, so as a summand it would move nothing:
-//! here it is a weight of the volume, 1 + a x reuse intensity, which is ours.
+//! here it is a weight of the volume, 1 + a x reuse intensity, which is this implementation's
+//! choice.
 
 use super::divide::{Utility, divide};
 use super::volume::Volume;

@@ -13,7 +13,7 @@ pub enum WritePolicy {
     Bypass,
     /// Write-around: the written block is dropped, only reads fill the cache.
     ReadOnly,
-    /// Write-through: cached, and written to the backend before the guest hears of it.
+    /// Write-through: cached, and written to the backend before it is acknowledged to the guest.
     Through,
     /// Write-back: cached, dirty, and written to the backend later.
     Back,

@@ -131,7 +131,7 @@ fn a_loop_gets_all_or_nothing() {
     assert_eq!(divide(&[cliff(50, 200.0), slope.clone()], 60), [50, 10]);
     assert_eq!(divide(&[cliff(50, 40.0), slope.clone()], 60), [0, 60]);
     assert_eq!(divide(&[cliff(70, 900.0), slope], 60), [0, 60]);
-    // Two that fit alone, not together; nobody takes what is worth nothing.
+    // Two volumes that fit alone, not together; no volume takes room that is worth nothing.
     assert_eq!(divide(&[cliff(50, 200.0), cliff(40, 190.0)], 60), [50, 0]);
     assert_eq!(divide(&[], 60), [0; 0]);
 }

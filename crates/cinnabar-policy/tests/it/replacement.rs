@@ -111,7 +111,7 @@ fn a_long_trace_counts_as_its_model() {
     }
 }
 
-/// However a trace is cut into portions, and whatever blocks a portion brings that nobody knew.
+/// However a trace is cut into portions, and whatever unknown blocks a portion brings.
 #[test]
 fn portions_count_as_the_whole() {
     for seed in 0..200 {

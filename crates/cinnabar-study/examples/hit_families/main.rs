@@ -2,8 +2,9 @@
 //! touched, on workloads of one habit each and on recorded traces.
 //!
 //! Started by `cargo xtask bench families`. Arguments: `--only TEXT` for families and traces whose
-//! names hold it, `--jobs N`, `--sizes 50,100`, `--endurance save`, `--quick` (no further runs for the reasons of misses), then files of traces. Bars as `docs/benchmarks.md` tells
-//! them; counts are deterministic. The last column says why a cell falls short: see [`reasons`].
+//! names hold it, `--jobs N`, `--sizes 50,100`, `--endurance save`, `--quick` (no further runs for
+//! the reasons of misses), then files of traces. Bars as in `docs/benchmarks.md`; counts are
+//! deterministic. The last column says why a cell falls short: see [`reasons`].
 
 mod families;
 mod reasons;

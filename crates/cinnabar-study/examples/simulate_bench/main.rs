@@ -40,8 +40,8 @@ fn cpu_seconds() -> f64 {
 
 /// The most memory that this process ever had, in KiB.
 fn peak_kib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let words = line.expect("Linux tells it").split_whitespace().next();
+    let words = line.expect("Linux has it").split_whitespace().next();
     words.and_then(|number| number.parse().ok()).expect("a number of kB")
 }

@@ -6,7 +6,7 @@ use super::traces::InputError;
 use cinnabar_policy::TooManyBlocks;
 use std::path::PathBuf;
 
-/// Why.
+/// Why an analysis was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalysisError {
     /// The traces can't be read.
@@ -21,7 +21,7 @@ pub enum AnalysisError {
     /// More blocks than are kept apart.
     #[error(transparent)]
     Blocks(#[from] TooManyBlocks),
-    /// More plans than anybody reads.
+    /// More plans than a report can usefully hold.
     #[error("the trace has too many intervals for its length and its volumes")]
     ManyIntervals,
     /// A volume that is not in the traces.

@@ -1,4 +1,4 @@
-//! A trace cut into intervals, so that whoever measures and whoever replays cut alike.
+//! A trace cut into intervals: measurement and replay share this code, so they cut alike.
 
 use cinnabar_trace::{Op, Record, TraceError};
 
@@ -9,7 +9,7 @@ pub enum Every {
     Time(u64),
     /// By references to 4 KiB blocks, for traces without times; not 0. A request is never cut.
     References(u64),
-    /// Nowhere.
+    /// Not at all.
     Never,
 }
 

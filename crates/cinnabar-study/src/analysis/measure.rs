@@ -13,7 +13,7 @@ use cinnabar_policy::{Access, Interner, ReadOnly, TooManyBlocks, WriteBack};
 /// How closely a trace is looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Look {
-    /// Every block.
+    /// Every block is analysed.
     Exact,
     /// A sample of each volume's blocks.
     Sampled(Sampling),
@@ -72,7 +72,7 @@ impl Measure {
     /// Counts references of a volume: blocks below 2^40, all read or all written.
     ///
     /// # Errors
-    /// If every block is looked at, and there are more than can be told apart.
+    /// If every block is analysed, and there are more than can be numbered.
     pub fn count(
         &mut self,
         volume: usize,
@@ -156,7 +156,7 @@ impl Curves {
         }
     }
 
-    /// Different blocks.
+    /// Size of the working set: different blocks.
     pub fn working_set(&self) -> u64 {
         match self {
             Self::Exact { back, .. } => back.blocks,

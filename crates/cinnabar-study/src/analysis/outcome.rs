@@ -42,14 +42,14 @@ pub struct Analysis {
     pub cache_blocks: u64,
     /// What size would be worth having.
     pub recommended: Recommended,
-    /// The parts of the trace with their plans; empty if nobody asked for them.
+    /// The intervals of the trace with their plans; empty if they were not requested.
     pub intervals: Vec<Planned>,
 }
 
-/// A volume.
+/// Results of one volume over the whole trace.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
     /// What it does, over all of the trace.
     pub curves: Curves,
@@ -95,7 +95,7 @@ pub struct Planned {
 /// weigh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedVolume {
-    /// Its number.
+    /// Number of the volume, from 0.
     pub volume: usize,
     /// Accesses and reuses by class.
     pub mix: Mix,
@@ -171,7 +171,7 @@ impl Expected {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

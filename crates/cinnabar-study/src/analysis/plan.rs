@@ -1,7 +1,7 @@
 //! Plans in blocks: what allocators say in units, with the operator's bounds.
 //!
 //! A unit is a thousandth of the cache, or less if there are many volumes: with as many volumes as
-//! units, nobody could have two.
+//! units, no volume could have two.
 
 use super::measure::Curves;
 use cinnabar_policy::sizing::{

@@ -14,7 +14,7 @@ use cinnabar_trace::{Format, Op, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Unless somebody says otherwise: ten minutes.
+/// The default: ten minutes.
 pub const EVERY_TIME: Every = Every::Time(600_000_000);
 /// The same for traces without times.
 pub const EVERY_REFERENCES: Every = Every::References(100_000);
@@ -30,7 +30,7 @@ const BLOCK_BITS: u32 = 40;
 /// What to analyze, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The traces.
+    /// Paths of the traces.
     pub traces: Vec<PathBuf>,
     /// How closely to look.
     pub look: Look,
@@ -52,7 +52,8 @@ pub struct Settings {
     pub bounds: BTreeMap<String, Bounds>,
 }
 
-/// Analyzes traces; `tell` hears how far it is, and in which of how many passes.
+/// Analyzes traces; `tell` is called with the progress, the number of the pass and the number of
+/// passes.
 ///
 /// # Errors
 /// What is wrong with the traces or the settings.

@@ -22,9 +22,9 @@ pub enum InputError {
     /// What a trace says.
     #[error("{}: {}", path.display(), chain(error))]
     Trace {
-        /// Its file.
+        /// Path of the trace.
         path: PathBuf,
-        /// What is wrong; told with its causes, in one line.
+        /// The error with its causes, in one line.
         error: TraceError,
     },
     /// A directory is no trace.
@@ -86,7 +86,7 @@ struct Source {
 }
 
 impl<'a> Traces<'a> {
-    /// Opens the traces; `tell` hears now and then how far it is.
+    /// Opens the traces; `tell` is called from time to time with the progress.
     ///
     /// # Errors
     /// The first trace that can't be opened, or that ends with its first request.

@@ -1,14 +1,14 @@
 //! One contestant measured by another one, as the papers do.
 //!
-//! Performance is 1 / mean latency; what it costs is the blocks allocated; an SSD lives longer by as
-//! much as it is written less.
+//! Performance is 1 / mean latency; what it costs is the blocks allocated; an SSD's lifetime is in
+//! inverse proportion to what is written to it.
 
 use super::outcome::Outcome;
 use super::{Cache, Contestant, Entry, Model};
 use cinnabar_policy::sizing::{Allocator, Prices};
 
-/// What ECI-Cache's authors found against Centaur, as parts: better performance, better performance
-/// per cost, longer life of the SSD (SIGMETRICS 2018).
+/// What ECI-Cache's authors found against Centaur, as fractions: better performance, better
+/// performance per cost, longer lifetime of the SSD (SIGMETRICS 2018).
 pub const ECI_CLAIMS: Gains =
     Gains { performance: Some(0.17), per_block: Some(0.30), lifetime: Some(0.65) };
 
@@ -16,11 +16,11 @@ pub const ECI_CLAIMS: Gains =
 /// to divide by.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gains {
-    /// Of performance.
+    /// Gain of performance, as a fraction.
     pub performance: Option<f64>,
     /// Of performance for each allocated block.
     pub per_block: Option<f64>,
-    /// Of the life of the SSD.
+    /// Of the lifetime of the SSD.
     pub lifetime: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ impl Cache {
         eci.outcome(model).map(|_| eci.gains(centaur, model, prices))
     }
 
-    /// Whom the others are compared with: Centaur, as in ECI-Cache's paper, or whoever comes first.
+    /// The baseline of the comparison: Centaur, as in ECI-Cache's paper, or the first allocator.
     pub fn yardstick(&self) -> Option<&Entry> {
         self.of(Allocator::Centaur).or_else(|| self.entries.first())
     }

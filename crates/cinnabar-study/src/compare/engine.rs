@@ -1,11 +1,11 @@
 //! The production engine under an allocator's plans.
 //!
-//! Shares are maxima: together they are the cache, so nobody takes another's room; a minimum of one
-//! block makes each volume's group its own, even if it has everything. A volume without room is
+//! Shares are maxima: together they are the cache, so no volume takes another's room; a minimum of
+//! one block makes each volume's group its own, even if it has everything. A volume without room is
 //! passed through.
 //!
 //! The engine has no write-back yet, so a volume to be written back runs in write-through, which
-//! caches the same blocks. What its writes would have been is told from the counters: a write that was
+//! caches the same blocks. What its writes would have been follows from the counters: a write that was
 //! kept would have been acknowledged by the SSD, one that found its block cached would have saved a
 //! destage. A hit on a block that was clean counts as saved, too, so destages are a lower bound; room
 //! that was short counts against writes.
@@ -76,7 +76,7 @@ impl Replayed {
         self.policies = (0..shares.len()).map(|volume| plan.policy(volume)).collect();
     }
 
-    /// A request.
+    /// Carries out a read or write of a volume's blocks.
     pub fn request(&mut self, volume: usize, blocks: Range<u64>, is_write: bool) {
         let volume = self.volumes[volume];
         let mut first = blocks.start;
@@ -139,8 +139,8 @@ impl Replayed {
     }
 }
 
-/// Shares in whole segments, no more in all than they are together: whoever lost most by rounding down
-/// gets one of those left.
+/// Shares in whole segments, no more in all than they are together: the volumes that lost most by
+/// rounding down get the segments that are left.
 fn in_segments(parts: &[Part]) -> Vec<u64> {
     let mut segments: Vec<u64> = parts.iter().map(|part| part.blocks / SEGMENT_BLOCKS).collect();
     let all = parts.iter().map(|part| part.blocks).sum::<u64>() / SEGMENT_BLOCKS;

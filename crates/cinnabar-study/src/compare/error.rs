@@ -6,7 +6,7 @@ use super::{CAPACITY_BLOCKS_MAX, REQUEST_BLOCKS_MAX, SHARES_MAX};
 use crate::analysis::InputError;
 use std::path::PathBuf;
 
-/// Why.
+/// Why a comparison was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// The traces can't be read.
@@ -77,7 +77,7 @@ pub enum CompareError {
     /// A request is beyond what a volume can have.
     #[error("a request at block {0}, beyond the largest volume")]
     FarRequest(u64),
-    /// More different blocks than are told apart.
+    /// More different blocks than can be numbered.
     #[error(transparent)]
     ManyBlocks(#[from] cinnabar_policy::TooManyBlocks),
     /// The engine refused requests.

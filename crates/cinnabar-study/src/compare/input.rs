@@ -1,4 +1,4 @@
-//! What is replayed: files, read anew in each pass, or requests in memory.
+//! What is replayed: files, read again in each pass, or requests in memory.
 //!
 //! A trace of up to [`KEPT_MAX`] requests is kept by the first pass, because unpacking it costs more
 //! than replaying it; a longer one is read again, so memory stays bounded.
@@ -27,11 +27,11 @@ pub enum Input<'a> {
 /// What a pass meets.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
-    /// A request.
+    /// The next request.
     Request(&'a Record),
     /// The end of an interval.
     End {
-        /// The interval.
+        /// The interval that ends.
         found: Interval,
         /// When the first request behind it comes; `None` at the end.
         next_us: Option<u64>,
@@ -39,7 +39,7 @@ pub enum Step<'a> {
 }
 
 impl Input<'_> {
-    /// Where to cut, unless somebody says: as `analyze` does.
+    /// Where to cut by default: as `analyze` does.
     ///
     /// # Errors
     /// If a trace can't be opened, or not as often as it takes.
@@ -54,8 +54,9 @@ impl Input<'_> {
         Ok(if have_times { EVERY_TIME } else { EVERY_REFERENCES })
     }
 
-    /// Goes through all requests; `tell` hears of so many more now and then, `each` stops the pass by
-    /// an error. Gives the volumes' names, if the input has them.
+    /// Goes through all requests. `tell` is called from time to time with the number of requests
+    /// since the last call; an error of `each` stops the pass. Gives the volumes' names, if the input
+    /// has them.
     ///
     /// # Errors
     /// What the traces say, or `each`.

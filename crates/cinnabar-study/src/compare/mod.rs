@@ -98,7 +98,7 @@ pub struct Options {
     pub decay: f64,
     /// A block belongs to the reuse working set after so many reuses.
     pub reuses_min: u8,
-    /// How room is divided, but for the allocator. All results are told in its prices.
+    /// How room is divided, except for the allocator. All results use its prices.
     pub rules: Rules,
     /// What the operator wants, by volume.
     pub bounds: BTreeMap<String, Bounds>,
@@ -113,7 +113,7 @@ pub struct Comparison {
     pub volumes: Vec<String>,
     /// How the trace was cut.
     pub every: Every,
-    /// Its intervals.
+    /// The intervals of the trace, in order.
     pub intervals: Vec<Interval>,
     /// The largest sum, over intervals, of what `eci` wants for the volumes, in blocks.
     pub demand_blocks: u64,
@@ -135,7 +135,7 @@ pub struct Cache {
 /// A contestant in a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Who.
+    /// The allocator that was run.
     pub contestant: Contestant,
     /// Blocks allocated, the mean over the trace's time.
     pub allocated_blocks: f64,
@@ -147,7 +147,7 @@ pub struct Entry {
     pub papers: Option<Outcome>,
 }
 
-/// Compares; `tell` hears how far it is.
+/// Compares; `tell` is called with the progress.
 ///
 /// # Errors
 /// What is wrong with the input, or why it can't be compared.

@@ -2,7 +2,7 @@
 //!
 //! Every read miss is written to the SSD, and every write that the policy keeps; a partition that
 //! shrinks evicts what was used least recently, and a volume that is no longer written back is
-//! destaged first. What it leaves out is told in `docs/guide/compare.md`.
+//! destaged first. `docs/guide/compare.md` lists what it leaves out.
 
 use super::outcome::{Counts, Outcome};
 use super::plans::Division;
@@ -75,7 +75,7 @@ impl Papers {
     /// A request.
     ///
     /// # Errors
-    /// With more different blocks than can be told apart.
+    /// With more different blocks than can be numbered.
     pub fn request(
         &mut self,
         volume: usize,

@@ -1,7 +1,7 @@
 //! The second pass: each allocator's plan for each interval, made from what was seen before it.
 //!
-//! The first interval has equal shares, written back, whoever plans: nothing is known yet. From then
-//! on it is `analyze`'s planner that plans.
+//! The first interval has equal shares, written back, with every allocator: nothing is known yet.
+//! From then on `analyze`'s planner makes the plans.
 
 use super::input::{Input, Step};
 use super::runs::Progress;

@@ -120,7 +120,7 @@ fn in_parallel(
                 while !failed.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(at) else { return };
-                    // Whoever listens stays until all threads have ended.
+                    // The receiver stays until all threads have ended.
                     let mut say = |more| drop(messages.send(Message::Requests(more)));
                     let result = work(run, &mut say);
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);

@@ -23,7 +23,7 @@ use std::ops::Range;
 pub(super) const SEGMENT_BLOCKS: u64 = DATA_BLOCKS_MAX as u64;
 /// Units that a cache has at least where plans are made (`analysis::plan`).
 const UNITS: u64 = 1000;
-/// Segments that the engine needs for each share group, of which one is everybody else's.
+/// Segments that the engine needs for each share group, the common group included.
 const SEGMENTS_A_GROUP: u64 = 8;
 /// Share groups of the engine that volumes can have to themselves.
 const OWN_GROUPS_MAX: usize = 63;
@@ -39,7 +39,7 @@ pub struct Survey {
     pub bounds: Vec<Bounds>,
     /// How the trace was cut.
     pub every: Every,
-    /// Its intervals.
+    /// The intervals of the trace, in order.
     pub intervals: Vec<Interval>,
     /// Requests of any kind.
     pub requests: u64,
@@ -51,7 +51,7 @@ pub struct Survey {
     pub kept: Option<Vec<Record>>,
 }
 
-/// Looks at all of it; `tell` hears how many requests it were so far.
+/// Reads the whole input; `tell` is called with the number of requests so far.
 ///
 /// # Errors
 /// What is wrong with the input, or why it is too much or too little.

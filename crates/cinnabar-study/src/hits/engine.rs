@@ -1,8 +1,8 @@
 //! The production engine in place of a policy: requests of a trace, each done before the next.
 //!
-//! Default settings, one shard, nothing bypasses, the whole cache is everybody's. Requests are 10 us
-//! apart, whatever the trace's clock says: some traces have none, and what the engine writes by the
-//! clock is little.
+//! Default settings, one shard, nothing bypasses, all volumes share the whole cache. Requests are 10
+//! us apart, whatever the trace's clock says: some traces have none, and the engine writes little by
+//! the clock.
 
 use super::Reasons;
 use super::error::EngineError;

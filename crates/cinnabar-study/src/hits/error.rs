@@ -4,7 +4,7 @@ use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_policy::{TooLong, TooManyBlocks};
 use cinnabar_trace::TraceError;
 
-/// Why.
+/// Why a simulation was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HitsError {
     /// The trace can't be read, or not any further.
@@ -13,7 +13,7 @@ pub enum HitsError {
     /// It has no reference to a block.
     #[error("the trace has no reads and no writes ({0} requests of other kinds)")]
     Empty(u64),
-    /// More blocks than are told apart.
+    /// More blocks than can be numbered.
     #[error("the first {request} requests of the trace are too many: {source}")]
     Blocks {
         /// Requests read.

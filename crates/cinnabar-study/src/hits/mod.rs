@@ -53,7 +53,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// Nobody has this name.
+/// No policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no policy is called `{name}`: there are {}", names())]
 pub struct UnknownContender {
@@ -76,7 +76,7 @@ impl FromStr for Contender {
 /// One cache to be simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Who.
+    /// The policy or engine that was simulated.
     pub contender: Contender,
     /// How large, in blocks.
     pub size_blocks: NonZeroU32,
@@ -102,13 +102,13 @@ pub struct Options {
 /// What one cache did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Which one.
+    /// The policy and size of the cache.
     pub run: Run,
     /// What it has room for, in blocks: as asked, but for the engine, which has whole segments.
     pub capacity_blocks: u64,
     /// What was counted.
     pub counts: Counts,
-    /// What became of the blocks; the engine tells.
+    /// What became of the blocks, by reason; only the engine reports it.
     pub reasons: Option<Reasons>,
 }
 
@@ -154,7 +154,7 @@ pub struct Found {
 pub enum Progress {
     /// The trace is being read; the caches are at most some portions behind.
     Reading(Survey),
-    /// Belady's optimum is being told for each size.
+    /// Belady's optimum is being computed for each size.
     Foreseeing {
         /// References gone through, all sizes together.
         done: u64,
@@ -166,8 +166,7 @@ pub enum Progress {
 /// Sends `records` through every cache. `progress` is called from this thread some times a second.
 ///
 /// # Errors
-/// What is wrong with the trace (with no reference in it, too), or a cache that can't be: nothing is
-/// told then.
+/// If the trace is damaged or has no reference, or a cache is impossible. No results are given then.
 ///
 /// # Panics
 /// If a cache does: each has a result, or there is an error.

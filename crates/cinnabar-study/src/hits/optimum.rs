@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// References after which it is told how far a job is.
+/// References between two reports of a job's progress.
 const STEP: usize = 1 << 18;
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
@@ -55,6 +55,7 @@ pub(super) fn run(
             progress(Progress::Foreseeing { done: done.load(Ordering::Relaxed), of });
         }
     });
-    let counts = found.into_iter().map(|counts| counts.into_inner().expect("every size was told"));
+    let counts =
+        found.into_iter().map(|counts| counts.into_inner().expect("every size was computed"));
     Ok(counts.collect())
 }

@@ -96,7 +96,7 @@ enum Job<I> {
 }
 
 impl<I: Iterator<Item = Result<Record, TraceError>>> State<I> {
-    /// Something to do now. Reading comes first: nobody has work without it.
+    /// Something to do now. Reading comes first: without it no thread has work.
     fn job(&mut self) -> Option<Job<I>> {
         if !self.has_ended
             && self.portions.len() < PORTIONS_MAX
@@ -159,7 +159,7 @@ struct Pool<I> {
 
 impl<I: Iterator<Item = Result<Record, TraceError>>> Pool<I> {
     fn lock(&self) -> MutexGuard<'_, State<I>> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics with it")
     }
 
     fn work(&self) {
@@ -167,7 +167,7 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Pool<I> {
         let mut state = self.lock();
         while !state.is_done() {
             let Some(job) = state.job() else {
-                state = self.changed.wait(state).expect("nobody panics with it");
+                state = self.changed.wait(state).expect("no thread panics with it");
                 continue;
             };
             drop(state);
@@ -189,7 +189,7 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Pool<I> {
     }
 }
 
-/// Wakes the others if its thread panics: they would wait for ever.
+/// Wakes the other threads if its thread panics: they would wait without end.
 struct Alarm<'a, I: Iterator<Item = Result<Record, TraceError>>>(&'a Pool<I>);
 
 impl<I: Iterator<Item = Result<Record, TraceError>>> Drop for Alarm<'_, I> {
@@ -233,13 +233,13 @@ pub(super) fn run<I: Iterator<Item = Result<Record, TraceError>> + Send>(
                 break;
             }
             let (state, _) =
-                pool.changed.wait_timeout(state, TELL_EVERY).expect("nobody panics with it");
+                pool.changed.wait_timeout(state, TELL_EVERY).expect("no thread panics with it");
             let survey = state.survey;
             drop(state);
             progress(Progress::Reading(survey));
         }
     });
-    let state = pool.state.into_inner().expect("nobody panics with it");
+    let state = pool.state.into_inner().expect("no thread panics with it");
     if let Some(error) = state.failed {
         return Err(error);
     }

@@ -66,7 +66,7 @@ impl Grain {
 #[derive(Debug, Default)]
 pub(super) struct Portion {
     pub(super) accesses: Vec<Access>,
-    /// The same as requests, if somebody wants them.
+    /// The same as requests, if a cache needs them.
     pub(super) requests: Vec<Request>,
 }
 

@@ -1,6 +1,6 @@
 //! Figures: lines of points over an axis, and what of an outcome they show.
 //!
-//! Made by the experiments; drawn and written out by whoever runs them.
+//! Made by the experiments; drawn and written out by the code that runs them.
 
 use crate::timed::{Config, Outcome};
 
@@ -26,7 +26,7 @@ pub enum Across {
     Bytes(&'static str),
     /// A share, 0 to 1.
     Share(&'static str),
-    /// Nanoseconds.
+    /// A time, in nanoseconds.
     Nanos(&'static str),
     /// A number of things.
     Count(&'static str),
@@ -102,7 +102,7 @@ impl Across {
 }
 
 impl Quantity {
-    /// Its value.
+    /// The quantity's value in an outcome.
     pub fn of(self, outcome: &Outcome) -> f64 {
         match self {
             Self::ReadLatency => outcome.reads.mean_ns() / 1e3,
@@ -119,7 +119,7 @@ impl Quantity {
         }
     }
 
-    /// For people.
+    /// Label of the axis, with its unit.
     pub fn label(self) -> &'static str {
         match self {
             Self::ReadLatency => "mean read latency",

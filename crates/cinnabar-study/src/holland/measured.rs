@@ -1,6 +1,6 @@
 //! What came out, by configuration.
 //!
-//! Filled by whoever runs experiments; read by checks, targets and figures.
+//! Filled by the code that runs experiments; read by checks, targets and figures.
 
 use super::Quantity;
 use crate::timed::{Config, Outcome};
@@ -24,7 +24,7 @@ impl Measured {
     /// The outcome of a configuration.
     ///
     /// # Panics
-    /// If it was not run: whoever asks has not run all that his experiment names.
+    /// If the point was not run: the caller must run every point that its experiment names.
     pub fn of(&self, config: &Config) -> &Outcome {
         let found = self.rows.iter().find(|(run, _)| run == config);
         &found.expect("every configuration of an experiment was run").1

@@ -2,8 +2,8 @@
 //! client" (USENIX ATC 2013), as experiments: which configurations, which figures, which claims.
 //!
 //! Nothing here runs anything: an experiment is a list of [`Config`] with what is to be read from
-//! their outcomes. One more experiment is ours: the file server with a queue (`loaded-filer`), which
-//! the published model leaves out.
+//! their outcomes. One more experiment is not in the paper: the file server with a queue
+//! (`loaded-filer`), which the published model leaves out.
 //!
 //! - [`experiments`]: one file each
 //! - [`figure`]: lines of points, and the quantity they show
@@ -39,9 +39,9 @@ pub struct Setup {
 pub struct Experiment {
     /// For the command line: `working-set`.
     pub name: &'static str,
-    /// For people.
+    /// Title of the experiment.
     pub title: &'static str,
-    /// What was published; of the experiment that is ours, what it is about.
+    /// The published result; for `loaded-filer`, its subject.
     pub published: &'static str,
     /// Which of the six results it is, if it is one.
     pub claim: Option<u8>,

@@ -1,4 +1,5 @@
-//! Values that an independent model of the same paper found, and how far ours may lie from them.
+//! Values that an independent model of the same paper found, and the allowed deviation of this
+//! simulator's.
 //!
 //! Made by the experiments; judged by the command, which marks differences, and by the tests. A
 //! difference means that one of the two models is wrong: `docs/design/timed-simulator.md` says which.
@@ -26,7 +27,7 @@ pub struct Target {
     pub quantity: Quantity,
     /// The value, or the lowest of several that were published as a range.
     pub low: f64,
-    /// The highest.
+    /// The highest of the published range.
     pub high: f64,
 }
 

@@ -5,13 +5,13 @@ use crate::timed::{Config, Pace, RunError, Workload};
 use cinnabar_trace::TraceError;
 use std::fmt;
 
-/// Opens a trace anew.
+/// Opens a trace from its beginning.
 pub type Open<'a> = dyn Fn() -> Result<Workload<'static>, TraceError> + Sync + 'a;
 
 /// One simulation.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
-    /// For messages.
+    /// Name of the job in messages.
     pub name: String,
     /// The settings; their seed, too.
     pub config: Config,
@@ -24,9 +24,9 @@ pub struct Job<'a> {
 pub enum Load<'a> {
     /// Made up, as the settings say.
     Generated,
-    /// A trace, read anew for each job.
+    /// A trace, read again for each job.
     Trace {
-        /// Opens it.
+        /// Opens the trace.
         open: &'a Open<'a>,
         /// When its requests are asked for.
         pace: Pace,

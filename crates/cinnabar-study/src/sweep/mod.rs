@@ -41,7 +41,7 @@ impl Limits {
 pub struct Progress {
     /// Jobs that ended.
     pub jobs_done: usize,
-    /// All jobs.
+    /// Number of jobs in all.
     pub jobs: usize,
     /// Blocks read and written so far, those of jobs under way as far as is known.
     pub ios_done: f64,
@@ -91,10 +91,10 @@ pub enum SweepError {
     Job {
         /// Its name.
         name: String,
-        /// Why.
+        /// The error of the run.
         source: RunError,
     },
-    /// Whoever watched wanted no more.
+    /// The watcher stopped the sweep.
     #[error("the sweep was stopped")]
     Stopped,
 }
@@ -113,12 +113,13 @@ impl SweepError {
 enum Message {
     /// A job has come so far, 0 to 1.
     Share(usize, f64),
-    /// It ended.
+    /// A job has ended.
     Ended(Box<Finished>),
 }
 
-/// Runs all jobs. `watch` hears now and then how far they are, and of each one that ended, in the
-/// order of their ends; when it breaks no further job is begun, and those under way are waited for.
+/// Runs all jobs. `watch` is called from time to time with the progress, and for each job that has
+/// ended, in the order of their ends. When it breaks, no further job is begun, and those under way
+/// are finished.
 ///
 /// # Errors
 /// [`SweepError::TooLarge`] before anything is begun; [`SweepError::Stopped`]. A job that fails does
@@ -216,7 +217,7 @@ fn work(jobs: &[Job<'_>], queue: &Queue, tell: &mpsc::Sender<Message>) {
         let job = turn.job();
         let result = jobs[job].load.workload().and_then(|workload| {
             timed::run(&jobs[job].config, workload, &mut |share| {
-                // Nobody listens only if the sweep is being torn down.
+                // The receiver is gone only if the sweep is being torn down.
                 let _gone = tell.send(Message::Share(job, share));
             })
         });

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Somebody gave memory back.
+    /// A job returned its memory.
     changed: Condvar,
 }
 
@@ -108,7 +108,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| queue.next().is_none());
             queue.close();
-            assert!(waits.join().expect("it was told"));
+            assert!(waits.join().expect("it was woken"));
         });
     }
 }

@@ -60,7 +60,7 @@ fn progress_ends_with_all_of_it() {
         ended.extend(ios);
         ControlFlow::Continue(())
     })
-    .expect("nobody stops it");
+    .expect("the watcher does not stop it");
     assert_eq!((last.jobs_done, last.jobs), (jobs.len(), jobs.len()));
     assert!((last.ios_done - last.ios).abs() < 1e-6 * last.ios, "{last:?}");
     ended.sort_unstable();
@@ -98,7 +98,7 @@ fn a_stop_begins_nothing_new() {
         if ended == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert!(matches!(result, Err(SweepError::Stopped)));
-    assert_eq!(ended, 2, "nothing is heard behind the stop");
+    assert_eq!(ended, 2, "no report comes after the stop");
     run(&[], &limits(1), &mut |_, _| ControlFlow::Continue(())).expect("nothing is done at once");
 }
 

@@ -39,11 +39,11 @@ pub enum Placement {
 pub enum WritePolicy {
     /// `s`: at once, and the writer waits.
     Sync,
-    /// `a`: at once, and nobody waits.
+    /// `a`: at once, and no thread waits.
     Async,
     /// `pN`: a syncer writes what is dirty every so many seconds.
     Periodic(u32),
-    /// `n`: when it is evicted, and whoever needs the room waits.
+    /// `n`: when it is evicted, and the thread that needs the room waits.
     Never,
 }
 
@@ -61,18 +61,18 @@ pub enum Service {
 pub enum Duplex {
     /// Only those of the same direction.
     Full,
-    /// All.
+    /// Packets of both directions wait for each other.
     Half,
 }
 
-/// What packets of writes that nobody waits for, those of syncers among them, do to the others.
+/// How packets of writes that no thread waits for, those of syncers included, affect other packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// They go when nobody else has anything to send; one that is on its way is not stopped.
+    /// They are sent when no other packet waits; a packet in flight is not interrupted.
     Yield,
     /// They go in turn with the others.
     Queue,
-    /// They take their time and nobody else's, as if the link had no end of room.
+    /// They take their own time and delay no other packet, as if the link had unlimited bandwidth.
     Free,
 }
 
@@ -157,7 +157,7 @@ pub struct Config {
     pub duplex: Duplex,
     /// Does the fixed time of a packet keep the link busy, or only its data?
     pub packet_holds_link: bool,
-    /// What packets that nobody waits for do to the others.
+    /// How packets that no thread waits for affect other packets.
     pub background: Background,
     /// Do all hosts have one link to the file server, or each its own?
     pub one_link: bool,
@@ -171,7 +171,7 @@ pub struct Config {
     pub frame_order: FrameOrder,
     /// What the measured part finds in flash.
     pub restart: Restart,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: u32,
     /// Threads of each host.
     pub threads: u32,
@@ -335,7 +335,7 @@ macro_rules! names {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is none of {}", known.join(", "))]
 pub struct UnknownName {
-    /// As given.
+    /// The unknown name, as it was given.
     pub name: String,
     /// What there is.
     pub known: &'static [&'static str],

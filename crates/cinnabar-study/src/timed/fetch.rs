@@ -31,7 +31,7 @@ impl Model<'_> {
         }
     }
 
-    /// A block read ahead is here: it is cached, and whoever waits for it has it.
+    /// A block read ahead has arrived: it is cached, and requests that wait for it continue.
     pub(super) fn fetched(&mut self, now: u64, id: u32) {
         let Job { host, block, .. } = self.jobs[id];
         let host = usize::from(host);
@@ -57,7 +57,7 @@ impl Model<'_> {
         }
     }
 
-    /// A dirty block leaves for one that nobody has asked for.
+    /// A dirty block leaves for one that no thread has asked for.
     fn go_unseen(&mut self, now: u64, host: usize, victim: Victim) {
         if victim.flags & IN_FLASH != 0 {
             return self.leave_flash_unseen(now, host, victim);

@@ -152,7 +152,7 @@ impl Host {
         in_ram != 0 || in_flash != 0
     }
 
-    /// Marks a block dirty in a tier, and tells its syncer, if it has one.
+    /// Marks a block dirty in a tier, and queues it for the tier's syncer, if it has one.
     #[inline]
     pub(super) fn mark_dirty(&mut self, tier: usize, block: u32) {
         let word = &mut self.words[block as usize][tier];

@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Arrived,
     /// One block of an operation of several.
     Part,
-    /// A write that nobody waits for.
+    /// A write that no thread waits for.
     Background,
     /// A write of the syncer of a tier.
     Syncer(u8),
@@ -24,11 +24,11 @@ pub(super) enum Kind {
     Tick(u8),
     /// The arrivals of a trace.
     Arrivals,
-    /// A direction of a link, 0 up and 1 down, with packets that wait until nobody sends.
+    /// A direction of a link, 0 up and 1 down, with packets that wait until no other is sent.
     Idle(u8),
     /// An I/O of the production engine, or its clock.
     Engine,
-    /// An I/O of the production engine that nobody waits for.
+    /// An I/O of the production engine that no thread waits for.
     EngineUnseen,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Job {
     /// The frame it writes to is in flash.
     pub(super) in_flash: bool,
     pub(super) host: u16,
-    /// Its block.
+    /// Number of the block.
     pub(super) block: u32,
     /// The block on its way down: its own, or one that had to leave.
     pub(super) moving: u32,

@@ -44,7 +44,7 @@ pub enum Workload<'a> {
     /// Requests of a trace; volume `v` is on host `v` modulo [`Config::hosts`]. Working sets, shares
     /// and sizes of operations in [`Config`] mean nothing then.
     Records {
-        /// The requests.
+        /// The requests, in order.
         records: Box<dyn Iterator<Item = Result<Record, TraceError>> + 'a>,
         /// When each is asked for.
         pace: Pace,
@@ -85,7 +85,7 @@ pub enum RunError {
     /// The trace can't be read on.
     #[error("the trace can't be read")]
     Trace(#[from] TraceError),
-    /// The trace names more blocks than can be told apart.
+    /// The trace has more different blocks than can be numbered.
     #[error("the trace names too many blocks")]
     Blocks(#[from] cinnabar_policy::TooManyBlocks),
     /// Requests come faster than they are answered.
@@ -108,7 +108,7 @@ impl RunError {
     }
 }
 
-/// Simulates. `progress` hears the share done, 0 to 1, now and then, if it is known.
+/// Simulates. `progress` is called from time to time with the share done, 0 to 1, if it is known.
 ///
 /// # Errors
 /// Settings that make no sense; a trace that can't be read, or whose requests can't be kept up with.

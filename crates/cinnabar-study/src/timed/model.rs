@@ -124,7 +124,7 @@ impl<'a> Model<'a> {
             if self.jobs.len() > UNDER_WAY_MAX {
                 return Err(RunError::Overrun(UNDER_WAY_MAX, self.last_ns / 1_000_000_000));
             }
-            let (now, id) = self.agenda.next().expect("somebody is active");
+            let (now, id) = self.agenda.next().expect("a thread is active");
             let stage = self.jobs[id].stage;
             self.note(now, u64::from(id) << 8 | stage as u64);
             self.handle(now, id, stage);
@@ -159,7 +159,8 @@ impl<'a> Model<'a> {
                 let host = (thread / self.config.threads) as usize;
                 let id = self.add_job(Job::new(Kind::Thread, host, Stage::Take));
                 debug_assert_eq!(id, thread, "threads come first");
-                // The requests of a trace stay in order: nobody keeps one that he can't ask for yet.
+                // The requests of a trace stay in order: a thread takes no request that it can't
+                // issue yet.
                 let made = matches!(self.source, Source::Made(_));
                 let drawn = if made { self.source.next(thread) } else { None };
                 self.drawn.push(drawn);
@@ -323,7 +324,7 @@ impl<'a> Model<'a> {
                 self.jobs.free(id);
                 self.active -= 1;
             }
-            kind => unreachable!("{kind:?} does not read or write for anybody"),
+            kind => unreachable!("{kind:?} does not read or write for a thread"),
         }
     }
 
@@ -392,7 +393,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Sends so many bytes for a job that somebody waits for; gives when they arrive.
+    /// Sends so many bytes for a job that a thread waits for; returns the time of their arrival.
     pub(super) fn send_bytes(&mut self, now: u64, id: u32, way: Way, bytes: u64) -> u64 {
         let host = usize::from(self.jobs[id].host);
         let link = if self.config.one_link { 0 } else { host };

@@ -50,7 +50,7 @@ impl Latency {
     }
 }
 
-/// Everything found.
+/// All results of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Reads, each a whole operation.
@@ -77,7 +77,7 @@ pub struct Outcome {
     pub flash_reads: u64,
     /// Blocks written to flash.
     pub flash_writes: u64,
-    /// Dirty blocks evicted from RAM, and written on while somebody waited.
+    /// Dirty blocks evicted from RAM, and written back while a thread waited.
     pub dirty_evictions_ram: u64,
     /// Dirty blocks evicted from flash.
     pub dirty_evictions_flash: u64,

@@ -1,7 +1,7 @@
 //! The way of a read: RAM, flash, file server, and back up.
 //!
-//! A block goes into flash on its way up, too, which nobody waits for; it goes into RAM, and whoever
-//! asked waits until a dirty block that has to leave for it is down.
+//! A block that is read also goes into flash, which no thread waits for. It goes into RAM, and the
+//! reader waits until a dirty block that has to leave for it is written.
 
 use super::config::Architecture;
 use super::host::{FLASH, RAM, Victim};
@@ -82,7 +82,8 @@ impl Model<'_> {
 
     /// The file server reads a block once the request is there.
     pub(super) fn ask_filer(&mut self, arrival: u64, id: u32) {
-        // What keeps nobody waiting can be asked ahead of time; a queue takes what arrives.
+        // A delay centre can be asked ahead of time, because its requests don't delay each other; a
+        // queue takes requests in the order of arrival.
         if self.filer.queues() {
             self.at(arrival, id, Stage::FilerArrived);
             return;
@@ -132,8 +133,7 @@ impl Model<'_> {
         self.fill_ram(now, id);
     }
 
-    /// Puts a block into flash; neither that nor a dirty block that has to leave keeps anybody
-    /// waiting.
+    /// Puts a block into flash; no thread waits for that, nor for a dirty block that has to leave.
     pub(super) fn fill_flash(&mut self, now: u64, of: usize, block: u32) {
         let host = &mut self.hosts[of];
         host.know(block);

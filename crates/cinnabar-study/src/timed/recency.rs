@@ -32,7 +32,7 @@ pub(super) struct Recency<const TIER: usize> {
     first: usize,
     /// Entries, old ones among them.
     used: usize,
-    /// Blocks.
+    /// Number of blocks in the list.
     live: usize,
     capacity: usize,
 }
@@ -65,7 +65,7 @@ impl<const TIER: usize> Recency<TIER> {
     /// Adds a block that is not here, with these flags.
     ///
     /// # Panics
-    /// If there is no room: somebody has to be evicted before.
+    /// If there is no room: the caller has to evict a block before.
     #[inline]
     pub(super) fn insert(&mut self, block: u32, flags: u32, words: &mut Words) {
         assert!(self.live < self.capacity, "room was made");

@@ -29,7 +29,7 @@ type Records<'a> = Box<dyn Iterator<Item = Result<Record, TraceError>> + 'a>;
 pub(super) enum Source<'a> {
     /// Made up; a block's key is its number.
     Made(Made),
-    /// Recorded.
+    /// Requests of a trace.
     Recorded(Recorded<'a>),
 }
 
@@ -229,7 +229,7 @@ impl Recorded<'_> {
     fn number(&mut self, key: u64) -> u32 {
         self.numbered.clear();
         if let Err(error) = self.interner.extend([(key, false)], &mut self.numbered) {
-            // What is under way ends on some block; nobody sees an outcome.
+            // Requests under way end on some block; the outcome is not used.
             self.failure.get_or_insert(error.into());
             return 0;
         }

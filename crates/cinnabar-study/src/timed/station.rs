@@ -42,7 +42,7 @@ impl Station {
 pub(super) enum Way {
     /// To the file server.
     Up,
-    /// From it.
+    /// From the file server to the host.
     Down,
 }
 

@@ -1,7 +1,7 @@
 //! A syncer: every so often it writes on what is dirty by then, oldest first, a few at a time.
 //!
 //! A block counts as clean from the moment its write sets out; a write to it meanwhile makes it
-//! dirty anew.
+//! dirty again.
 
 use super::config;
 use super::config::{Config, WritePolicy};

@@ -1,7 +1,7 @@
 //! The way of a write: into RAM, and down to flash and the file server as the policies say.
 //!
-//! Blocks change place at once and whoever has to wait does so afterwards: a dirty block that must
-//! leave keeps the one waiting who needs its room.
+//! Blocks change places at once, and waiting comes afterwards: the thread that needs the room of a
+//! dirty block waits until that block is written.
 
 use super::config::{Architecture, Config, WritePolicy};
 use super::host::{FLASH, RAM, Victim};
@@ -169,7 +169,7 @@ impl Model<'_> {
         }
     }
 
-    /// A dirty block leaves flash, and somebody waits for it.
+    /// A dirty block leaves flash, and a thread waits for it.
     pub(super) fn leave_flash(&mut self, now: u64, id: u32, back: Stage) {
         self.jobs[id].back = back;
         if !self.config.eviction_reads_flash {
@@ -182,7 +182,7 @@ impl Model<'_> {
         self.at(read, id, Stage::ToFiler);
     }
 
-    /// A dirty block leaves flash, and nobody waits for it.
+    /// A dirty block leaves flash, and no thread waits for it.
     pub(super) fn leave_flash_unseen(&mut self, now: u64, of: usize, victim: Victim) {
         self.outcome.dirty_evictions_flash += u64::from(self.measuring);
         let id = self.add_background(of, victim.block);
@@ -213,7 +213,7 @@ impl Model<'_> {
         self.at(written, id, Stage::FilerWritten);
     }
 
-    /// It is written; the host hears of it.
+    /// It is written; the acknowledgement goes to the host.
     pub(super) fn filer_written(&mut self, now: u64, id: u32) {
         let Job { host, at_server, back, kind, .. } = self.jobs[id];
         let host = usize::from(host);
@@ -226,7 +226,7 @@ impl Model<'_> {
         }
         if kind == Kind::Background && !self.is(Architecture::Lookaside) && back == Stage::DownDone
         {
-            // Nobody waits to hear it.
+            // No thread waits for the acknowledgement.
             return self.down_done(now, id);
         }
         self.at(heard, id, back);

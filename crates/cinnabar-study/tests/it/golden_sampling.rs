@@ -100,7 +100,7 @@ fn check(name: &str, exact: &Exact, sampler: impl Fn(u64) -> Sampled) {
     let [back, only, destages] = medians(name, exact, sampler);
     assert!(back <= ERROR_MAX, "{name}, write-back: {back}");
     assert!(only <= ERROR_MAX, "{name}, read-only: {only}");
-    // No curve anybody sizes a cache by: twice the error will do.
+    // No cache would be sized by this curve: twice the error is enough.
     assert!(destages <= 2.0 * ERROR_MAX, "{name}, destages: {destages}");
 }
 

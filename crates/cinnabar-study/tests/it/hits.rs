@@ -1,4 +1,5 @@
-//! Many caches on one trace: the same as one by one, whoever does the work; and what is refused.
+//! Many caches on one trace: the same as one by one, whichever thread does the work; and what is
+//! refused.
 
 use crate::golden_policies::accesses;
 use crate::traces::{fixture, shared_trace};
@@ -105,7 +106,7 @@ fn by_grain(trace: &[Record], size: u32) -> [(u64, Reasons); 2] {
         let options = options(&[Contender::Engine], &[size], Writes::Through, 1);
         let found = found(trace, &Options { grain, ..options }).expect("a sound trace");
         let outcome = found.outcomes[0];
-        (outcome.counts.read_misses, outcome.reasons.expect("the engine tells"))
+        (outcome.counts.read_misses, outcome.reasons.expect("the engine reports them"))
     })
 }
 
@@ -208,7 +209,7 @@ fn what_can_not_be_simulated_is_refused() {
     assert_eq!(engine(8_192, Writes::Back), Some(EngineError::WriteBack));
 }
 
-/// Many caches, many threads: the error comes, and nobody waits for ever.
+/// Many caches, many threads: the error is returned, and no thread waits without end.
 #[test]
 fn an_error_ends_it() {
     let all: Vec<Contender> = Contender::all().collect();

@@ -91,7 +91,7 @@ fn the_steady_state_is_what_the_shares_say() {
     let percent = |n: u64| CAPACITY * n / 100;
     for eviction in [Eviction::Probation, Eviction::Clock] {
         let mut cache = cache(eviction);
-        // Whoever asks most may hold least.
+        // The volume that demands most may hold least.
         let shares = [percent(50), percent(30), percent(15)];
         let volumes: Vec<VolumeId> = ["a", "b", "c"]
             .iter()

@@ -95,7 +95,7 @@ fn every_combination_of_policies_and_places_runs_to_its_end() {
     }
 }
 
-/// Blocks that nobody else asks for, one at a time: latencies follow from the timings alone.
+/// Blocks that no other thread asks for, one at a time: latencies follow from the timings alone.
 #[test]
 fn latencies_of_single_reads_add_up() {
     let config = Config { threads: 1, fast_read_share: 1.0, ..small() };

@@ -22,7 +22,7 @@ use crate::sink::Sink;
 pub(crate) const RECORD_BYTES: usize = 24;
 /// No next access.
 pub(crate) const NEVER: i64 = -1;
-/// No trace has as many: 24 TiB. It tells a number of a record from any eight bytes.
+/// No trace has as many: 24 TiB. A larger value is not the number of a record.
 const RECORDS_MAX: i64 = 1 << 40;
 pub(crate) const NEXT_AT: usize = 16;
 pub(crate) const OBJECT_AT: usize = 4;

@@ -1,8 +1,8 @@
 //! `SSDsim` and `MQSim`: `ns device lsn sectors 0|1`, between blanks; sectors of 512 bytes, 1 is a
 //! read.
 //!
-//! A volume is a device. [`super::disksim`] has lines that look the same: [`crate::detect`] tells
-//! them apart.
+//! A volume is a device. [`super::disksim`] has lines that look the same: [`crate::detect`]
+//! distinguishes them.
 
 use super::Text;
 use crate::error::Problem;

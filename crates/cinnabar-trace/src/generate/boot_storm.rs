@@ -2,8 +2,8 @@
 //!
 //! Volume 0 is the golden image, which all machines read; machine `n` from 1 on has its overlay in
 //! volume `n`, where its writes go. All of them read the same places in the same order, but for a
-//! few files that each passes over, at speeds that differ. The guide's page on traces tells the
-//! numbers' sources.
+//! few files that each passes over, at speeds that differ. The guide's page on traces gives the
+//! sources of the numbers.
 
 use super::chance::Chance;
 use super::clock::Clock;
@@ -15,7 +15,7 @@ use crate::record::Record;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Most machines.
+/// Most machines of one storm.
 pub const MACHINES_MAX: u32 = 100_000;
 /// Longest window: a day.
 pub const WINDOW_US_MAX: u64 = 86_400_000_000;
@@ -47,7 +47,7 @@ pub const PHASES: [Phase; 3] = [
 const PASSED_OVER: f64 = 0.03;
 /// How often a write goes to one of the few blocks that are written again and again.
 const STATE: f64 = 0.5;
-/// Those blocks.
+/// Number of blocks that are written again and again.
 const STATE_BLOCKS: u64 = 64;
 /// How often what is read is what the machine itself wrote.
 const READ_BACK: f64 = 0.02;
@@ -111,7 +111,7 @@ struct Machine {
     speed: f64,
     /// Place in the script.
     step: usize,
-    /// Blocks written anew so far, one behind the other.
+    /// Newly written blocks so far, one behind the other.
     written: u64,
 }
 

@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub(crate) struct Chance(Xoshiro256PlusPlus);
 
 impl Chance {
-    /// The stream of a seed; `stream` tells those of one run apart.
+    /// The random numbers of a seed; `stream` distinguishes the streams of one run.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut apart = Xoshiro256PlusPlus::seed_from_u64(stream);
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ apart.random::<u64>()))

@@ -8,7 +8,7 @@ pub enum Error {
     Range {
         /// What it is a number of.
         what: &'static str,
-        /// As asked.
+        /// The value that was given.
         value: u64,
         /// The least that can be.
         least: u64,
@@ -20,7 +20,7 @@ pub enum Error {
     Number {
         /// What it is.
         what: &'static str,
-        /// As asked.
+        /// The value that was given.
         value: f64,
         /// The least that can be.
         least: f64,
@@ -34,9 +34,9 @@ pub enum Error {
         parts: &'static str,
         /// Blocks of all of them.
         needed: u64,
-        /// Into what.
+        /// What it has to fit into.
         whole: &'static str,
-        /// Its blocks.
+        /// Blocks of that whole.
         there: u64,
     },
     /// Shares that are more than everything.
@@ -48,7 +48,7 @@ impl Error {
     /// A line that helps.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Range { .. } | Self::Number { .. } => "--help tells the defaults",
+            Self::Range { .. } | Self::Number { .. } => "--help shows the defaults",
             Self::Room { .. } => "ask for a larger whole, or for smaller or fewer parts",
             Self::Shares(_) => "a share is a number from 0 to 1; what they leave goes to the rest",
         }

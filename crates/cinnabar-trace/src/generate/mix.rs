@@ -1,4 +1,5 @@
-//! One volume with a loop, scans and a popular background: what tells replacement policies apart.
+//! One volume with a loop, scans and a popular background: a workload on which replacement policies
+//! differ.
 //!
 //! A loop a little larger than a cache is what LRU can't hold a single block of; scans push
 //! everything else out; the background is worth keeping.

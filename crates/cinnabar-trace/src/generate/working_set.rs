@@ -29,7 +29,7 @@ pub enum Sharing {
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: u32,
     /// Threads of each host.
     pub threads: u32,
@@ -106,7 +106,7 @@ pub struct Access {
     pub host: u32,
     /// Which block of 4 KiB of the total.
     pub block: u64,
-    /// A write?
+    /// Whether it is a write.
     pub write: bool,
     /// Meant for anywhere; it may be in the working set all the same.
     pub outside: bool,

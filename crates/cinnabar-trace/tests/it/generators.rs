@@ -1,4 +1,5 @@
-//! The generators of few numbers: what was asked for is what comes out, for ever the same.
+//! The generators with few parameters: the trace has the requested properties, and stays the same
+//! between versions.
 
 use cinnabar_trace::generate::boot_storm::{self, BootStorm};
 use cinnabar_trace::generate::file_server::{self, Content, FileServer, Volumes};

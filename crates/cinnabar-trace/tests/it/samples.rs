@@ -3,7 +3,7 @@
 use cinnabar_trace::{Format, Op, Record, Settings, Trace, TraceError};
 use std::io::Cursor;
 
-/// Reads bytes as a trace; the format is told by them.
+/// Reads bytes as a trace; the format is recognised by content.
 pub(crate) fn trace(bytes: &[u8]) -> Result<Trace, TraceError> {
     cinnabar_trace::read(Box::new(Cursor::new(bytes.to_vec())), Settings::default())
 }

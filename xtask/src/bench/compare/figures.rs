@@ -7,7 +7,7 @@ pub(super) type Figures = BTreeMap<(usize, String), f64>;
 
 /// Reads a benchmark's output. A cell of a Markdown table is named by its row and column, every other
 /// number by its line without the numbers. Names repeat only where the output repeats them: such
-/// figures are told apart by their count.
+/// figures are distinguished by their count.
 pub(super) fn read(text: &str) -> Figures {
     let mut figures = Figures::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Who makes the load, and what he sees.
+//! The clients that generate the load, and their measurements.
 
 use anyhow::{Context, Result};
 use e2e::{Fio, output};

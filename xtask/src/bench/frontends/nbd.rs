@@ -10,7 +10,7 @@ use std::path::Path;
 
 const CONNECTIONS: [u32; 2] = [1, 4];
 const PEERS: [Peer; 3] = [Peer::QemuNbd, Peer::QsdNbd, Peer::Nbdkit];
-/// Ours, the peers, then fio on the file itself.
+/// Cinnabar, its peers, then fio on the file itself.
 const ROWS: usize = PEERS.len() + 2;
 /// Marks: IOPS at QD 32 of the best peer's.
 const IOPS_MIN: f64 = 1.2;

@@ -18,7 +18,7 @@ const VHOST: &str = "disk.vhost";
 /// Shards of a cache that two threads serve, as large devices have.
 const SHARDS: u32 = 4;
 
-/// Somebody else's server.
+/// A peer's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// `qemu-nbd`, direct I/O through `io_uring`.
@@ -113,7 +113,7 @@ impl Server {
         Ok(Self { process: Process::Peer(running), nbd, vhost })
     }
 
-    /// Starts ours in `site` with so many data threads, over NBD and vhost-user both, and reads
+    /// Starts Cinnabar in `site` with so many data threads, over NBD and vhost-user both, and reads
     /// until all of the disk is cached.
     pub(super) fn ours(site: &Site, disk: &Path, size: u64, threads: u32) -> Result<Self> {
         let volume = Volume::new(EXPORT, &format!("file:{}", disk.display()))
@@ -134,7 +134,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts ours with a configuration whose volume is called `disk`.
+    /// Starts Cinnabar with a configuration whose volume is called `disk`.
     pub(super) fn serve(site: &Site, config: &Config) -> Result<Self> {
         let daemon = site.serve(config)?;
         let vhost = Some(site.path(VHOST));

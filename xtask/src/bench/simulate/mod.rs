@@ -1,8 +1,8 @@
 //! Policies, curves, samples and divisions without a cache: references a second, beside libCacheSim.
 //!
-//! A process for each measurement, on one thread; ours and theirs have their turns one after the
-//! other, on the same file of oracleGeneral, and must find the same misses. Time is the CPU's, and
-//! the best of the rounds counts: whatever else runs makes things slower, never quicker.
+//! A process for each measurement, on one thread; Cinnabar and libCacheSim run alternately, on the
+//! same file of oracleGeneral, and must find the same misses. Time is CPU time, and the best of the
+//! rounds counts: other work makes a measurement slower, never faster.
 
 mod analysis;
 mod peer;

@@ -59,7 +59,7 @@ fn oracle(bench: &Bench, name: &str, trace: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The best of ours and of theirs, turn by turn; neither is always the first.
+/// The best measurements of Cinnabar and of libCacheSim, alternately; neither is always the first.
 fn best(
     bench: &Bench,
     peer: &Peer,

@@ -117,7 +117,7 @@ impl Handshake {
         if wants.wants_description && !export.description.is_empty() {
             tell(info::DESCRIPTION, [export.description.as_bytes(), &[], &[]]);
         }
-        // Told without being asked: it costs a client nothing and saves it from EINVAL.
+        // Sent without being requested: it costs a client nothing and saves it from EINVAL.
         let best = u32::try_from(BLOCK_BYTES).expect("a block is small").to_be_bytes();
         let longest = u32::try_from(DATA_BYTES_MAX).expect("checked in limits.rs").to_be_bytes();
         tell(info::BLOCK_SIZE, [&export.min_block_bytes.to_be_bytes(), &best, &longest]);

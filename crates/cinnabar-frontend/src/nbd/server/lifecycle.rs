@@ -208,7 +208,7 @@ impl<M: RawMemory> Server<M> {
         } else if self.shared.warnings.allow(self.shared.now) {
             tracing::warn!(%peer, export, %reason, "NBD client disconnected");
         }
-        // What the loop has not heard of is not to be watched: the descriptor is closed now.
+        // Changes that the loop has not received yet are void: the descriptor is closed now.
         self.interests.retain(|interest| interest.token != Token(key));
         let fd = connection.fd.as_raw_fd();
         self.interests.push(Interest { token: Token(key), fd, want: Want::Gone });

@@ -41,7 +41,7 @@ enum Answer {
     Refuse,
     Payload(Vec<u8>),
     WithFd(Vec<u8>, OwnedFd),
-    /// Later.
+    /// The answer comes later.
     Wait(Waiting),
 }
 
@@ -330,7 +330,7 @@ impl Connection {
                 }
                 queue.call = fd.map(Arc::new);
             }
-            // Nothing is ever told through it: a ring in error ends the connection.
+            // Nothing is ever signalled on it: an error in a ring ends the connection.
             _ => {}
         }
         Ok(Answer::Ack)
@@ -354,7 +354,7 @@ impl Connection {
         self.set_memory(memory)
     }
 
-    /// New requests use this memory; those under way keep theirs.
+    /// New requests use this memory; requests under way keep the old one.
     fn set_memory(&mut self, memory: GuestMemory) -> Result<Answer> {
         for queue in &mut self.queues {
             if let (Some(running), Some(addresses)) = (&mut queue.running, &queue.addresses) {

@@ -45,7 +45,7 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
     /// Requests to this export that were answered with an error here.
     pub(in crate::vhost) refused: &'a mut u64,
     pub(in crate::vhost) returned: &'a Arc<Returned>,
-    /// Guests are told not to kick.
+    /// Guests are asked not to kick.
     pub(in crate::vhost) polling: bool,
     pub(in crate::vhost) buffers: &'a mut B,
     pub(in crate::vhost) incoming: &'a mut Vec<Incoming<M>>,

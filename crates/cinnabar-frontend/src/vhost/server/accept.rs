@@ -65,7 +65,7 @@ impl<M: RawMemory> Server<M> {
         true
     }
 
-    /// Nobody else may come.
+    /// No further front-end may connect.
     pub(super) fn close_listener(&mut self, export: ExportId) {
         let Some(served) = self.exports.get_mut(&export) else { return };
         if let Some(listener) = served.listener.take() {

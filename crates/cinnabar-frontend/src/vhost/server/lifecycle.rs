@@ -56,7 +56,7 @@ impl<M: RawMemory> Server<M> {
         self.watches.remove(connection.watch, connection.channel.fd);
     }
 
-    /// Reads into guest memory of a connection that ends: whoever comes next has to wait for them.
+    /// Reads into guest memory of a connection that ends: the next connection has to wait for them.
     fn orphan_reads(&mut self, key: u64, life: u64) {
         let mut leases = 0;
         let keys: Vec<u64> = self

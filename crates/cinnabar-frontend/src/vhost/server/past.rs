@@ -12,7 +12,7 @@ use cinnabar_engine::RawMemory;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One life of an export, from being added to the last thing it left behind.
+/// One period of service of an export, from being added until nothing of it is left.
 pub(super) struct Life {
     name: String,
     path: PathBuf,
@@ -33,7 +33,8 @@ impl Life {
 }
 
 impl<M: RawMemory> Server<M> {
-    /// A life for a new export, and those before it that have left something: its own comes first.
+    /// Makes an entry for a new export. Returns its key, followed by those of earlier exports of
+    /// the same name or path that have left something behind.
     pub(super) fn begin_life(&mut self, export: &Export, path: PathBuf) -> Vec<u64> {
         let same = |life: &Life| life.name == export.name || life.path == path;
         let past = self.lives.iter().filter(|(_, life)| same(life)).map(|(key, _)| key);
@@ -49,7 +50,7 @@ impl<M: RawMemory> Server<M> {
         [vec![own], past].concat()
     }
 
-    /// The export of this life is gone.
+    /// The export of this entry was removed.
     pub(super) fn end_life(&mut self, key: u64) {
         if let Some(life) = self.lives.get_mut(key) {
             life.served = false;
@@ -57,7 +58,7 @@ impl<M: RawMemory> Server<M> {
         self.forget_if_over(key);
     }
 
-    /// Something was left behind, or has come to its end.
+    /// Changes what is left behind, and forgets the entry when nothing is.
     pub(super) fn change_past(&mut self, key: u64, change: impl FnOnce(&mut Life)) {
         if let Some(life) = self.lives.get_mut(key) {
             change(life);

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 /// Something that waits for the end of a read into guest memory.
 pub(super) enum Parked {
-    /// A read that was answered with an error while it may still be going on. Its guest is told when
-    /// it is over.
+    /// A read that was answered with an error while it may still be under way. Its guest gets the
+    /// reply when it has ended.
     Failed(Slot),
     /// A read of a connection that is gone.
     Orphan {
-        /// Of its export: whoever serves the same guest next has to wait.
+        /// Key of its export's entry in `lives`: the next connection of the same guest has to wait.
         life: u64,
     },
 }
@@ -103,7 +103,8 @@ impl<M: RawMemory> Server<M> {
         self.finish(slot, status);
     }
 
-    /// Tells the guest, or waits until its memory is its own again.
+    /// Replies to the guest, at once or, after a failed read into guest memory, when that read has
+    /// ended.
     fn finish(&mut self, mut slot: Slot, status: Status) {
         if status != Status::Ok && matches!(slot.fate, Fate::Direct(_)) {
             if let Fate::Direct(lease) = std::mem::replace(&mut slot.fate, Fate::Nothing) {
@@ -115,7 +116,7 @@ impl<M: RawMemory> Server<M> {
         self.complete(&slot, status);
     }
 
-    /// Tells the guest, with the next flush.
+    /// Replies to the guest, with the next flush.
     fn complete(&mut self, slot: &Slot, status: Status) {
         self.load -= slot.load();
         self.released = true;
@@ -215,7 +216,7 @@ impl<M: RawMemory> Server<M> {
         connection.finish_stop();
         let was_full = connection.channel.is_full();
         connection.channel.send(self.now)?;
-        // What it said meanwhile was not read, and nobody tells of it again.
+        // Messages that came meanwhile were not read, and no event will report them again.
         if (waited || was_full) && connection.listens() {
             self.messages_later(key);
         }

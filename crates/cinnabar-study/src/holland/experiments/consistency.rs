@@ -55,8 +55,8 @@ pub(super) fn experiment(setup: Setup) -> Experiment {
         name: "consistency",
         title: "Consistency matters",
         published: "Caches this large hold on to what other hosts write: with flash many times \
-            as many writes have to invalidate somebody's copy, so that a scheme for consistency is \
-            used all the time.",
+            as many writes have to invalidate another host's copy, so that a scheme for consistency \
+            is used all the time.",
         claim: Some(5),
         figures: vec![by_writes, reads_by_writes, invalidations, by_set],
         checks: vec![Check {

@@ -1,12 +1,12 @@
-//! Ours: a file server with a queue, and where write-back begins to pay.
+//! Not in the paper: a file server with a queue, and where write-back begins to pay.
 //!
-//! The published model's file server takes any number of requests at once, so that a write that it
-//! is spared helps nobody. Here it serves so many at a time and the others wait: hosts with a working
-//! set of their own each load it until it is full. Two of them: one whose writes are quick (92 us, as
-//! published: they go to its memory), one whose writes take as long as its mean read (878 us: they
-//! go to its disks). Four policies: writes through and back as the published base does, where RAM
-//! answers and a syncer writes on; and the same for writes that must be safe when they are answered,
-//! at the file server or in persistent flash.
+//! The published model's file server takes any number of requests at once, so sparing it a write
+//! speeds up no other request. Here it serves a limited number at a time and the others wait: hosts
+//! with a working set of their own each load it until it is saturated. There are two file servers:
+//! one whose writes are quick (92 us, as published: they go to its memory), one whose writes take as
+//! long as its mean read (878 us: they go to its disks). Four policies: writes through and back as
+//! the published base does, where RAM answers and a syncer writes back; and the same for writes that
+//! must be safe when they are answered, at the file server or in persistent flash.
 
 use super::FLASH_GIB;
 use crate::holland::{Across, Check, Experiment, Figure, Formula, Line, Quantity, Setup};
@@ -66,7 +66,7 @@ pub(super) fn experiment(setup: Setup) -> Experiment {
         name: "loaded-filer",
         title: "A loaded file server",
         published: "Not in the paper: its file server is never busy, which hides what a write that \
-            it is spared is worth to everybody else. Later work found that write-back pays there.",
+            it is spared is worth to all others. Later work found that write-back pays there.",
         claim: None,
         figures,
         checks,

@@ -33,7 +33,8 @@ pub const NAMES: [&str; 9] = [
     "loaded-filer",
 ];
 
-/// All of them: the six results in the order of the paper, then what else it varies, then ours.
+/// All of them: the six results in the order of the paper, then what else it varies, then the
+/// loaded file server.
 pub fn all(setup: Setup) -> Vec<Experiment> {
     vec![
         working_set::experiment(setup),

@@ -148,7 +148,7 @@ impl Model<'_> {
         }
     }
 
-    /// A wake-up has come; one that an earlier one has overtaken is nobody's.
+    /// A wake-up has come; one that was replaced by an earlier one is ignored.
     pub(in super::super) fn engine_wake(&mut self, now: u64, id: u32) {
         let host = usize::from(self.jobs[id].host);
         self.jobs.free(id);

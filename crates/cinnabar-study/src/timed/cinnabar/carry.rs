@@ -164,7 +164,7 @@ impl Model<'_> {
         self.send_engine_packet(now, id, Way::Down, bytes, Stage::EngineDone);
     }
 
-    /// The engine hears that an I/O is done, unless it is one of an earlier life.
+    /// Reports to the engine that an I/O is done, unless it belongs to an earlier session.
     pub(in super::super) fn engine_io_done(&mut self, now: u64, id: u32) {
         let host = usize::from(self.jobs[id].host);
         self.jobs.free(id);

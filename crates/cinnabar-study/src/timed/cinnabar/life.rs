@@ -1,4 +1,4 @@
-//! The life of an engine: started, restarted when measuring begins, volumes attached as they are met.
+//! Sessions of an engine: started, restarted when measuring begins, volumes attached as they appear.
 //!
 //! Called at each turn of an engine. Commands go one after the other; each takes the time of its I/O.
 //! Requests for a volume that is not attached wait, and those that a crash leaves unanswered are asked
@@ -86,7 +86,7 @@ impl Node {
             self.steps.extend(self.volumes.keys().map(|place| Step::Seal(*place)));
             self.steps.push_back(Step::Close);
         } else {
-            // What was ordered of the life that ends here is nobody's business any more.
+            // Commands to the session that ends here are void.
             self.step = None;
         }
         self.steps.extend([first, Step::Open]);
@@ -95,7 +95,7 @@ impl Node {
         self.base = VolumeCounters::default();
     }
 
-    /// The next life begins, of the device as it is or of a new one.
+    /// Starts the next session, on the device as it is or on a new one.
     fn renew(&mut self, now: u64, fresh: Option<Vec<Superblock>>) {
         if let Some(fresh) = &fresh {
             self.lay_down(fresh);

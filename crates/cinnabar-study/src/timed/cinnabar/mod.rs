@@ -6,8 +6,8 @@
 //! `docs/design/timed-simulator.md` says what is modelled of it and what is not.
 //!
 //! `node` is an engine with its device, `ask` brings requests to it and answers back, `carry` gives
-//! its I/O the time that it takes, `life` starts it and stops it, `setup` says what devices there can
-//! be, [`report`] what is found beyond hits and latencies.
+//! its I/O the time that it takes, `life` starts and stops it, `setup` says which devices are
+//! possible, and [`report`] holds results other than hits and latencies.
 
 mod ask;
 mod carry;

@@ -32,7 +32,7 @@ pub(super) struct Asked {
     pub(super) place: Place,
     pub(super) write: bool,
     pub(super) span: ByteSpan,
-    /// Nobody waits for it: a syncer's write, or one in the background.
+    /// No thread waits for it: a syncer's write, or one in the background.
     pub(super) unseen: bool,
     pub(super) since_ns: u64,
     /// In the engine's hands.
@@ -42,7 +42,7 @@ pub(super) struct Asked {
 /// An I/O under way.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// Number of the life of the engine that waits for it.
+    /// Number of the engine's session that waits for it.
     pub(super) life: u32,
     pub(super) id: IoId,
     pub(super) pages: Vec<MetaPage>,
@@ -62,9 +62,9 @@ pub(super) enum Step {
     Detach(Place),
     Seal(Place),
     Close,
-    /// The next life, of what is on the device.
+    /// The next session, from what is on the device.
     Renew,
-    /// The next life, of a new device.
+    /// The next session, on a new device.
     Replace,
     Open,
     Attach(Place),
@@ -88,12 +88,12 @@ pub(super) struct Node {
     pub(super) submitted: usize,
     /// Jobs whose requests can't go to the engine yet.
     pub(super) waiting: VecDeque<u32>,
-    /// What other hosts have written, still to be told.
+    /// Writes of other hosts that are still to be invalidated here.
     pub(super) invalidations: VecDeque<(VolumeId, ByteSpan)>,
     /// A clean stop is under way: volumes take nothing any more.
     pub(super) stopping: bool,
     pub(super) flights: BTreeMap<u32, Flight>,
-    /// Volume and first byte of writes to the backend that nobody waits for.
+    /// Volume and first byte of writes to the backend that no thread waits for.
     pub(super) unseen: BTreeSet<(VolumeId, u64)>,
     pub(super) steps: VecDeque<Step>,
     pub(super) step: Option<Step>,

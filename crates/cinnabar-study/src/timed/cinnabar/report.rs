@@ -1,4 +1,4 @@
-//! What is told of the engines beyond hits and latencies.
+//! Results of the engines other than hits and latencies.
 
 /// Of all engines together, in the measured part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

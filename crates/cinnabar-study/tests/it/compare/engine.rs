@@ -25,7 +25,7 @@ fn parts(segments: [u64; VOLUMES], policy: WritePolicy) -> Division {
     Division::Divided(segments.map(|n| Part { blocks: n * SEGMENT, policy }).to_vec())
 }
 
-/// Each plan's shares are the cache's, and what is held afterwards is theirs.
+/// Each plan's shares sum to the cache, and afterwards each volume holds at most its share.
 #[test]
 fn nobody_holds_more_than_the_share() {
     let trace = mixture(3, 400_000, 12_000);

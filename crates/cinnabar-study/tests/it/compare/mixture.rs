@@ -53,7 +53,7 @@ pub(crate) const PRICES: Prices = Prices {
     mu_us: 0.0,
 };
 
-/// Everybody, in both models, exactly.
+/// All allocators, in both models, exactly.
 pub(crate) fn options() -> Options {
     Options {
         every: Some(Every::Time(INTERVAL_US)),

@@ -96,7 +96,7 @@ fn a_feasible_cache_has_room_for_every_demand() {
     }
 }
 
-/// What everybody is compared with: no cache, and the first interval alike for all that divide.
+/// The baselines: no cache, and the same first interval for all allocators that divide.
 #[test]
 fn the_base_line_has_no_cache() {
     let trace = mixture(9, 8000, 3000);

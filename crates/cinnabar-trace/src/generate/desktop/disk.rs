@@ -93,7 +93,7 @@ impl Run {
         run
     }
 
-    /// The same file written anew, elsewhere.
+    /// The same file, rewritten elsewhere.
     pub(super) fn rewrite(&mut self, area: &mut Area, chance: &mut Chance) {
         let blocks = self.sizes.iter().copied().map(u64::from).sum();
         self.first = area.place(blocks, chance);

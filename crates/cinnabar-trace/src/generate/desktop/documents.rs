@@ -12,7 +12,7 @@ use crate::generate::Chance;
 /// The documents that a user knows of.
 #[derive(Debug)]
 pub(super) struct Documents {
-    /// Latest first.
+    /// Documents that were opened lately, latest first.
     recent: Vec<Run>,
     most: usize,
     popularity: Zipf,
@@ -53,7 +53,8 @@ impl Documents {
     }
 }
 
-/// Writes what was opened today anew, and new documents, which are then among them.
+/// Rewrites documents that were opened today, and writes new ones, which count as opened from then
+/// on.
 fn save(today: &mut Vec<Run>, day: &mut Day, disk: &mut Disk) {
     let mut left = day.budget(SHARES.document_writes);
     while left > 0 {

@@ -1,9 +1,9 @@
 //! Days of one desktop in a virtual machine, made up: the workload of Mercury's desktop experiment.
 //!
 //! A model, not a recording: every morning the same system files are read, applications are started
-//! again, documents of late are opened again, and all day long something small is written.
-//! [`parameters`] holds its numbers and their reasons; `docs/guide/replay.md` tells them to people.
-//! The same settings and seed give the same records on every machine.
+//! again, recent documents are opened again, and small writes go on all day. [`parameters`] holds
+//! the model's numbers and their reasons; `docs/guide/replay.md` describes them for users. The same
+//! settings and seed give the same records on every machine.
 
 mod background;
 mod browser;
@@ -71,9 +71,9 @@ pub enum DesktopError {
          at least {bytes_min} bytes"
     )]
     SmallDisk {
-        /// As set.
+        /// The size that the settings ask for, in bytes.
         disk_bytes: u64,
-        /// As set.
+        /// The rate that the settings ask for.
         requests_per_day: u32,
         /// What these requests need.
         bytes_min: u64,

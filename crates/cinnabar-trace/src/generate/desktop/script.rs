@@ -52,7 +52,8 @@ impl Script {
         file.requests().nth(nth).expect("below its length")
     }
 
-    /// Writes any one of its files anew, elsewhere, with up to `most` requests; returns how many.
+    /// Rewrites one of its files at random, elsewhere, with up to `most` requests; returns their
+    /// number.
     pub(super) fn update(
         &mut self,
         day: &mut Day,

@@ -11,9 +11,9 @@ use crate::generate::error::{Error, check_range};
 use crate::generate::working_set::{BLOCK_BYTES, BLOCKS_MAX};
 use rand_distr::{Distribution, LogNormal, Pareto};
 
-/// Of ln(bytes).
+/// Mean of ln(bytes) of the lognormal sizes.
 pub const SIZE_MU: f64 = 9.48;
-/// Of ln(bytes).
+/// Standard deviation of ln(bytes) of the lognormal sizes.
 pub const SIZE_SIGMA: f64 = 2.4566;
 /// Share of files whose size is lognormal.
 pub const BODY_SHARE: f64 = 0.999_94;

@@ -25,11 +25,11 @@ const BUSIER: f64 = 3.0;
 const LOG_PART: f64 = 0.25;
 /// A scan's part of the footprint.
 const SCAN_PART: f64 = 0.1;
-/// Longest trace.
+/// Longest trace, in days.
 pub const DAYS_MAX: u32 = 366;
 /// Least scale: the smallest volume has 1 MiB there.
 pub const SCALE_MIN: f64 = 1.0 / 512.0;
-/// Largest scale.
+/// Largest factor for footprints and rates.
 pub const SCALE_MAX: f64 = 64.0;
 
 /// What is asked for.

@@ -61,7 +61,7 @@ pub enum Spc1Error {
         contexts: u32,
         /// Blocks of ASU1.
         blocks: u64,
-        /// That much.
+        /// Bytes of the state that they need.
         bytes: u64,
     },
 }

@@ -39,7 +39,7 @@ pub struct Settings {
     pub mix: Mix,
     /// Sizes of ASU1 to ASU3, in 4 KiB blocks.
     pub asu_blocks: [u64; 3],
-    /// Fixes everything.
+    /// Determines all random numbers.
     pub seed: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Io {
     pub at_ns: u64,
     /// Its row of [`STREAMS`].
     pub stream: u8,
-    /// A write?
+    /// Whether it is a write.
     pub write: bool,
     /// 0 to 2: ASU1 to ASU3.
     pub asu: u8,
