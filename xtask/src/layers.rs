@@ -7,12 +7,13 @@ use serde_json::Value;
 
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
-    ("cinnabar", &[EMBED, FRONTEND, BACKEND, SIM, STUDY, ENGINE, POLICY, TRACE]),
+    ("cinnabar", &[EMBED, FRONTEND, BACKEND, MODEL, SIM, STUDY, ENGINE, POLICY, TRACE]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
-    (EMBED, &[BACKEND, ENGINE]),
+    (EMBED, &[BACKEND, MODEL, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, TRACE]),
-    (BACKEND, &[ENGINE, POLICY, TRACE]),
+    (BACKEND, &[MODEL, ENGINE, POLICY, TRACE]),
+    (MODEL, &[ENGINE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[ENGINE]),
     (STUDY, &[ENGINE, POLICY, TRACE]),
@@ -28,6 +29,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
 const EMBED: &str = "cinnabar-embed";
 const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
+const MODEL: &str = "cinnabar-model";
 const SIM: &str = "cinnabar-sim";
 const STUDY: &str = "cinnabar-study";
 const ENGINE: &str = "cinnabar-engine";

@@ -1,5 +1,5 @@
 //! Where bytes really live: memory for the kernel, an I/O port that waits for everything at once,
-//! files, block devices and NBD servers, and a model of slow ones.
+//! files, block devices and NBD servers.
 //!
 //! * [`memory`]: [`Memory`], the payload of the daemon.
 //! * [`port`]: [`Port`], one object that carries out file I/O and watches sockets, over `io_uring`
@@ -8,11 +8,11 @@
 //!   set-up.
 //! * [`nbd`]: the client of NBD servers.
 //! * [`proof`]: [`Proof`], what a backend can say of who wrote it last.
-//! * [`sim`]: [`SimModel`], latency, bandwidth and errors of a slow device, seeded.
 //! * [`generations`]: [`Ledger`], what must be known of volumes outside of any cache device.
 //! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
 //! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock` and
-//!   `sim:filer,seed=1:file:vm1.raw`.
+//!   `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-model`'s;
+//!   nothing here applies them.
 
 pub mod disk;
 pub mod entropy;
@@ -22,14 +22,14 @@ pub mod memory;
 pub mod nbd;
 pub mod port;
 pub mod proof;
-pub mod sim;
 pub mod spec;
 pub mod work;
 
+/// For the drivers, which hold completions back by a model.
+pub use cinnabar_model::{self as sim, SimModel};
 pub use disk::{Disk, DiskError, DiskKind};
 pub use generations::Ledger;
 pub use memory::Memory;
 pub use port::{Done, FileId, Interest, Job, JobOp, Port, PortEvent, Waker};
 pub use proof::{Proof, ProofError};
-pub use sim::SimModel;
 pub use spec::BackendSpec;

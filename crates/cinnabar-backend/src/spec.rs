@@ -2,7 +2,7 @@
 //! `sim:filer,seed=1:file:vm1.raw`.
 
 use crate::nbd::{NbdSpec, NbdSpecError, NbdUriError, uri};
-use crate::sim::{SettingError, SimSpec};
+use cinnabar_model::{SettingError, SimSpec};
 use std::path::{Path, PathBuf};
 
 /// Longest text.

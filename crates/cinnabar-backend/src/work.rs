@@ -2,9 +2,9 @@
 
 use crate::memory::Memory;
 use crate::port::JobOp;
-use crate::sim::OpKind;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::{IoOp, Slices};
+use cinnabar_model::OpKind;
 
 /// What an I/O is, for a model and for a log.
 #[derive(Clone, Copy, Debug)]

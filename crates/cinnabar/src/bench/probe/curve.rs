@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use cinnabar_backend::sim::Latency;
+use cinnabar_model::Latency;
 use hdrhistogram::Histogram;
 
 /// Points that a preset's list can have.
@@ -98,7 +98,7 @@ fn whole(ns: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_backend::sim::Random;
+    use cinnabar_model::Random;
 
     fn histogram(samples: impl IntoIterator<Item = u64>) -> Histogram<u64> {
         let mut latencies = Histogram::new_with_bounds(1, 1_000_000_000_000, 3).expect("bounds");

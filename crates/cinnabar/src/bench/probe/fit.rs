@@ -18,8 +18,8 @@
 use super::curve;
 use super::plan::{Cell, Op};
 use super::window::Measured;
-use cinnabar_backend::sim::{Latency, SimSpec};
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_model::{Latency, SimSpec};
 
 /// Why nothing can be fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -30,8 +30,8 @@ use self::predict::predict;
 use self::prober::Prober;
 use self::report::{Predicted, PresetReport, Report, Row, comments};
 use self::window::Measured;
-use cinnabar_backend::sim::file;
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_model::file;
 
 /// Disturbed operations that are worth a word, in per cent.
 const DISTURBED_PERCENT: f64 = 1.0;

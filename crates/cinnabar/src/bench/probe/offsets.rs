@@ -1,7 +1,7 @@
 //! Where operations go: aligned to their size, never two at a place.
 
 use super::plan::Pattern;
-use cinnabar_backend::sim::Random;
+use cinnabar_model::Random;
 
 /// Places of one cell. Two operations under way never overlap: the client of NBD servers counts on
 /// that, and a device would serve the second from its cache.

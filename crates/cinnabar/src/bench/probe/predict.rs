@@ -6,9 +6,8 @@
 use super::offsets::Offsets;
 use super::plan::{Cell, Op, Pattern};
 use super::window::{Measured, Moment, Window};
-use cinnabar_backend::SimModel;
-use cinnabar_backend::sim::{OpKind, SimSpec};
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_model::{OpKind, SimModel, SimSpec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;

@@ -10,11 +10,11 @@ use super::waits::Waits;
 use super::window::{Measured, Moment, Window};
 use cinnabar_backend::memory::Owned;
 use cinnabar_backend::port::{self, IoMode, OwnPort};
-use cinnabar_backend::sim::timers::{Held, Timers};
-use cinnabar_backend::sim::{self, OpKind, Random};
-use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, PortEvent, SimModel};
+use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, PortEvent};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{IoError, Payload, Slice, Slices};
+use cinnabar_model::timers::{Held, Timers};
+use cinnabar_model::{OpKind, Random, SimModel, judge};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ impl Prober {
         }
         let now = self.now();
         let len = if flight.kind == OpKind::Flush { 0 } else { flight.len };
-        let verdict = sim::judge(&mut self.models, now.0, flight.kind, flight.offset, len);
+        let verdict = judge(&mut self.models, now.0, flight.kind, flight.offset, len);
         flight.began = Moment { at: now.0, lost_ns: self.waits.lost_ns() };
         flight.complete_at = verdict.map_or(Instant(0), |one| Instant(one.complete_at_ns));
         flight.error = verdict.and_then(|one| one.error);

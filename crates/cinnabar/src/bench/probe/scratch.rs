@@ -3,7 +3,7 @@
 //! Called where a device is opened.
 
 use super::error::ProbeError;
-use cinnabar_backend::sim::Random;
+use cinnabar_model::Random;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -7,11 +7,11 @@ use super::layout::{Part, UnitSpec, spec_of};
 use super::{LOCK_WAIT, ServerCounts, cached::noise};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{self, IoMode, OwnPort, PortEvent};
-use cinnabar_backend::sim::timers::{Held, Timers};
-use cinnabar_backend::sim::{self, OpKind};
-use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, SimModel};
+use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{Payload, Slice, Slices};
+use cinnabar_model::timers::{Held, Timers};
+use cinnabar_model::{OpKind, SimModel, judge};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Direct {
             place.counts.reads += 1;
             place.counts.read_bytes += part.len;
         }
-        let verdict = sim::judge(&mut place.models, now.0, kind, part.offset, part.len);
+        let verdict = judge(&mut place.models, now.0, kind, part.offset, part.len);
         let failure = verdict
             .and_then(|verdict| verdict.error)
             .map(|error| format!("the model says: {error}"));

@@ -66,7 +66,7 @@ fn parameters_are_what_they_are_called() {
     assert!((fitted.bandwidth as f64 / 4e8 - 1.0).abs() < 0.02, "{fitted:?}");
     assert!(fitted.read_block_ns < 100, "the bandwidth explains it: {fitted:?}");
     let fitted = fit(&measure(&known("hdd"), false)).expect("reads");
-    assert_eq!((fitted.depth, fitted.seek), (1, cinnabar_backend::sim::Seek::default()));
+    assert_eq!((fitted.depth, fitted.seek), (1, cinnabar_model::Seek::default()));
     assert!((fitted.bandwidth as f64 / 1.5e8 - 1.0).abs() < 0.1, "{fitted:?}");
     // A block costs 3 us of its own beside the 2 us that the bandwidth takes.
     let text = "ssd,read=70us,read_block=3us,depth=32,bandwidth=2048MB";

@@ -1,8 +1,8 @@
 //! The state machine: link, queue, service, medium, link again.
 
-use super::latency::whole_ns;
-use super::random::Random;
-use super::settings::SimSpec;
+use crate::latency::whole_ns;
+use crate::random::Random;
+use crate::settings::SimSpec;
 use cinnabar_engine::IoError;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::cmp::Reverse;

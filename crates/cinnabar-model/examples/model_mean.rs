@@ -9,8 +9,7 @@
 //!
 //! SETTINGS as behind `sim:`, BYTES the size of the disk. Prints microseconds.
 
-use cinnabar_backend::SimModel;
-use cinnabar_backend::sim::{OpKind, SimSpec};
+use cinnabar_model::{OpKind, SimModel, SimSpec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

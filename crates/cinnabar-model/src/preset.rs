@@ -1,16 +1,16 @@
 //! The presets: devices one knows, as settings.
 
-use super::latency::Latency;
-use super::settings::{Seek, SimSpec};
+use crate::latency::Latency;
+use crate::settings::{Seek, SimSpec};
 
 /// Their names.
-pub(super) const NAMES: [&str; 4] = ["filer", "hdd", "network", "ssd"];
+pub(crate) const NAMES: [&str; 4] = ["filer", "hdd", "network", "ssd"];
 
 /// Gigabit Ethernet: 1 ns a bit.
 const GIGABIT: u64 = 125_000_000;
 
 /// The preset of this name.
-pub(super) fn find(name: &str) -> Option<SimSpec> {
+pub(crate) fn find(name: &str) -> Option<SimSpec> {
     match name {
         "filer" => Some(filer()),
         "hdd" => Some(hdd()),
@@ -66,7 +66,7 @@ fn ssd() -> SimSpec {
 }
 
 /// No delay at all.
-pub(super) fn nothing() -> SimSpec {
+pub(crate) fn nothing() -> SimSpec {
     SimSpec {
         preset: String::new(),
         seed: 0,

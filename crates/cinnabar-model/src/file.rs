@@ -14,8 +14,8 @@
 //! bandwidth = "500MB"
 //! ```
 
-use super::preset;
-use super::settings::{SettingError, SimSpec};
+use crate::preset;
+use crate::settings::{SettingError, SimSpec};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -84,7 +84,7 @@ pub enum PresetFileErrorKind {
 }
 
 /// The preset in a file.
-pub(super) fn read(path: &Path) -> Result<SimSpec, PresetFileError> {
+pub(crate) fn read(path: &Path) -> Result<SimSpec, PresetFileError> {
     let wrong = |kind| PresetFileError { path: path.into(), kind };
     let bytes = read_bytes(path).map_err(wrong)?;
     let text = String::from_utf8(bytes).map_err(|error| {

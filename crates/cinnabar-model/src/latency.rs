@@ -1,7 +1,7 @@
 //! Distributions of latency, and how they are written: `92us`, `uniform/80us/120us`,
 //! `lognormal/88us/0.3`, `mix/92us/7952us/0.9`, `percentiles/50=88us/99=1ms/100=5ms`.
 
-use super::random::Random;
+use crate::random::Random;
 use std::fmt;
 
 /// Pairs of a percentile list.
@@ -65,7 +65,7 @@ impl Latency {
     }
 
     /// A time drawn from it, in ns.
-    pub(super) fn draw(&self, random: &mut Random) -> u64 {
+    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
         match *self {
             Self::Constant(ns) => ns,
             Self::Uniform(from, to) => from + whole_ns(random.unit() * (to - from) as f64),
@@ -104,7 +104,7 @@ impl fmt::Display for Latency {
 }
 
 /// A time with its unit (`ns`, `us`, `ms`, `s`), in ns; a plain `0` needs none.
-pub(super) fn parse_ns(text: &str) -> Option<u64> {
+pub(crate) fn parse_ns(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
     }
@@ -123,12 +123,12 @@ pub(super) fn parse_ns(text: &str) -> Option<u64> {
 
 /// Rounds down to whole ns; anything below 0 is 0, anything too large the largest.
 #[expect(clippy::cast_sign_loss, reason = "the cast saturates, which is what is wanted")]
-pub(super) fn whole_ns(ns: f64) -> u64 {
+pub(crate) fn whole_ns(ns: f64) -> u64 {
     ns as u64
 }
 
 /// A probability, 0 to 1.
-pub(super) fn parse_share(text: &str) -> Option<f64> {
+pub(crate) fn parse_share(text: &str) -> Option<f64> {
     let share: f64 = text.parse().ok()?;
     (0.0..=1.0).contains(&share).then_some(share)
 }

@@ -1,8 +1,8 @@
 //! Settings of a model, as written in a backend's name: `filer,seed=1,errors=0.001`.
 
-use super::file::{self, PresetFileError, PresetFileErrorKind};
-use super::latency::{Latency, parse_ns, parse_share};
-use super::preset;
+use crate::file::{self, PresetFileError, PresetFileErrorKind};
+use crate::latency::{Latency, parse_ns, parse_share};
+use crate::preset;
 use std::path::Path;
 
 /// Seek and rotation of a disk, in ns. A seek over the share `d` of the volume takes
@@ -159,7 +159,7 @@ impl SimSpec {
     }
 
     /// Sets what one key stands for.
-    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let bad = |expected| SettingError::Value { key: key.into(), value: value.into(), expected };
         let latency = || Latency::parse(value).ok_or_else(|| bad(LATENCY));
         let time = || parse_ns(value).ok_or_else(|| bad(TIME));
