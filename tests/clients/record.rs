@@ -51,7 +51,9 @@ impl Recorded {
         ensure!(status.success(), "{status}: {log}");
         ensure!(log.contains("\"dropped\":0"), "{log}");
         let text = std::fs::read_to_string(self.site.path("trace.csv"))?;
-        let lines: Vec<Line> = text.lines().map(Line::parse).collect::<Result<_>>()?;
+        let (names, requests) = text.split_once('\n').context("an empty trace")?;
+        ensure!(names == "# volume 0 vm1", "the volume's name comes first: {names:?}");
+        let lines: Vec<Line> = requests.lines().map(Line::parse).collect::<Result<_>>()?;
         ensure!(lines.is_sorted_by_key(|line| line.ts_us), "time goes back");
         let status = self.daemon.status()?;
         for (op, keys) in [('R', &["reads"][..]), ('W', &["writes"]), ('D', &["trims", "zeroes"])] {
@@ -67,7 +69,7 @@ impl Recorded {
     }
 }
 
-/// `ts_us,vol,op,offset_bytes,length_bytes`.
+/// `ts_us,vol,op,offset_bytes,length_bytes`, behind the comment that names the volume.
 #[derive(Debug)]
 struct Line {
     ts_us: u64,
