@@ -7,16 +7,18 @@ use serde_json::Value;
 
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
-    ("cinnabar", &[EMBED, FRONTEND, BACKEND, MODEL, SIM, STUDY, ENGINE, POLICY, TRACE]),
+    ("cinnabar", &[EMBED, DRIVER, FRONTEND, BACKEND, MODEL, SIM, STUDY, ENGINE, POLICY, TRACE]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
-    (EMBED, &[BACKEND, MODEL, ENGINE]),
+    (EMBED, &[DRIVER, BACKEND, MODEL, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, TRACE]),
-    (BACKEND, &[MODEL, ENGINE, POLICY, TRACE]),
+    (BACKEND, &[DRIVER, MODEL, ENGINE, POLICY, TRACE]),
     (MODEL, &[ENGINE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
-    (SIM, &[ENGINE]),
+    (SIM, &[DRIVER, ENGINE]),
     (STUDY, &[ENGINE, POLICY, TRACE]),
+    // Pure: its doors are traits, which the edges and the simulator open.
+    (DRIVER, &[ENGINE]),
     (ENGINE, &[]),
     (POLICY, &[]),
     (TRACE, &[]),
@@ -27,6 +29,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("xtask", &["e2e"]),
 ];
 const EMBED: &str = "cinnabar-embed";
+const DRIVER: &str = "cinnabar-driver";
 const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
 const MODEL: &str = "cinnabar-model";

@@ -6,11 +6,6 @@
 use cinnabar_engine::volume::{Belief, Epoch, Recorded};
 use rustix::io::Errno;
 
-/// How often, in ns, a volume that is being written has its proof recorded: the engine's default.
-pub const PERIOD_NS: i64 = 1_000_000_000;
-/// How late, in ns, that may be before a crash makes our own last writes look like somebody's.
-pub const GRACE_NS: i64 = 2_000_000_000;
-
 /// Why no proof could be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {

@@ -119,6 +119,21 @@ mutants! {
     PartialOutlivesTrim,
     /// Incomplete blocks stay when their volume goes.
     PartialOutlivesVolume,
+    /// Driver: I/O on the cache device goes where the first shard's region is.
+    RegionNotAdded,
+    /// Driver: a volume's name stays bound when it has ended, and the next one of that name is taken
+    /// for it.
+    BindingKept,
+    /// Driver: I/O of a volume that another shard refused waits for its attach.
+    RefusedVolumeAwaited,
+    /// Driver: a change proof says nothing of who the volume is.
+    IdentityIgnored,
+    /// Driver: what was changed within the window after a clean detach is taken for our own doing.
+    WindowAfterSeal,
+    /// Driver: whatever was changed after a crash is taken for our own doing.
+    WindowUnbounded,
+    /// Driver: the engine is not woken when it wants to be.
+    WakeForgotten,
 }
 
 /// The mutants switched on: none, in production.

@@ -76,7 +76,7 @@ impl<F: Factory<Stamped>> Script<F> {
         let spec = VolumeSpec {
             size_bytes: medium.sectors() * SECTOR_BYTES,
             align_bytes: medium.align_bytes as u32,
-            belief: judge(&then, Some(&medium.epoch())),
+            belief: judge(&then, Some(&medium.epoch()), self.setup.config.mutants),
             epoch: Some(medium.epoch()),
             ..spec
         };
@@ -95,14 +95,14 @@ impl<F: Factory<Stamped>> Script<F> {
     /// If the machine refuses.
     pub fn detach(&mut self, volume: VolumeId) {
         self.command(Command::Detach(volume)).expect("the volume detaches");
-        let epoch = self.epoch(volume);
+        let epoch = self.take_epoch(volume);
         self.command(Command::Seal(volume, epoch)).expect("the volume is sealed");
         self.media.detach(volume);
     }
 
-    fn epoch(&self, volume: VolumeId) -> Option<Epoch> {
+    fn take_epoch(&mut self, volume: VolumeId) -> Option<Epoch> {
         let backend = self.media.backend_of(Target::Backend(volume))?;
-        Some(self.media.backends[backend].epoch())
+        self.media.backends[backend].take_epoch()
     }
 
     /// Stops clean, all volumes being detached, and starts again.

@@ -1,10 +1,10 @@
-//! Engines on threads of their own, as the daemon drives them: what a shard answers is heard by the
-//! router some time later, and whose an engine's I/O is each shard knows for itself.
+//! Shards on threads of their own: what a shard answers is heard by the router some time later, and
+//! each shard knows for itself whose its engine's I/O is.
 //!
-//! The router is the production one; what is here stands for the daemon's workers
-//! (`dataplane/{crew,worker,unit}`).
+//! Router and shards are the production ones; the doors are the simulator's.
 
 use crate::machine::Machine;
+use cinnabar_driver::{Binding, Shard, ShardIo};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
@@ -12,43 +12,48 @@ use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap, nam
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
-    Action, Answer, AtRisk, Command, Config, Crossings, Engine, Event, IoDone, IoError, IoId, IoOp,
-    IoRequest, Payload, Phases, Reply, RequestId, Target,
+    Action, Answer, AtRisk, Command, Config, Crossings, Engine, Event, IoId, IoOp, IoRequest,
+    Payload, Phases, Reply, Target,
 };
 
-/// Whose a volume is that an engine has named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    Volume(VolumeId),
-    /// Another shard refused it: its I/O fails.
-    Nobodys,
-}
-
-/// A command that may end a volume: its name is free with the answer.
-struct Ending {
-    id: RequestId,
-    volume: VolumeId,
-    /// A seal ends it in any case, a detach only when it fails.
-    seal: bool,
-}
-
-struct Unit<P> {
-    engine: Engine<P>,
-    inbox: Vec<Event<P>>,
-    wake: Option<Instant>,
-    /// By the engine's names.
-    volumes: Vec<Option<Whose>>,
-    /// I/O of volumes that nobody has bound yet.
-    early: Vec<(VolumeId, IoId, IoOp<P>)>,
-    endings: Vec<Ending>,
-    /// Answers that the router has not heard.
+/// A shard, and its answers that the router has not heard.
+struct Unheard<P> {
+    shard: Shard<P, VolumeId>,
     said: Vec<Reply<P>>,
+}
+
+/// The doors of a shard: what goes through them is done by the simulator.
+struct Doors<'a, P> {
+    actions: &'a mut Vec<Action<P>>,
+    said: &'a mut Vec<Reply<P>>,
+}
+
+impl<P: Payload> ShardIo<P> for Doors<'_, P> {
+    type Volume = VolumeId;
+
+    fn start_on_cache(&mut self, shard: u32, id: IoId, op: IoOp<P>) {
+        let id = name_io(shard, id);
+        self.actions.push(Action::Io(IoRequest { id, target: Target::Cache, op }));
+    }
+
+    fn start_on_backend(&mut self, shard: u32, id: IoId, volume: VolumeId, op: IoOp<P>) {
+        let (id, target) = (name_io(shard, id), Target::Backend(volume));
+        self.actions.push(Action::Io(IoRequest { id, target, op }));
+    }
+
+    fn reply(&mut self, _: u32, reply: Reply<P>) {
+        self.said.push(reply);
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        self.actions.push(Action::WakeAt(at));
+    }
 }
 
 /// See the module.
 pub struct Threaded<P> {
     router: Router<P>,
-    units: Vec<Unit<P>>,
+    shards: Vec<Unheard<P>>,
     losses: Losses,
 }
 
@@ -59,125 +64,29 @@ impl<P: Payload> Threaded<P> {
     /// If there are none.
     pub fn new(config: Config, superblocks: Vec<Superblock>) -> Self {
         let map = ShardMap::of(&superblocks[0].geometry);
-        let unit = |superblock| Unit {
-            engine: Engine::new(config, superblock),
-            inbox: Vec::new(),
-            wake: None,
-            volumes: Vec::new(),
-            early: Vec::new(),
-            endings: Vec::new(),
-            said: Vec::new(),
+        let new = |(number, superblock)| {
+            let engine = Engine::new(config, superblock);
+            Unheard { shard: Shard::new(number, engine, config.mutants), said: Vec::new() }
         };
-        let units = superblocks.into_iter().map(unit).collect();
+        let shards = (0..).zip(superblocks).map(new).collect();
         let losses = Losses::new(&map);
-        Self { router: Router::new(map, &config), units, losses }
+        Self { router: Router::new(map, &config), shards, losses }
     }
 
     /// Wakes the engines whose time has come; the others' is asked for again.
     fn wake(&mut self, now: Instant, actions: &mut Vec<Action<P>>) {
-        for unit in &mut self.units {
-            match unit.wake {
-                Some(at) if at <= now => {
-                    unit.wake = None;
-                    unit.inbox.push(Event::Wake);
-                }
-                Some(at) => actions.push(Action::WakeAt(at)),
-                None => {}
-            }
+        for Unheard { shard, .. } in &mut self.shards {
+            shard.look_at_time(now);
+            actions.extend(shard.wake.map(Action::WakeAt));
         }
     }
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        let health = self.units.iter().map(|unit| unit.engine.health());
+        let health = self.shards.iter().map(|one| one.shard.engine.health());
         for shard in self.losses.notice(health) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
-            self.units[shard as usize].inbox.push(event);
-        }
-    }
-}
-
-impl<P: Payload> Unit<P> {
-    fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
-        self.watch_for_endings(shard, actions);
-        let mut own = Vec::new();
-        self.engine.apply(now, &mut self.inbox, &mut own);
-        for action in own {
-            match action {
-                Action::Io(IoRequest { id, target, mut op }) => match target {
-                    Target::Cache => {
-                        op.shift(self.engine.superblock().region_start());
-                        actions.push(Action::Io(IoRequest { id: name_io(shard, id), target, op }));
-                    }
-                    Target::Backend(inner) => self.on_backend(shard, inner, id, op, actions),
-                },
-                Action::Reply(reply) => {
-                    self.end_volume(&reply);
-                    self.said.push(reply);
-                }
-                Action::WakeAt(at) => {
-                    self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
-                    actions.push(Action::WakeAt(at));
-                }
-                Action::Sample(_) => {}
-            }
-        }
-    }
-
-    fn on_backend(
-        &mut self,
-        shard: u32,
-        inner: VolumeId,
-        id: IoId,
-        op: IoOp<P>,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        match self.volumes.get(usize::from(inner.0)).copied().flatten() {
-            Some(Whose::Volume(volume)) => {
-                let target = Target::Backend(volume);
-                actions.push(Action::Io(IoRequest { id: name_io(shard, id), target, op }));
-            }
-            Some(Whose::Nobodys) => {
-                self.inbox.push(Event::IoDone(IoDone::new(id, Err(IoError::Io))));
-            }
-            None => self.early.push((inner, id, op)),
-        }
-    }
-
-    fn bind(&mut self, shard: u32, inner: VolumeId, whose: Whose, actions: &mut Vec<Action<P>>) {
-        let place = usize::from(inner.0);
-        if self.volumes.len() <= place {
-            self.volumes.resize(place + 1, None);
-        }
-        self.volumes[place] = Some(whose);
-        for (volume, id, op) in std::mem::take(&mut self.early) {
-            self.on_backend(shard, volume, id, op, actions);
-        }
-    }
-
-    /// A volume that is to be detached before anybody bound it is one that another shard refused.
-    fn watch_for_endings(&mut self, shard: u32, actions: &mut Vec<Action<P>>) {
-        let ending = |event: &Event<P>| match *event {
-            Event::Control(id, Command::Detach(volume)) => Some(Ending { id, volume, seal: false }),
-            Event::Control(id, Command::Seal(volume, _)) => Some(Ending { id, volume, seal: true }),
-            _ => None,
-        };
-        let endings: Vec<Ending> = self.inbox.iter().filter_map(ending).collect();
-        for ending in endings {
-            if self.volumes.get(usize::from(ending.volume.0)).copied().flatten().is_none() {
-                self.bind(shard, ending.volume, Whose::Nobodys, actions);
-            }
-            self.endings.push(ending);
-        }
-    }
-
-    /// The engine may give the name to another volume now.
-    fn end_volume(&mut self, reply: &Reply<P>) {
-        if let Some(at) = self.endings.iter().position(|ending| ending.id == reply.id) {
-            let Ending { volume, seal, .. } = self.endings.swap_remove(at);
-            if seal || reply.result.is_err() {
-                self.volumes[usize::from(volume.0)] = None;
-            }
+            self.shards[shard as usize].shard.events.push(event);
         }
     }
 }
@@ -192,48 +101,48 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn cache_counters(&self) -> CacheCounters {
-        self.units.iter().map(|unit| unit.engine.cache_counters()).sum()
+        self.shards.iter().map(|one| one.shard.engine.cache_counters()).sum()
     }
 
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
         let names = self.names(volume);
-        (names.len() == self.units.len()).then(|| self.counters_of(&names))?
+        (names.len() == self.shards.len()).then(|| self.counters_of(&names))?
     }
 
     fn recorded(&self, name: &str) -> Vec<Recorded> {
-        self.units.iter().filter_map(|unit| unit.engine.recorded(name)).collect()
+        self.shards.iter().filter_map(|one| one.shard.engine.recorded(name)).collect()
     }
 
     fn health(&self) -> Health {
-        Health::of_all(self.units.iter().map(|unit| unit.engine.health()))
+        Health::of_all(self.shards.iter().map(|one| one.shard.engine.health()))
     }
 
     fn crossings(&self) -> Crossings {
         let all = self.router.crossings().clone();
-        self.units.iter().for_each(|unit| all.add(&unit.engine.crossings()));
+        self.shards.iter().for_each(|one| all.add(&one.shard.engine.crossings()));
         all
     }
 
     fn phases(&self) -> Option<Phases> {
-        self.units.iter().map(|unit| unit.engine.phases()).reduce(Phases::or)
+        self.shards.iter().map(|one| one.shard.engine.phases()).reduce(Phases::or)
     }
 
     fn at_risk(&self) -> AtRisk {
-        let all = self.units.iter().map(|unit| unit.engine.at_risk());
+        let all = self.shards.iter().map(|one| one.shard.engine.at_risk());
         all.fold(AtRisk::default(), std::ops::Add::add)
     }
 
     fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
-        let all = self.units.iter().zip(names);
-        all.flat_map(|(unit, name)| unit.engine.settled_blocks(*name)).collect()
+        let all = self.shards.iter().zip(names);
+        all.flat_map(|(one, name)| one.shard.engine.settled_blocks(*name)).collect()
     }
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
-        self.units.iter().zip(names).any(|(unit, name)| unit.engine.holds(*name, block))
+        self.shards.iter().zip(names).any(|(one, name)| one.shard.engine.holds(*name, block))
     }
 
     fn check_invariants(&self) {
-        self.units.iter().for_each(|unit| unit.engine.check_invariants());
+        self.shards.iter().for_each(|one| one.shard.engine.check_invariants());
     }
 
     fn shards(&self) -> u32 {
@@ -246,33 +155,36 @@ impl<P: Payload> Machine<P> for Threaded<P> {
                 self.wake(now, actions);
                 continue;
             }
-            let units = &mut self.units;
-            let mut to = |routed: Routed<P>| units[routed.shard as usize].inbox.push(routed.event);
+            let mut to = |routed: Routed<P>| {
+                self.shards[routed.shard as usize].shard.events.push(routed.event);
+            };
             let reply = self.router.route(event, &mut to);
             actions.extend(reply.map(Action::Reply));
         }
     }
 
     fn has_events(&self, shard: u32) -> bool {
-        !self.units[shard as usize].inbox.is_empty()
+        !self.shards[shard as usize].shard.events.is_empty()
     }
 
     fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
-        self.units[shard as usize].turn(shard, now, actions);
+        let Unheard { shard, said } = &mut self.shards[shard as usize];
+        shard.apply(now, &mut Doors { actions, said });
         self.share_loss();
     }
 
     fn has_said(&self, shard: u32) -> bool {
-        !self.units[shard as usize].said.is_empty()
+        !self.shards[shard as usize].said.is_empty()
     }
 
     fn hear(&mut self, shard: u32, actions: &mut Vec<Action<P>>) {
-        for reply in std::mem::take(&mut self.units[shard as usize].said) {
+        for reply in std::mem::take(&mut self.shards[shard as usize].said) {
             if reply.id == OWN_COMMAND {
                 continue;
             }
-            let units = &mut self.units;
-            let mut to = |routed: Routed<P>| units[routed.shard as usize].inbox.push(routed.event);
+            let mut to = |routed: Routed<P>| {
+                self.shards[routed.shard as usize].shard.events.push(routed.event);
+            };
             let Some(reply) = self.router.reply(shard, reply, &mut to) else { continue };
             let attached = match &reply.result {
                 Ok(Answer::Attached { volume, .. }) => Some(*volume),
@@ -282,8 +194,8 @@ impl<P: Payload> Machine<P> for Threaded<P> {
             let Some(volume) = attached else { continue };
             for shard in 0..self.router.map().shards() {
                 let inner = self.router.inner(volume, shard).expect("every shard has it");
-                let whose = Whose::Volume(volume);
-                self.units[shard as usize].bind(shard, inner, whose, actions);
+                let Unheard { shard, said } = &mut self.shards[shard as usize];
+                shard.bind(inner, Binding::Volume(volume), &mut Doors { actions, said });
             }
         }
     }
@@ -294,8 +206,8 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
-        let all = self.units.iter().zip(names);
-        let each = all.map(|(unit, name)| unit.engine.volume_counters(*name));
+        let all = self.shards.iter().zip(names);
+        let each = all.map(|(one, name)| one.shard.engine.volume_counters(*name));
         each.collect::<Option<Vec<_>>>().map(VolumeCounters::of_shards)
     }
 

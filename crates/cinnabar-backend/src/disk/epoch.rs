@@ -3,20 +3,16 @@
 //!
 //! Called through [`Proof`]. Block devices and servers have nothing to prove it with.
 //!
-//! # After a clean detach
 //! Change times can be coarse (a kernel tick of 4 ms; a second on some file systems): a write right
-//! after ours could get the same one. So the proof is only given once the file system's own clock
-//! has moved past the change time, which a file touched beside it tells; and a proof whose clock
-//! had not moved past it is no proof of equality.
-//!
-//! # After a crash
-//! Our own last writes have moved the change time since the last heartbeat, by at most its period
-//! and what it may be late. What lies within that window is taken for ours: somebody else's write
-//! in the same three seconds is not noticed.
+//! after ours could get the same one. So the proof of a clean detach is only given once the file
+//! system's own clock has moved past the change time, which a file touched beside it tells. How two
+//! proofs are compared: [`cinnabar_driver::change_proof`].
 
 use super::clock::{Clock, stamp_ns};
 use super::{Disk, DiskKind, SyncExtent};
-use crate::proof::{GRACE_NS, PERIOD_NS, Proof, ProofError};
+use crate::proof::{Proof, ProofError};
+use cinnabar_driver::ChangeProof;
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::volume::{Belief, Epoch, Recorded};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -123,6 +119,11 @@ impl Seen {
 }
 
 impl Stamped {
+    fn unpacked(&self) -> ChangeProof<(u64, u64, i64, u64)> {
+        let (seen, now_ns) = (&self.seen, self.now_ns);
+        ChangeProof { identity: seen.identity(), change_ns: seen.change_ns, now_ns }
+    }
+
     fn pack(self) -> Epoch {
         let Self { seen, now_ns } = self;
         let fields = [
@@ -162,23 +163,7 @@ fn judge(recorded: &Recorded, now: Option<&Epoch>) -> Belief {
     let (Some(then), Some(now)) = (then, now.and_then(Stamped::unpack)) else {
         return Belief::Unknown;
     };
-    let (before, after) = (then.seen, now.seen);
-    if before.identity() != after.identity() || after.change_ns < before.change_ns {
-        return Belief::Changed;
-    }
-    if recorded.written {
-        let end = then.now_ns.saturating_add(PERIOD_NS + GRACE_NS);
-        // Ours, or somebody's: nobody can tell.
-        return if after.change_ns <= end { Belief::Unchanged } else { Belief::Unknown };
-    }
-    if after.change_ns != before.change_ns {
-        Belief::Changed
-    } else if then.now_ns > before.change_ns {
-        Belief::Unchanged
-    } else {
-        // A write right after the proof could have got the same change time.
-        Belief::Unknown
-    }
+    then.unpacked().judge(recorded.written, &now.unpacked(), Mutants::default())
 }
 
 fn look(disk: &Disk) -> Result<Seen, ProofError> {

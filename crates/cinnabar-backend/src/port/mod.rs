@@ -10,7 +10,6 @@
 //! * A read that reaches past the end of the disk reads zeros there; a write that does is refused.
 //! * Dropping a port waits for what is in flight, so that the kernel never writes to freed memory.
 
-mod doubts;
 mod extents;
 mod job;
 mod own;
@@ -21,7 +20,6 @@ mod uring;
 mod waker;
 mod workers;
 
-pub use doubts::doubts;
 pub use extents::Extent;
 pub use job::{Done, Job, JobOp, io_error};
 pub use own::OwnPort;

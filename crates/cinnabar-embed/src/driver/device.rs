@@ -10,8 +10,8 @@ use cinnabar_backend::disk::{
 };
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::port::OwnPort;
-use cinnabar_backend::sim::timers::Timers;
 use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
+use cinnabar_driver::IoTracker;
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::shards::Sharded;
@@ -131,17 +131,16 @@ impl Driver {
             volumes: Slab::new(),
             by_id: Vec::new(),
             requests: Slab::new(),
-            doubting: 0,
+            dropping: 0,
             commands: Slab::new(),
-            ios: Slab::new(),
+            ios: IoTracker::new(),
             early: Vec::new(),
-            timers: Timers::default(),
             slow,
             engine_wake: None,
-            next_overdue: None,
+            fresh: Vec::new(),
             next_late: None,
-            doubts_at: None,
-            proofs: Vec::new(),
+            looked_at: cinnabar_engine::units::Instant::default(),
+            lost_at: None,
             loaded: None,
             done: VecDeque::new(),
             answered: None,
@@ -202,7 +201,8 @@ impl Driver {
         self.commands.clear();
         self.events.clear();
         // What hangs in the kernel is nobody's any more.
-        self.ios.iter_mut().for_each(|(_, io)| io.owner = None);
+        self.ios.iter_mut().for_each(|io| io.of.owner = None);
+        self.fresh.clear();
     }
 
     /// Why nothing is cached; `None` if all is well, or soon will be.

@@ -3,47 +3,25 @@
 use super::Driver;
 use super::slow::Task;
 use cinnabar_backend::generations::StateError;
-use cinnabar_backend::sim::timers::Held;
 use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Done, Job, Memory, ProofError, port, sim};
+use cinnabar_driver::TrackedIo;
+use cinnabar_driver::io_tracker::{EndedIo, ProofResult};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// An I/O under way.
+/// What is known of an I/O under way.
+#[derive(Debug)]
 pub(super) struct Io {
-    /// `None`: whoever waited has been answered, or is gone.
+    /// `None`: nothing waits for its end any more.
     pub(super) owner: Option<IoId>,
     /// Key of the volume; `None` is the cache device.
     pub(super) volume: Option<usize>,
     pub(super) what: What,
-    /// When the engine is told that it takes too long; `None`: never, or it was told.
-    pub(super) deadline: Option<Instant>,
-    started: Instant,
-    /// When a model lets it complete.
-    complete_at: Instant,
-    /// What a model says instead of the result.
-    error: Option<IoError>,
-    epoch: Option<Epoch>,
-    generation: Option<u64>,
-}
-
-impl Io {
-    fn new(id: IoId, volume: Option<usize>, what: What, started: Instant) -> Self {
-        Self {
-            owner: Some(id),
-            volume,
-            what,
-            deadline: None,
-            started,
-            complete_at: Instant::default(),
-            error: None,
-            epoch: None,
-            generation: None,
-        }
-    }
 }
 
 impl Driver {
@@ -65,9 +43,8 @@ impl Driver {
                 let (what, Work::Port(op)) = translate(op) else {
                     unreachable!("proofs are of backends")
                 };
-                let mut io = Io::new(id, None, what, now);
-                io.deadline = self.deadline_of(now, None);
-                let token = self.ios.insert(io) as u64;
+                let io = Io { owner: Some(id), volume: None, what };
+                let token = self.ios.start(now, io, self.device.timeout) as u64;
                 self.port.submit(Job { token, file, op });
             }
         }
@@ -75,28 +52,23 @@ impl Driver {
 
     fn start_backend_io(&mut self, now: Instant, id: IoId, key: usize, op: IoOp<Memory>) {
         let (what, work) = translate(op);
-        let mut io = Io::new(id, Some(key), what, now);
-        // Nobody waits for a proof; a new generation is a matter of this host.
-        if matches!(work, Work::Port(_)) {
-            io.deadline = self.deadline_of(now, Some(key));
-        }
         let volume = &mut self.volumes[key];
         volume.in_flight += 1;
         let file = volume.file;
+        // Nothing waits for a proof; a new generation is a matter of this host.
+        let waits = matches!(work, Work::Port(_));
+        let bound = if waits { volume.timeout } else { Duration::ZERO };
+        let io = self.ios.start(now, Io { owner: Some(id), volume: Some(key), what }, bound);
         let mut carry_out = true;
         if !matches!(work, Work::Distrust { .. })
             && let Some(verdict) =
                 sim::judge(&mut volume.models, now.0, what.kind, what.offset, what.len)
         {
-            io.complete_at = Instant(verdict.complete_at_ns);
-            io.error = verdict.error;
+            self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
             carry_out = verdict.carry_out;
         }
-        let at = io.complete_at;
-        let io = self.ios.insert(io);
         match work {
-            // The model's error replaces this result.
-            _ if !carry_out => self.timers.hold(Held { at, io, result: Ok(()) }),
+            _ if !carry_out => self.ios.end_by_model(io),
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
             Work::Prove => {
                 let disk = Arc::clone(&self.volumes[key].disk);
@@ -125,7 +97,7 @@ impl Driver {
     pub(super) fn io_done(&mut self, now: Instant, done: Done) {
         let io = done.token as usize;
         if let Err(errno) = done.result {
-            let What { name, offset, len, .. } = self.ios[io].what;
+            let What { name, offset, len, .. } = self.ios.get(io).of.what;
             let path = self.path_of(io);
             tracing::warn!(path, operation = name, offset, len, %errno, "I/O failed");
         }
@@ -141,9 +113,10 @@ impl Driver {
     ) {
         let result = match result {
             Ok(epoch) => {
-                let volume = self.ios[io].volume.map(|key| self.volumes[key].attachment);
+                let volume = self.ios.get(io).of.volume.map(|key| self.volumes[key].attachment);
                 let attachment = volume.unwrap_or_default();
-                self.ios[io].epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
+                let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
+                self.ios.bring(io, ProofResult { epoch, generation: None });
                 Ok(())
             }
             Err(ProofError::Flush(errno)) => {
@@ -158,14 +131,15 @@ impl Driver {
                 Ok(())
             }
         };
-        self.ended(now, io, result, Vec::new());
+        self.ios.end_elsewhere(now, io, result);
     }
 
     /// A volume has a new generation, or it could not be kept.
     pub(super) fn distrusted(&mut self, now: Instant, io: usize, result: Result<u64, StateError>) {
         let result = match result {
             Ok(generation) => {
-                self.ios[io].generation = Some(generation);
+                let proof = ProofResult { epoch: None, generation: Some(generation) };
+                self.ios.bring(io, proof);
                 Ok(())
             }
             Err(error) => {
@@ -187,40 +161,30 @@ impl Driver {
         result: Result<(), IoError>,
         pages: Vec<MetaPage>,
     ) {
-        let Io { volume, what, started, complete_at: at, .. } = self.ios[io];
+        let TrackedIo { of: Io { volume, what, .. }, started, .. } = *self.ios.get(io);
         if volume.is_none() && result.is_ok() {
             self.device.times.add(what, now.since_ns(started));
         }
-        if at > now {
-            // Models stand before backends, which have no pages.
-            self.timers.hold(Held { at, io, result });
-        } else {
-            self.deliver(io, result, pages);
+        if let Some(ended) = self.ios.end(now, io, result, pages) {
+            self.deliver(ended);
         }
     }
 
     /// Tells the engine of a completion.
-    pub(super) fn deliver(
-        &mut self,
-        key: usize,
-        result: Result<(), IoError>,
-        pages: Vec<MetaPage>,
-    ) {
-        let io = self.ios.remove(key);
-        if let Some(volume) = io.volume {
+    pub(super) fn deliver(&mut self, ended: EndedIo<Io>) {
+        let Io { owner, volume, .. } = ended.io.of;
+        if let Some(volume) = volume {
             self.volumes[volume].in_flight -= 1;
             self.forget_if_quiet(volume);
         }
-        let Some(id) = io.owner else { return };
-        let result = io.error.map_or(result, Err);
-        let (epoch, generation) =
-            if result.is_ok() { (io.epoch, io.generation) } else { (None, None) };
-        self.events.push(Event::IoDone(IoDone { id, result, pages, epoch, generation }));
+        if let Some(id) = owner {
+            self.events.push(Event::IoDone(ended.done(id)));
+        }
     }
 
     /// Whose I/O it is, for the log.
     fn path_of(&self, io: usize) -> String {
-        match self.ios[io].volume {
+        match self.ios.get(io).of.volume {
             Some(key) => self.volumes[key].disk.path().display().to_string(),
             None => self.device.path.display().to_string(),
         }

@@ -16,12 +16,12 @@ use crate::error::Error;
 use crate::request::{Completion, QUEUE_MAX, Request, Volume};
 use crate::{Buffer, CloseReport};
 use cinnabar_backend::port::{OwnPort, PortEvent};
-use cinnabar_backend::sim::timers::Timers;
-use cinnabar_backend::{Ledger, Memory, ProofError};
+use cinnabar_backend::{Ledger, Memory};
+use cinnabar_driver::IoTracker;
+use cinnabar_driver::io_tracker::after;
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
-use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{Action, Answer, Command, Event, Failure, IoRequest, Op, Reply, RequestId};
 use device::Device;
 use io::Io;
@@ -47,25 +47,24 @@ pub(crate) struct Driver {
     by_id: Vec<Option<usize>>,
     /// Requests in the engine's hands.
     requests: Slab<Asked>,
-    /// Those of them that nobody asked for: drops of what servers may have lost.
-    doubting: usize,
+    /// Those of them that no program asked for: drops of what servers may have lost.
+    dropping: usize,
     commands: Slab<Awaited>,
-    ios: Slab<Io>,
+    ios: IoTracker<Io>,
     /// I/Os of volumes whose attach the engine has not answered yet.
     early: Vec<(VolumeId, IoRequest<Memory>)>,
-    timers: Timers,
     slow: Slow,
-    /// I/Os that flushed a backend past the port. A server may have restarted before that: the engine
-    /// hears of them when the port, which tells of restarts, has been looked at.
-    proofs: Vec<(usize, Result<Option<Epoch>, ProofError>)>,
     /// When the engine wants to be woken.
     engine_wake: Option<Instant>,
-    /// When the first I/O takes too long.
-    next_overdue: Option<Instant>,
-    /// When the first request does.
+    /// Requests that the engine gets with the next turn, and when they were submitted does not count:
+    /// the program may have done something else since.
+    fresh: Vec<usize>,
+    /// When the first request takes too long.
     next_late: Option<Instant>,
+    /// When the port was last looked at.
+    looked_at: Instant,
     /// When to try again to drop what could not be dropped.
-    doubts_at: Option<Instant>,
+    lost_at: Option<Instant>,
     pub(crate) loaded: Option<LoadReport>,
     pub(crate) done: VecDeque<Completion>,
     /// The answer to the one request that is waited for on the spot.
@@ -80,6 +79,8 @@ struct Asked {
     asker: Asker,
     name: &'static str,
     span: ByteSpan,
+    /// Longest wait for its answer; zero: no bound.
+    timeout: Duration,
     /// When the engine is told that it takes too long; `None`: never, or it was told.
     answer_by: Option<Instant>,
 }
@@ -92,7 +93,7 @@ pub(crate) enum Asker {
     /// A call that has not returned yet.
     Here,
     /// Nobody; but what is cached of this volume's bytes must go.
-    Doubt(usize),
+    Lost(usize),
 }
 
 /// A command in the engine's hands, or its answer.
@@ -123,11 +124,13 @@ impl Driver {
             return Err(Error::QueueFull);
         }
         let (name, span) = (request.name(), request.span());
-        let answer_by = self.answer_by(self.now(), volume.key);
-        let asked = Asked { asker, name, span, answer_by };
+        let timeout = attached.timeout;
+        let asked = Asked { asker, name, span, timeout, answer_by: None };
         match request.into_op() {
             Some(op) => {
-                let id_of = RequestId(self.requests.insert(asked) as u64);
+                let place = self.requests.insert(asked);
+                self.fresh.push(place);
+                let id_of = RequestId(place as u64);
                 let request = cinnabar_engine::Request { id: id_of, volume: id, op };
                 self.events.push(Event::Submit(request));
             }
@@ -137,9 +140,15 @@ impl Driver {
     }
 
     /// Drops what is cached of a range of the volume of this key.
-    fn drop_doubtful(&mut self, key: usize, volume: VolumeId, span: ByteSpan) {
-        let asked = Asked { asker: Asker::Doubt(key), name: "invalidation", span, answer_by: None };
-        self.doubting += 1;
+    fn drop_lost(&mut self, key: usize, volume: VolumeId, span: ByteSpan) {
+        let asked = Asked {
+            asker: Asker::Lost(key),
+            name: "invalidation",
+            span,
+            timeout: Duration::ZERO,
+            answer_by: None,
+        };
+        self.dropping += 1;
         let id = RequestId(self.requests.insert(asked) as u64);
         let op = Op::Invalidate { span };
         self.events.push(Event::Submit(cinnabar_engine::Request { id, volume, op }));
@@ -189,13 +198,13 @@ impl Driver {
 
     /// Requests under way whose completions `poll` will bring.
     pub(crate) fn under_way(&self) -> usize {
-        self.requests.len() - self.doubting
+        self.requests.len() - self.dropping
     }
 
     /// Everything that can be done now without waiting.
     pub(crate) fn act(&mut self) {
         let now = self.now();
-        self.tell_due(now);
+        self.time_fresh(now);
         while !self.events.is_empty() {
             self.engine.apply(now, &mut self.events, &mut self.actions);
             let mut actions = std::mem::take(&mut self.actions);
@@ -213,16 +222,18 @@ impl Driver {
         }
     }
 
-    /// What the clock brings.
+    /// What the clock brings, after everything that the port brought: a program that does something
+    /// else for longer than a time-out has no slow disk.
     fn tell_due(&mut self, now: Instant) {
-        while let Some(held) = self.timers.due(now) {
-            self.deliver(held.io, held.result, Vec::new());
+        while let Some(ended) = self.ios.take_due(now) {
+            self.deliver(ended);
         }
         self.tell_overdue(now);
-        self.tell_late(now);
-        if self.doubts_at.is_some_and(|at| at <= now) {
-            self.doubts_at = None;
-            self.drop_doubts();
+        let looked_at = std::mem::replace(&mut self.looked_at, now);
+        self.tell_late(looked_at);
+        if self.lost_at.is_some_and(|at| at <= now) {
+            self.lost_at = None;
+            self.drop_lost_ranges();
         }
         if self.engine_wake.is_some_and(|at| at <= now) {
             self.engine_wake = None;
@@ -232,30 +243,28 @@ impl Driver {
 
     /// Waits until something happens, is due, or `limit` has passed, and gathers it.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let overdue = [self.next_overdue, self.next_late];
-        let due = [self.engine_wake, self.timers.next(), self.doubts_at];
-        let due = due.into_iter().chain(overdue).flatten().min();
+        let due = [self.engine_wake, self.ios.deadline(), self.lost_at, self.next_late];
+        let due = due.into_iter().flatten().min();
         let due = due.map(|at| Duration::from_nanos(at.since_ns(self.now())));
         let timeout = match (due, limit) {
             (Some(due), Some(limit)) => Some(due.min(limit)),
             (due, limit) => due.or(limit),
         };
-        let timeout = if self.proofs.is_empty() { timeout } else { Some(Duration::ZERO) };
-        let proofs = std::mem::take(&mut self.proofs);
         let mut port_events = std::mem::take(&mut self.port_events);
         self.port.wait(timeout, &mut port_events).map_err(Error::Wait)?;
-        let now = self.now();
+        let (now, mut woken) = (self.now(), false);
         for event in port_events.drain(..) {
             match event {
                 PortEvent::Done(done) => self.io_done(now, done),
-                PortEvent::Woken => self.take_slow(now),
+                PortEvent::Woken => woken = true,
                 PortEvent::Ready { .. } => unreachable!("no socket is watched"),
                 PortEvent::Restarted { file, ranges, .. } => self.server_restarted(file, &ranges),
             }
         }
         self.port_events = port_events;
-        for (io, result) in proofs {
-            self.proved(now, io, result);
+        self.tell_due(now);
+        if woken {
+            self.take_slow(now);
         }
         Ok(())
     }
@@ -278,11 +287,11 @@ impl Driver {
         match asker {
             Asker::Poll(tag) => self.done.push_back(Completion { tag, result }),
             Asker::Here => self.answered = Some(result),
-            Asker::Doubt(key) => {
-                self.doubting -= 1;
+            Asker::Lost(key) => {
+                self.dropping -= 1;
                 // The volume leaves, or its generation could not be raised.
                 if result.is_err() {
-                    self.doubt(key, span);
+                    self.put_back_lost(key, span);
                 }
             }
         }
@@ -295,7 +304,8 @@ impl Driver {
                 self.commands.remove(place);
                 if let Ok(Answer::Loaded(report)) = result {
                     self.loaded = Some(report);
-                    self.settle_warmth();
+                    let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
+                    self.settle_warmth(&keys);
                 }
             }
             Awaited::Unheard => drop(self.commands.remove(place)),

@@ -2,58 +2,32 @@
 //! operation is waited for on; the cache device is given up, for every write that needs a mark would
 //! hang with it.
 //!
-//! One look at all of them, at the moment the first of them is due.
+//! One look at all of them, in the moment the first of them is due ([`cinnabar_driver::io_tracker`]).
 
-use super::{Awaited, Driver};
+use super::io::Io;
+use super::{Awaited, Driver, after};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Event, RequestId};
 
 impl Driver {
-    /// Until when an operation that starts now must be done; `None` is the cache device.
-    pub(super) fn deadline_of(&mut self, now: Instant, volume: Option<usize>) -> Option<Instant> {
-        let bound = match volume {
-            Some(key) => self.volumes[key].timeout,
-            None => self.device.timeout,
-        };
-        if bound.is_zero() {
-            return None;
-        }
-        let deadline = now.plus_ns(u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX));
-        self.next_overdue = Some(self.next_overdue.map_or(deadline, |next| next.min(deadline)));
-        Some(deadline)
-    }
-
-    /// Tells the engine of what is due and not done. It answers whoever waits.
+    /// Tells the engine of what is due and not done. It answers those who wait.
     pub(super) fn tell_overdue(&mut self, now: Instant) {
-        if self.next_overdue.is_none_or(|next| next > now) {
-            return;
-        }
         let mut device_hangs = false;
-        for (_, io) in &mut self.ios {
-            if io.deadline.is_none_or(|deadline| deadline > now) {
+        for io in self.ios.overdue(now) {
+            let Io { owner: Some(id), volume, what } = self.ios.get(io).of else { continue };
+            self.events.push(Event::Overdue(id));
+            let Some(key) = volume else {
+                device_hangs = true;
                 continue;
-            }
-            io.deadline = None;
-            let what = io.what;
-            match (io.volume, io.owner) {
-                (None, Some(id)) => {
-                    device_hangs = true;
-                    self.events.push(Event::Overdue(id));
-                }
-                (Some(key), Some(id)) => {
-                    self.events.push(Event::Overdue(id));
-                    tracing::warn!(
-                        volume = self.volumes[key].name,
-                        operation = what.name,
-                        offset = what.offset,
-                        len = what.len,
-                        "the backend takes too long"
-                    );
-                }
-                (_, None) => {}
-            }
+            };
+            tracing::warn!(
+                volume = self.volumes[key].name,
+                operation = what.name,
+                offset = what.offset,
+                len = what.len,
+                "the backend takes too long"
+            );
         }
-        self.next_overdue = self.ios.iter().filter_map(|(_, io)| io.deadline).min();
         if device_hangs && !self.device.hangs {
             self.device.hangs = true;
             tracing::error!(
@@ -64,18 +38,20 @@ impl Driver {
         }
     }
 
-    /// When a request to this volume that is made now must be answered; `None`: whenever.
-    pub(super) fn answer_by(&mut self, now: Instant, volume: usize) -> Option<Instant> {
-        let bound = self.volumes[volume].timeout;
-        if bound.is_zero() {
-            return None;
+    /// The engine gets requests now: until when they are to be answered.
+    pub(super) fn time_fresh(&mut self, now: Instant) {
+        for place in self.fresh.drain(..) {
+            let asked = &mut self.requests[place];
+            if !asked.timeout.is_zero() {
+                let due = after(now, asked.timeout);
+                asked.answer_by = Some(due);
+                self.next_late = Some(self.next_late.map_or(due, |next| next.min(due)));
+            }
         }
-        let due = now.plus_ns(u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX));
-        self.next_late = Some(self.next_late.map_or(due, |next| next.min(due)));
-        Some(due)
     }
 
-    /// Tells the engine of requests that are due and not answered, whatever they wait for.
+    /// Tells the engine of requests that were due when the port was last looked at and are not
+    /// answered, whatever they wait for.
     pub(super) fn tell_late(&mut self, now: Instant) {
         if self.next_late.is_none_or(|next| next > now) {
             return;

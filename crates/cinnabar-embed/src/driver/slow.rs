@@ -58,11 +58,11 @@ impl Slow {
 }
 
 impl Driver {
-    /// Somebody rang.
+    /// The waker fired.
     pub(super) fn take_slow(&mut self, now: Instant) {
         while let Ok(finished) = self.slow.receiver.try_recv() {
             match finished {
-                Finished::Proved { io, result } => self.proofs.push((io, result)),
+                Finished::Proved { io, result } => self.proved(now, io, result),
                 Finished::Distrusted { io, result } => self.distrusted(now, io, result),
             }
         }

@@ -5,9 +5,10 @@ use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
 use cinnabar_backend::disk::{DiskError, Identity, OpenOptions};
-use cinnabar_backend::port::doubts;
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel, entropy};
+use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
+use cinnabar_driver::{LostRanges, warmth};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Failure};
@@ -15,10 +16,6 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-/// Until a drop is tried again that has failed, in ns: the engine has no device, and the volume's
-/// generation could not be raised. For want of room the engine refuses none.
-const AGAIN_AFTER_NS: u64 = 10_000_000;
 
 /// Of the next volume attached, in whatever cache of the process.
 static SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -37,12 +34,10 @@ pub(super) struct Attached {
     pub(super) id: Option<VolumeId>,
     /// Backend I/Os under way, held ones included.
     pub(super) in_flight: u32,
-    /// Bytes whose copies are not to be believed, and have not been dropped yet.
-    doubts: Vec<ByteSpan>,
+    /// What its server may have lost, and has not been dropped yet.
+    lost: LostRanges,
     /// It is being detached.
     leaving: bool,
-    /// The engine was told to keep nothing of it.
-    discarded: bool,
     serial: u64,
     read_only: bool,
     warmth: Warmth,
@@ -75,9 +70,8 @@ impl Driver {
             timeout: options.backend_timeout,
             id: None,
             in_flight: 0,
-            doubts: Vec::new(),
+            lost: LostRanges::default(),
             leaving: false,
-            discarded: false,
             serial,
             read_only: options.read_only,
             warmth: Warmth::New,
@@ -125,8 +119,8 @@ impl Driver {
         let answer = self.command_of(key, Command::Attach(spec))?.map_err(failed)?;
         let Answer::Attached { warmth, .. } = answer else { return Err(failed(Failure::Invalid)) };
         self.volumes[key].warmth = warmth;
-        self.settle_warmth();
-        self.drop_doubts();
+        self.settle_warmth(&[key]);
+        self.drop_lost_ranges();
         tracing::info!(volume = name, ?warmth, "attached");
         Ok(())
     }
@@ -151,27 +145,15 @@ impl Driver {
         Ok(answer)
     }
 
-    /// Once the index is loaded it is known how many blocks of a volume are believed.
-    pub(super) fn settle_warmth(&mut self) {
+    /// Once the index is loaded it is known how many blocks of these volumes are believed.
+    pub(super) fn settle_warmth(&mut self, keys: &[usize]) {
         if self.loaded.is_none() {
             return;
         }
-        for (_, volume) in &mut self.volumes {
-            let Some(id) = volume.id else { continue };
-            let counters = || self.engine.volume_counters(id).unwrap_or_default();
-            match volume.warmth {
-                Warmth::Loading => {
-                    volume.warmth = Warmth::Warm { blocks: counters().cached_blocks };
-                }
-                Warmth::Partly { reason, .. } => {
-                    let (blocks, dropped) = (counters().cached_blocks, counters().dropped_blocks);
-                    volume.warmth = if dropped > 0 {
-                        Warmth::Partly { blocks, dropped, reason }
-                    } else {
-                        Warmth::Warm { blocks }
-                    };
-                }
-                Warmth::New | Warmth::Warm { .. } | Warmth::Dropped { .. } => {}
+        for key in keys {
+            let volume = &mut self.volumes[*key];
+            if let Some(counters) = volume.id.and_then(|id| self.engine.volume_counters(id)) {
+                volume.warmth = warmth::settled(volume.warmth, &counters);
             }
         }
     }
@@ -232,48 +214,46 @@ impl Driver {
             ranges = ranges.len(),
             "its server may have restarted; what is cached of writes that were not flushed is dropped"
         );
-        let drops = |asked: &Asked| matches!(asked.asker, Asker::Doubt(of) if of == key);
+        let drops = |asked: &Asked| matches!(asked.asker, Asker::Lost(of) if of == key);
         let under_way = self.requests.iter().filter(|(_, asked)| drops(asked)).count();
-        self.volumes[key].doubts.extend(doubts(ranges, under_way));
-        self.drop_doubts();
-        self.discard_doubtful(key);
+        self.volumes[key].lost.add(ranges, under_way);
+        self.drop_lost_ranges();
+        self.discard_lost(key);
     }
 
     /// These bytes could not be dropped yet. A volume that leaves takes all of its blocks along.
-    pub(super) fn doubt(&mut self, key: usize, span: ByteSpan) {
+    pub(super) fn put_back_lost(&mut self, key: usize, span: ByteSpan) {
         if let Some(volume) = self.volumes.get_mut(key) {
-            volume.doubts.push(span);
-            self.doubts_at = Some(self.now().plus_ns(AGAIN_AFTER_NS));
-            self.discard_doubtful(key);
+            volume.lost.put_back(span);
+            self.lost_at = Some(self.now().plus_ns(AGAIN_AFTER_NS));
+            self.discard_lost(key);
         }
     }
 
     /// Has the engine keep nothing of a volume that leaves, if its server may have lost some of it:
     /// before the last flush ends, which would seem to cover that.
-    fn discard_doubtful(&mut self, key: usize) {
+    fn discard_lost(&mut self, key: usize) {
         let volume = &mut self.volumes[key];
         if let Some(id) = volume.id
             && volume.leaving
-            && !volume.doubts.is_empty()
-            && !std::mem::replace(&mut volume.discarded, true)
+            && volume.lost.discards()
         {
-            // What comes too late for it is forgotten once it is sealed.
             self.order(Awaited::Unheard, Command::Discard(id));
         }
     }
 
-    /// Tries again, with volumes that serve.
-    pub(super) fn drop_doubts(&mut self) {
+    /// Drops what volumes that serve may have lost, once more what could not be dropped before.
+    pub(super) fn drop_lost_ranges(&mut self) {
         let serving = |volume: &Attached| volume.id.filter(|_| !volume.leaving);
         let all: Vec<(usize, VolumeId)> = self
             .volumes
             .iter()
-            .filter(|(_, volume)| !volume.doubts.is_empty())
+            .filter(|(_, volume)| !volume.lost.is_empty())
             .filter_map(|(key, volume)| Some((key, serving(volume)?)))
             .collect();
         for (key, id) in all {
-            for span in std::mem::take(&mut self.volumes[key].doubts) {
-                self.drop_doubtful(key, id, span);
+            for span in self.volumes[key].lost.take() {
+                self.drop_lost(key, id, span);
             }
         }
     }
@@ -284,7 +264,7 @@ impl Driver {
         let id = self.attached(volume)?.id.ok_or(Error::NoVolume)?;
         let key = volume.key;
         self.volumes[key].leaving = true;
-        self.discard_doubtful(key);
+        self.discard_lost(key);
         let flushed = self.command(Command::Detach(id))?;
         let sealed = match flushed {
             Ok(_) => {
@@ -298,7 +278,7 @@ impl Driver {
                 });
                 let epoch = epoch.map(|epoch| epoch.of_attachment(*attachment));
                 let seal = self.command(Command::Seal(id, epoch))?;
-                self.forget_doubtful(key)?;
+                self.forget_lost(key)?;
                 seal.map(drop).map_err(|failure| Error::Failed { what: "sealing", failure })
             }
             Err(failure) => Err(Error::Failed { what: "the last flush", failure }),
@@ -308,13 +288,13 @@ impl Driver {
     }
 
     /// Drops all blocks of a volume that was sealed, if its server may have lost some meanwhile.
-    fn forget_doubtful(&mut self, key: usize) -> Result<(), Error> {
-        if self.volumes[key].doubts.is_empty() {
+    fn forget_lost(&mut self, key: usize) -> Result<(), Error> {
+        if self.volumes[key].lost.is_empty() {
             return Ok(());
         }
         let name = self.volumes[key].name.clone();
         match self.command(Command::Forget(name))? {
-            // Nothing to drop is as well.
+            // Having nothing to drop is fine.
             Ok(_) | Err(Failure::NoVolume) => Ok(()),
             Err(failure) => {
                 self.leave(key);

@@ -98,6 +98,59 @@ pub(crate) fn a_slow_backend_fails_in_time() -> Result<()> {
     Ok(())
 }
 
+/// A program that does something else for longer than the time-outs has no slow disk: what its disks
+/// have answered meanwhile counts before the time does.
+pub(crate) fn a_program_that_pauses_has_no_slow_disk() -> Result<()> {
+    let bound = Duration::from_millis(200);
+    let rig = Rig::new()?;
+    rig.file("data", SIZE)?;
+    let (mut cache, volume) = rig.open_with("data")?;
+    cache.read(volume, 0, &mut vec![0; 64 << 10])?;
+    ensure!(cache.close()?.clean);
+
+    let mut cache = Cache::open(&Options { device_timeout: bound, ..rig.options() })?;
+    let volume = VolumeOptions { backend_timeout: bound, ..rig.volume("data") };
+    let volume = cache.attach(&volume)?;
+    cache.wait_loaded()?;
+    // One block is on the SSD, the other is not cached.
+    for (tag, offset) in [(1, 0), (2, 2 * MIB)] {
+        cache.submit(volume, tag, Request::Read { offset, len: 4096 })?;
+    }
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        cache.poll(Some(Duration::ZERO), &mut done)?;
+        std::thread::sleep(2 * bound);
+    }
+    for completion in &done {
+        let failed = completion.result.as_ref().err();
+        ensure!(failed.is_none(), "request {}: {failed:?}", completion.tag);
+    }
+    ensure!(cache.degraded().is_none(), "{:?}", cache.degraded());
+    ensure!(cache.volume_counters(volume)?.backend_overdue == 0);
+    ensure!(cache.close()?.clean);
+    Ok(())
+}
+
+/// A volume that is attached while the index is being loaded says in the end how much of it was dropped.
+pub(crate) fn what_is_dropped_is_counted() -> Result<()> {
+    let rig = Rig::new()?;
+    let path = rig.file("data", SIZE)?;
+    let (mut cache, volume) = rig.open_with("data")?;
+    cache.read(volume, 0, &mut vec![0; 64 << 10])?;
+    ensure!(cache.close()?.kept_blocks == 16);
+    overwrite(&path, &[5; 4096])?;
+
+    let mut cache = rig.open()?;
+    let volume = cache.attach(&rig.volume("data"))?;
+    cache.wait_loaded()?;
+    let warmth = cache.warmth(volume)?;
+    ensure!(
+        warmth == Warmth::Dropped { blocks: 16, reason: DropReason::EpochChanged },
+        "{warmth:?}"
+    );
+    Ok(())
+}
+
 /// As after a crash, in one process: the lock comes free, and what reached the SSD is found.
 pub(crate) fn a_cache_that_is_dropped_is_warm() -> Result<()> {
     let rig = Rig::new()?;

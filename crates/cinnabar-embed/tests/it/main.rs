@@ -22,7 +22,7 @@ fn main() {
         let folder = given.next().expect("its folder");
         return crash::child(folder.as_ref());
     }
-    let tests: [(&str, Test); 17] = [
+    let tests: [(&str, Test); 19] = [
         ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
         ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
         ("many_at_a_time", serving::many_at_a_time),
@@ -33,6 +33,8 @@ fn main() {
         ("without_its_device_it_goes_on", degraded::without_its_device_it_goes_on),
         ("a_required_device_is_required", degraded::a_required_device_is_required),
         ("a_slow_backend_fails_in_time", degraded::a_slow_backend_fails_in_time),
+        ("a_program_that_pauses", degraded::a_program_that_pauses_has_no_slow_disk),
+        ("what_is_dropped_is_counted", degraded::what_is_dropped_is_counted),
         ("a_cache_that_is_dropped_is_warm", degraded::a_cache_that_is_dropped_is_warm),
         ("devices_that_can_not_be_used", errors::devices_that_can_not_be_used),
         ("two_at_once", errors::two_at_once),

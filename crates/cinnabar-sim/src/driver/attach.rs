@@ -63,7 +63,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let device = self.present.then_some(self.media.cache.serial);
         let attaching = Attaching {
-            belief: judge(&recorded, epoch.as_ref()),
+            belief: judge(&recorded, epoch.as_ref(), self.options.mutants),
             generation: self.media.backends[volume].generation_with(device),
             written: recorded.iter().any(|recorded| recorded.written),
             sealed: std::mem::take(&mut self.accounts[volume].sealed_before_crash),
@@ -266,7 +266,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let what = "detached, but not flushed to the end";
             return Err(Violation::at(Kind::NotDurable, volume, sector, what));
         }
-        let proof = self.proof(volume);
+        let proves = self.can_prove(volume);
+        let backend = &mut self.media.backends[volume];
+        let proof = if proves { backend.take_epoch() } else { None };
         let id = self.volumes[volume].id.expect("a detaching volume has an index");
         self.volumes[volume].state = State::Sealing;
         self.command(Control::Seal(volume, proof.is_some()), Command::Seal(id, proof));

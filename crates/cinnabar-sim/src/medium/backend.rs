@@ -12,6 +12,8 @@ use cinnabar_engine::volume::Epoch;
 use cinnabar_engine::{IoError, IoOp};
 use std::ops::Range;
 
+/// How long a clean detach waits for a clock, in ns.
+const CLOCK_WAIT_NS_MAX: u64 = 2_500_000_000;
 /// A clock's time at the start of a simulation, in ns: room for clocks that are behind.
 const CLOCK_START_NS: u64 = 1 << 60;
 
@@ -123,6 +125,16 @@ impl Backend {
         let identity = (self.index as u64) << 32 | self.creation;
         let (sectors, change, now) = (self.sectors(), self.change, self.clock);
         Proof { identity, sectors, change, now, attachment: self.attachment }.encode()
+    }
+
+    /// The proof for a clean detach: waits until the clock has passed the change time, so that any
+    /// later write changes the proof. `None`: that takes too long, for the clock was set back.
+    pub fn take_epoch(&mut self) -> Option<Epoch> {
+        if self.change >= self.clock + CLOCK_WAIT_NS_MAX {
+            return None;
+        }
+        self.clock = self.clock.max(self.change + 1);
+        Some(self.epoch())
     }
 
     /// Adds what is on it, and what it can prove.

@@ -1,13 +1,13 @@
-//! A backend's proof of who it is and when it was last written, and what it says of an older one.
+//! A simulated backend's change proof, and what it says of an older one.
 //!
-//! The rule is the one for files: equality after a clean detach; after a crash the change time may
-//! have moved, but not beyond the stated window.
+//! The comparison is the production one ([`ChangeProof`]); packing alone is the simulator's.
 
+use cinnabar_driver::{ChangeProof, change_proof};
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::volume::{Belief, Epoch, Recorded};
 
-/// Period and grace of design.md: how much later than the last recorded time our own writes may
-/// have changed a volume.
-pub const WINDOW_NS: u64 = 3_000_000_000;
+/// How much later than the last recorded time our own writes may have changed a volume.
+pub const WINDOW_NS: u64 = change_proof::WINDOW_NS.cast_unsigned();
 
 /// A proof, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,27 +53,23 @@ impl Proof {
             attachment: epoch.attachment(),
         }
     }
+
+    /// As production compares it.
+    const fn unpacked(self) -> ChangeProof<(u64, u64)> {
+        ChangeProof {
+            identity: (self.identity, self.sectors),
+            change_ns: self.change.cast_signed(),
+            now_ns: self.now.cast_signed(),
+        }
+    }
 }
 
 /// What the backend makes of what the shards of a cache device have recorded.
-pub fn judge(recorded: &[Recorded], now: Option<&Epoch>) -> Belief {
-    Belief::of_all(recorded, |one| judge_one(one, now))
-}
-
-fn judge_one(recorded: &Recorded, now: Option<&Epoch>) -> Belief {
-    let (Some(then), Some(now)) = (&recorded.epoch, now) else { return Belief::Unknown };
-    let (then, now) = (Proof::decode(then), Proof::decode(now));
-    let same = then.identity == now.identity && then.sectors == now.sectors;
-    if !same || now.change < then.change {
-        return Belief::Changed;
-    }
-    match now.change {
-        change if change == then.change => Belief::Unchanged,
-        _ if !recorded.written => Belief::Changed,
-        change if change <= then.now + WINDOW_NS => Belief::Unchanged,
-        // Ours or somebody else's: another shard of ours may know.
-        _ => Belief::Unknown,
-    }
+pub fn judge(recorded: &[Recorded], now: Option<&Epoch>, mutants: Mutants) -> Belief {
+    Belief::of_all(recorded, |one| {
+        let (Some(then), Some(now)) = (&one.epoch, now) else { return Belief::Unknown };
+        Proof::decode(then).unpacked().judge(one.written, &Proof::decode(now).unpacked(), mutants)
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +82,7 @@ mod tests {
     }
 
     fn belief(written: bool, now: Proof) -> Belief {
-        judge(&[recorded(1, 200, written)], Some(&now.encode()))
+        judge(&[recorded(1, 200, written)], Some(&now.encode()), Mutants::default())
     }
 
     #[test]
@@ -99,13 +95,14 @@ mod tests {
         assert_eq!(belief(true, now(201 + WINDOW_NS)), Belief::Unknown);
         assert_eq!(belief(true, Proof { identity: 8, ..now(100) }), Belief::Changed);
         assert_eq!(belief(true, Proof { sectors: 9, ..now(100) }), Belief::Changed);
-        assert_eq!(judge(&[], Some(&now(100).encode())), Belief::Unknown);
+        assert_eq!(judge(&[], Some(&now(100).encode()), Mutants::default()), Belief::Unknown);
     }
 
     #[test]
     fn the_newest_proof_speaks_for_its_own_attachment_only() {
         let now = Proof { identity: 7, sectors: 8, change: 300 + WINDOW_NS, now: 0, attachment: 3 };
-        let judge = |recorded: &[Recorded]| judge(recorded, Some(&now.encode()));
+        let judge =
+            |recorded: &[Recorded]| judge(recorded, Some(&now.encode()), Mutants::default());
         let (idle, busy) = (recorded(1, 200, true), recorded(1, 300, true));
         assert_eq!(judge(std::slice::from_ref(&idle)), Belief::Unknown);
         assert_eq!(judge(&[idle.clone(), busy]), Belief::Unchanged);

@@ -131,7 +131,7 @@ impl World {
             size_bytes: setup.sectors * SECTOR_BYTES,
             align_bytes: setup.align_bytes,
             mode: setup.mode,
-            belief: judge(&recorded, epoch.as_ref()),
+            belief: judge(&recorded, epoch.as_ref(), self.setup.cache.config.mutants),
             generation: self.media.backends[volume].generation_with(device),
             epoch,
             exclusive: setup.exclusive,
@@ -344,8 +344,10 @@ impl World {
             return Err(Violation::at(Kind::NotDurable, volume, sector, what));
         }
         let State::Detaching(id) = self.volumes[volume].state else { return Ok(()) };
-        let proof = self.volumes[volume].setup.proof;
-        let epoch = proof.then(|| self.media.backends[volume].epoch());
+        let proves = self.volumes[volume].setup.proof;
+        let backend = &mut self.media.backends[volume];
+        let epoch = if proves { backend.take_epoch() } else { None };
+        let proof = epoch.is_some();
         self.volumes[volume].state = State::Sealing(id);
         self.command(Control::Seal(volume, proof), Command::Seal(id, epoch));
         Ok(())

@@ -44,6 +44,10 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::PartialNotTakenOut, 541),
     (Mutant::FailedPartialKept, 136),
     (Mutant::PartialOutlivesTrim, 13),
+    (Mutant::RegionNotAdded, 0),
+    (Mutant::WindowAfterSeal, 40),
+    (Mutant::WindowUnbounded, 0),
+    (Mutant::WakeForgotten, 0),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -128,6 +132,21 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "sim `partial`",
         "another host must write the very sectors while the volume is away, and another volume not take its \
          index",
+    ),
+    (
+        Mutant::BindingKept,
+        "driver `shard`",
+        "a heartbeat must come before the attach is answered, of a volume with the name of one that went",
+    ),
+    (
+        Mutant::RefusedVolumeAwaited,
+        "driver `shard`",
+        "one shard must refuse an attach, and another have I/O of the volume by then",
+    ),
+    (
+        Mutant::IdentityIgnored,
+        "driver `change_proof`",
+        "what is made in a volume's place is written, so that its change time tells, too",
     ),
 ];
 

@@ -116,7 +116,7 @@ fn the_window_holds_on_file_systems_that_count_seconds() {
         let now_ns = 101 * S + tenths * S / 10;
         let then = Stamped { now_ns: cut(now_ns), ..THEN };
         // Our last write, as late as it may be.
-        let last = changed_at(cut(now_ns + PERIOD_NS + GRACE_NS));
+        let last = changed_at(cut(now_ns + WINDOW_NS));
         let crashed = recorded(then, true);
         assert_eq!(judge(&crashed, Some(&last.at(0).pack())), Belief::Unchanged, "{tenths}");
     }

@@ -1,6 +1,7 @@
 //! What may happen next.
 
 use super::{Asked, Held, Reading, State, World};
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
@@ -289,7 +290,7 @@ impl World {
         let epoch = backend.epoch();
         let spec = VolumeSpec {
             align_bytes: backend.align_bytes as u32,
-            belief: judge(&then, Some(&epoch)),
+            belief: judge(&then, Some(&epoch), Mutants::default()),
             epoch: Some(epoch),
             generation: backend.generation_with(Some(self.device)),
             bypass_sequential_bytes: self.dice.pick(&[0, 0, 16 << 10]),

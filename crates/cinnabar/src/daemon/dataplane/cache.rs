@@ -3,17 +3,16 @@
 use super::control::Awaited;
 use super::faults::Faults;
 use super::plane::Plane;
-use super::volume::Volume;
 use crate::daemon::generations::DeviceId;
 use crate::daemon::messages::{Loaded, State};
 use crate::daemon::report::why;
 use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
+use cinnabar_driver::warmth;
 use cinnabar_engine::counters::CacheCounters;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::volume::Warmth;
 use cinnabar_engine::{Command, Failure};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -264,32 +263,17 @@ impl Plane {
         self.command(Awaited::Load(now), &Command::AwaitLoad);
     }
 
-    /// Once the index is loaded it is known how many blocks of a volume are believed.
-    pub(super) fn settle_warmth(&mut self) {
-        if self.cache.loaded.is_none() {
-            return;
-        }
-        let settled = |volume: &Volume| matches!(volume.warmth, Warmth::New | Warmth::Warm { .. });
-        let loading = |volume: &Volume| volume.id.is_some() && !settled(volume);
-        let keys: Vec<usize> =
-            self.volumes.iter().filter(|(_, volume)| loading(volume)).map(|(key, _)| key).collect();
-        if keys.is_empty() {
+    /// Once the index is loaded it is known how many blocks of these volumes are believed.
+    pub(super) fn settle_warmth(&mut self, mut keys: Vec<usize>) {
+        keys.retain(|key| self.volumes[*key].id.is_some());
+        if self.cache.loaded.is_none() || keys.is_empty() {
             return;
         }
         let ids: Vec<_> = keys.iter().map(|key| self.volumes[*key].id).collect();
         let counters = self.crew.counters(&self.lane, &ids).volumes;
         for (key, counters) in keys.into_iter().zip(counters) {
             let warmth = &mut self.volumes[key].warmth;
-            *warmth = match *warmth {
-                Warmth::Dropped { reason, .. } => {
-                    Warmth::Dropped { blocks: counters.dropped_blocks, reason }
-                }
-                Warmth::Partly { reason, .. } if counters.dropped_blocks > 0 => {
-                    let (blocks, dropped) = (counters.cached_blocks, counters.dropped_blocks);
-                    Warmth::Partly { blocks, dropped, reason }
-                }
-                _ => Warmth::Warm { blocks: counters.cached_blocks },
-            };
+            *warmth = warmth::settled(*warmth, &counters);
         }
     }
 
@@ -310,7 +294,7 @@ impl Plane {
         };
         let took = Duration::from_nanos(now.since_ns(opened));
         self.cache.loaded = Some(Loaded { report, took });
-        self.settle_warmth();
+        self.settle_warmth(self.volumes.iter().map(|(key, _)| key).collect());
         let LoadReport { start, blocks, pages, .. } = report;
         tracing::info!(
             ?start,

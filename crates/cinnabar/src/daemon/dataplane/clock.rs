@@ -4,7 +4,8 @@
 //! times from here.
 
 use cinnabar_engine::units::Instant;
-use std::time::Duration;
+
+pub(super) use cinnabar_driver::io_tracker::after;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +21,4 @@ impl Clock {
     pub(super) fn now(&self) -> Instant {
         Instant(self.origin.elapsed().as_nanos() as u64)
     }
-}
-
-/// An instant `duration` later.
-pub(super) fn after(instant: Instant, duration: Duration) -> Instant {
-    instant.plus_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }

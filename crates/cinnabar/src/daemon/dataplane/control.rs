@@ -258,7 +258,7 @@ impl Plane {
         let volume = &mut self.volumes[key];
         volume.phase = Phase::Leaving(answer);
         let id = volume.id.expect("a volume that serves is attached");
-        self.discard_doubtful(key);
+        self.discard_lost(key);
         self.command(Awaited::Detach(key), &Command::Detach(id));
     }
 
@@ -291,7 +291,7 @@ impl Plane {
             },
             Awaited::Seal(key) => {
                 let result = reply.result.map(drop).map_err(|error| failed("sealing", error));
-                if self.volumes[key].doubts.is_empty() {
+                if self.volumes[key].lost.is_empty() {
                     self.uninstall(key, result);
                 } else {
                     let name = self.volumes[key].config.name.clone();
@@ -300,7 +300,7 @@ impl Plane {
             }
             Awaited::Discard => {}
             Awaited::Drop(key) => {
-                // Nothing to drop is as well.
+                // Having nothing to drop is fine.
                 let result = match reply.result {
                     Ok(_) | Err(Failure::NoVolume) => Ok(()),
                     Err(error) => Err(failed("dropping what its server may have lost", error)),
@@ -367,9 +367,9 @@ impl Plane {
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
         tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
-        self.drop_doubts(now);
+        self.drop_lost_ranges(now);
         self.admit_waiting(now, key);
-        self.settle_warmth();
+        self.settle_warmth(vec![key]);
     }
 
     /// Whether the engine has yet to answer for some volume.

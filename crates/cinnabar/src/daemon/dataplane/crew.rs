@@ -7,10 +7,11 @@ mod disks;
 
 use super::desk::Desk;
 use super::lane::Lane;
-use super::unit::{Unit, Whose};
 use super::worker::Worker;
 use cinnabar_backend::Memory;
+use cinnabar_driver::Shard;
 use cinnabar_engine::health::Health;
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Plan;
 use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
 use cinnabar_engine::units::{Instant, VolumeId};
@@ -47,11 +48,11 @@ impl Crew {
         self.losses = Losses::new(self.router.map());
         lane.unseat();
         self.workers.iter().for_each(|worker| worker.call(Lane::unseat));
-        for (shard, engine) in (0..).zip(engines) {
-            let unit = Unit::new(shard, engine);
-            match self.thread_of(shard) {
-                0 => lane.units.push(unit),
-                thread => self.workers[thread - 1].call(move |lane| lane.units.push(unit)),
+        for (number, engine) in (0..).zip(engines) {
+            let shard = Shard::new(number, engine, Mutants::default());
+            match self.thread_of(number) {
+                0 => lane.shards.push(shard),
+                thread => self.workers[thread - 1].call(move |lane| lane.shards.push(shard)),
             }
         }
     }
@@ -130,10 +131,7 @@ impl Crew {
     pub(super) fn bind(&mut self, lane: &mut Lane, now: Instant, volume: VolumeId, key: usize) {
         for shard in 0..self.shards() {
             let Some(inner) = self.router.inner(volume, shard) else { continue };
-            self.on(lane, shard, move |lane| {
-                let (unit, desk) = lane.unit_and_desk(shard);
-                unit.bind(now, inner, Whose::Volume(key), desk);
-            });
+            self.on(lane, shard, move |lane| lane.bind(now, shard, inner, key));
         }
     }
 
@@ -151,8 +149,8 @@ impl Crew {
 
     /// Looks at the shards here, and has all give up a device that one of them lost.
     pub(super) fn watch_health(&mut self, lane: &mut Lane) {
-        for unit in &lane.units {
-            self.health[unit.shard as usize] = unit.engine.health();
+        for shard in &lane.shards {
+            self.health[shard.number as usize] = shard.engine.health();
         }
         let Self { health, losses, workers, .. } = self;
         for shard in losses.notice(health.iter().copied()) {
@@ -188,7 +186,7 @@ impl Crew {
 fn post(lane: &mut Lane, workers: &mut [Worker], routed: Routed<Memory>) {
     let Routed { shard, event } = routed;
     match shard as usize % (workers.len() + 1) {
-        0 => lane.unit(shard).events.push(event),
+        0 => lane.shard(shard).events.push(event),
         thread => workers[thread - 1].event(shard, event),
     }
 }

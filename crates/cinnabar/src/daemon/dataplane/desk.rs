@@ -7,23 +7,23 @@ mod ages;
 mod files;
 mod overdue;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
-use super::clock::after;
-use super::proofs::Brought;
+use super::clock::Clock;
+use super::lane::Said;
 use super::volume::VolumeIo;
 use super::warnings::Warnings;
 use cinnabar_backend::port::{Extent, Port};
 use cinnabar_backend::sim::OpKind;
-use cinnabar_backend::sim::timers::{Held, Timers};
 use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Disk, Done, FileId, Job, JobOp, Memory, port};
+use cinnabar_driver::ShardIo;
+use cinnabar_driver::io_tracker::{EndedIo, IoTracker};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{ByteSpan, Instant};
-use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
+use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
 use cinnabar_frontend::nbd::Ticket;
 use rustix::io::Errno;
-use slab::Slab;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -34,10 +34,7 @@ pub(super) struct Desk {
     /// Not dropped while the kernel may hang in an operation: see [`Desk::end`].
     pub(super) port: ManuallyDrop<Box<dyn Port>>,
     /// I/Os in the port's or a thread's hands, or held back by a model.
-    ios: Slab<Io>,
-    timers: Timers,
-    /// When the first of them takes too long.
-    pub(super) next_overdue: Option<Instant>,
+    pub(super) ios: IoTracker<Io>,
     cache: Option<(FileId, Arc<Disk>)>,
     /// Devices that are not used any more, with I/O that has not ended. They stay locked as long as
     /// that may still write to them.
@@ -73,28 +70,18 @@ pub(super) enum Told {
 }
 
 /// An I/O under way.
-struct Io {
+#[derive(Debug)]
+pub(super) struct Io {
     owner: Owner,
     /// Key of the volume; `None` is a cache device.
     volume: Option<usize>,
     /// Where it goes.
     file: FileId,
     what: What,
-    started: Instant,
-    /// When the owner is told that it takes too long; `None`: never, or it was told.
-    deadline: Option<Instant>,
-    /// It was told.
-    overdue: bool,
-    /// When a model lets it complete.
-    complete_at: Instant,
-    /// What a model says instead of the result.
-    error: Option<IoError>,
-    /// What it brings beside the result; rare, and too large for each I/O to have room for it.
-    brought: Option<Box<Brought>>,
 }
 
 /// Who waits for it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Owner {
     Engine(u32, IoId),
     /// A client that asked what is allocated.
@@ -107,9 +94,7 @@ impl Desk {
     pub(super) fn new(port: Box<dyn Port>, cache_timeout: Duration) -> Self {
         Self {
             port: ManuallyDrop::new(port),
-            ios: Slab::new(),
-            timers: Timers::default(),
-            next_overdue: None,
+            ios: IoTracker::new(),
             cache: None,
             left: Vec::new(),
             cache_timeout,
@@ -120,19 +105,12 @@ impl Desk {
         }
     }
 
-    /// Starts an I/O of an engine's on the cache device, `base` bytes into it.
-    pub(super) fn cache_io(
-        &mut self,
-        now: Instant,
-        (shard, id): (u32, IoId),
-        base: u64,
-        mut op: IoOp<Memory>,
-    ) {
+    /// Starts an I/O of an engine's on the cache device.
+    pub(super) fn cache_io(&mut self, now: Instant, (shard, id): (u32, IoId), op: IoOp<Memory>) {
         let Some((file, _)) = self.cache else {
             let gone = IoDone { pages: pages_of(op), ..IoDone::new(id, Err(IoError::Io)) };
             return self.told.push(Told::Done(shard, gone));
         };
-        op.shift(base);
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
         let bound = self.hurried.unwrap_or(self.cache_timeout);
         let io = self.insert(now, Owner::Engine(shard, id), (None, file), what, bound);
@@ -158,16 +136,11 @@ impl Desk {
         if !matches!(work, Work::Distrust { .. })
             && let Some(verdict) = volume.judge(now, what.kind, what.offset, what.len)
         {
-            self.ios[io].complete_at = Instant(verdict.complete_at_ns);
-            self.ios[io].error = verdict.error;
+            self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
             carry_out = verdict.carry_out;
         }
         match work {
-            // The model's error replaces this result.
-            _ if !carry_out => {
-                let at = self.ios[io].complete_at;
-                self.timers.hold(Held { at, io, result: Ok(()) });
-            }
+            _ if !carry_out => self.ios.end_by_model(io),
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
             Work::Prove => self.told.push(Told::Prove(io, key)),
             Work::Distrust { held } => self.told.push(Told::Distrust(io, key, held)),
@@ -192,26 +165,10 @@ impl Desk {
         what: What,
         bound: Duration,
     ) -> usize {
-        let deadline = (!bound.is_zero()).then(|| after(now, bound));
-        if let Some(deadline) = deadline {
-            let next = self.next_overdue.map_or(deadline, |next| next.min(deadline));
-            self.next_overdue = Some(next);
-        }
         if let Some(key) = volume {
             self.volume(key).1.in_flight.fetch_add(1, Relaxed);
         }
-        self.ios.insert(Io {
-            owner,
-            volume,
-            file,
-            what,
-            started: now,
-            deadline,
-            overdue: false,
-            complete_at: Instant::default(),
-            error: None,
-            brought: None,
-        })
+        self.ios.start(now, Io { owner, volume, file, what }, bound)
     }
 
     /// The port has done a job.
@@ -221,17 +178,13 @@ impl Desk {
             self.warn(now, io, errno);
         }
         let result = done.result.map_err(port::io_error);
-        if let Owner::BlockStatus(ticket) = self.ios[io].owner {
-            self.retire(now, io);
+        if let Owner::BlockStatus(ticket) = self.ios.get(io).of.owner {
+            let ended = self.ios.remove(io, result, Vec::new());
+            self.retire(now, &ended);
             self.told.push(Told::Extents(ticket, result.is_ok().then_some(done.extents)));
         } else {
             self.ended(now, io, result, done.pages);
         }
-    }
-
-    /// Keeps what an I/O brings beside its result.
-    pub(super) fn bring(&mut self, io: usize, brought: Brought) {
-        self.ios[io].brought = Some(Box::new(brought));
     }
 
     /// An I/O has ended; a model may hold the news back.
@@ -242,85 +195,69 @@ impl Desk {
         result: Result<(), IoError>,
         pages: Vec<MetaPage>,
     ) {
-        let at = self.ios[io].complete_at;
-        if at > now {
-            // Models stand before backends, which have no pages.
-            self.timers.hold(Held { at, io, result });
-        } else {
-            self.deliver(now, io, result, pages);
+        if let Some(ended) = self.ios.end(now, io, result, pages) {
+            self.deliver(now, ended);
         }
     }
 
-    /// A backend has done something for this I/O past the port: the port is looked at first, for that
-    /// may have been after a restart of a server, of which the port tells.
-    pub(super) fn ended_elsewhere(&mut self, now: Instant, io: usize, result: Result<(), IoError>) {
-        let at = self.ios[io].complete_at.max(now);
-        self.timers.hold(Held { at, io, result });
-    }
-
-    /// Delivers what was held back and is due, and tells of what takes too long.
+    /// Delivers what was held back and is due, and tells of what takes too long: after everything
+    /// that the port brought.
     pub(super) fn look_at_time(&mut self, now: Instant) {
-        while let Some(held) = self.timers.due(now) {
-            self.deliver(now, held.io, held.result, Vec::new());
+        while let Some(ended) = self.ios.take_due(now) {
+            self.deliver(now, ended);
         }
-        self.tell_overdue(now);
+        for io in self.ios.overdue(now) {
+            self.overdue(now, io);
+        }
     }
 
     /// When it is to be looked at again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.timers.next().into_iter().chain(self.next_overdue).min()
+        self.ios.deadline()
     }
 
-    fn deliver(
-        &mut self,
-        now: Instant,
-        io: usize,
-        result: Result<(), IoError>,
-        pages: Vec<MetaPage>,
-    ) {
-        let io = self.retire(now, io);
-        let Owner::Engine(shard, id) = io.owner else { return };
-        let result = io.error.map_or(result, Err);
-        let brought = io.brought.filter(|_| result.is_ok()).map(|brought| *brought);
-        let Brought { epoch, generation } = brought.unwrap_or_default();
-        self.told.push(Told::Done(shard, IoDone { id, result, pages, epoch, generation }));
+    fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
+        self.retire(now, &ended);
+        if let Owner::Engine(shard, id) = ended.io.of.owner {
+            self.told.push(Told::Done(shard, ended.done(id)));
+        }
     }
 
-    fn retire(&mut self, now: Instant, io: usize) -> Io {
-        if self.ios[io].overdue {
+    fn retire(&mut self, now: Instant, EndedIo { io, .. }: &EndedIo<Io>) {
+        if io.overdue {
             self.no_longer_overdue(now, io);
         }
-        let io = self.ios.remove(io);
-        if let Some(key) = io.volume {
+        let Io { volume, file, .. } = io.of;
+        if let Some(key) = volume {
             let volume = &self.volume(key).1;
             // In one order with `uninstall`, so that one of the two threads sees the other.
             if volume.in_flight.fetch_sub(1, SeqCst) == 1 && volume.leaves.load(SeqCst) {
                 self.told.push(Told::Quiet(key));
             }
         } else if !self.left.is_empty() {
-            self.close_left(io.file);
+            self.close_left(file);
         }
-        io
     }
 
     /// The attachment of the volume that an I/O is for.
     pub(super) fn attachment_of(&self, io: usize) -> u64 {
-        self.ios[io].volume.map_or(0, |key| self.volume(key).1.attachment)
+        self.ios.get(io).of.volume.map_or(0, |key| self.volume(key).1.attachment)
     }
 
     /// The name of the volume that an I/O is for.
     pub(super) fn name_of(&self, io: usize) -> &str {
-        self.ios[io].volume.map_or("", |key| &self.volume(key).1.name)
+        self.ios.get(io).of.volume.map_or("", |key| &self.volume(key).1.name)
     }
 
     pub(super) fn warn(&mut self, now: Instant, io: usize, errno: Errno) {
         if self.warnings.allow(now) {
-            let Io { volume, what: What { name, offset, len, .. }, .. } = self.ios[io];
+            let Io { volume, file: of, what: What { name, offset, len, .. }, .. } =
+                self.ios.get(io).of;
             let devices = self.cache.iter().chain(&self.left);
             let path = match volume {
                 Some(key) => self.volume(key).1.disk.path().display().to_string(),
                 None => devices
-                    .filter(|(file, _)| *file == self.ios[io].file)
+                    .filter(|(file, _)| *file == of)
                     .map(|(_, disk)| disk.path().display().to_string())
                     .collect(),
             };
@@ -330,7 +267,7 @@ impl Desk {
 
     /// Bytes of its tables.
     pub(super) fn ram_bytes(&self) -> u64 {
-        (self.ios.capacity() * size_of::<Io>()) as u64
+        self.ios.ram_bytes()
     }
 
     /// Lets go of everything. What still hangs in the kernel is left behind: waiting for it would
@@ -345,5 +282,33 @@ impl Desk {
         } else {
             drop(port);
         }
+    }
+}
+
+/// The doors of the shards on one thread: its clock, its desk, and what others are told.
+pub(super) struct ShardDoors<'a> {
+    pub(super) now: Instant,
+    pub(super) clock: Clock,
+    pub(super) desk: &'a mut Desk,
+    pub(super) said: &'a mut Vec<Said>,
+}
+
+impl ShardIo<Memory> for ShardDoors<'_> {
+    type Volume = usize;
+
+    fn applied(&mut self) {
+        self.now = self.clock.now();
+    }
+
+    fn start_on_cache(&mut self, shard: u32, id: IoId, op: IoOp<Memory>) {
+        self.desk.cache_io(self.now, (shard, id), op);
+    }
+
+    fn start_on_backend(&mut self, shard: u32, id: IoId, key: usize, op: IoOp<Memory>) {
+        self.desk.backend_io(self.now, (shard, id), key, op);
+    }
+
+    fn reply(&mut self, shard: u32, reply: Reply<Memory>) {
+        self.said.push(Said::Reply(shard, reply));
     }
 }

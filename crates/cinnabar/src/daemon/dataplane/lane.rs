@@ -1,12 +1,12 @@
 //! What one data thread does beside talking: its engines and its desk.
 
 use super::clock::Clock;
-use super::desk::{Desk, Told};
+use super::desk::{Desk, ShardDoors, Told};
 use super::idle::Idle;
-use super::unit::Unit;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
-use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_driver::{Binding, Shard};
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Event, Reply};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) struct Lane {
     pub(super) clock: Clock,
     pub(super) desk: Desk,
-    pub(super) units: Vec<Unit>,
+    pub(super) shards: Vec<Shard<Memory, usize>>,
     idle: Idle,
 }
 
@@ -28,34 +28,35 @@ pub(super) enum Said {
 
 impl Lane {
     pub(super) fn new(clock: Clock, desk: Desk, poll_max: Duration) -> Self {
-        Self { clock, desk, units: Vec::new(), idle: Idle::new(poll_max) }
+        Self { clock, desk, shards: Vec::new(), idle: Idle::new(poll_max) }
     }
 
-    /// The engine of a shard that is served here.
-    pub(super) fn unit(&mut self, shard: u32) -> &mut Unit {
-        let mut units = self.units.iter_mut();
-        units.find(|unit| unit.shard == shard).expect("events go to the thread of their shard")
+    /// A shard that is served here.
+    pub(super) fn shard(&mut self, number: u32) -> &mut Shard<Memory, usize> {
+        shard_of(&mut self.shards, number)
     }
 
-    /// The same, with the desk.
-    pub(super) fn unit_and_desk(&mut self, shard: u32) -> (&mut Unit, &mut Desk) {
-        let mut units = self.units.iter_mut();
-        let unit = units.find(|unit| unit.shard == shard);
-        (unit.expect("a shard that is served here"), &mut self.desk)
+    /// The engine's I/O to a volume of its own goes to the plane's volume `key`.
+    pub(super) fn bind(&mut self, now: Instant, number: u32, volume: VolumeId, key: usize) {
+        let mut said = Vec::new();
+        let Self { shards, desk, clock, .. } = self;
+        let mut doors = ShardDoors { now, clock: *clock, desk, said: &mut said };
+        shard_of(shards, number).bind(volume, Binding::Volume(key), &mut doors);
+        debug_assert!(said.is_empty(), "only the engine answers");
     }
 
     /// Lets go of all engines, and of what was for them.
     pub(super) fn unseat(&mut self) {
-        self.units.clear();
+        self.shards.clear();
         self.desk.told.clear();
     }
 
     /// When something is due here; at once if an engine has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.units.iter().any(|unit| !unit.events.is_empty()) || !self.desk.told.is_empty() {
+        if self.shards.iter().any(|shard| !shard.events.is_empty()) || !self.desk.told.is_empty() {
             return Some(Instant::default());
         }
-        let wakes = self.units.iter().filter_map(|unit| unit.wake);
+        let wakes = self.shards.iter().filter_map(|shard| shard.wake);
         wakes.chain(self.desk.deadline()).min()
     }
 
@@ -80,40 +81,47 @@ impl Lane {
     /// The server of the volume of this key may have lost these ranges: what the engines here have of
     /// them goes before they hear of anything that the server has done since.
     pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
-        self.units.iter_mut().for_each(|unit| unit.drop_lost(key, ranges));
+        self.shards.iter_mut().for_each(|shard| shard.drop_lost(key, ranges));
     }
 
-    /// Takes note of the time.
+    /// Takes note of the time, after everything that the port brought. The engines hear of that
+    /// before they are told of a request that its time is over: a process that was stopped for longer
+    /// has answers for its guests.
     pub(super) fn look_at_time(&mut self, now: Instant) {
         self.desk.look_at_time(now);
-        self.units.iter_mut().for_each(|unit| unit.look_at_time(now));
+        let mut rest = Vec::new();
+        self.deliver(|told| rest.push(told));
+        self.desk.told.append(&mut rest);
+        self.shards.iter_mut().for_each(|shard| shard.look_at_time(now));
     }
 
     /// Lets the engines take what there is, until there is nothing; gives what is for others.
     pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<Said>) {
         loop {
-            let mut told = std::mem::take(&mut self.desk.told);
-            for one in told.drain(..) {
-                match one {
-                    Told::Done(shard, done) => self.unit(shard).events.push(Event::IoDone(done)),
-                    Told::Overdue(shard, id) => self.unit(shard).events.push(Event::Overdue(id)),
-                    other => said.push(Said::Told(other)),
-                }
-            }
-            if self.desk.told.is_empty() {
-                self.desk.told = told;
-            }
-            let Self { units, desk, clock, .. } = self;
+            self.deliver(|told| said.push(Said::Told(told)));
+            let Self { shards, desk, clock, .. } = self;
             let mut quiet = true;
-            for unit in units.iter_mut().filter(|unit| !unit.events.is_empty()) {
+            for shard in shards.iter_mut().filter(|shard| !shard.events.is_empty()) {
                 quiet = false;
-                let shard = unit.shard;
-                unit.apply(now, *clock, desk, |reply| said.push(Said::Reply(shard, reply)));
+                shard.apply(now, &mut ShardDoors { now, clock: *clock, desk, said });
             }
             if quiet {
                 return;
             }
         }
+    }
+
+    /// Gives the engines what the desk has for them, and the rest to `others`.
+    fn deliver(&mut self, mut others: impl FnMut(Told)) {
+        let mut told = std::mem::take(&mut self.desk.told);
+        for one in told.drain(..) {
+            match one {
+                Told::Done(shard, done) => self.shard(shard).events.push(Event::IoDone(done)),
+                Told::Overdue(shard, id) => self.shard(shard).events.push(Event::Overdue(id)),
+                other => others(other),
+            }
+        }
+        self.desk.told = told;
     }
 
     /// What the port is called.
@@ -123,7 +131,12 @@ impl Lane {
 
     /// Lets go of everything.
     pub(super) fn end(self) {
-        drop(self.units);
+        drop(self.shards);
         self.desk.end();
     }
+}
+
+fn shard_of(shards: &mut [Shard<Memory, usize>], number: u32) -> &mut Shard<Memory, usize> {
+    let found = shards.iter_mut().find(|shard| shard.number == number);
+    found.expect("what is for a shard goes to its thread")
 }

@@ -36,7 +36,6 @@ mod status;
 mod stop;
 #[cfg(test)]
 mod tests;
-mod unit;
 mod volume;
 mod warnings;
 mod watch;

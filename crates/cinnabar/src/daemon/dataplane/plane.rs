@@ -202,7 +202,7 @@ impl Plane {
         self.tell_late(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
-            self.drop_doubts(now);
+            self.drop_lost_ranges(now);
             self.retry_absent(now);
             self.look_around(now);
             self.look_at_new_device(now);

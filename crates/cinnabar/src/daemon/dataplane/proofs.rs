@@ -7,17 +7,11 @@ use super::desk::Desk;
 use super::plane::Plane;
 use crate::daemon::generations::StateError;
 use cinnabar_backend::{ProofError, port};
+use cinnabar_driver::io_tracker::ProofResult;
 use cinnabar_engine::IoError;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::Epoch;
 use std::sync::Arc;
-
-/// What such an I/O brings the engine.
-#[derive(Debug, Default)]
-pub(super) struct Brought {
-    pub(super) epoch: Option<Epoch>,
-    pub(super) generation: Option<u64>,
-}
 
 /// An I/O of some thread's desk.
 #[derive(Clone, Copy, Debug)]
@@ -112,15 +106,15 @@ impl Desk {
         };
         let attachment = self.attachment_of(io);
         let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
-        self.bring(io, Brought { epoch, generation: None });
-        self.ended_elsewhere(now, io, result);
+        self.ios.bring(io, ProofResult { epoch, generation: None });
+        self.ios.end_elsewhere(now, io, result);
     }
 
     fn distrusted(&mut self, now: Instant, io: usize, generation: Option<u64>) {
         let result = if generation.is_some() {
             let volume = self.name_of(io);
             tracing::info!(volume, "what any cache device holds of it is void now");
-            self.bring(io, Brought { epoch: None, generation });
+            self.ios.bring(io, ProofResult { epoch: None, generation });
             Ok(())
         } else {
             Err(IoError::Io)

@@ -241,7 +241,9 @@ impl Plane {
                 let result = reply.result.map(drop).map_err(|error| failed("dropping it", error));
                 let _ = answer.send(result);
             }
-            Asker::Doubt(span) if reply.result.is_err() => self.doubt(now, request.volume, span),
+            Asker::Doubt(span) if reply.result.is_err() => {
+                self.put_back_lost(now, request.volume, span);
+            }
             Asker::Doubt(_) => {}
         }
     }

@@ -29,6 +29,7 @@ use crate::daemon::messages::{
 };
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::{Proof, entropy, memory, port};
+use cinnabar_driver::LostRanges;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::shards::ShardMap;
@@ -255,8 +256,7 @@ impl Plane {
             warmth: Warmth::New,
             latencies: Recorders::default(),
             phase: Phase::Attaching,
-            doubts: Vec::new(),
-            discarded: false,
+            lost: LostRanges::default(),
             measured: None,
         });
         debug_assert_eq!(inserted, key);

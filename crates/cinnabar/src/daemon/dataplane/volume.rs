@@ -5,7 +5,8 @@ use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
 use cinnabar_backend::{Disk, SimModel};
-use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
+use cinnabar_driver::LostRanges;
+use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_frontend::nbd::ExportId;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -29,10 +30,8 @@ pub(super) struct Volume {
     pub(super) warmth: Warmth,
     pub(super) latencies: Recorders,
     pub(super) phase: Phase,
-    /// Bytes whose copies are not to be believed, and have not been dropped yet.
-    pub(super) doubts: Vec<ByteSpan>,
-    /// It leaves, and the engine was told to keep nothing of it.
-    pub(super) discarded: bool,
+    /// What its server may have lost, and has not been dropped yet.
+    pub(super) lost: LostRanges,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
 }

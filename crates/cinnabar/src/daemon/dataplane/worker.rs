@@ -169,7 +169,7 @@ impl Thread {
             let mut ends = false;
             for order in orders.drain(..) {
                 match order {
-                    Order::Event(shard, event) => self.lane.unit(shard).events.push(event),
+                    Order::Event(shard, event) => self.lane.shard(shard).events.push(event),
                     Order::Call(work) => work(&mut self.lane),
                     Order::End => ends = true,
                 }
@@ -187,7 +187,7 @@ impl Thread {
 
     /// Tells of shards that are doing otherwise than before.
     fn tell_health(&mut self, heard: &mut Vec<Heard>) {
-        let all = self.lane.units.iter().map(|unit| (unit.shard, unit.engine.health()));
+        let all = self.lane.shards.iter().map(|shard| (shard.number, shard.engine.health()));
         let kind = |health: &Health| std::mem::discriminant(health);
         let same = |(a, b): ((u32, Health), &(u32, Health))| a.0 == b.0 && kind(&a.1) == kind(&b.1);
         if all.clone().count() == self.health.len() && all.clone().zip(&self.health).all(same) {

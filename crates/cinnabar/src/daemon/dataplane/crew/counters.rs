@@ -27,7 +27,10 @@ impl Crew {
         question: impl Fn(u32, &Engine<Memory>) -> T + Clone + Send + 'static,
     ) -> Vec<T> {
         let of = move |lane: &Lane| -> Vec<(u32, T)> {
-            lane.units.iter().map(|unit| (unit.shard, question(unit.shard, &unit.engine))).collect()
+            lane.shards
+                .iter()
+                .map(|shard| (shard.number, question(shard.number, &shard.engine)))
+                .collect()
         };
         let mut all = of(lane);
         for worker in &self.workers {

@@ -9,8 +9,8 @@ impl Desk {
     /// When the oldest I/O under way of each volume began, by the plane's keys.
     pub(in super::super) fn oldest(&self) -> Vec<Option<Instant>> {
         let mut oldest: Vec<Option<Instant>> = vec![None; self.volumes.len()];
-        for (_, io) in &self.ios {
-            if let Some(first) = io.volume.and_then(|key| oldest.get_mut(key)) {
+        for io in self.ios.iter() {
+            if let Some(first) = io.of.volume.and_then(|key| oldest.get_mut(key)) {
                 *first = Some(first.map_or(io.started, |first| first.min(io.started)));
             }
         }

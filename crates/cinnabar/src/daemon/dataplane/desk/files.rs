@@ -21,7 +21,7 @@ impl Desk {
     pub(in super::super) fn close_cache(&mut self) {
         let Some((file, disk)) = self.cache.take() else { return };
         let mut hangs = false;
-        for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.file == file) {
+        for io in self.ios.iter_mut().filter(|io| io.of.file == file) {
             (io.deadline, hangs) = (None, true);
         }
         if hangs {
@@ -33,8 +33,8 @@ impl Desk {
 
     /// The same, and no engine waits for what is under way.
     pub(in super::super) fn leave_cache(&mut self) {
-        for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.volume.is_none()) {
-            io.owner = Owner::Nobody;
+        for io in self.ios.iter_mut().filter(|io| io.of.volume.is_none()) {
+            io.of.owner = Owner::Nobody;
         }
         self.close_cache();
     }
@@ -46,10 +46,10 @@ impl Desk {
             self.hurried = Some(bound);
             let due = after(now, bound);
             // Devices that were left have no say: theirs may never end.
-            for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.file == *file) {
+            for io in self.ios.iter_mut().filter(|io| io.of.file == *file) {
                 io.deadline.get_or_insert(due);
             }
-            self.next_overdue = Some(self.next_overdue.map_or(due, |next| next.min(due)));
+            self.ios.look_by(Some(due));
         }
     }
 
@@ -59,7 +59,7 @@ impl Desk {
             return;
         }
         if let Some((file, _)) = &self.cache {
-            for (_, io) in self.ios.iter_mut().filter(|(_, io)| io.file == *file) {
+            for io in self.ios.iter_mut().filter(|io| io.of.file == *file) {
                 io.deadline = None;
             }
         }
@@ -67,7 +67,7 @@ impl Desk {
 
     /// An I/O on a device that was left has ended: lets go of it if that was the last one.
     pub(super) fn close_left(&mut self, file: FileId) {
-        if self.ios.iter().any(|(_, io)| io.file == file) {
+        if self.ios.iter().any(|io| io.of.file == file) {
             return;
         }
         if let Some(place) = self.left.iter().position(|left| left.0 == file) {

@@ -1,40 +1,15 @@
 //! Operations that take too long: on a backend, guests are answered, and the operation is waited for
 //! on; on the cache device, that is given up, for every write that needs a mark would hang with it.
-//!
-//! One look at all I/Os under way, at the moment the first of them is due: under a steady load that
-//! is once a time-out, and nothing is kept for each I/O but its own deadline.
 
-use super::{Desk, Owner, Told};
+use super::{Desk, Io, Owner, Told};
+use cinnabar_driver::TrackedIo;
 use cinnabar_engine::units::Instant;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Desk {
-    /// Tells of what is due and not done.
-    pub(super) fn tell_overdue(&mut self, now: Instant) {
-        if self.next_overdue.is_none_or(|next| next > now) {
-            return;
-        }
-        self.next_overdue = None;
-        let mut due = Vec::new();
-        for (io, under_way) in &mut self.ios {
-            match under_way.deadline {
-                Some(deadline) if deadline <= now => due.push(io),
-                Some(deadline) => {
-                    let next = self.next_overdue.map_or(deadline, |next| next.min(deadline));
-                    self.next_overdue = Some(next);
-                }
-                None => {}
-            }
-        }
-        for io in due {
-            self.overdue(now, io);
-        }
-    }
-
-    fn overdue(&mut self, now: Instant, io: usize) {
-        let under_way = &mut self.ios[io];
-        under_way.deadline = None;
-        under_way.overdue = true;
+    /// This I/O takes too long.
+    pub(super) fn overdue(&mut self, now: Instant, io: usize) {
+        let under_way = &mut self.ios.get_mut(io).of;
         let (owner, what) = (under_way.owner, under_way.what);
         let Some(key) = under_way.volume else {
             // Each engine gives up its own; the plane says so, and has the others follow, unless the
@@ -72,9 +47,9 @@ impl Desk {
     }
 
     /// An operation that was overdue has ended after all.
-    pub(super) fn no_longer_overdue(&mut self, now: Instant, io: usize) {
-        let took_s = now.since_ns(self.ios[io].started) as f64 / 1e9;
-        let Some(key) = self.ios[io].volume else { return };
+    pub(super) fn no_longer_overdue(&mut self, now: Instant, io: &TrackedIo<Io>) {
+        let took_s = now.since_ns(io.started) as f64 / 1e9;
+        let Some(key) = io.of.volume else { return };
         let volume = &self.volume(key).1;
         if volume.overdue_now.fetch_sub(1, Relaxed) == 1 {
             tracing::info!(volume = volume.name, took_s, "the backend answers again");

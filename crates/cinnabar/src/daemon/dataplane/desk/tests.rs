@@ -3,7 +3,7 @@
 use super::{Desk, Told};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};
-use cinnabar_backend::{Disk, FileId, Job};
+use cinnabar_backend::{Disk, Done, FileId, Job};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoId, IoOp};
 use std::os::fd::RawFd;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Takes jobs.
 #[derive(Default)]
-struct Silent {
+pub(in super::super) struct Silent {
     files: u32,
     jobs: Vec<Job>,
 }
@@ -66,11 +66,13 @@ impl Rig {
         std::fs::write(&path, [0; 4096]).expect("a file");
         let disk = Disk::open(&path, &OpenOptions::default()).expect("it opens");
         self.desk.install_cache(Arc::new(disk)).expect("there is room");
-        self.desk.cache_io(now, (0, IoId(7)), 0, IoOp::Flush);
+        self.desk.cache_io(now, (0, IoId(7)), IoOp::Flush);
     }
 
     /// What is told when the time has come to this: engines of I/O, and the plane of a device.
     fn told(&mut self, now: Instant) -> (usize, usize) {
+        // What is due was not done at the look after its time, either.
+        self.desk.look_at_time(now);
         self.desk.look_at_time(now);
         let told = std::mem::take(&mut self.desk.told);
         let hangs = told.iter().filter(|told| matches!(told, Told::Hangs(_))).count();
@@ -100,7 +102,9 @@ fn a_device_that_was_left_does_not_condemn_the_next() {
         rig.desk.close_cache();
         // The next one answers, and an operator takes a third.
         rig.install(at(40), "b");
-        rig.desk.ios.retain(|_, io| io.started < at(40));
+        let done = Done { token: 1, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
+        rig.desk.io_done(at(40), done);
+        rig.desk.told.clear();
         rig.desk.hurry_cache(at(41), BOUND);
         assert_eq!(rig.told(at(99)), (0, 0), "{timeout:?}");
     }
@@ -123,10 +127,10 @@ fn a_device_without_a_time_out_has_one_while_it_is_opened() {
         let mut rig = Rig::new(Duration::ZERO);
         rig.install(at(0), "a");
         rig.desk.hurry_cache(at(0), BOUND);
-        rig.desk.cache_io(at(1), (0, IoId(8)), 0, IoOp::Flush);
+        rig.desk.cache_io(at(1), (0, IoId(8)), IoOp::Flush);
         if eased {
             rig.desk.ease_cache();
-            rig.desk.cache_io(at(2), (0, IoId(9)), 0, IoOp::Flush);
+            rig.desk.cache_io(at(2), (0, IoId(9)), IoOp::Flush);
         }
         assert_eq!(rig.told(at(99)), if eased { (0, 0) } else { (2, 2) });
     }

@@ -6,6 +6,7 @@ mod crash;
 mod degrade;
 mod disks;
 mod failures;
+mod paused;
 mod replacing;
 mod rig;
 mod serving;

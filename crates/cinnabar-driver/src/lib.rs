@@ -1,0 +1,25 @@
+//! The parts of a driver of the engine that hold no clock, no file and no thread.
+//!
+//! The daemon, the library for embedding and the fault simulator run this code; what differs between
+//! them comes in through doors: the time is an argument, the port is a trait ([`ShardIo`]) or a token,
+//! a wake-up is an instant that the caller waits for.
+//!
+//! * [`shard`]: one engine with its events, its wake-up and the binding of its volumes.
+//! * [`change_proof`]: what a recorded change proof says of the time since.
+//! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
+//! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
+//! * [`warmth`]: what became of a volume's blocks of an earlier run, once the index is loaded.
+
+#![deny(unsafe_code)]
+
+pub mod change_proof;
+mod held;
+pub mod io_tracker;
+pub mod lost_ranges;
+pub mod shard;
+pub mod warmth;
+
+pub use change_proof::ChangeProof;
+pub use io_tracker::{IoTracker, TrackedIo};
+pub use lost_ranges::LostRanges;
+pub use shard::{Binding, Shard, ShardIo};
