@@ -8,6 +8,7 @@
 //! * [`change_proof`]: what a recorded change proof says of the time since.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
+//! * [`volume_end`]: the commands that end a volume, in their order.
 //! * [`warmth`]: what became of a volume's blocks of an earlier run, once the index is loaded.
 
 #![deny(unsafe_code)]
@@ -17,9 +18,11 @@ mod held;
 pub mod io_tracker;
 pub mod lost_ranges;
 pub mod shard;
+pub mod volume_end;
 pub mod warmth;
 
 pub use change_proof::ChangeProof;
 pub use io_tracker::{IoTracker, TrackedIo};
 pub use lost_ranges::LostRanges;
 pub use shard::{Binding, Shard, ShardIo};
+pub use volume_end::VolumeEnd;

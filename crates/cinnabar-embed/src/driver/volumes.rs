@@ -8,7 +8,8 @@ use cinnabar_backend::disk::{DiskError, Identity, OpenOptions};
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, SimModel, entropy};
 use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
-use cinnabar_driver::{LostRanges, warmth};
+use cinnabar_driver::volume_end::{EndError, EndStep};
+use cinnabar_driver::{LostRanges, VolumeEnd, warmth};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Failure};
@@ -265,41 +266,25 @@ impl Driver {
         let key = volume.key;
         self.volumes[key].leaving = true;
         self.discard_lost(key);
-        let flushed = self.command(Command::Detach(id))?;
-        let sealed = match flushed {
-            Ok(_) => {
-                let Attached { disk, attachment, .. } = &self.volumes[key];
-                let epoch = disk.take_epoch().unwrap_or_else(|error| {
+        let (mut end, mut command) = VolumeEnd::begin(id, self.volumes[key].attachment);
+        loop {
+            let answer = self.command(command)?.map(drop);
+            let Attached { name, disk, lost, .. } = &self.volumes[key];
+            command = match end.answered(answer, name, lost) {
+                EndStep::Ask(next) => next,
+                EndStep::TakeProof => end.proved(disk.take_epoch().unwrap_or_else(|error| {
                     tracing::warn!(
                         path = %disk.path().display(), reason = %error,
                         "nothing proves that nobody will write the volume; its blocks are dropped"
                     );
                     None
-                });
-                let epoch = epoch.map(|epoch| epoch.of_attachment(*attachment));
-                let seal = self.command(Command::Seal(id, epoch))?;
-                self.forget_lost(key)?;
-                seal.map(drop).map_err(|failure| Error::Failed { what: "sealing", failure })
-            }
-            Err(failure) => Err(Error::Failed { what: "the last flush", failure }),
-        };
-        self.leave(key);
-        sealed
-    }
-
-    /// Drops all blocks of a volume that was sealed, if its server may have lost some meanwhile.
-    fn forget_lost(&mut self, key: usize) -> Result<(), Error> {
-        if self.volumes[key].lost.is_empty() {
-            return Ok(());
-        }
-        let name = self.volumes[key].name.clone();
-        match self.command(Command::Forget(name))? {
-            // Having nothing to drop is fine.
-            Ok(_) | Err(Failure::NoVolume) => Ok(()),
-            Err(failure) => {
-                self.leave(key);
-                Err(Error::Failed { what: "dropping what its server may have lost", failure })
-            }
+                })),
+                EndStep::Gone(result) => {
+                    self.leave(key);
+                    return result
+                        .map_err(|EndError { what, failure }| Error::Failed { what, failure });
+                }
+            };
         }
     }
 

@@ -4,20 +4,22 @@
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::plane::{Plane, Pool};
-use super::volume::{Phase, export_of};
+use super::volume::{Phase, Volume, export_of};
 use crate::daemon::messages::{
     AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
     VolumeConfig,
 };
 use crate::daemon::report::WarmthReport;
 use cinnabar_backend::{Disk, Memory};
+use cinnabar_driver::VolumeEnd;
+use cinnabar_driver::volume_end::{EndError, EndStep};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
-use std::sync::Weak;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Set in the ids of commands; those of guests' requests leave it free.
@@ -30,12 +32,10 @@ pub(super) enum Awaited {
     Open,
     /// Of the volume of this key; the answer is for whoever asked, if not the start of the daemon.
     Attach(usize, Option<AnswerTo<()>>),
-    Detach(usize),
-    Seal(usize),
+    /// Of the end of the volume of this key.
+    End(usize),
     /// Of what its server may have lost, and which leaves. The seal has the answer to that.
     Discard,
-    /// Of what was sealed and is not to be believed.
-    Drop(usize),
     /// Asked at this time.
     Load(Instant),
     /// Asked for as such, or as a part of a replacement.
@@ -258,16 +258,36 @@ impl Plane {
         let volume = &mut self.volumes[key];
         volume.phase = Phase::Leaving(answer);
         let id = volume.id.expect("a volume that serves is attached");
+        let (end, first) = VolumeEnd::begin(id, volume.io.attachment);
+        volume.end = Some(end);
         self.discard_lost(key);
-        self.command(Awaited::Detach(key), &Command::Detach(id));
+        self.command(Awaited::End(key), &first);
     }
 
     /// The proof was taken: the engine may keep the blocks for the next start.
     fn seal(&mut self, key: usize, epoch: Option<Epoch>) {
-        let volume = &self.volumes[key];
-        let id = volume.id.expect("a volume that leaves was attached");
-        let epoch = epoch.map(|epoch| epoch.of_attachment(volume.io.attachment));
-        self.command(Awaited::Seal(key), &Command::Seal(id, epoch));
+        let end = self.volumes[key].end.as_mut();
+        let command = end.expect("a proof is taken of a volume that leaves").proved(epoch);
+        self.command(Awaited::End(key), &command);
+    }
+
+    /// The engine has answered a command of a volume's end.
+    fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
+        let Volume { end, config, io, lost, .. } = &mut self.volumes[key];
+        let end = end.as_mut().expect("it was asked by the end");
+        match end.answered(result, &config.name, lost) {
+            EndStep::Ask(command) => self.command(Awaited::End(key), &command),
+            EndStep::TakeProof => {
+                let disk = Arc::clone(&io.disk);
+                self.background.start(Task::Take { volume: key, disk });
+            }
+            EndStep::Gone(Ok(())) => self.uninstall(key, Ok(())),
+            EndStep::Gone(Err(EndError { what, failure })) => {
+                let volume = &config.name;
+                tracing::error!(volume, reason = %failure, "{what} failed; the volume's blocks are dropped");
+                self.uninstall(key, Err(failed(what, failure)));
+            }
+        }
     }
 
     /// The engine has answered a command.
@@ -275,38 +295,8 @@ impl Plane {
         match self.awaited.remove((reply.id.0 & !COMMAND) as usize) {
             Awaited::Open => self.opened = Some(reply.result.map(drop)),
             Awaited::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
-            Awaited::Detach(key) => match reply.result {
-                Ok(_) => {
-                    let disk = std::sync::Arc::clone(&self.volumes[key].io.disk);
-                    self.background.start(Task::Take { volume: key, disk });
-                }
-                Err(error) => {
-                    let volume = &self.volumes[key].config.name;
-                    tracing::error!(
-                        volume, reason = %error,
-                        "the last flush failed; the volume's blocks are dropped"
-                    );
-                    self.uninstall(key, Err(failed("the last flush of the backend", error)));
-                }
-            },
-            Awaited::Seal(key) => {
-                let result = reply.result.map(drop).map_err(|error| failed("sealing", error));
-                if self.volumes[key].lost.is_empty() {
-                    self.uninstall(key, result);
-                } else {
-                    let name = self.volumes[key].config.name.clone();
-                    self.command(Awaited::Drop(key), &Command::Forget(name));
-                }
-            }
+            Awaited::End(key) => self.end_answered(key, reply.result.map(drop)),
             Awaited::Discard => {}
-            Awaited::Drop(key) => {
-                // Having nothing to drop is fine.
-                let result = match reply.result {
-                    Ok(_) | Err(Failure::NoVolume) => Ok(()),
-                    Err(error) => Err(failed("dropping what its server may have lost", error)),
-                };
-                self.uninstall(key, result);
-            }
             Awaited::Load(opened) => {
                 let report = reply.result.and_then(|answer| match answer {
                     Answer::Loaded(report) => Ok(report),

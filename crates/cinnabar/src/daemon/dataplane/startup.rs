@@ -257,6 +257,7 @@ impl Plane {
             latencies: Recorders::default(),
             phase: Phase::Attaching,
             lost: LostRanges::default(),
+            end: None,
             measured: None,
         });
         debug_assert_eq!(inserted, key);

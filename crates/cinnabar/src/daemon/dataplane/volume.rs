@@ -5,7 +5,7 @@ use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
 use cinnabar_backend::{Disk, SimModel};
-use cinnabar_driver::LostRanges;
+use cinnabar_driver::{LostRanges, VolumeEnd};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{Epoch, Warmth};
 use cinnabar_frontend::nbd::ExportId;
@@ -32,6 +32,8 @@ pub(super) struct Volume {
     pub(super) phase: Phase,
     /// What its server may have lost, and has not been dropped yet.
     pub(super) lost: LostRanges,
+    /// Where it is in its end, once it leaves.
+    pub(super) end: Option<VolumeEnd>,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
 }
