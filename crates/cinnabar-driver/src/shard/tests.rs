@@ -5,13 +5,13 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Answer, Config, Failure};
 
-/// Data that are a length and nothing else.
+/// Data that are not there.
 #[derive(Clone, Debug)]
-struct Length(u64);
+struct NoData;
 
-impl Payload for Length {
-    fn alloc(blocks: u32) -> Self {
-        Self(u64::from(blocks) * BLOCK_BYTES)
+impl Payload for NoData {
+    fn alloc(_: u32) -> Self {
+        Self
     }
     fn copy_from(&self, _: u64, _: &Self, _: u64, _: u64) {}
     fn zero(&self, _: u64, _: u64) {}
@@ -24,25 +24,25 @@ impl Payload for Length {
 struct Doors {
     /// Of each I/O on a backend: the driver's volume and the engine's id.
     backend: Vec<(usize, IoId)>,
-    replies: Vec<Reply<Length>>,
+    replies: Vec<Reply<NoData>>,
 }
 
-impl ShardIo<Length> for Doors {
+impl ShardIo<NoData> for Doors {
     type Volume = usize;
 
-    fn start_on_cache(&mut self, _: u32, _: IoId, _: IoOp<Length>) {
+    fn start_on_cache(&mut self, _: u32, _: IoId, _: IoOp<NoData>) {
         unreachable!("there is no cache device");
     }
-    fn start_on_backend(&mut self, _: u32, id: IoId, volume: usize, _: IoOp<Length>) {
+    fn start_on_backend(&mut self, _: u32, id: IoId, volume: usize, _: IoOp<NoData>) {
         self.backend.push((volume, id));
     }
-    fn reply(&mut self, _: u32, reply: Reply<Length>) {
+    fn reply(&mut self, _: u32, reply: Reply<NoData>) {
         self.replies.push(reply);
     }
 }
 
 struct Rig {
-    shard: Shard<Length, usize>,
+    shard: Shard<NoData, usize>,
     doors: Doors,
 }
 
@@ -52,7 +52,7 @@ impl Rig {
         Self { shard: Shard::new(0, engine, mutants), doors: Doors::default() }
     }
 
-    fn command(&mut self, command: Command) -> Result<Answer<Length>, Failure> {
+    fn command(&mut self, command: Command) -> Result<Answer<NoData>, Failure> {
         self.shard.events.push(Event::Control(RequestId(1), command));
         while !self.shard.events.is_empty() {
             self.shard.apply(Instant(0), &mut self.doors);
@@ -70,7 +70,7 @@ impl Rig {
 
     /// Submits a read; gives the backends asked because of it.
     fn read(&mut self, volume: VolumeId) -> Vec<(usize, IoId)> {
-        let op = Op::Read { span: ByteSpan::new(0, BLOCK_BYTES), data: Length::alloc(1) };
+        let op = Op::Read { span: ByteSpan::new(0, BLOCK_BYTES), data: NoData::alloc(1) };
         self.shard.events.push(Event::Submit(Request { id: RequestId(2), volume, op }));
         while !self.shard.events.is_empty() {
             self.shard.apply(Instant(0), &mut self.doors);
@@ -109,7 +109,7 @@ fn io_of_a_volume_waits_until_it_is_bound() {
 }
 
 /// What becomes of a read that waits when its volume is detached before it is bound.
-fn refused(mutants: Mutants) -> Option<Result<Answer<Length>, Failure>> {
+fn refused(mutants: Mutants) -> Option<Result<Answer<NoData>, Failure>> {
     let mut rig = Rig::new(mutants);
     let volume = rig.attach("v");
     assert!(rig.read(volume).is_empty());

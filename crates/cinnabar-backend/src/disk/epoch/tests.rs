@@ -1,6 +1,7 @@
 //! Each edge of what is believed.
 
 use super::*;
+use cinnabar_driver::change_proof::{PERIOD_NS, WINDOW_NS};
 
 const S: i64 = 1_000_000_000;
 /// When the file was last changed, and when that was recorded.
