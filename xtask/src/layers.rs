@@ -7,7 +7,18 @@ use serde_json::Value;
 
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
-    ("cinnabar", &[EMBED, DRIVER, FRONTEND, BACKEND, MODEL, SIM, STUDY, ENGINE, POLICY, TRACE]),
+    (
+        "cinnabar",
+        &[
+            REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, FRONTEND, BACKEND, DRIVER, MODEL, ENGINE,
+            POLICY, TRACE, TEXT,
+        ],
+    ),
+    // Shows what the laboratory and the benchmarks found.
+    (REPORT, &[BENCH, STUDY, SIM, MODEL, ENGINE, POLICY, TRACE, TEXT]),
+    // A program of `embed`'s: its storage with the cache in front of it.
+    (BENCH, &[STUDY, EMBED, BACKEND, MODEL, ENGINE, TRACE, TEXT]),
+    (OFFLINE, &[BACKEND, ENGINE]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
     (EMBED, &[DRIVER, BACKEND, MODEL, ENGINE]),
@@ -16,18 +27,24 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (MODEL, &[ENGINE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[DRIVER, ENGINE]),
-    (STUDY, &[ENGINE, POLICY, TRACE]),
+    (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
     (DRIVER, &[ENGINE]),
     (ENGINE, &[]),
     (POLICY, &[]),
     (TRACE, &[]),
+    // Knows nothing of caches.
+    (TEXT, &[]),
     // The end-to-end tests know processes and sockets only.
     ("e2e", &[]),
     // A tool for tests and benchmarks, started as a process.
     ("loadgen", &[]),
     ("xtask", &["e2e"]),
 ];
+const REPORT: &str = "cinnabar-report";
+const BENCH: &str = "cinnabar-bench";
+const OFFLINE: &str = "cinnabar-offline";
+const TEXT: &str = "cinnabar-text";
 const EMBED: &str = "cinnabar-embed";
 const DRIVER: &str = "cinnabar-driver";
 const FRONTEND: &str = "cinnabar-frontend";

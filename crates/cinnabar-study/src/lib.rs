@@ -16,5 +16,6 @@ pub mod holland;
 pub mod instant;
 pub mod sweep;
 pub mod timed;
+pub mod timed_plan;
 
 pub use instant::{CacheSetup, InstantCache, Length};

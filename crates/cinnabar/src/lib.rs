@@ -2,10 +2,6 @@
 //!
 //! For `main.rs` and the tests; no other crate may depend on it.
 
-pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod daemon;
-pub mod offline;
-pub mod page;
-pub mod timed_plan;

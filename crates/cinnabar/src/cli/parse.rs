@@ -2,8 +2,8 @@
 //!
 //! They are value parsers of flags: what they say goes behind clap's complaint.
 
-use crate::config::units::{parse_duration, parse_size};
 use cinnabar_engine::{Admission, Endurance};
+use cinnabar_text::{parse_duration, parse_size};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,15 +2,16 @@
 
 use super::client::Daemon;
 use super::failure::Failure;
-use super::output::{self, Table};
+use super::output;
 use super::volume::mode_name;
-use crate::config::units::show_size;
 use crate::daemon::messages::State;
 use crate::daemon::report::{
     CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
     WaitingReport, WarmthReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -110,7 +111,7 @@ fn cache(cache: &CacheReport) -> String {
     let ram = cache.ram_bytes;
     let index = ram.address_map + ram.descriptors + ram.ghost;
     let mut table = Table::new(2, &["cache", &cache.device]);
-    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     let reason = if cache.reason.is_empty() { "" } else { ": " };
     line("state", format!("{}{reason}{}, I/O by {}", name_of(cache.state), cache.reason, cache.io));
     if let Some(loaded) = &cache.loaded {
@@ -167,7 +168,7 @@ fn cache(cache: &CacheReport) -> String {
             show_size(ram.buffers + ram.other + ram.edges)
         ),
     );
-    table.render()
+    output::table(&table)
 }
 
 /// What a start found, and what of it is not believed.
@@ -226,7 +227,7 @@ fn volumes(volumes: &[VolumeReport]) -> String {
         "READS",
     ]);
     for volume in volumes {
-        table.row(vec![
+        table.push(vec![
             volume.name.clone(),
             mode_name(volume.mode),
             name_of(volume.state).to_owned(),
@@ -240,7 +241,7 @@ fn volumes(volumes: &[VolumeReport]) -> String {
             volume.connections.to_string(),
         ]);
     }
-    table.render()
+    output::table(&table)
 }
 
 fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
@@ -254,7 +255,7 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
         let rate = |value: fn(&VolumeReport) -> u64| {
             format!("{:.0}", since(value) as f64 / seconds.max(1e-3))
         };
-        table.row(vec![
+        table.push(vec![
             new.name.clone(),
             rate(|volume| volume.reads),
             rate(|volume| volume.writes),
@@ -263,7 +264,7 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
             rate(|volume| volume.backend_writes),
         ]);
     }
-    table.render()
+    output::table(&table)
 }
 
 /// What deserves a line of its own: what a start kept or dropped, why a volume does not serve, what

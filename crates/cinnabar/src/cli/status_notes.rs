@@ -3,9 +3,9 @@
 //!
 //! What is zero is not mentioned.
 
-use crate::config::units::show_size;
 use crate::daemon::report::{BypassedReport, VolumeReport};
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_text::show_size;
 
 /// Lines about a volume.
 pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {

@@ -4,15 +4,16 @@
 
 use super::client::{Daemon, escape};
 use super::failure::Failure;
-use super::output::{self, Table};
+use super::output;
 use super::status::ratio;
 use crate::config::VolumeInput;
-use crate::config::units::{parse_size, show_size};
 use crate::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use crate::daemon::control::actions::InvalidateInput;
 use crate::daemon::control::api::ChangeInput;
 use crate::daemon::messages::VolumeMode;
 use crate::daemon::report::VolumeReport;
+use cinnabar_text::Table;
+use cinnabar_text::{parse_size, show_size};
 use clap::ValueEnum;
 use hyper::Method;
 
@@ -208,7 +209,7 @@ fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
     let mut table = Table::new(header.len(), &header)
         .least(&["SHARE", "CLIENTS", "HITS", "MODE", "SIZE", "AT"]);
     for volume in volumes {
-        table.row(vec![
+        table.push(vec![
             volume.name.clone(),
             mode_name(volume.mode),
             show_size(volume.size_bytes),
@@ -219,7 +220,7 @@ fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
             volume.backend,
         ]);
     }
-    output::text(&table.render())
+    output::text(&output::table(&table))
 }
 
 fn add(args: &AddArgs) -> Result<(), Failure> {

@@ -1,32 +1,4 @@
-//! What is wrong with a setting, where it stands, and what would help.
-
-use std::fmt;
-use std::path::PathBuf;
-
-/// A problem in a configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The file.
-    pub file: PathBuf,
-    /// Line, from 1; `None` if the file as a whole is meant.
-    pub line: Option<usize>,
-    /// One line.
-    pub message: String,
-    /// What would help, one line.
-    pub hint: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file.display())?;
-        if let Some(line) = self.line {
-            write!(f, "{line}:")?;
-        }
-        write!(f, " {}", self.message)
-    }
-}
-
-impl std::error::Error for ConfigError {}
+//! What is wrong with a setting, and what would help.
 
 /// A problem with one setting, before it is known where that was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,29 +16,5 @@ impl SettingError {
     /// A problem with `key`.
     pub fn new(key: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { key, message: message.into(), hint: hint.into() }
-    }
-}
-
-/// "did you mean", or the list of what there is.
-pub(crate) fn suggest(wrong: &str, known: &[&str]) -> String {
-    let distance = |candidate: &&&str| strsim::damerau_levenshtein(wrong, candidate);
-    match known.iter().min_by_key(distance) {
-        Some(best) if distance(&best) <= 2.max(wrong.len() / 3) => {
-            format!("did you mean {best:?}?")
-        }
-        _ => format!("known here: {}", known.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn suggestions_are_near_or_complete() {
-        assert_eq!(suggest("sise", &["device", "size", "io"]), "did you mean \"size\"?");
-        assert_eq!(suggest("share-min", &["share_min", "name"]), "did you mean \"share_min\"?");
-        assert_eq!(suggest("colour", &["device", "size"]), "known here: device, size");
-        assert_eq!(suggest("", &["device"]), "known here: device");
     }
 }

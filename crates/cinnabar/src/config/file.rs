@@ -1,9 +1,8 @@
 //! From the text of a configuration file to a [`Config`].
 
 use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
-use super::error::{ConfigError, SettingError, suggest};
+use super::error::SettingError;
 use super::looks::Looks;
-use super::reader::{Located, Section, Source};
 use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
@@ -11,6 +10,8 @@ use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig};
 use cinnabar_engine::Endurance;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_text::toml_reader::{Located, Section, Source};
+use cinnabar_text::{ConfigError, suggest};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

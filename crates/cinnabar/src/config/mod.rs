@@ -6,14 +6,13 @@ pub mod checks;
 mod error;
 mod file;
 pub mod looks;
-pub(crate) mod reader;
 #[cfg(test)]
 mod tests;
 pub mod units;
 pub mod volume;
 
-pub(crate) use error::suggest;
-pub use error::{ConfigError, SettingError};
+pub use cinnabar_text::ConfigError;
+pub use error::SettingError;
 pub use file::load;
 pub use volume::VolumeInput;
 

@@ -1,9 +1,9 @@
 //! The configuration file, right and wrong.
 
-use super::reader::Source;
 use super::{Config, ConfigError, file};
 use crate::daemon::messages::{EvictionMode, IoMode, NbdAddress, Share, Subject, VolumeMode};
 use cinnabar_engine::Endurance;
+use cinnabar_text::toml_reader::Source;
 use std::path::Path;
 use std::time::Duration;
 

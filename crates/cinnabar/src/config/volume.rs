@@ -1,12 +1,13 @@
 //! The settings of one volume: as written, and checked.
 
-use super::error::{SettingError, suggest};
+use super::error::SettingError;
 use super::units::{parse_setting, parse_share, show_share};
 use crate::daemon::messages::{NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::limits::NAME_BYTES_MAX;
+use cinnabar_text::suggest;
 use clap::ValueEnum;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;

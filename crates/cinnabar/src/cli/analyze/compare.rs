@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, settings: &Settings) -> Result<(), Failure> {
     }
     if let Some(path) = &args.html {
         let page = page::page(&found, &options, &settings.traces);
-        let failed = |error: crate::page::PageError| {
+        let failed = |error: cinnabar_report::page::PageError| {
             Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
         };
         page.save(path).map_err(failed)?;

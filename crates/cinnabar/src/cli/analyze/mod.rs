@@ -18,8 +18,8 @@ use super::failure::Failure;
 use super::output;
 use super::progress::Progress;
 use super::report_file;
-use crate::config::units::show_size;
 use cinnabar_study::analysis::{self, Analysis, AnalysisError, Settings};
+use cinnabar_text::show_size;
 use std::io::Write;
 
 /// Runs it.

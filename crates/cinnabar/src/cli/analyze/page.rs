@@ -7,9 +7,10 @@ use super::args::BLOCK_BYTES;
 use super::json::sizes;
 use super::rows::{self, LEGEND, PAGE, ranked};
 use super::words;
-use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
 use cinnabar_policy::sizing::WritePolicy;
+use cinnabar_report::page::{Axis, Bars, Chart, Page, Section, Style};
 use cinnabar_study::analysis::{Analysis, Found, Settings};
+use cinnabar_text::{Table, Unit};
 
 /// Volumes of a chart with lines: as many as there are colours.
 const LINES_MAX: usize = 6;

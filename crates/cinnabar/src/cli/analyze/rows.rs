@@ -3,10 +3,10 @@
 //! Called for terminals and for pages.
 
 use super::args::BLOCK_BYTES;
-use crate::page::Unit;
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::Prices;
 use cinnabar_study::analysis::{Analysis, Expected, Found};
+use cinnabar_text::Unit;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 

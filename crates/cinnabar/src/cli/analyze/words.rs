@@ -4,9 +4,9 @@
 
 use super::args::BLOCK_BYTES;
 use super::rows::ranked;
-use crate::page::Unit;
 use cinnabar_policy::sizing::{Allocator, Prices, WritePolicy};
 use cinnabar_study::analysis::{Analysis, Found, Settings, Verdict};
+use cinnabar_text::Unit;
 
 /// Volumes named in a sentence.
 const NAMED_MAX: usize = 6;

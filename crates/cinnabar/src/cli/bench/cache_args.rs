@@ -1,11 +1,11 @@
 //! The flags of the cache in front of storage under test.
 
-use crate::bench::target::CacheOptions;
 use crate::cli::failure::Failure;
 use crate::cli::parse::{endurance, size};
-use crate::config::units::show_size;
+use cinnabar_bench::target::CacheOptions;
 use cinnabar_embed::{Endurance, Eviction, Mode};
 use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_text::show_size;
 use std::path::PathBuf;
 
 /// See the module.

@@ -1,16 +1,17 @@
 //! `cinnabar bench probe`: what a device takes, as a table and as a preset for `sim:`.
 
-use crate::bench::probe::plan::{
+use crate::cli::failure::Failure;
+use crate::cli::output;
+use crate::cli::progress;
+use cinnabar_bench::probe::plan::{
     Cell, DEPTH_MAX, IN_FLIGHT_BYTES_MAX, LIST_MAX, Op, Pattern, Plan, SIZE_BYTES_MAX,
 };
-use crate::bench::probe::report::{Report, Row};
-use crate::bench::probe::{ProbeError, Progress, Target, probe};
-use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
-use crate::cli::progress;
-use crate::config::units::{parse_size, show_size};
+use cinnabar_bench::probe::report::{Report, Row};
+use cinnabar_bench::probe::{ProbeError, Progress, Target, probe};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_model::{SimSpec, file};
+use cinnabar_text::Table;
+use cinnabar_text::{parse_size, show_size};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -222,8 +223,8 @@ fn render(report: &Report) -> String {
     header.extend(report.preset.as_ref().map(|_| "PRESET IOPS"));
     header.extend(report.preset.as_ref().map(|_| "MEAN"));
     let mut table = Table::new(1, &header);
-    report.cells.iter().for_each(|row| table.row(cells_of(row)));
-    let mut text = table.render();
+    report.cells.iter().for_each(|row| table.push(cells_of(row)));
+    let mut text = output::table(&table);
     text += "latencies in us\n";
     if let Some(preset) = &report.preset {
         let file = &preset.file;

@@ -5,14 +5,14 @@ mod show;
 
 use super::cache_args::CacheArgs;
 use super::reports;
-use crate::bench::drive::Pace;
-use crate::bench::replay::{Plan, Progress, Replay, ReplayError, Row, Warm, Watch};
-use crate::bench::target::{DEPTH_MAX, UnitSpec, is_part};
 use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::duration;
 use crate::cli::progress;
 use crate::cli::report_file;
+use cinnabar_bench::drive::Pace;
+use cinnabar_bench::replay::{Plan, Progress, Replay, ReplayError, Row, Warm, Watch};
+use cinnabar_bench::target::{DEPTH_MAX, UnitSpec, is_part};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

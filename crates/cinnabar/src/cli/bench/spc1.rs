@@ -9,14 +9,14 @@ mod show;
 
 use super::cache_args::CacheArgs;
 use super::reports;
-use crate::bench::spc1::{BenchError, LIMIT, Plan, Progress, Report, Search, mock, run};
-use crate::bench::target::guard;
 use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use crate::cli::progress;
-use crate::config::units::show_size;
+use cinnabar_bench::spc1::{BenchError, LIMIT, Plan, Progress, Report, Search, mock, run};
+use cinnabar_bench::target::guard;
 use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_text::show_size;
 use cinnabar_trace::generate::spc1::{BLOCK_BYTES, BSU_MAX, Mix, Settings, WALK_BLOCKS_MIN};
 use places::Places;
 use std::fs::File;
@@ -281,7 +281,7 @@ fn show_progress(progress: &Progress) -> String {
 fn failure(error: &BenchError) -> Failure {
     // The library's hints speak of its own options.
     let hint = match error {
-        BenchError::Target(crate::bench::target::TargetError::Cache(_)) => {
+        BenchError::Target(cinnabar_bench::target::TargetError::Cache(_)) => {
             "see --cache, --cache-size and --cache-fresh in --help"
         }
         error => error.hint(),
@@ -294,7 +294,7 @@ fn failure(error: &BenchError) -> Failure {
 }
 
 /// Writes a page.
-fn save(page: &crate::page::Page, path: &Path) -> Result<(), Failure> {
+fn save(page: &cinnabar_report::page::Page, path: &Path) -> Result<(), Failure> {
     page.save(path).map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))
 }
 
@@ -313,7 +313,7 @@ impl Data {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file), failed: None, rows: 0 })
     }
 
-    fn add(&mut self, row: &crate::bench::meter::Period) {
+    fn add(&mut self, row: &cinnabar_bench::meter::Period) {
         let written = serde_json::to_writer(&mut self.file, row).map_err(std::io::Error::from);
         let written =
             written.and_then(|()| self.file.write_all(b"\n")).and_then(|()| self.file.flush());

@@ -2,14 +2,15 @@
 
 use super::{Watcher, shards};
 use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
-use crate::config::units::show_size;
-use crate::offline::Image;
-use crate::offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
-use crate::offline::report::{
+use crate::cli::output;
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_offline::Image;
+use cinnabar_offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
+use cinnabar_offline::report::{
     CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, StartReport, VolumeReport,
 };
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use std::path::PathBuf;
 
 /// What to check.
@@ -72,7 +73,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
 /// The report for people, of a device with one shard.
 pub(in crate::cli) fn render(report: &CheckReport) -> String {
     let mut table = Table::new(2, &["device", &report.device]);
-    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     line("size", show_size(report.size_bytes));
     if let Some(state) = &report.state {
         line("identity", format!("{}, life {}", state.uuid, state.next_incarnation));
@@ -97,7 +98,7 @@ pub(in crate::cli) fn render(report: &CheckReport) -> String {
     if let Some(found) = &report.log {
         line("log", log(found));
     }
-    let mut parts = vec![table.render()];
+    let mut parts = vec![output::table(&table)];
     if !report.volumes.is_empty() {
         parts.push(format!("\n{}", volumes(&report.volumes)));
     }
@@ -188,7 +189,7 @@ fn volumes(volumes: &[VolumeReport]) -> String {
             (Some(_), false) => "left clean",
             (Some(_), true) => "of a heartbeat",
         };
-        table.row(vec![
+        table.push(vec![
             volume.name.escape_debug().to_string(),
             proof.to_owned(),
             show_size(volume.size_bytes),
@@ -197,5 +198,5 @@ fn volumes(volumes: &[VolumeReport]) -> String {
             show_size(volume.checkpoint_blocks * BLOCK_BYTES),
         ]);
     }
-    table.render()
+    output::table(&table)
 }

@@ -3,8 +3,8 @@
 use super::Watcher;
 use crate::cli::failure::Failure;
 use crate::cli::output;
-use crate::offline::Image;
-use crate::offline::dump::{DumpOptions, Line, Part, dump};
+use cinnabar_offline::Image;
+use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ mod shards;
 
 use super::failure::Failure;
 use super::progress::Progress;
-use crate::offline::{OfflineError, Watch};
+use cinnabar_offline::{OfflineError, Watch};
 
 /// What to do with a cache device.
 #[derive(Debug, clap::Args)]

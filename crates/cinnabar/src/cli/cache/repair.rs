@@ -2,8 +2,8 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::output;
-use crate::offline::repair::{Repair, carry_out, plan};
-use crate::offline::{Image, Regions};
+use cinnabar_offline::repair::{Repair, carry_out, plan};
+use cinnabar_offline::{Image, Regions};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 

@@ -1,11 +1,12 @@
 //! `cinnabar cache check` for people, of a device with several shards: a line each, and the sum.
 
 use super::check::verdict;
-use crate::cli::output::Table;
-use crate::config::units::show_size;
-use crate::offline::report::{CheckReport, LogReport};
-use crate::offline::sum::{DeviceReport, VolumeSum};
+use crate::cli::output;
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_offline::report::{CheckReport, LogReport};
+use cinnabar_offline::sum::{DeviceReport, VolumeSum};
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 
 /// The whole report.
 pub(super) fn render(report: &DeviceReport) -> String {
@@ -21,7 +22,7 @@ pub(super) fn render(report: &DeviceReport) -> String {
 fn head(report: &DeviceReport) -> String {
     let sum = &report.sum;
     let mut table = Table::new(2, &["device", &sum.device]);
-    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     line("size", show_size(sum.size_bytes));
     line("shards", sum.shards.to_string());
     if let Some(state) = &report.shards[0].state {
@@ -31,7 +32,7 @@ fn head(report: &DeviceReport) -> String {
     let log = &sum.log;
     let data = if log.data_checked { "every block verified" } else { "data not read" };
     line("log", format!("{} of {} segments read, {data}", log.segments_checked, log.segments));
-    table.render()
+    output::table(&table)
 }
 
 fn shards(report: &DeviceReport) -> String {
@@ -50,14 +51,14 @@ fn shards(report: &DeviceReport) -> String {
     let mut table =
         Table::new(3, &header).least(&["CHUNKS", "RECORDS", "LOG BLOCKS", "BLOCKS", "CHECKPOINT"]);
     for (number, shard) in report.shards.iter().enumerate() {
-        table.row(row(number, shard));
+        table.push(row(number, shard));
     }
     let sum = &report.sum;
     let mut last = vec!["all".to_owned(), String::new(), String::new(), String::new()];
     let damages = sum.findings.len() as u64 + sum.more_findings;
     last.extend(counts((sum.checkpoint_blocks, sum.journal_records), Some(&sum.log), damages));
-    table.row(last);
-    table.render()
+    table.push(last);
+    output::table(&table)
 }
 
 fn row(number: usize, report: &CheckReport) -> Vec<String> {
@@ -102,7 +103,7 @@ fn volumes(volumes: &[VolumeSum], shards: u32) -> String {
             (_, false) => "left clean",
             (_, true) => "of a heartbeat",
         };
-        table.row(vec![
+        table.push(vec![
             volume.name.escape_debug().to_string(),
             proof.to_owned(),
             show_size(volume.size_bytes),
@@ -110,5 +111,5 @@ fn volumes(volumes: &[VolumeSum], shards: u32) -> String {
             show_size(volume.checkpoint_blocks * BLOCK_BYTES),
         ]);
     }
-    table.render()
+    output::table(&table)
 }

@@ -1,10 +1,11 @@
 //! `cinnabar simulate faults`: the production engine under a virtual clock, with faults from a seed.
 
 use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
+use crate::cli::output;
 use crate::cli::progress::Progress;
 use cinnabar_sim::faults::{Summary, search, seed_under_way};
 use cinnabar_sim::{Counted, Failed, FaultOptions, Tally, pairs};
+use cinnabar_text::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -203,9 +204,9 @@ fn render(found: &Found) -> String {
     let table = |title: &str, counts: &BTreeMap<&'static str, u64>| {
         let mut table = Table::new(1, &[title, "COUNT"]);
         for (name, count) in counts {
-            table.row(vec![(*name).to_owned(), count.to_string()]);
+            table.push(vec![(*name).to_owned(), count.to_string()]);
         }
-        table.render() + "\n"
+        output::table(&table) + "\n"
     };
     parts.push(table("FAULT", &found.faults));
     parts.push(table("RECOVERY", &found.recovery_paths));
@@ -215,7 +216,7 @@ fn render(found: &Found) -> String {
     }
     parts.push(unmet(found));
     let mut sums = Table::new(2, &["seeds", &seeds(found)]);
-    let mut line = |name: &str, value: String| sums.row(vec![name.to_owned(), value]);
+    let mut line = |name: &str, value: String| sums.push(vec![name.to_owned(), value]);
     line("speed", format!("{:.1} seeds/s", found.seeds_per_second));
     line(
         "time",
@@ -245,7 +246,7 @@ fn render(found: &Found) -> String {
         "window",
         format!("{} sectors stale where the stated limit allows", found.stale_in_window),
     );
-    parts.push(sums.render());
+    parts.push(output::table(&sums));
     parts.concat()
 }
 

@@ -10,15 +10,16 @@ mod show;
 mod store;
 
 use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
+use crate::cli::output;
 use crate::cli::parse;
 use crate::cli::progress::Progress;
 use crate::cli::report_file;
-use crate::config::units::show_size;
-use crate::timed_plan::{self, Plan, Point, Setting, Survey, SurveyError};
 use cinnabar_study::sweep::{self, Finished, Job, Limits, Load, Open, SweepError};
 use cinnabar_study::timed::config::{Architecture, Config};
 use cinnabar_study::timed::{self as model, RunError, Workload};
+use cinnabar_study::timed_plan::{self, Plan, Point, Setting, Survey, SurveyError};
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use outcome::Told;
 use recommend::{Recommended, Rules};
 use std::io::Write;
@@ -114,14 +115,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn tell(args: &Args, sweep: &Sweep, recommended: Option<&Recommended>) -> Result<(), Failure> {
     let report = show::Report::new(sweep, recommended);
-    let cannot = |error: crate::page::PageError| {
+    let cannot = |error: cinnabar_report::page::PageError| {
         Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
     };
     if let Some(folder) = &args.out {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
-        crate::page::save(&folder.join("points.json"), &(text + "\n")).map_err(cannot)?;
-        crate::page::save(&folder.join("points.csv"), &show::csv(sweep)).map_err(cannot)?;
+        cinnabar_report::page::save(&folder.join("points.json"), &(text + "\n")).map_err(cannot)?;
+        cinnabar_report::page::save(&folder.join("points.csv"), &show::csv(sweep))
+            .map_err(cannot)?;
     }
     if let Some(path) = &args.html {
         page::page(sweep, recommended).save(path).map_err(cannot)?;
@@ -204,11 +206,11 @@ fn list(
     let mut table = Table::new(1, &["POINT", "BLOCK I/OS", "MEMORY"]);
     for point in points {
         let row = [ios(point).to_string(), show_size(bytes(point))];
-        table.row([vec![point.name.clone()], row.to_vec()].concat());
+        table.push([vec![point.name.clone()], row.to_vec()].concat());
     }
     let sum: u64 = points.iter().map(ios).sum();
     let count = points.len();
-    output::text(&format!("{}\n{count} points, {sum} block I/Os\n", table.render()))
+    output::text(&format!("{}\n{count} points, {sum} block I/Os\n", output::table(&table)))
 }
 
 /// Simulates what is not known yet.

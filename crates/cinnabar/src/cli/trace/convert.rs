@@ -7,9 +7,10 @@ use super::counts::{Counts, percent, show_time};
 use super::file::cannot_write;
 use super::input::{Input, Reading};
 use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
+use crate::cli::output;
 use crate::cli::parse::duration;
-use crate::config::units::show_size;
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use cinnabar_trace::{Format, Record};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
@@ -216,7 +217,7 @@ fn write(args: &Args, input: &Input, target: &mut Target, record: &Record) -> Re
 fn render(converted: &Converted<'_>) -> String {
     let Converted { counts, volumes, .. } = converted;
     let mut table = Table::new(2, &["trace", &converted.trace.display().to_string()]);
-    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     line("written", converted.file.display().to_string());
     line("format", format!("{} to {}", converted.from, converted.to));
     line("file", show_size(converted.file_bytes));
@@ -233,11 +234,11 @@ fn render(converted: &Converted<'_>) -> String {
     busiest.sort_by_key(|volume| (u64::MAX - volume.requests, volume.number));
     let mut list = Table::new(2, &["NUMBER", "VOLUME", "REQUESTS"]);
     for Volume { number, name, requests } in busiest.iter().take(SHOWN_MAX) {
-        list.row(vec![number.to_string(), name.clone(), requests.to_string()]);
+        list.push(vec![number.to_string(), name.clone(), requests.to_string()]);
     }
     let more = match volumes.len().saturating_sub(SHOWN_MAX) {
         0 => String::new(),
         left => format!("and {left} volumes with fewer requests\n"),
     };
-    format!("{}\n{}{more}", table.render(), list.render())
+    format!("{}\n{}{more}", output::table(&table), output::table(&list))
 }

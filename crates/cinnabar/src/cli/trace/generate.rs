@@ -4,10 +4,11 @@ mod models;
 
 pub(super) use super::file::cannot_write;
 use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
+use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use crate::cli::progress::Progress;
-use crate::config::units::show_size;
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use cinnabar_trace::generate::desktop::{self, Desktop};
 use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
 use cinnabar_trace::{Op, Record, TraceFile};
@@ -308,7 +309,7 @@ impl Made {
     fn render(&self) -> String {
         let part = |some: u64| 100.0 * some as f64 / (self.reads + self.writes).max(1) as f64;
         let mut table = Table::new(2, &["trace", &self.file.display().to_string()]);
-        let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+        let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
         line("made by", format!("{}, seed {}", self.generator, self.seed));
         line("file", show_size(self.file_bytes));
         line("time", format!("{:.3} h", self.last_ts_us as f64 / 3.6e9));
@@ -324,6 +325,6 @@ impl Made {
         if let Some(left @ 1..) = self.volume_bytes.len().checked_sub(SHOWN_MAX) {
             line("and", format!("{left} volumes more"));
         }
-        table.render()
+        output::table(&table)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
-use crate::config::units::show_size;
+use cinnabar_text::show_size;
 use cinnabar_trace::{Format, Record, Settings, Trace, TraceError};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::io::{self, BufReader, ErrorKind};

@@ -1,9 +1,10 @@
 //! A comparison as a page: the tables, bars side by side, and who had how much over time.
 
 use super::show;
-use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
+use cinnabar_report::page::{Axis, Bars, Chart, Page, Section, Style};
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{Cache, Comparison, Division, Entry, Model, Options};
+use cinnabar_text::{Table, Unit};
 use std::path::PathBuf;
 
 /// Volumes with a line of their own, those that have most in the mean; the rest have one together.

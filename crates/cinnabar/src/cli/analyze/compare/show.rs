@@ -1,9 +1,10 @@
 //! A comparison as tables for people.
 
-use crate::cli::output::Table;
-use crate::page::Unit;
+use crate::cli::output;
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{Cache, Comparison, ECI_CLAIMS, Entry, Gains, Model, Options};
+use cinnabar_text::Table;
+use cinnabar_text::Unit;
 
 const BLOCK_BYTES: f64 = 4096.0;
 
@@ -166,7 +167,7 @@ fn render_table(left: usize, header: &[String], rows: Vec<Vec<String>>) -> Strin
         "SSD WRITES",
     ]);
     for row in rows {
-        table.row(row);
+        table.push(row);
     }
-    table.render()
+    output::table(&table)
 }

@@ -1,9 +1,10 @@
 //! What a replay came to, as a report with charts.
 
 use super::show::{CHANGE_HEADER, SERVER_HEADER, TIME_HEADER, changes};
-use crate::bench::meter::Period;
-use crate::bench::replay::{Outcome, Run};
-use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
+use cinnabar_bench::meter::Period;
+use cinnabar_bench::replay::{Outcome, Run};
+use cinnabar_report::page::{Axis, Bars, Chart, Page, Section, Style};
+use cinnabar_text::{Table, Unit};
 
 /// The report.
 pub(super) fn page(outcome: &Outcome) -> Page {

@@ -1,10 +1,11 @@
 //! What a replay came to, as tables for people.
 
-use crate::bench::replay::outcome::{Change, WITHOUT};
-use crate::bench::replay::{Outcome, Run};
-use crate::cli::output::Table;
-use crate::config::units::show_size;
-use crate::page::Unit;
+use crate::cli::output;
+use cinnabar_bench::replay::outcome::{Change, WITHOUT};
+use cinnabar_bench::replay::{Outcome, Run};
+use cinnabar_text::Table;
+use cinnabar_text::Unit;
+use cinnabar_text::show_size;
 
 /// All of it.
 pub(super) fn render(outcome: &Outcome) -> String {
@@ -30,7 +31,7 @@ fn trace(outcome: &Outcome) -> String {
             show_size(volume.footprint_blocks * 4096),
             volume.target
         );
-        table.row(vec![format!("volume {}", volume.number), text]);
+        table.push(vec![format!("volume {}", volume.number), text]);
     }
     for run in &outcome.runs {
         if let Some(warmed) = &run.warmed {
@@ -38,10 +39,10 @@ fn trace(outcome: &Outcome) -> String {
                 "{} requests in {:.1} s; {} reads and {} writes reached the server",
                 warmed.ios, warmed.seconds, warmed.server.reads, warmed.server.writes
             );
-            table.row(vec![format!("warming {}", run.warm), text]);
+            table.push(vec![format!("warming {}", run.warm), text]);
         }
     }
-    table.render()
+    output::table(&table)
 }
 
 /// Columns of what the requests of a run took.
@@ -118,8 +119,8 @@ pub(super) fn changes(outcome: &Outcome) -> impl Iterator<Item = Vec<String>> {
 
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new(1, header).least(&["P99.9", "P90", "P50", "SECONDS", "REQUESTS"]);
-    rows.for_each(|row| table.row(row));
-    table.render()
+    rows.for_each(|row| table.push(row));
+    output::table(&table)
 }
 
 /// What the columns mean.

@@ -2,10 +2,11 @@
 
 use super::show::ms;
 use super::{Args, failure, page, save, search, show_progress};
-use crate::bench::spc1::{MaxReport, Maximum, Plan, find_max};
 use crate::cli::failure::Failure;
-use crate::cli::output::{self, Table};
+use crate::cli::output;
 use crate::cli::progress;
+use cinnabar_bench::spc1::{MaxReport, Maximum, Plan, find_max};
+use cinnabar_text::Table;
 
 pub(super) fn run(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let mut line = progress::Progress::new();
@@ -32,13 +33,13 @@ fn render(report: &MaxReport) -> String {
             0 => "not even 1 BSU".into(),
             bsu => format!("{bsu} BSU, {:.0} IOPS, mean {}", maximum.iops, ms(maximum.mean_ms)),
         };
-        sums.row(vec![format!("{name} cache"), found]);
+        sums.push(vec![format!("{name} cache"), found]);
     }
     if let Some(ratio) = report.ratio {
-        sums.row(vec!["ratio".into(), format!("{ratio:.2}")]);
+        sums.push(vec!["ratio".into(), format!("{ratio:.2}")]);
     }
-    sums.row(vec!["mix, seed".into(), format!("{}, {}", report.mix, report.seed)]);
-    text + &sums.render()
+    sums.push(vec!["mix, seed".into(), format!("{}, {}", report.mix, report.seed)]);
+    text + &output::table(&sums)
 }
 
 fn steps(maximum: &Maximum) -> String {
@@ -74,7 +75,7 @@ fn steps(maximum: &Maximum) -> String {
         // Given up before it was measured.
         let played = step.iops > 0.0;
         let told = |text: String| if played { text } else { "-".into() };
-        table.row(vec![
+        table.push(vec![
             step.bsu.to_string(),
             told(format!("{:.0}", step.iops)),
             ms(step.latency.mean_ms),
@@ -88,5 +89,5 @@ fn steps(maximum: &Maximum) -> String {
             yes(step.within),
         ]);
     }
-    format!("cache: {}\n{warmed}{}", maximum.cache, table.render())
+    format!("cache: {}\n{warmed}{}", maximum.cache, output::table(&table))
 }

@@ -1,8 +1,9 @@
 //! A run or a search as a page with charts.
 
-use crate::bench::meter::Period;
-use crate::bench::spc1::{MaxReport, Maximum, Report};
-use crate::page::{Axis, Bars, Chart, Page, Section, Style, Table, Unit};
+use cinnabar_bench::meter::Period;
+use cinnabar_bench::spc1::{MaxReport, Maximum, Report};
+use cinnabar_report::page::{Axis, Bars, Chart, Page, Section, Style};
+use cinnabar_text::{Table, Unit};
 
 const TITLE: &str = "SPC-1-like benchmark";
 

@@ -1,8 +1,9 @@
 //! A run as text: pblio's closing lines, then what pblio lacks.
 
-use crate::bench::latency::LatencySummary;
-use crate::bench::spc1::{CacheReport, MockReport, Report};
-use crate::cli::output::Table;
+use crate::cli::output;
+use cinnabar_bench::latency::LatencySummary;
+use cinnabar_bench::spc1::{CacheReport, MockReport, Report};
+use cinnabar_text::Table;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -99,7 +100,7 @@ fn latencies(report: &Report) -> String {
         cells.push(blocks.map_or_else(String::new, |blocks| format!("{blocks:.2}")));
         let times = [of.mean_ms, of.p50_ms, of.p90_ms, of.p99_ms, of.p999_ms, of.max_ms];
         cells.extend(times.map(ms));
-        table.row(cells);
+        table.push(cells);
     };
     for stream in &report.streams {
         row(stream.name, &stream.latency, Some(stream.read_share), Some(stream.mean_blocks));
@@ -107,7 +108,7 @@ fn latencies(report: &Report) -> String {
     row("reads", &report.read_latency, None, None);
     row("writes", &report.write_latency, None, None);
     row("all", &report.latency, None, None);
-    table.render()
+    output::table(&table)
 }
 
 fn rest(report: &Report) -> String {
@@ -157,7 +158,7 @@ pub(super) fn ms(ms: f64) -> String {
 pub(super) fn mock(report: &MockReport) -> String {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut table = Table::new(2, &["mock", "generator and engine; no media, no pace"]);
-    let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
+    let mut row = |name: &str, value: String| table.push(vec![name.to_owned(), value]);
     let sizes = report.asu_bytes.map(|bytes| format!("{:.2}", bytes as f64 / GIB));
     row("ASUs", format!("{} GiB", sizes.join(", ")));
     row("BSUs", format!("{}, mix {}, seed {}", report.bsu, report.mix, report.seed));
@@ -172,5 +173,5 @@ pub(super) fn mock(report: &MockReport) -> String {
         row("reads cut", format!("{}, late", percent(report.reads_cut_late)));
         row("all cut", format!("{}, late", percent(report.all_cut_late)));
     }
-    table.render()
+    output::table(&table)
 }

@@ -2,9 +2,10 @@
 
 use super::Simulated;
 use super::show::{contenders, miss_ratio, ratio_name};
-use crate::page::{Axis, Chart, Page, Section, Style, Table, Unit};
 use cinnabar_policy::Policy;
+use cinnabar_report::page::{Axis, Chart, Page, Section, Style};
 use cinnabar_study::hits::{Contender, Outcome};
+use cinnabar_text::{Table, Unit};
 
 const BLOCK_BYTES: f64 = 4096.0;
 

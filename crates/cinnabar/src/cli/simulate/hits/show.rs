@@ -2,10 +2,11 @@
 
 use super::Simulated;
 use crate::cli::failure::Failure;
-use crate::cli::output::Table;
-use crate::config::units::show_size;
+use crate::cli::output;
 use cinnabar_policy::{Counts, Writes};
 use cinnabar_study::hits::{Contender, Outcome, Reasons};
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -155,7 +156,7 @@ pub(super) fn render(simulated: &Simulated) -> String {
     let flash = |outcome: &Outcome| outcome.counts.flash_writes.to_string();
     let backend = |outcome: &Outcome| outcome.counts.backend_writes.to_string();
     let mut part = |title: &str, cell: &dyn Fn(&Outcome) -> String| {
-        writeln!(text, "{title}\n{}", matrix(simulated, cell).render())
+        writeln!(text, "{title}\n{}", output::table(&matrix(simulated, cell)))
             .expect("a string takes everything");
     };
     part(ratio_name(simulated.writes), &ratio);
@@ -164,7 +165,7 @@ pub(super) fn render(simulated: &Simulated) -> String {
         part("writes to the back end, in 4 KiB blocks", &backend);
     }
     if let Some(table) = reasons(simulated) {
-        writeln!(text, "engine, blocks by reason\n{}", table.render())
+        writeln!(text, "engine, blocks by reason\n{}", output::table(&table))
             .expect("a string takes everything");
     }
     text
@@ -200,7 +201,7 @@ fn reasons(simulated: &Simulated) -> Option<Table> {
             found.evicted,
             found.missed_again,
         ];
-        table.row(std::iter::once(size).chain(counts.map(|count| count.to_string())).collect());
+        table.push(std::iter::once(size).chain(counts.map(|count| count.to_string())).collect());
         rows += 1;
     }
     (rows > 0).then_some(table)
@@ -236,7 +237,7 @@ fn matrix(simulated: &Simulated, cell: &dyn Fn(&Outcome) -> String) -> Table {
         let cells = contenders.iter().map(|one| of(*one).map_or_else(|| "-".to_owned(), cell));
         let mut row = vec![show_size(u64::from(size) * 4096), size.to_string()];
         row.extend(cells);
-        table.row(row);
+        table.push(row);
     }
     table
 }

@@ -3,7 +3,7 @@
 use super::found::{Found, FoundFigure};
 use super::page::drawing;
 use crate::cli::failure::Failure;
-use crate::page::{Page, PageError, save};
+use cinnabar_report::page::{Page, PageError, save};
 use cinnabar_study::holland::Figure;
 use std::fs;
 use std::path::Path;

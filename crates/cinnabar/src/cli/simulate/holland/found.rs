@@ -2,11 +2,11 @@
 //!
 //! Made by the command; printed and drawn by its other files.
 
-use crate::page::Unit;
 use cinnabar_study::holland::{
     Check, Experiment, Figure, Measured, Point, Quantity, Setup, Target,
 };
 use cinnabar_study::timed::Outcome;
+use cinnabar_text::Unit;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -2,8 +2,9 @@
 
 use super::found::{Found, FoundExperiment, FoundFigure};
 use super::show::{WHY, holds, result};
-use crate::page::{Axis, Bars, Chart, Page, Part, Section, Style, Table, Unit};
+use cinnabar_report::page::{Axis, Bars, Chart, Page, Part, Section, Style};
 use cinnabar_study::holland::{Across, Experiment, Figure, Quantity};
+use cinnabar_text::{Table, Unit};
 
 /// One figure, drawn.
 pub(super) enum Drawing {

@@ -2,7 +2,8 @@
 
 use super::files::PAGE;
 use super::found::{Found, FoundCheck, FoundExperiment, Listed};
-use crate::cli::output::Table;
+use crate::cli::output;
+use cinnabar_text::Table;
 use std::path::Path;
 
 /// Where the differences are explained.
@@ -13,14 +14,14 @@ pub(super) const WHY: &str =
 pub(super) fn list(rows: &[Listed]) -> String {
     let mut table = Table::new(1, &["EXPERIMENT", "RESULT", "RUNS", "TITLE"]);
     for row in rows {
-        table.row(vec![
+        table.push(vec![
             row.name.to_owned(),
             row.claim.map_or("-".to_owned(), |claim| claim.to_string()),
             row.configurations.to_string(),
             row.title.to_owned(),
         ]);
     }
-    table.render()
+    output::table(&table)
 }
 
 /// Everything found.
@@ -44,7 +45,7 @@ fn checks(found: &Found) -> String {
     let mut table = Table::new(2, &["RESULT", "CHECK", "MEASURED", "CLAIMED", ""]);
     for experiment in &found.experiments {
         for check in &experiment.checks {
-            table.row(vec![
+            table.push(vec![
                 result(experiment),
                 check.what.clone(),
                 check.shown(),
@@ -53,7 +54,7 @@ fn checks(found: &Found) -> String {
             ]);
         }
     }
-    table.render()
+    output::table(&table)
 }
 
 /// "1 working-set": which result, and whose.
@@ -85,7 +86,7 @@ fn differences(found: &Found) -> String {
     let mut table = Table::new(2, &["EXPERIMENT", "DIFFERS", "DERIVED", "MEASURED", "BY"]);
     for (experiment, target) in beyond {
         let [derived, measured, difference] = target.shown();
-        table.row(vec![
+        table.push(vec![
             experiment.name.to_owned(),
             target.what.clone(),
             derived,
@@ -93,6 +94,6 @@ fn differences(found: &Found) -> String {
             difference,
         ]);
     }
-    text += &table.render();
+    text += &output::table(&table);
     text + WHY + "\n"
 }

@@ -7,8 +7,9 @@ use super::outcome::Told;
 use super::recommend::Recommended;
 use super::show::{axes_cells, axes_header};
 use super::{Found, Sweep};
-use crate::page::{Axis, Bars, Chart, Page, Scale, Section, Style, Table, Unit};
-use crate::timed_plan::keys::{Key, Measure};
+use cinnabar_report::page::{Axis, Bars, Chart, Page, Scale, Section, Style};
+use cinnabar_study::timed_plan::keys::{Key, Measure};
+use cinnabar_text::{Table, Unit};
 
 /// Lines of a chart; more can't be told apart.
 const LINES_MAX: usize = 16;
@@ -168,8 +169,9 @@ fn lines_without<'a>(
 
 /// Numbers that change with the one across.
 fn in_step(sweep: &Sweep, across: &Across) -> Vec<&'static str> {
-    let with =
-        |axis: &&crate::timed_plan::Axis| axis.keys.iter().any(|key| key.name == across.key.name);
+    let with = |axis: &&cinnabar_study::timed_plan::Axis| {
+        axis.keys.iter().any(|key| key.name == across.key.name)
+    };
     let keys = sweep.plan.axes.iter().find(with).map_or(&[][..], |axis| &axis.keys);
     let numbers = keys.iter().filter(|key| key.number(&sweep.plan.base).is_some());
     numbers.map(|key| key.name).collect()
@@ -260,7 +262,7 @@ fn settings(sweep: &Sweep) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timed_plan;
+    use cinnabar_study::timed_plan;
 
     fn sweep(axes: &str) -> Sweep {
         let folder = tempfile::tempdir().expect("a folder can be made");

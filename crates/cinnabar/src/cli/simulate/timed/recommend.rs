@@ -5,9 +5,9 @@
 //! another is really faster.
 
 use super::Found;
-use crate::timed_plan::keys::Key;
 use cinnabar_study::timed::Config;
 use cinnabar_study::timed::config::{BLOCKS_PER_GIB, Placement};
+use cinnabar_study::timed_plan::keys::Key;
 use serde::Serialize;
 
 /// What whoever runs a host can choose; a workload or a latency is what it is.
@@ -112,7 +112,7 @@ fn price(config: &Config, ram_price: f64) -> f64 {
 mod tests {
     use super::super::outcome::{Times, Told};
     use super::*;
-    use crate::timed_plan::Point;
+    use cinnabar_study::timed_plan::Point;
 
     fn found(name: &str, ram_gib: u64, flash_gib: u64, mean_us: f64) -> Found {
         let config = Config {
@@ -122,7 +122,7 @@ mod tests {
         };
         let reads = Times { count: 10, mean_us, ..Times::default() };
         let result = Ok(Told { reads, ..Told::default() });
-        Found { point: Point::for_test(name, config), result }
+        Found { point: Point::alone(name, config), result }
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_given_is_no_choice() {
-        let key = |name| crate::timed_plan::keys::find(name).expect("a key");
+        let key = |name| cinnabar_study::timed_plan::keys::find(name).expect("a key");
         assert_eq!(not_a_choice(&[key("ram.size"), key("flash.policy")]), None);
         assert_eq!(
             not_a_choice(&[key("ram.size"), key("workload.writes")]),

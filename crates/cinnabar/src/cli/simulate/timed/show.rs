@@ -5,8 +5,9 @@
 use super::outcome::Told;
 use super::recommend::Recommended;
 use super::{Found, Sweep};
-use crate::cli::output::Table;
-use crate::timed_plan::Survey;
+use crate::cli::output;
+use cinnabar_study::timed_plan::Survey;
+use cinnabar_text::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -149,19 +150,19 @@ pub(super) fn render(sweep: &Sweep, recommended: Option<&Recommended>) -> String
         "RAM %",
     ]);
     for found in &sweep.found {
-        table.row([axes_cells(found), cells(found)].concat());
+        table.push([axes_cells(found), cells(found)].concat());
     }
     let shared = sweep.plan.base.hosts > 1
         || sweep.plan.varied().iter().any(|key| key.name == "hosts.count");
-    let mut text = table.render();
+    let mut text = output::table(&table);
     if shared {
         text += "\nwrites of blocks that another host had cached:\n";
         let mut table = Table::new(header.len(), &[&all[..header.len()], &["%"]].concat());
         for found in &sweep.found {
             let share = found.result.as_ref().map_or(f64::NAN, |told| told.invalidation_share);
-            table.row([axes_cells(found), vec![format!("{:.1}", share * 100.0)]].concat());
+            table.push([axes_cells(found), vec![format!("{:.1}", share * 100.0)]].concat());
         }
-        text += &table.render();
+        text += &output::table(&table);
     }
     if let Some(recommended) = recommended {
         text += "\n";
@@ -176,7 +177,7 @@ fn advice(recommended: &Recommended) -> String {
     let mut table = Table::new(1, &["WHAT MORE MONEY BUYS", "PRICE", "MEAN US"]);
     for step in &recommended.steps {
         let cells = [format!("{:.1}", step.price), format!("{:.1}", step.mean_us)];
-        table.row([vec![step.point.clone()], cells.to_vec()].concat());
+        table.push([vec![step.point.clone()], cells.to_vec()].concat());
     }
     let slower = (mean_us / best_mean_us.max(1e-9) - 1.0) * 100.0;
     let parts = [
@@ -188,7 +189,7 @@ fn advice(recommended: &Recommended) -> String {
             "the cheapest within {} % of the best; prices in GiB of flash, RAM at {} times that\n\n",
             recommended.within_percent, recommended.ram_price
         ),
-        table.render(),
+        output::table(&table),
     ];
     parts.concat()
 }

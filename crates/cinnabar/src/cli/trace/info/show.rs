@@ -3,15 +3,16 @@
 use super::super::counts::{percent, show_time};
 use super::Info;
 use super::summary::{Sizes, Summary, Volume};
-use crate::cli::output::Table;
-use crate::config::units::show_size;
+use crate::cli::output;
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 
 const BLOCK_BYTES: u64 = 4096;
 
 pub(super) fn render(info: &Info<'_>) -> String {
     let summary = &info.summary;
     let mut table = Table::new(2, &["trace", &info.trace.display().to_string()]);
-    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     let file = info.file_bytes.map_or(String::new(), |bytes| format!(", {}", show_size(bytes)));
     line("format", format!("{}, {}{file}", info.format, info.packing));
     line("time", if info.has_times { time(summary) } else { "none in this format".to_owned() });
@@ -32,7 +33,7 @@ pub(super) fn render(info: &Info<'_>) -> String {
     line("unaligned", format!("{}, to 4 KiB", share(summary.unaligned)));
     line("sequential", format!("{} begin where the one before ended", share(summary.sequential)));
     line("volumes", summary.volume_count.to_string());
-    table.render() + "\n" + &volumes(summary)
+    output::table(&table) + "\n" + &volumes(summary)
 }
 
 fn time(summary: &Summary) -> String {
@@ -112,7 +113,7 @@ fn volumes(summary: &Summary) -> String {
     ]);
     for volume in &summary.volumes {
         let Volume { number, name, counts, references, footprint, sequential, size_bytes } = volume;
-        table.row(vec![
+        table.push(vec![
             number.to_string(),
             name.clone(),
             counts.requests.to_string(),
@@ -131,5 +132,5 @@ fn volumes(summary: &Summary) -> String {
         0 => String::new(),
         left => format!("and {left} volumes with fewer requests: --volumes all\n"),
     };
-    table.render() + &more
+    output::table(&table) + &more
 }

@@ -1,9 +1,10 @@
 //! What was recorded, in figures.
 
-use crate::cli::output::Table;
+use crate::cli::output;
 use crate::cli::trace::counts::Counts;
-use crate::config::units::show_size;
 use crate::daemon::control::recordings::Word;
+use cinnabar_text::Table;
+use cinnabar_text::show_size;
 use cinnabar_trace::Record;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -151,7 +152,7 @@ impl Report {
             End::Lost => "cut off",
         };
         let mut table = Table::new(2, &["trace", &self.file.display().to_string()]);
-        let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+        let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
         line("file", show_size(self.file_bytes));
         line("time", format!("{:.3} s, {why}", self.seconds));
         line("requests", format!("{}, and {} dropped", self.counts.requests, self.dropped));
@@ -165,8 +166,8 @@ impl Report {
             let mut row = vec![format!("{}{gone}", volume.name), volume.number.to_string()];
             row.extend(counts.map(|count| count.to_string()));
             row.extend([of.read_bytes, of.write_bytes].map(show_size));
-            volumes.row(row);
+            volumes.push(row);
         }
-        format!("{}\n{}", table.render(), volumes.render())
+        format!("{}\n{}", output::table(&table), output::table(&volumes))
     }
 }
