@@ -59,19 +59,19 @@ fn examples() -> [MetaPage; 5] {
     let chunk = ChunkHeader {
         uuid: [1; 16],
         sequence: 9,
-        life: 1,
+        session: 1,
         slot: 256,
         group: 0,
         entries: vec![entry; 20],
     };
     let records = [
-        Record::Void { incarnation: 7, block: 3, count: 2, version: 9 },
+        Record::Invalidation { incarnation: 7, block: 3, count: 2, version: 9 },
         Record::Volume(Box::new(volume.clone())),
-        Record::Opened { segment: 1, sequence: 2, life: 1 },
+        Record::Opened { segment: 1, sequence: 2, session: 1 },
     ];
     let header = PageHeader { device: 1, era: 1, page: 5, first: 4, tail: 1, checkpoint: 2 };
     let slots = geometry.slots();
-    let head = Head { volumes: 1, slots, journal_page: 5, life: 1, era: 1, ..Head::default() };
+    let head = Head { volumes: 1, slots, journal_page: 5, session: 1, era: 1, ..Head::default() };
     [
         Superblock::format([1; 16], geometry).encode().1,
         Page::Head(head).encode(2, 0),

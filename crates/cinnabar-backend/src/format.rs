@@ -36,7 +36,7 @@ pub fn write(disk: &Disk, superblocks: &[Superblock]) -> Result<(), DiskError> {
     disk.write_pages(0, &[const { MetaPage::zeroed() }; 2])?;
     for superblock in superblocks.iter().rev() {
         let start = superblock.region_start();
-        let (first, count) = superblock.geometry.marks;
+        let (first, count) = superblock.geometry.journal;
         disk.write_zeros(start + first * BLOCK_BYTES, count * BLOCK_BYTES)?;
         for head in superblock.geometry.checkpoints.0 {
             disk.write_pages(start + head * BLOCK_BYTES, &[const { MetaPage::zeroed() }])?;
@@ -115,7 +115,7 @@ mod tests {
         assert!(opened >= 64, "each piece of a new file");
         let geometry = Geometry::for_shards(cache.disk.size_bytes(), 2).expect("a good size");
         write(&cache.disk, &fresh(geometry).expect("random numbers")).expect("it can be written");
-        let pieces = (geometry.marks.1 * BLOCK_BYTES).div_ceil(1 << 20);
+        let pieces = (geometry.journal.1 * BLOCK_BYTES).div_ceil(1 << 20);
         assert!(progress.steps() >= opened + 2 * pieces, "each piece of each region");
     }
 
@@ -131,8 +131,8 @@ mod tests {
         let places: Vec<u64> = made
             .iter()
             .flat_map(|superblock| {
-                let Geometry { marks, checkpoints, .. } = superblock.geometry;
-                [marks.0, marks.0 + marks.1 - 1, checkpoints.0[0], checkpoints.0[1]]
+                let Geometry { journal, checkpoints, .. } = superblock.geometry;
+                [journal.0, journal.0 + journal.1 - 1, checkpoints.0[0], checkpoints.0[1]]
                     .map(|block| superblock.region_start() + block * BLOCK_BYTES)
             })
             .collect();

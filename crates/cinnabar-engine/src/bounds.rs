@@ -42,8 +42,8 @@ pub struct Bounds {
     pub replay_reads: usize,
     /// Blocks entered or looked up by one event of a replay, an eighth of the slots passed over.
     pub replay_blocks: u64,
-    /// Blocks of a range that are voided by lookups; longer ones by a pass over all slots.
-    pub void_lookups: u64,
+    /// Blocks of a range that are invalidated by lookups; longer ones by a pass over all slots.
+    pub invalidate_lookups: u64,
     /// Ranges written while the index is being loaded that are told apart.
     pub passed_ranges: usize,
     /// Missing blocks that one backend read asks for (1 MiB): what comes of it is the work of one event.
@@ -96,7 +96,7 @@ impl Default for Bounds {
             load_reads: 8,
             replay_reads: 128,
             replay_blocks: 8192,
-            void_lookups: 1 << 16,
+            invalidate_lookups: 1 << 16,
             passed_ranges: 1 << 16,
             miss_blocks: 256,
             write_blocks: 256,
@@ -133,7 +133,7 @@ impl Bounds {
         load_reads: 1,
         replay_reads: 1,
         replay_blocks: 1,
-        void_lookups: 1,
+        invalidate_lookups: 1,
         passed_ranges: 1,
         miss_blocks: 1,
         write_blocks: 1,
@@ -229,8 +229,8 @@ bounds! {
     ReplayReads = "replay_reads",
     /// [`Bounds::replay_blocks`]
     ReplayBlocks = "replay_blocks",
-    /// [`Bounds::void_lookups`]
-    VoidLookups = "void_lookups",
+    /// [`Bounds::invalidate_lookups`]
+    InvalidateLookups = "invalidate_lookups",
     /// [`Bounds::miss_blocks`]
     MissBlocks = "miss_blocks",
     /// [`Bounds::write_blocks`]

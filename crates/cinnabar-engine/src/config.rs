@@ -1,4 +1,4 @@
-//! How an engine is set up. Fixed for its life; what can change at run time is a [`Plan`](crate::plan::Plan).
+//! How an engine is set up. Fixed while it runs; what can change at run time is a [`Plan`](crate::plan::Plan).
 
 use crate::bounds::Bounds;
 use crate::mutant::Mutants;
@@ -23,7 +23,7 @@ impl Eviction {
     }
 }
 
-/// What of the SSD's life may be spent for hits: the price of a flash write.
+/// How much of the SSD's endurance may be spent for hits: the price of a flash write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Endurance {
     /// Flash writes hardly count: most of the room is used, and more is reinserted for that.
@@ -138,7 +138,7 @@ pub struct Config {
     pub chunk_age_ns_max: u64,
     /// Emit [`Action::Sample`](crate::Action::Sample) for each block access.
     pub sample: bool,
-    /// Keep the device recoverable after a crash: marks, checkpoints, heartbeats. Without it a
+    /// Keep the device recoverable after a crash: invalidation records, checkpoints, heartbeats. Without it a
     /// crash leaves the cache cold.
     pub crash_safe: bool,
     /// How often a volume that is being written has its backend flushed and its proof recorded,

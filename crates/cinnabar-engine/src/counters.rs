@@ -114,8 +114,8 @@ pub struct VolumeCounters {
     pub backend_errors: u64,
     /// Backend operations that took longer than the driver's bound.
     pub backend_overdue: u64,
-    /// Writes, trims and zeroes that had to wait for a mark.
-    pub marked_writes: u64,
+    /// Writes, trims and zeroes that had to wait for an invalidation record.
+    pub invalidation_waits: u64,
     /// Blocks dropped by the operator's word.
     pub invalidated_blocks: u64,
     /// Blocks of an earlier run that were not believed at its attach; complete once the index is
@@ -161,14 +161,14 @@ pub struct CacheCounters {
     /// Missed blocks that had left, or had been refused, not long ago.
     pub returned_blocks: u64,
     /// Blocks copied forward when their segment was freed.
-    pub carried_blocks: u64,
+    pub reinserted_blocks: u64,
     /// Segments freed.
     pub segments_freed: u64,
     /// Blocks read from the SSD whose checksum was wrong.
     pub checksum_failures: u64,
     /// Cache device reads and writes that failed.
     pub device_errors: u64,
-    /// Records appended to the journal (marks and the rest).
+    /// Records appended to the journal (invalidations and the rest).
     pub journal_records: u64,
     /// Durable writes of the journal.
     pub journal_writes: u64,
@@ -220,8 +220,8 @@ add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_r
 add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(Trials: reads, read_misses, changes, closed, thrifty, probation, open);
 add_fields!(Trial: shards, read_misses, flash_writes);
-add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, marked_writes, invalidated_blocks, dropped_blocks, refused, cached_blocks);
-add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, returned_blocks, carried_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
+add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, invalidation_waits, invalidated_blocks, dropped_blocks, refused, cached_blocks);
+add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

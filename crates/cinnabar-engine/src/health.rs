@@ -7,7 +7,7 @@ use crate::seam::IoError;
 pub enum Health {
     /// Not opened yet.
     Opening,
-    /// The index is being loaded: requests pass through, writes are marked.
+    /// The index is being loaded: requests pass through, and each write appends an invalidation record.
     Loading {
         /// Metadata pages read so far.
         pages: u64,
@@ -58,7 +58,7 @@ pub enum PassThroughReason {
 /// What a start found on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// How the last life ended.
+    /// How the last session ended.
     pub start: Start,
     /// Blocks that are cached now.
     pub blocks: u64,
@@ -66,15 +66,15 @@ pub struct LoadReport {
     pub replayed_blocks: u64,
     /// Copies not believed because no backend flush covers them.
     pub unflushed_blocks: u64,
-    /// Copies that a mark made void.
-    pub marked_blocks: u64,
+    /// Copies dropped because an invalidation record names them.
+    pub overwritten_blocks: u64,
     /// Metadata pages read.
     pub pages: u64,
     /// Pages that were damaged; what they described is not cached any more.
     pub damaged_pages: u64,
 }
 
-/// How the last life of a device ended.
+/// How the last session of a device ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// The device is new, or was used without crash safety.

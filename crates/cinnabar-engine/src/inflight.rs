@@ -1,13 +1,13 @@
-//! Holds: which blocks of a volume requests are working on, and who waits for whom.
+//! Range locks: which blocks of a volume each request works on, and which request waits for which.
 //!
 //! A request that writes excludes every other one that overlaps it; readers share. Waiters go in
 //! order of arrival. So no fill can land after a newer write, overlapping writes can't differ in
 //! order between cache and backend, and a read sees a block before or after a write, never during
 //! it.
 
-/// A request's hold on a range of blocks.
+/// A request's lock on a range of blocks.
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct RangeLock {
     request: usize,
     first: u64,
     end: u64,
@@ -18,59 +18,59 @@ struct Hold {
     blockers: u32,
 }
 
-impl Hold {
+impl RangeLock {
     fn conflicts(&self, other: &Self) -> bool {
         (self.exclusive || other.exclusive) && self.first < other.end && other.first < self.end
     }
 }
 
-/// The holds of one volume. A few hundred at most are scanned; they fit the cache.
+/// The range locks of one volume. A few hundred at most are scanned; they fit the CPU cache.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
-    holds: Vec<Hold>,
+pub(crate) struct RangeLocks {
+    locks: Vec<RangeLock>,
     arrivals: u64,
 }
 
-impl Holds {
-    /// `request`, which has and wants none so far, wants blocks `first..end`; says whether it has them
-    /// at once.
+impl RangeLocks {
+    /// Asks for a lock on blocks `first..end` for `request`, which has none yet; returns whether it
+    /// has it at once.
     pub(crate) fn enter(&mut self, request: usize, first: u64, end: u64, exclusive: bool) -> bool {
-        assert!(first < end, "a hold is of some blocks");
+        assert!(first < end, "a lock covers blocks");
         debug_assert!(
-            self.holds.iter().all(|hold| hold.request != request),
-            "a request holds once"
+            self.locks.iter().all(|lock| lock.request != request),
+            "a request has one lock"
         );
         let order = self.arrivals;
-        let mut hold = Hold { request, first, end, exclusive, order, blockers: 0 };
-        hold.blockers = self.holds.iter().filter(|other| other.conflicts(&hold)).count() as u32;
+        let mut lock = RangeLock { request, first, end, exclusive, order, blockers: 0 };
+        lock.blockers = self.locks.iter().filter(|other| other.conflicts(&lock)).count() as u32;
         self.arrivals += 1;
-        self.holds.push(hold);
-        hold.blockers == 0
+        self.locks.push(lock);
+        lock.blockers == 0
     }
 
-    /// Whether nobody holds or waits.
+    /// Whether no request has a lock or waits for one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.holds.is_empty()
+        self.locks.is_empty()
     }
 
-    /// Who holds what or waits for it, oldest first: request, first block, end, exclusive, blockers.
+    /// Locks and waiters, oldest first: request, first block, end, exclusive, blockers.
     pub(crate) fn in_order(&self) -> Vec<(usize, u64, u64, bool, u32)> {
-        let mut holds = self.holds.clone();
-        holds.sort_unstable_by_key(|hold| hold.order);
-        holds.iter().map(|h| (h.request, h.first, h.end, h.exclusive, h.blockers)).collect()
+        let mut locks = self.locks.clone();
+        locks.sort_unstable_by_key(|lock| lock.order);
+        locks.iter().map(|h| (h.request, h.first, h.end, h.exclusive, h.blockers)).collect()
     }
 
     /// `request` is done; `granted` is called for each one that may go on now, oldest first.
     pub(crate) fn leave(&mut self, request: usize, mut granted: impl FnMut(usize)) {
-        let index = self.holds.iter().position(|hold| hold.request == request);
-        let left = self.holds.swap_remove(index.expect("a request that entered"));
+        let index = self.locks.iter().position(|lock| lock.request == request);
+        let left = self.locks.swap_remove(index.expect("a request that entered"));
         let mut freed: Vec<(u64, usize)> = Vec::new();
-        for hold in &mut self.holds {
-            if hold.order > left.order && hold.conflicts(&left) {
-                assert!(hold.blockers > 0, "who waits has counted everyone it waits for");
-                hold.blockers -= 1;
-                if hold.blockers == 0 {
-                    freed.push((hold.order, hold.request));
+        for lock in &mut self.locks {
+            if lock.order > left.order && lock.conflicts(&left) {
+                assert!(lock.blockers > 0, "a waiter has counted each request it waits for");
+                lock.blockers -= 1;
+                if lock.blockers == 0 {
+                    freed.push((lock.order, lock.request));
                 }
             }
         }
@@ -85,34 +85,34 @@ impl Holds {
 mod tests {
     use super::*;
 
-    fn leave(holds: &mut Holds, request: usize) -> Vec<usize> {
+    fn leave(locks: &mut RangeLocks, request: usize) -> Vec<usize> {
         let mut granted = Vec::new();
-        holds.leave(request, |request| granted.push(request));
+        locks.leave(request, |request| granted.push(request));
         granted
     }
 
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
-        let mut holds = Holds::default();
-        assert!(holds.enter(1, 0, 10, false));
-        assert!(holds.enter(2, 5, 15, false));
-        assert!(!holds.enter(3, 9, 10, true));
-        assert!(!holds.enter(4, 9, 10, false), "behind the waiting writer");
-        assert!(holds.enter(5, 10, 11, false));
-        assert_eq!(leave(&mut holds, 1), []);
-        assert_eq!(leave(&mut holds, 2), [3]);
-        assert_eq!(leave(&mut holds, 3), [4]);
-        assert_eq!(holds.holds.len(), 2);
+        let mut locks = RangeLocks::default();
+        assert!(locks.enter(1, 0, 10, false));
+        assert!(locks.enter(2, 5, 15, false));
+        assert!(!locks.enter(3, 9, 10, true));
+        assert!(!locks.enter(4, 9, 10, false), "behind the waiting writer");
+        assert!(locks.enter(5, 10, 11, false));
+        assert_eq!(leave(&mut locks, 1), []);
+        assert_eq!(leave(&mut locks, 2), [3]);
+        assert_eq!(leave(&mut locks, 3), [4]);
+        assert_eq!(locks.locks.len(), 2);
     }
 
     #[test]
     fn overlapping_writers_go_in_order_of_arrival() {
-        let mut holds = Holds::default();
-        assert!(holds.enter(1, 0, 2, true));
-        assert!(!holds.enter(2, 1, 3, true));
-        assert!(!holds.enter(3, 2, 4, true));
-        assert!(holds.enter(4, 4, 5, true));
-        assert_eq!(leave(&mut holds, 1), [2]);
-        assert_eq!(leave(&mut holds, 2), [3]);
+        let mut locks = RangeLocks::default();
+        assert!(locks.enter(1, 0, 2, true));
+        assert!(!locks.enter(2, 1, 3, true));
+        assert!(!locks.enter(3, 2, 4, true));
+        assert!(locks.enter(4, 4, 5, true));
+        assert_eq!(leave(&mut locks, 1), [2]);
+        assert_eq!(leave(&mut locks, 2), [3]);
     }
 }

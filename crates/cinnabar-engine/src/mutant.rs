@@ -17,17 +17,17 @@ macro_rules! mutants {
 }
 
 mutants! {
-    /// Writes to blocks with a copy on flash are not marked.
-    NoMark,
-    /// The mark is written, but the backend's write does not wait for it.
-    MarkAfterWrite,
-    /// A mark does not reach the newest chunk.
-    MarkTooOld,
-    /// Marks are dropped when the new copy is on flash, whatever the backend has flushed, and a
+    /// Writes to blocks with a copy on flash append no invalidation record.
+    NoRecord,
+    /// The invalidation record is written, but the backend's write does not wait for it.
+    RecordAfterWrite,
+    /// An invalidation record does not cover the newest chunk.
+    RecordTooOld,
+    /// Invalidation records are dropped when the new copy is on flash, whatever the backend has flushed, and a
     /// written copy is believed without a backend flush.
-    MarkRetiredBeforeFlush,
+    RecordRetiredBeforeFlush,
     /// What recovery read from the journal is not kept for the next crash.
-    MarksLostInSecondCrash,
+    RecordsLostInSecondCrash,
     /// The checkpoint's head is written without waiting for the segments it speaks of.
     CheckpointBeforeSegments,
     /// A checkpoint describes blocks whose chunk is not on flash yet.
@@ -44,20 +44,20 @@ mutants! {
     ReplayCutShort,
     /// A journal page is trusted although later ones show that one is missing.
     JournalGapIgnored,
-    /// Segments are emptied and reused without a durable word of it.
+    /// Segments are emptied and reused without a durable record of it.
     SegmentReusedSilently,
-    /// A block that the address map pushed out, or that failed its checksum, leaves no tombstone.
-    NoTombstone,
-    /// A fill is kept although its block was written meanwhile (holds ignored).
+    /// A block that the address map pushed out, or that failed its checksum, gets no invalidation record.
+    ForgottenNotRecorded,
+    /// A fill is kept although its block was written meanwhile (range locks ignored).
     FillNotRevalidated,
-    /// Chunks of an earlier life are taken for this one's.
-    LifeIgnored,
-    /// Writes that pass through while the index is loading are not marked.
-    NoMarkWhileLoading,
-    /// Trims don't mark.
-    TrimNotMarked,
-    /// What a trim has taken out of the cache when its time is over is void nowhere.
-    LateTrimNotMarked,
+    /// Chunks of an earlier session are taken for this one's.
+    SessionIgnored,
+    /// Writes that pass through while the index is loading append no invalidation record.
+    NoRecordWhileLoading,
+    /// Trims append no invalidation record.
+    TrimNotRecorded,
+    /// What a trim has taken out of the cache when its time is over is recorded as invalid nowhere.
+    LateTrimNotRecorded,
     /// A failed backend write leaves its data in the cache.
     FailedWriteCached,
     /// A backend's flush that failed is forgotten when the next one succeeds.
@@ -83,10 +83,10 @@ mutants! {
     /// A run of writes that goes on while its blocks are being taken out of the index is extended,
     /// also to where that has looked already.
     PassedRunGrows,
-    /// A life has so many incarnations and no more.
+    /// A session has so many incarnations and no more.
     IncarnationsRunOut,
     /// The last write of a rebase that a checkpoint ended counts for the rebase under way: the
-    /// journal's tail passes marks that nothing covers.
+    /// journal's tail passes records that nothing covers.
     RebaseMistaken,
     /// The end of a volume is answered before the device durably knows of it.
     SealBeforeDurable,

@@ -23,10 +23,10 @@ pub(crate) enum Pending {
     /// A chunk of the log; an index into the chunks being written.
     Chunk { chunk: usize },
     /// Referenced blocks of the segment being cleaned, from `slot` on.
-    Carry { slot: u32, buffers: Vec<Buffer> },
+    Reinsert { slot: u32, buffers: Vec<Buffer> },
     /// Pages of a checkpoint being written, or its flush.
     Checkpoint,
-    /// Pages of the last life's checkpoint, from `position` on.
+    /// Pages of the last session's checkpoint, from `position` on.
     Load { position: u32, count: u32 },
     /// The header of a chunk that may be newer than the checkpoint.
     Header { chain: Chain },

@@ -29,7 +29,7 @@
 //! waits for it any more. A read of a guest's is done again, from the backend, into other memory;
 //! a write counts for nothing, and what it was to make durable is made so elsewhere. Each such I/O
 //! must be told of by itself. It still completes one day, or never; until then its buffers are
-//! its own, and the driver must not let another device's life begin in the same place. A read
+//! its own, and the driver must not let another device's session begin in the same place. A read
 //! straight into a guest's own memory is the exception: nothing else may be written there while
 //! the device may still write, so its request, which holds no blocks any more, is done again when
 //! that I/O has ended.
@@ -289,8 +289,8 @@ impl IoDone {
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Find out what is on the device, mark it as in use, and begin to load the index. First
-    /// command of a life; answered as soon as volumes can be attached. Until the index is loaded
-    /// requests pass through, and writes are marked.
+    /// command of a session; answered as soon as volumes can be attached. Until the index is loaded
+    /// requests pass through, and each write appends an invalidation record.
     Open,
     /// Answered with [`Answer::Loaded`] once the index is loaded.
     AwaitLoad,
@@ -319,7 +319,7 @@ pub enum Command {
     /// is under way any more but such as was given up.
     Abandon,
     /// Clean stop, after every volume is detached and sealed: write out what is only in RAM,
-    /// checkpoint, mark the device as clean. Last command of a life.
+    /// checkpoint, mark the device as clean. Last command of a session.
     Close,
 }
 

@@ -14,7 +14,7 @@ pub struct BlockNo(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u16);
 
-/// Which life of a volume a cached block belongs to: unique within a cache device, never reused.
+/// The incarnation of a volume that a cached block belongs to: unique within a cache device, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u32);
 

@@ -1,7 +1,7 @@
 //! Volumes: what the engine is told about them, and what it keeps of each.
 
 use crate::counters::VolumeCounters;
-use crate::inflight::Holds;
+use crate::inflight::RangeLocks;
 use crate::plan::Mode;
 use crate::seam::{IoError, RequestId};
 use crate::sequential::{Detector, Stripes};
@@ -244,7 +244,7 @@ pub(crate) struct Volume {
     pub(crate) incarnation: u32,
     pub(crate) state: VolumeState,
     pub(crate) counters: VolumeCounters,
-    pub(crate) holds: Holds,
+    pub(crate) locks: RangeLocks,
     pub(crate) detector: Detector,
     /// Requests under way, flushes included.
     pub(crate) requests: u32,
@@ -277,7 +277,7 @@ pub(crate) struct Volume {
     pub(crate) distrusting: bool,
     /// The device was lost under it, with a record of it as being written: whoever writes it after
     /// a clean detach would look like ourselves.
-    pub(crate) bereft: bool,
+    pub(crate) device_lost: bool,
     /// Index of the volume of its name that was dropped for it while the index was being loaded:
     /// how many blocks that had is known in the end.
     pub(crate) replaces: Option<u16>,
@@ -302,7 +302,7 @@ impl Volume {
             incarnation,
             state,
             counters: VolumeCounters::default(),
-            holds: Holds::default(),
+            locks: RangeLocks::default(),
             detector: Detector::default(),
             requests: 0,
             late: 0,
@@ -318,7 +318,7 @@ impl Volume {
             distrusted: false,
             awaiting_distrust: Vec::new(),
             distrusting: false,
-            bereft: false,
+            device_lost: false,
             replaces: None,
         }
     }

@@ -97,7 +97,7 @@ pub fn walk(
     watch: &mut dyn Watch,
     visit: &mut dyn FnMut(u64, &MetaPage, bool) -> ControlFlow<()>,
 ) {
-    let (first, count) = superblock.geometry.marks;
+    let (first, count) = superblock.geometry.journal;
     let mut pages = vec![MetaPage::zeroed(); PAGES_A_READ];
     let mut at = 0;
     while at < count {
@@ -129,9 +129,9 @@ pub fn kinds(records: &[Record]) -> BTreeMap<&'static str, u64> {
 /// The kind of a record, as it is written.
 pub const fn name_of(record: &Record) -> &'static str {
     match record {
-        Record::Void { .. } => "void",
-        Record::SegmentVoid { .. } => "segment_void",
-        Record::ChunkVoid { .. } => "chunk_void",
+        Record::Invalidation { .. } => "invalidation",
+        Record::SegmentInvalidation { .. } => "segment_invalidation",
+        Record::ChunkInvalidation { .. } => "chunk_invalidation",
         Record::Opened { .. } => "opened",
         Record::Flushed { .. } => "flushed",
         Record::Volume(_) => "volume",

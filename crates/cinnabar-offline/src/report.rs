@@ -88,9 +88,9 @@ pub struct StateReport {
     pub uuid: String,
     /// Logical shards of the device.
     pub shards: u32,
-    /// Life at which everything before was given up.
+    /// Session at which everything before was given up.
     pub era: u32,
-    /// Number of the next life.
+    /// Number of the next session.
     pub next_incarnation: u32,
     /// Bytes of the device, or of the region, that are used.
     pub used_bytes: u64,
@@ -176,7 +176,7 @@ pub struct LogReport {
 pub struct VolumeReport {
     /// Its name.
     pub name: String,
-    /// Which life of it.
+    /// Which session of it.
     pub incarnation: u32,
     /// Size in bytes.
     pub size_bytes: u64,

@@ -90,7 +90,7 @@ impl Summary {
 
     /// Restarts of a seed, on average.
     pub fn restarts_per_seed(&self) -> f64 {
-        self.per_seed(self.report.lives as f64) - 1.0
+        self.per_seed(self.report.sessions as f64) - 1.0
     }
 
     /// How often a seed wrote the whole log, on average.

@@ -180,13 +180,13 @@ counted! {
         DeviceDeath = "device_death",
         /// It died silently: every I/O hangs, and fails in the end.
         DeviceHang = "device_hang",
-        /// A life without the cache device, which came back later.
+        /// A session without the cache device, which came back later.
         DeviceAway = "device_away",
-        /// A life with another cache device.
+        /// A session with another cache device.
         DeviceSwapped = "device_swapped",
         /// A device that had been away, while others were used, came back.
         DeviceBack = "device_back",
-        /// The device was given up and replaced in the middle of a life.
+        /// The device was given up and replaced in the middle of a session.
         DeviceReplaced = "device_replaced",
         /// Somebody else wrote a volume that was left clean.
         ForeignAfterStop = "foreign_after_stop",
@@ -225,7 +225,7 @@ counted! {
     Path {
         /// The device was new.
         StartNew = "start_new",
-        /// The last life had stopped clean.
+        /// The last session had stopped clean.
         StartClean = "start_clean",
         /// It had crashed.
         StartCrashed = "start_crashed",
@@ -235,8 +235,8 @@ counted! {
         Replayed = "replayed_blocks",
         /// Copies not believed because no backend flush covers them.
         Unflushed = "unflushed_blocks",
-        /// Copies that a mark made void.
-        Marked = "marked_blocks",
+        /// Copies dropped because an invalidation record names them.
+        Overwritten = "overwritten_blocks",
         /// Damaged pages of metadata.
         DamagedPages = "damaged_pages",
         /// Requests submitted while the index was being loaded.
@@ -253,16 +253,16 @@ counted! {
         DroppedNoProof = "dropped_no_proof",
         /// Volumes dropped because of their generation.
         DroppedGeneration = "dropped_written_without_cache",
-        /// Lives in which the device was given up because it failed.
+        /// Sessions in which the device was given up because it failed.
         PassThroughFailed = "pass_through_failed",
-        /// Lives without a device.
+        /// Sessions without a device.
         PassThroughNoDevice = "pass_through_no_device",
         /// Times the operator gave the device up.
         PassThroughAbandoned = "pass_through_abandoned",
         /// Generations changed.
         Distrusted = "distrusted",
-        /// Writes that waited for a mark.
-        MarkedWrites = "marked_writes",
+        /// Writes that waited for an invalidation record.
+        InvalidationWaits = "invalidation_waits",
         /// Checkpoints completed.
         Checkpoints = "checkpoints",
         /// Times the journal was written anew.
@@ -271,7 +271,7 @@ counted! {
         SplitRequests = "split_requests",
         /// Flushes that more than one shard answered for.
         CrossShardFlushes = "cross_shard_flushes",
-        /// Starts on another number of threads than the life before had.
+        /// Starts on another number of threads than the session before had.
         OtherThreads = "restart_other_threads",
         /// Requests that a crash left unanswered, and that were asked for again.
         ReplayedRequests = "replayed_requests",

@@ -159,7 +159,7 @@ impl Format {
     }
 }
 
-/// Makes machines: one for each life of a cache device.
+/// Makes machines: one for each session of a cache device.
 pub trait Factory<P> {
     /// What it makes.
     type Machine: Machine<P>;

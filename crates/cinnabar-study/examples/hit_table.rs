@@ -67,7 +67,7 @@ fn row(trace: &str, run: &str, all: &[Reference], config: Config, writes: bool, 
         "| {trace} | {run} | {misses} | {:.3} | {flash} | {:.3} | {} | {:.1} |",
         misses as f64 / bar.0 as f64,
         flash as f64 / bar.1 as f64,
-        cache.cache_counters().carried_blocks,
+        cache.cache_counters().reinserted_blocks,
         start.elapsed().as_secs_f64(),
     );
 }

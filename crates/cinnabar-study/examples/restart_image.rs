@@ -103,7 +103,7 @@ fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
         "left: {} blocks cached, {to_go} of {apart} blocks after a checkpoint, {} marked writes, \
          {} journal records, {} checkpoints",
         counters.cached_blocks,
-        driver.engine.volume_counters(driver.volume).expect("attached").marked_writes,
+        driver.engine.volume_counters(driver.volume).expect("attached").invalidation_waits,
         counters.journal_records,
         counters.checkpoints,
     );

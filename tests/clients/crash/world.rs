@@ -241,7 +241,7 @@ impl Note {
     fn new(status: &Status) -> Result<Self> {
         let admitted = status.0["cache"]["admitted"].as_object().context("no admitted blocks")?;
         let admitted: u64 = admitted.values().filter_map(serde_json::Value::as_u64).sum();
-        let flash_blocks = admitted + status.cache("carried_blocks")?;
+        let flash_blocks = admitted + status.cache("reinserted_blocks")?;
         Ok(Self { at: Instant::now(), flash_blocks })
     }
 }

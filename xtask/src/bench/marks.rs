@@ -237,7 +237,7 @@ impl Side {
         let status = self.daemon.status()?;
         let count = |key| status.count(name, key);
         let journal = status.cache("journal_writes")?;
-        Ok([count("blocks_written")?, count("write_hits")?, count("marked_writes")?, journal])
+        Ok([count("blocks_written")?, count("write_hits")?, count("invalidation_waits")?, journal])
     }
 
     /// Reads a disk until nothing is missed, and waits until all of it is on the SSD.

@@ -128,8 +128,8 @@ pub struct CacheReport {
     pub storage_hits: u64,
     /// How often the log went round, in times.
     pub wraps: f64,
-    /// Blocks read from a segment to be carried forward: pblio's segment reads.
-    pub carried_blocks: u64,
+    /// Blocks read from a segment to be reinserted: pblio's segment reads.
+    pub reinserted_blocks: u64,
     /// Mean time of a read of the cache device, in us.
     pub mean_read_us: f64,
     /// Mean time of a write to the cache device, in us.
@@ -275,7 +275,7 @@ impl CacheReport {
             buffer_hits,
             storage_hits: read_hits - in_ram,
             wraps: freed as f64 / now.segments.max(1) as f64,
-            carried_blocks: cache.carried_blocks - old_cache.carried_blocks,
+            reinserted_blocks: cache.reinserted_blocks - old_cache.reinserted_blocks,
             mean_read_us: mean_us(times.read_ns - old_times.read_ns, times.reads - old_times.reads),
             mean_write_us: mean_us(
                 times.write_ns - old_times.write_ns,

@@ -169,7 +169,10 @@ fn marks_that_never_reach_the_device_keep_no_write_waiting() {
     rig.holds_device = true;
     let written = rig.write(5, 7);
     let attached = rig.order(Command::Attach(volume("other")));
-    assert!(rig.held.iter().any(|io| matches!(io.op, IoOp::WriteMeta { .. })), "its mark");
+    assert!(
+        rig.held.iter().any(|io| matches!(io.op, IoOp::WriteMeta { .. })),
+        "its invalidation record"
+    );
     assert!(!rig.answers.contains_key(&written));
     rig.all_overdue();
     assert!(rig.went_well(written) && rig.went_well(attached));
@@ -183,7 +186,10 @@ fn marks_that_never_reach_the_device_keep_no_write_waiting() {
     rig.run(vec![Event::Wake]);
     rig.holds_device = true;
     let written = rig.write(5, 8);
-    assert!(!rig.answers.contains_key(&written) && !rig.held.is_empty(), "it waits for its mark");
+    assert!(
+        !rig.answers.contains_key(&written) && !rig.held.is_empty(),
+        "it waits for its invalidation record"
+    );
     // Taken for the new device's, the old journal's write would let it by.
     for io in old {
         let done = rig.carry_out(io, Ok(()));
@@ -266,8 +272,8 @@ fn what_waits_behind_a_silent_backend_for_good_is_found() {
 /// A long trim whose time is over while its blocks are being taken out, then a write of one of
 /// them. The backend never hears of the trim, but the index knows of the copies no more: if the
 /// write did not wait, a crash would bring back what was there before it.
-/// Whether a write waits until what a late trim took out before it is durably void.
-fn waits_for_a_late_trims_marks(mutants: Mutants) -> bool {
+/// Whether a write waits until what a late trim took out before it is durably recorded as invalid.
+fn waits_for_a_late_trims_records(mutants: Mutants) -> bool {
     let mut rig = Rig::warm_with(mutants);
     rig.engine.config.bounds.zero_blocks = 4;
     rig.holds_device = true;
@@ -284,14 +290,14 @@ fn waits_for_a_late_trims_marks(mutants: Mutants) -> bool {
 }
 
 #[test]
-fn what_a_late_trim_has_taken_out_is_void_before_it_is_written() {
-    assert!(waits_for_a_late_trims_marks(Mutants::default()), "the old copy may come back");
+fn what_a_late_trim_has_taken_out_is_invalid_before_it_is_written() {
+    assert!(waits_for_a_late_trims_records(Mutants::default()), "the old copy may come back");
 }
 
 #[cfg(feature = "mutants")]
 #[test]
-fn a_late_trim_that_leaves_no_mark_is_found() {
-    assert!(!waits_for_a_late_trims_marks(Mutants::only(Mutant::LateTrimNotMarked)));
+fn a_late_trim_that_leaves_no_record_is_found() {
+    assert!(!waits_for_a_late_trims_records(Mutants::only(Mutant::LateTrimNotRecorded)));
 }
 
 /// Its server is back and may have lost what is cached: guests' requests that are refused can be

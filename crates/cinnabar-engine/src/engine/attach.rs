@@ -95,7 +95,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn attach_recorded(&mut self, id: RequestId, volume: u16, warmth: Warmth) {
-        // What an earlier life wrote may not be flushed; the proof given with the attach is new, so
+        // What an earlier session wrote may not be flushed; the proof given with the attach is new, so
         // the first that is asked for is due in a period.
         let now = self.now;
         self.volume(volume).beat.last = Some(now);
@@ -307,7 +307,7 @@ impl<P: Payload> Engine<P> {
             self.store.drop_partials(index, 0, u64::MAX);
         }
         let volume = self.volume(index);
-        assert!(volume.holds.is_empty(), "who has left holds nothing");
+        assert!(volume.locks.is_empty(), "who has left holds nothing");
         assert!(volume.late == 0 && volume.invalidations == 0, "and is counted nowhere");
         // One flush: from now on there is no second way here.
         volume.state = VolumeState::Flushing(id);
@@ -399,7 +399,7 @@ impl<P: Payload> Engine<P> {
         let volume = self.volume(index);
         let waits = matches!(volume.state, VolumeState::Sealing(sealed, _) if sealed == id);
         assert!(waits, "a record is that of the volume which waits for it");
-        if dead && (volume.distrusting || volume.bereft && !volume.distrusted) {
+        if dead && (volume.distrusting || volume.device_lost && !volume.distrusted) {
             return self.distrust(index);
         }
         self.end_sealing(index, Ok(()));

@@ -58,7 +58,7 @@ impl<P: Payload> Engine<P> {
                 holding.alive = false;
             }
             if let Some(volume) = volume {
-                volume.bereft = true;
+                volume.device_lost = true;
             }
         }
         self.identities = Identities::default();
@@ -97,7 +97,7 @@ impl<P: Payload> Engine<P> {
             Pending::CacheRead { .. }
             | Pending::Edge { slot: Some(_), .. }
             | Pending::Chunk { .. }
-            | Pending::Carry { .. }
+            | Pending::Reinsert { .. }
             | Pending::Checkpoint
             | Pending::Load { .. }
             | Pending::Header { .. }
@@ -202,7 +202,7 @@ impl<P: Payload> Engine<P> {
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
             volume.distrusted = false;
-            volume.bereft = false;
+            volume.device_lost = false;
             volume.written = !volume.spec.read_only;
             volume.beat.due = volume.written;
             let unflushed = volume.written;

@@ -6,7 +6,7 @@
 //! by field, so that a new field does not compile until somebody has decided about it.
 
 use super::Engine;
-use crate::inflight::Holds;
+use crate::inflight::RangeLocks;
 use crate::outbox::Outbox;
 use crate::seam::Payload;
 use crate::volume::Volume;
@@ -94,7 +94,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         incarnation,
         state,
         counters: _,
-        holds,
+        locks,
         detector,
         requests,
         group,
@@ -105,7 +105,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         distrusted,
         awaiting_distrust,
         distrusting,
-        bereft,
+        device_lost,
         sync_failed,
         replaces,
         late,
@@ -113,7 +113,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         invalidations: _,
         announced,
     } = volume;
-    digest_holds(holds, hasher);
+    digest_locks(locks, hasher);
     if spec.bypass_sequential_bytes > 0 {
         add(hasher, detector);
     }
@@ -125,7 +125,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
             distrusted,
             awaiting_distrust,
             distrusting,
-            bereft,
+            device_lost,
             sync_failed,
             replaces,
             late,
@@ -135,8 +135,8 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
     );
 }
 
-fn digest_holds(holds: &Holds, hasher: &mut impl Hasher) {
-    for hold in holds.in_order() {
-        add(hasher, &hold);
+fn digest_locks(locks: &RangeLocks, hasher: &mut impl Hasher) {
+    for lock in locks.in_order() {
+        add(hasher, &lock);
     }
 }

@@ -1,7 +1,8 @@
-//! The gate before the backend: a write goes on only when what it makes void is durably so.
+//! The gate before the backend: a write is sent only when the copies that it
+//! invalidates are durably recorded as invalid.
 //!
-//! With a cache device that is a record in its journal; without one, a new generation of the volume,
-//! recorded elsewhere.
+//! With a cache device that is an invalidation record in its journal; without one, a new generation
+//! of the volume, recorded on the host.
 
 use super::Engine;
 use super::request::Kind;
@@ -23,20 +24,24 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Whether writes are marked whether or not they hit a block on flash: the index is not, or
-    /// not for certain, all there is.
-    pub(super) fn marks_all(&self) -> bool {
-        let loading = self.loader.is_some() && !self.config.mutants.is(Mutant::NoMarkWhileLoading);
+    /// Whether every write appends an invalidation record, also one that hits no block on flash: the
+    /// index may not list every copy on the device.
+    pub(super) fn records_all(&self) -> bool {
+        let loading =
+            self.loader.is_some() && !self.config.mutants.is(Mutant::NoRecordWhileLoading);
         loading || self.doubtful
     }
 
-    /// Marks blocks `first..end`, of which one or more have a copy on flash that is void from now
-    /// on; `None` if none has. Gives whether the request may go on at once; if not, it has one I/O
+    /// Records blocks `first..end`, of which one or more have a copy on flash, as invalid; `None` if
+    /// none has a copy there. Gives whether the request may go on at once; if not, it has one I/O
     /// more to wait for and comes back through [`passed`](Self::passed).
     pub(super) fn pass_gate(&mut self, request: usize, blocks: Option<(u64, u64)>) -> bool {
         let active = &self.requests[request];
         let volume = active.volume;
-        assert!(active.granted && active.held, "a mark is made by who has the blocks alone");
+        assert!(
+            active.granted && active.locked,
+            "blocks are invalidated under an exclusive range lock"
+        );
         if self.config.mutants.is(Mutant::GenerationNotRaised) && self.store.dead {
             return true;
         }
@@ -44,16 +49,16 @@ impl<P: Payload> Engine<P> {
             return self.distrusted(request, volume);
         }
         if let Some((first, end)) = blocks
-            && !self.config.mutants.is(Mutant::NoMark)
+            && !self.config.mutants.is(Mutant::NoRecord)
         {
-            self.store.mark(volume, first, end);
+            self.store.record_invalidation(volume, first, end);
             let counted = u64::from(self.config.crash_safe);
-            self.volume(volume).counters.marked_writes += counted;
+            self.volume(volume).counters.invalidation_waits += counted;
         } else if self.store.barrier().is_none() {
             return true;
         }
         let ticket = self.store.journal.newest();
-        let hasty = self.config.mutants.is(Mutant::MarkAfterWrite);
+        let hasty = self.config.mutants.is(Mutant::RecordAfterWrite);
         if self.store.journal.is_durable(ticket) || hasty {
             return true;
         }
@@ -174,11 +179,11 @@ impl<P: Payload> Engine<P> {
 
     /// What the journal says of volumes, as of now.
     fn volume_state(&mut self) -> Vec<Record> {
-        let (stamp, life) = (self.store.journal.next_stamp(), self.store.life);
+        let (stamp, session) = (self.store.journal.next_stamp(), self.store.session);
         let of = |index: u16| {
             let volume = self.volume_record(index, stamp);
             let (incarnation, sequence) = (volume.incarnation, volume.flushed);
-            let flushed = Record::Flushed { incarnation, life, sequence };
+            let flushed = Record::Flushed { incarnation, session, sequence };
             [Record::Volume(Box::new(volume)), flushed]
         };
         self.volumes_known().flat_map(of).collect()

@@ -197,8 +197,8 @@ impl<P: Payload> Engine<P> {
         if !self.store.dead && result.is_ok() {
             let incarnation = self.volume(index).incarnation;
             let sequence = self.store.holdings[usize::from(index)].flushed;
-            let life = self.store.life;
-            self.store.journal.append(Record::Flushed { incarnation, life, sequence });
+            let session = self.store.session;
+            self.store.journal.append(Record::Flushed { incarnation, session, sequence });
             if proven {
                 self.record_volume(index);
             }
@@ -239,7 +239,7 @@ mod tests {
     /// Chunks are numbered by their device, and a new device's numbers may be much lower.
     #[test]
     fn a_flush_that_began_on_another_device_covers_no_chunk_of_this_one() {
-        // The second life's numbers are beyond all that the first can have used.
+        // The second session's numbers are beyond all that the first can have used.
         let mut rig = Rig::open(1020).crash();
         rig.ask(vec![Command::Attach(volume("v"))]);
         rig.holds_proofs = true;

@@ -172,7 +172,7 @@ impl<P: Payload> Engine<P> {
         least.is_some()
     }
 
-    /// Takes out some blocks of volumes that are gone. What they left on flash is void already: their
+    /// Takes out some blocks of volumes that are gone. What they left on flash is invalid already: their
     /// incarnation is recorded as dropped.
     pub(super) fn continue_sweep(&mut self) {
         let Some(from) = self.identities.sweeping.filter(|_| self.loader.is_none()) else { return };
@@ -201,13 +201,13 @@ impl<P: Payload> Engine<P> {
         Some(index as u16)
     }
 
-    /// A life on the device begins: incarnations for it, and for all volumes that may be there already.
-    pub(super) fn reserve_for_life(&mut self) {
+    /// A session on the device begins: incarnations for it, and for all volumes that may be there already.
+    pub(super) fn reserve_for_session(&mut self) {
         let there = if self.reopening { self.config.bounds.volumes as u32 } else { 0 };
         let next = self.superblock.next_incarnation;
-        assert_eq!(self.store.life, next, "a life's number is the first of its incarnations");
+        assert_eq!(self.store.session, next, "a session's number is the first of its incarnations");
         let end = next + self.config.bounds.incarnations + there;
-        assert!(next < end, "a life has incarnations of its own");
+        assert!(next < end, "a session has incarnations of its own");
         self.superblock.next_incarnation = end;
         self.superblock.state =
             if self.config.crash_safe { DeviceState::InUse } else { DeviceState::Cold };
@@ -255,14 +255,14 @@ mod tests {
             let came = come_and_go(&mut rig, &format!("ci-{n}"), false);
             assert!(came.is_ok(), "attach {n}: {came:?}");
         }
-        // No incarnation was given out twice, and the next life's are others.
+        // No incarnation was given out twice, and the next session's are others.
         let given = rig.engine.superblock().next_incarnation;
-        let rig = rig.next_life(config(Mutants::default()));
+        let rig = rig.next_session(config(Mutants::default()));
         assert!(given >= 50 && rig.engine.superblock().next_incarnation >= given);
     }
 
     #[test]
-    fn a_life_that_runs_out_of_incarnations_is_found() {
+    fn a_session_that_runs_out_of_incarnations_is_found() {
         let mut rig = Rig::open_with(config(Mutants::only(Mutant::IncarnationsRunOut)), 4080);
         let came = (0..50).map(|n| come_and_go(&mut rig, &format!("ci-{n}"), false));
         assert!(came.into_iter().any(|came| came == Err(Failure::Limit)));

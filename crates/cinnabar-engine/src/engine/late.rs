@@ -126,14 +126,14 @@ impl<P: Payload> Engine<P> {
         let active = &mut self.requests[request];
         assert!(active.outstanding == 0 && !active.parked, "all that it waits for was given up");
         active.parked = true;
-        let (index, held) = (active.volume, active.held);
+        let (index, locked) = (active.volume, active.locked);
         let late = std::mem::take(&mut active.late);
         let state = self.volumes[usize::from(index)].as_ref().map(|volume| volume.state);
         self.requests[request].orphan = state != Some(VolumeState::Attached);
         if late {
             self.not_late(index);
         }
-        self.leave(request, held, index);
+        self.leave(request, locked, index);
     }
 
     /// I/O that was given up has ended after all.
@@ -162,7 +162,7 @@ impl<P: Payload> Engine<P> {
         let volume = self.volumes[usize::from(index)].as_mut().expect("else it is an orphan");
         volume.requests += 1;
         let (first, end) = (span.first_block(), span.end_block());
-        let granted = !active.held || volume.holds.enter(request, first, end, false);
+        let granted = !active.locked || volume.locks.enter(request, first, end, false);
         self.requests[request].granted = granted;
         if granted {
             self.start(request);

@@ -1,4 +1,4 @@
-//! The engine's life: commands, checkpoints now and then, a clean stop.
+//! The engine's session: commands, checkpoints now and then, a clean stop.
 //!
 //! A device is durably *in use* before anything depends on it.
 
@@ -261,7 +261,7 @@ impl<P: Payload> Engine<P> {
         if let Closing::Log = step
             && self.store.abandon_cleaning()
         {
-            // What was carried last may have opened a chunk again.
+            // What was reinserted last may have opened a chunk again.
             self.store.submit_all_chunks(&mut self.outbox);
             let quiet = self.store.is_written() && self.store.journal.is_idle();
             let making_room = self.checkpoint.is_some();

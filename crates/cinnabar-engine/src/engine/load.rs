@@ -1,7 +1,7 @@
 //! Loading the index while volumes are served already.
 //!
-//! Until it is done the store finds nothing: reads pass through and fill nothing, writes are marked
-//! whatever they hit. What they voided is taken out at the end.
+//! Until it is done the store finds nothing: reads pass through and fill nothing, writes append
+//! invalidation records whatever they hit. The copies that they invalidated are taken out at the end.
 
 use super::Engine;
 use super::open::Found;
@@ -93,11 +93,11 @@ impl<P: Payload> Engine<P> {
         let kept = volumes_left(&volumes, &read.records);
         let mut flushed = BTreeMap::new();
         for record in &volumes {
-            flushed.insert((record.incarnation, head.life), record.flushed);
+            flushed.insert((record.incarnation, head.session), record.flushed);
         }
         for record in &read.records {
-            if let Record::Flushed { incarnation, life, sequence } = *record {
-                let newest = flushed.entry((incarnation, life)).or_default();
+            if let Record::Flushed { incarnation, session, sequence } = *record {
+                let newest = flushed.entry((incarnation, session)).or_default();
                 *newest = sequence.max(*newest);
             }
         }
@@ -126,7 +126,7 @@ impl<P: Payload> Engine<P> {
         };
         self.adopt_volumes(kept);
         let records = read.records.clone();
-        let keep = !self.config.mutants.is(Mutant::MarksLostInSecondCrash);
+        let keep = !self.config.mutants.is(Mutant::RecordsLostInSecondCrash);
         self.store.journal.go_on(read, sequence, keep);
         let volume_pages = head.volumes.div_ceil(VOLUMES_A_PAGE as u32);
         let total = 1 + head.pages() as u32;
@@ -187,10 +187,10 @@ impl<P: Payload> Engine<P> {
                 return false;
             }
             loader.stage = Stage::Passed;
-            loader.short = loader.passed.take_short(self.config.bounds.void_lookups);
+            loader.short = loader.passed.take_short(self.config.bounds.invalidate_lookups);
             self.store.index = Index::InPlace;
         }
-        loader.stage == Stage::Passed && self.void_passed(loader)
+        loader.stage == Stage::Passed && self.invalidate_passed(loader)
     }
 
     /// Starts reads up to page `end`; true once all up to there are in.
@@ -250,13 +250,13 @@ impl<P: Payload> Engine<P> {
 
     /// Takes out some of what was written while the index was not there to tell: short ranges by
     /// lookups, the long ones together by one pass over all slots. True when nothing is left.
-    fn void_passed(&mut self, loader: &mut Loader) -> bool {
+    fn invalidate_passed(&mut self, loader: &mut Loader) -> bool {
         let mut budget = self.config.bounds.replay_blocks;
         while budget > 0 {
             let (range, within) = &mut loader.looked_up;
             let Some(&(volume, first, end)) = loader.short.get(*range) else { break };
             let stop = end.min(first + *within + budget);
-            self.store.void_blocks(volume, first + *within..stop);
+            self.store.invalidate_blocks(volume, first + *within..stop);
             budget -= stop - first - *within;
             (*range, *within) = if stop == end { (*range + 1, 0) } else { (*range, stop - first) };
         }
@@ -266,7 +266,7 @@ impl<P: Payload> Engine<P> {
             let stop = slots.min(loader.slot + u32::try_from(budget * 8).unwrap_or(u32::MAX));
             let passed = &loader.passed;
             let written = |key: Key| passed.contains(key.volume, key.block);
-            self.store.void_slots(loader.slot..stop, written);
+            self.store.invalidate_slots(loader.slot..stop, written);
             loader.slot = stop;
         }
         let done = !short && (loader.passed.is_empty() || loader.slot == slots);
@@ -283,8 +283,8 @@ impl<P: Payload> Engine<P> {
         self.store.finish_load();
         self.store.index = Index::InUse;
         // Whatever could not be read now may be readable next time, and copies that were taken out
-        // although nobody wrote their blocks are void nowhere else. Until a checkpoint says what is
-        // known now, every write has to be marked.
+        // although their blocks were not written are invalid nowhere else. Until a checkpoint says what is
+        // known now, every write has to append an invalidation record.
         self.doubtful = loader.start == Start::Crashed
             || loader.known.damaged_pages > 0
             || loader.passed.is_coarse();
@@ -294,7 +294,7 @@ impl<P: Payload> Engine<P> {
             blocks: self.store.counters().cached_blocks,
             replayed_blocks: replay.replayed_blocks,
             unflushed_blocks: loader.known.unflushed_blocks,
-            marked_blocks: replay.marked_blocks,
+            overwritten_blocks: replay.overwritten_blocks,
             pages: loader.pages + replay.headers,
             damaged_pages: loader.known.damaged_pages + replay.failed_reads,
         };
@@ -321,7 +321,7 @@ impl<P: Payload> Engine<P> {
 fn emptied(records: &[Record], since: u64) -> BTreeMap<u32, u64> {
     let mut emptied = BTreeMap::new();
     for record in records {
-        if let Record::SegmentVoid { segment, version } = *record
+        if let Record::SegmentInvalidation { segment, version } = *record
             && version >= since
         {
             let newest = emptied.entry(segment).or_default();
@@ -383,7 +383,7 @@ mod tests {
             slots,
             chunk_sequence: 5,
             journal_page: 1,
-            life: 1,
+            session: 1,
             era: 1,
             journal_durable: 1,
         };

@@ -1,8 +1,8 @@
 //! The state machine: one event at a time, in order, to the end.
 //!
 //! This file routes; `read`, `write`, `zero` serve requests, `gate` holds writes back until what
-//! they void is durably void; `open` and `load` begin a life, `attach` knows of volumes, `heartbeat`
-//! and `lifecycle` keep what the next life will need, `device` copes without, `late` with what takes
+//! they invalidate is durably recorded; `open` and `load` begin a session, `attach` knows of volumes, `heartbeat`
+//! and `lifecycle` keep what the next session will need, `device` copes without, `late` with what takes
 //! too long.
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ pub struct Engine<P> {
     /// Those that invalidate, unless they take too long.
     invalidations: u32,
     outbox: Outbox<P>,
-    /// Requests whose hold was granted.
+    /// Requests whose range lock was granted.
     ready: VecDeque<usize>,
     /// Requests that go on at the next wake.
     paused: VecDeque<usize>,
@@ -106,14 +106,15 @@ pub struct Engine<P> {
     loader: Option<Box<Loader>>,
     report: LoadReport,
     awaiting_load: Vec<RequestId>,
-    /// Something on the device may be unknown: every write is marked until the next checkpoint.
+    /// The device may hold copies that the index does not list: every write appends an invalidation
+    /// record until the next checkpoint.
     doubtful: bool,
     /// The checkpoint being written, the newest that is complete, and how it went.
     checkpoint: Option<CheckpointWriter>,
     checkpoint_sequence: u64,
     checkpoint_failures: u32,
     checkpoints: u64,
-    /// Requests whose marks are not durable yet.
+    /// Requests whose invalidation records are not durable yet.
     at_gate: VecDeque<(Ticket, usize)>,
     /// Commands that wait for the device to know durably of what they did.
     at_journal: VecDeque<(Ticket, RequestId, Recording)>,
@@ -298,8 +299,8 @@ impl<P: Payload> Engine<P> {
                 self.resume_checkpoint();
                 self.advance_lifecycle();
             }
-            Pending::Carry { slot, buffers } => {
-                self.store.carry(slot, &buffers, result, self.now, &mut self.outbox);
+            Pending::Reinsert { slot, buffers } => {
+                self.store.reinsert(slot, &buffers, result, self.now, &mut self.outbox);
                 self.advance_lifecycle();
             }
             Pending::Checkpoint => self.checkpoint_done(result),

@@ -1,10 +1,10 @@
-//! Opening a device: what the last life left, and the durable word that a new one has begun.
+//! Opening a device: what the last session left, and the durable record that a new one has begun.
 //!
 //! Order after a crash: the two checkpoint heads, the journal, the checkpoint's volumes; the device
 //! is marked as in use; then volumes can be attached, and the rest is loaded beside (see `load`). A
 //! device that is new, or leaves doubt, is first marked as cold, then its journal is formatted and
 //! the checkpoints' heads are blanked, then an empty checkpoint is written: only after that can it
-//! be in use. Nothing that an older life left, of this format or of an earlier one, is believed
+//! be in use. Nothing that an older session left, of this format or of an earlier one, is believed
 //! then: see `docs/design/durability.md`.
 
 use super::Engine;
@@ -26,7 +26,7 @@ use crate::units::BLOCK_BYTES;
 /// How far opening has got; one I/O is under way.
 #[derive(Debug)]
 pub(super) enum Opening {
-    /// Making durable whatever the last life left.
+    /// Making durable whatever the last session left.
     Settle,
     /// Reading the checkpoints' heads.
     Heads(Vec<(u64, Head)>, usize),
@@ -39,7 +39,7 @@ pub(super) enum Opening {
     /// Formatting the journal, from this page on.
     Blank(u64, Start),
     /// Blanking the checkpoints' heads, from this one on.
-    Void(usize, Start),
+    BlankHeads(usize, Start),
     Empty(Box<CheckpointWriter>, Start),
     /// Marking the device as in use.
     Mark(Copies, Option<Box<Loader>>, Start),
@@ -69,12 +69,15 @@ impl<P: Payload> Engine<P> {
 
     /// Begins to open the device of `superblock`, on which nothing of this engine is under way.
     pub(super) fn begin_open(&mut self, id: RequestId) {
-        debug_assert!(!self.cache_io_under_way(), "what ends late would be taken for this life's");
+        debug_assert!(
+            !self.cache_io_under_way(),
+            "what ends late would be taken for this session's"
+        );
         assert!(self.loader.is_none() && self.checkpoint.is_none(), "nothing of an earlier device");
         if self.superblock.state == DeviceState::Cold {
             return self.blank(id, 0, Start::New);
         }
-        // What the dead life had under way may be readable and yet not durable. Whatever is read
+        // What the dead session had under way may be readable and yet not durable. Whatever is read
         // from here on is built upon, so it must not vanish.
         self.outbox.io(Target::Cache, IoOp::Flush, Pending::Control);
         self.lifecycle = Lifecycle::Opening(id, Opening::Settle);
@@ -103,7 +106,7 @@ impl<P: Payload> Engine<P> {
             Opening::Settle
                 | Opening::Cold(..)
                 | Opening::Blank(..)
-                | Opening::Void(..)
+                | Opening::BlankHeads(..)
                 | Opening::Empty(..)
                 | Opening::Mark(..)
         );
@@ -127,7 +130,7 @@ impl<P: Payload> Engine<P> {
             }
             Opening::Cold(Copies::Last, start) => self.blank(id, 0, start),
             Opening::Blank(next, start) => self.blank(id, next, start),
-            Opening::Void(slot, start) => self.void_heads(id, slot, start),
+            Opening::BlankHeads(slot, start) => self.blank_heads(id, slot, start),
             Opening::Empty(mut writer, start) => {
                 self.store.advance_checkpoint(&mut writer, &mut self.outbox);
                 if writer.is_done() {
@@ -197,7 +200,7 @@ impl<P: Payload> Engine<P> {
         scan: scan::Scan,
         next: u64,
     ) {
-        let (first, len) = self.superblock.geometry.marks;
+        let (first, len) = self.superblock.geometry.journal;
         assert!(next < len, "a page of the ring");
         let count = self.config.bounds.open_pages.min(len - next);
         self.store.crossings.note_if(count < len - next, Bound::OpenPages);
@@ -217,7 +220,7 @@ impl<P: Payload> Engine<P> {
             return self.doubt(id);
         }
         scan.take(pages);
-        if next < self.superblock.geometry.marks.1 {
+        if next < self.superblock.geometry.journal.1 {
             return self.read_ring(id, (head, durable), scan, next);
         }
         let (sequence, head) = *head;
@@ -251,7 +254,7 @@ impl<P: Payload> Engine<P> {
         self.recover(id, found);
     }
 
-    /// What was read goes together: make volumes known, and begin a life on top of it.
+    /// What was read goes together: make volumes known, and begin a session on top of it.
     fn recover(&mut self, id: RequestId, found: Found) {
         let start = match self.superblock.state {
             DeviceState::Clean { .. } => Start::Clean,
@@ -274,12 +277,12 @@ impl<P: Payload> Engine<P> {
     fn blank(&mut self, id: RequestId, next: u64, start: Start) {
         assert_eq!(self.superblock.state, DeviceState::Cold, "nothing on it is believed any more");
         self.superblock.era = self.superblock.next_incarnation;
-        let (first, len) = self.superblock.geometry.marks;
+        let (first, len) = self.superblock.geometry.journal;
         assert!(next <= len, "no page behind the ring is blanked");
         let count = self.config.bounds.open_pages.min(len - next);
         self.store.crossings.note_if(count < len - next, Bound::OpenPages);
         if count == 0 {
-            return self.void_heads(id, 0, start);
+            return self.blank_heads(id, 0, start);
         }
         let pages = Journal::formatted(&self.superblock, next, count);
         self.write_control((first + next) * BLOCK_BYTES, pages);
@@ -288,11 +291,11 @@ impl<P: Payload> Engine<P> {
 
     /// Blanks the checkpoints' heads from `slot` on, then writes an empty checkpoint, which is
     /// durable after them. An earlier format of the device may have numbered its own higher.
-    fn void_heads(&mut self, id: RequestId, slot: usize, start: Start) {
+    fn blank_heads(&mut self, id: RequestId, slot: usize, start: Start) {
         let heads = self.superblock.geometry.checkpoints.0;
         if let Some(head) = heads.get(slot).filter(|_| !self.config.mutants.is(Mutant::HeadsKept)) {
             self.write_control(head * BLOCK_BYTES, vec![MetaPage::zeroed()]);
-            self.lifecycle = Lifecycle::Opening(id, Opening::Void(slot + 1, start));
+            self.lifecycle = Lifecycle::Opening(id, Opening::BlankHeads(slot + 1, start));
             return;
         }
         self.store.begin_era(&self.superblock, &self.config);
@@ -310,7 +313,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn mark_in_use(&mut self, id: RequestId, loader: Option<Box<Loader>>, start: Start) {
-        self.reserve_for_life();
+        self.reserve_for_session();
         self.write_superblock();
         self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Both, loader, start));
     }
@@ -341,7 +344,10 @@ impl<P: Payload> Engine<P> {
         }
         let in_use = self.superblock.state == DeviceState::InUse || !self.config.crash_safe;
         assert!(in_use, "a device is in use, durably, before it serves");
-        assert!(self.loader.is_none() && self.checkpoint.is_none(), "a life begins with neither");
+        assert!(
+            self.loader.is_none() && self.checkpoint.is_none(),
+            "a session begins with neither"
+        );
         self.reopening = false;
         self.lifecycle = Lifecycle::Serving;
         self.store.dead = false;
@@ -410,7 +416,7 @@ mod tests {
             segments: 1,
             slots: superblock.geometry.slots(),
             journal_page: 900,
-            life: 1,
+            session: 1,
             // Each format's first one.
             era: 1,
             ..Head::default()
@@ -463,7 +469,7 @@ mod tests {
         let mut rig = Rig::open(1020);
         rig.ask(vec![Command::Attach(volume("v"))]);
         let superblock = superblock(1020);
-        let (ring, places) = superblock.geometry.marks;
+        let (ring, places) = superblock.geometry.journal;
         // The attach was recorded in the first page; a read brings what was there before.
         let first = ring + (places + 1) % places;
         let before = Journal::formatted(rig.engine.superblock(), 1, 1).swap_remove(0);

@@ -1,4 +1,4 @@
-//! Blocks that were written while the index was not there to tell which copies that voids.
+//! Blocks that were written while the index was not there to say which copies that invalidates.
 //!
 //! Loading takes them out of the index at its end. The set is bounded: beyond so many ranges they
 //! are told apart more coarsely, which costs warmth and nothing else.

@@ -41,7 +41,7 @@ phases! {
     LoadPages = "load_pages",
     /// Headers of newer chunks are being read.
     LoadHeaders = "load_headers",
-    /// Newer chunks and marks are being applied.
+    /// newer chunks and records are being applied.
     LoadReplay = "load_replay",
     /// What passed through meanwhile is being taken out.
     LoadPassed = "load_passed",
@@ -63,17 +63,17 @@ phases! {
     CleanAnnounced = "clean_announced",
     /// A segment is being emptied, and none of its blocks is being read.
     CleanScan = "clean_scan",
-    /// Blocks to be carried forward are being read.
+    /// Blocks to be reinserted are being read.
     CleanReads = "clean_reads",
     /// An emptied segment waits for reads of it.
     CleanParked = "clean_parked",
     /// A chunk is being written.
     ChunkWrite = "chunk_write",
-    /// Writes wait for marks.
+    /// Writes wait for invalidation records.
     Gate = "gate",
     /// Requests go on at the next wake.
     Paused = "paused",
-    /// Every write is marked until the next checkpoint.
+    /// Every write appends an invalidation record until the next checkpoint.
     Doubtful = "doubtful",
     /// The cache device is being flushed.
     LogFlush = "log_flush",
@@ -151,7 +151,7 @@ impl<P: Payload> Engine<P> {
     /// What the engine is doing between two batches.
     pub fn phases(&self) -> Phases {
         let mut on = Phases::default();
-        self.life_phase(&mut on);
+        self.session_phase(&mut on);
         self.store_phases(&mut on);
         if let Some(loader) = &self.loader {
             on.set(loader.phase(), true);
@@ -181,15 +181,16 @@ impl<P: Payload> Engine<P> {
         on
     }
 
-    fn life_phase(&self, on: &mut Phases) {
+    fn session_phase(&self, on: &mut Phases) {
         let phase = match &self.lifecycle {
             Lifecycle::Opening(_, stage) => match stage {
                 Opening::Settle | Opening::Heads(..) | Opening::Ring(..) | Opening::Volumes(_) => {
                     Phase::OpenReads
                 }
-                Opening::Cold(..) | Opening::Blank(..) | Opening::Void(..) | Opening::Empty(..) => {
-                    Phase::OpenBlank
-                }
+                Opening::Cold(..)
+                | Opening::Blank(..)
+                | Opening::BlankHeads(..)
+                | Opening::Empty(..) => Phase::OpenBlank,
                 Opening::Mark(..) => Phase::OpenMarks,
                 Opening::Distrust(_) => Phase::Replacing,
             },

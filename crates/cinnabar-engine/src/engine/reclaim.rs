@@ -44,9 +44,9 @@ fn emptying_segments_full_of_small_chunks_comes_to_rest() {
         }
         rig.engine.check_invariants();
         let counters = rig.engine.cache_counters();
-        let (new, carried) = (admitted(&counters), counters.carried_blocks);
+        let (new, reinserted) = (admitted(&counters), counters.reinserted_blocks);
         assert!(counters.segments_freed > 0, "it was full");
-        assert!(carried <= 40 * new, "{new} new, {carried} reinserted");
+        assert!(reinserted <= 40 * new, "{new} new, {reinserted} reinserted");
     }
 }
 
@@ -65,7 +65,7 @@ fn reinserting_is_bounded_where_all_is_hot() {
         }
         rig.engine.check_invariants();
         let counters = rig.engine.cache_counters();
-        assert!(counters.carried_blocks <= 16 * admitted(&counters), "{counters:?}");
+        assert!(counters.reinserted_blocks <= 16 * admitted(&counters), "{counters:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests under way: admission, holds, completion. What each kind does is in its own file.
+//! Requests under way: admission, range locks, completion. What each kind does is in its own file.
 
 use super::Engine;
 use super::read::ReadState;
@@ -24,8 +24,8 @@ pub(super) struct Active<P> {
     pub(super) late: bool,
     /// The guest has been told so; nobody waits for the rest.
     pub(super) answered: bool,
-    /// It holds its blocks, or waits for them.
-    pub(super) held: bool,
+    /// It has a range lock, or waits for one.
+    pub(super) locked: bool,
     /// It has them.
     pub(super) granted: bool,
     /// It waits for nothing but the end of I/O that was given up: no blocks, no part of its volume.
@@ -98,7 +98,7 @@ impl<P: Payload> Engine<P> {
         state.requests += 1;
         state.invalidations += u32::from(invalidates);
         self.invalidations += u32::from(invalidates);
-        let hold = match &op {
+        let lock = match &op {
             Op::Read { span, .. } => Some((*span, false)),
             Op::Write { span, .. }
             | Op::Trim { span, .. }
@@ -107,10 +107,10 @@ impl<P: Payload> Engine<P> {
             Op::Flush => None,
         };
         let in_volume = |(span, _): (ByteSpan, bool)| span.end_block() <= VOLUME_BLOCKS_MAX;
-        assert!(hold.is_none_or(in_volume), "no volume is larger than a key can name");
+        assert!(lock.is_none_or(in_volume), "no volume is larger than a key can name");
         let careless = self.config.mutants.is(Mutant::FillNotRevalidated);
-        let hold = hold.filter(|(_, exclusive)| *exclusive || !careless);
-        let held = hold.is_some();
+        let lock = lock.filter(|(_, exclusive)| *exclusive || !careless);
+        let locked = lock.is_some();
         let active = Active {
             id,
             volume: volume.0,
@@ -118,15 +118,15 @@ impl<P: Payload> Engine<P> {
             failure: None,
             late: false,
             answered: false,
-            held,
+            locked,
             granted: false,
             parked: false,
             orphan: false,
             kind: Kind::of(op),
         };
         let request = self.requests.insert(active);
-        let granted = hold.is_none_or(|(span, exclusive)| {
-            state.holds.enter(request, span.first_block(), span.end_block(), exclusive)
+        let granted = lock.is_none_or(|(span, exclusive)| {
+            state.locks.enter(request, span.first_block(), span.end_block(), exclusive)
         });
         if granted {
             self.start(request);
@@ -181,8 +181,8 @@ impl<P: Payload> Engine<P> {
 
     fn start_backend_io(&mut self, request: usize, op: IoOp<P>, covers: Option<Covers>) {
         let active = &mut self.requests[request];
-        let holds = active.held || matches!(active.kind, Kind::Flush);
-        assert!(active.granted && holds, "the backend is asked only for what is held");
+        let locked = active.locked || matches!(active.kind, Kind::Flush);
+        assert!(active.granted && locked, "the backend is asked only for what is locked");
         active.outstanding += 1;
         let target = Target::Backend(VolumeId(active.volume));
         self.outbox.io(target, op, Pending::Backend { request, covers });
@@ -261,15 +261,15 @@ impl<P: Payload> Engine<P> {
         if active.late {
             self.not_late(active.volume);
         }
-        self.leave(request, active.held, active.volume);
+        self.leave(request, active.locked, active.volume);
     }
 
     /// A request lets go of its blocks and of its volume.
-    pub(super) fn leave(&mut self, request: usize, held: bool, index: u16) {
+    pub(super) fn leave(&mut self, request: usize, locked: bool, index: u16) {
         let (ready, requests) = (&mut self.ready, &mut self.requests);
         let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
-        if held {
-            volume.holds.leave(request, |granted| {
+        if locked {
+            volume.locks.leave(request, |granted| {
                 assert!(!requests[granted].granted, "who waits does not have its blocks");
                 requests[granted].granted = true;
                 ready.push_back(granted);

@@ -118,8 +118,8 @@ impl Rig {
         (first..self.next).map(RequestId).collect()
     }
 
-    /// Stops cleanly; the next life on the same device, not opened yet.
-    pub(super) fn next_life(mut self, config: Config) -> Self {
+    /// Stops cleanly; the next session on the same device, not opened yet.
+    pub(super) fn next_session(mut self, config: Config) -> Self {
         let close = self.ask(vec![Command::Close])[0];
         self.answer(close).expect("a clean stop");
         let copies = [0, 1].map(|copy| self.pages[&copy].clone());

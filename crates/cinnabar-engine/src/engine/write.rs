@@ -123,8 +123,8 @@ impl<P: Payload> Engine<P> {
         for edge in 0..state.edges.len() {
             self.begin_edge(request, edge, keep, whole_blocks_only);
         }
-        let marked = self.take_out(request);
-        let passed = self.pass_gate(request, marked);
+        let stale = self.take_out(request);
+        let passed = self.pass_gate(request, stale);
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
         state.waits = !passed;
         state.edges_first = whole_blocks_only;
@@ -263,11 +263,12 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Takes every old copy out of the cache: until the backend has the new data nobody knows what
-    /// a block contains, and if the write fails nobody will. Gives the blocks to be marked.
+    /// Takes every old copy out of the cache: until the backend has the new data it is unknown what
+    /// a block contains, and if the write fails it stays unknown. Gives the blocks to be recorded as
+    /// invalid.
     fn take_out(&mut self, request: usize) -> Option<(u64, u64)> {
         let volume = self.requests[request].volume;
-        let marks_all = self.marks_all();
+        let records_all = self.records_all();
         if !self.config.mutants.is(Mutant::PartialNotTakenOut) {
             let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
             let (first, end) = (state.span.first_block(), state.span.end_block());
@@ -278,16 +279,16 @@ impl<P: Payload> Engine<P> {
             let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
             let (first, end) = (state.span.first_block(), state.span.end_block());
             if loader.pass(volume, first, end, grows) {
-                return marks_all.then_some((first, end));
+                return records_all.then_some((first, end));
             }
         }
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
-        let all = marks_all.then_some((state.span.first_block(), state.span.end_block()));
+        let all = records_all.then_some((state.span.first_block(), state.span.end_block()));
         if self.store.holdings[usize::from(volume)].cached_blocks == 0 {
             return all;
         }
         let mut hits = 0;
-        let mut marked: Option<(u64, u64)> = None;
+        let mut stale: Option<(u64, u64)> = None;
         for i in 0..state.span.blocks() {
             let key = Key { volume, block: state.span.first_block() + i };
             let removed = self.store.remove(key);
@@ -297,12 +298,12 @@ impl<P: Payload> Engine<P> {
             state.hits[i as usize / 64] |= 1 << (i % 64);
             hits += 1;
             if removed == Removed::FromFlash {
-                let first = marked.map_or(key.block, |(first, _)| first);
-                marked = Some((first, key.block + 1));
+                let first = stale.map_or(key.block, |(first, _)| first);
+                stale = Some((first, key.block + 1));
             }
         }
         self.volume(volume).counters.write_hits += hits;
-        all.or(marked)
+        all.or(stale)
     }
 
     fn issue_write(&mut self, request: usize) {
@@ -311,7 +312,7 @@ impl<P: Payload> Engine<P> {
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
         assert!(
             !state.waits && !state.issued,
-            "a write is issued once, when what it voids is void"
+            "a write is issued once, after the copies it invalidates are recorded"
         );
         state.issued = true;
         let (data, fua, span) = (state.data.clone(), state.fua, state.span);

@@ -36,11 +36,12 @@ fn is_cached(engine: &Engine<Nothing>, block: u64) -> bool {
 
 /// Small steps, so that loading takes many of them.
 fn config(mutants: Mutants, passed_ranges: usize) -> Config {
-    let bounds = Bounds { replay_blocks: 4, void_lookups: 100, passed_ranges, ..Bounds::default() };
+    let bounds =
+        Bounds { replay_blocks: 4, invalidate_lookups: 100, passed_ranges, ..Bounds::default() };
     Config { eviction: Eviction::Clock, bounds, mutants, ..Config::default() }
 }
 
-/// A life in which `cached` were read, and the next one, in which `first` is written before the index
+/// A session in which `cached` were read, and the next one, in which `first` is written before the index
 /// is there. Loading stands still behind that.
 fn loading(config: Config, cached: &[u64], first: &[std::ops::Range<u64>]) -> Rig {
     let mut rig = Rig::open_with(config, 1020);
@@ -52,7 +53,7 @@ fn loading(config: Config, cached: &[u64], first: &[std::ops::Range<u64>]) -> Ri
     }
     rig.ask(vec![Command::Detach(VOLUME)]);
     rig.ask(vec![Command::Seal(VOLUME, None)]);
-    let mut rig = rig.next_life(config);
+    let mut rig = rig.next_session(config);
     rig.holds_wakes = true;
     rig.open_and_hold_the_index();
     let attach = rig.ask(vec![Command::Attach(spec())])[0];
@@ -109,8 +110,8 @@ fn a_run_that_grows_into_what_was_looked_at_is_found() {
     assert!(grows(200, 3, Mutants::only(Mutant::PassedRunGrows)));
 }
 
-/// Ranges told apart coarsely take out blocks that nobody wrote. Their copies are void nowhere but in
-/// RAM, so a later write to one of them has to be marked.
+/// Ranges told apart coarsely take out blocks that were not written. Their copies are invalid nowhere but in
+/// RAM, so a later write to one of them must append an invalidation record.
 #[test]
 fn what_goes_with_coarse_ranges_does_not_come_back() {
     let apart: Vec<_> = (0..20).map(|i| i * 40..i * 40 + 1).collect();

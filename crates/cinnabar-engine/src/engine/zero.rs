@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 enum Stage {
     /// Taking cached blocks out, from this one on.
     TakeOut(u64),
-    /// Waiting for what was taken out to be void durably.
+    /// Waiting until what was taken out is durably recorded as invalid.
     Gate,
     /// Reading an edge block of a backend that takes whole blocks only.
     ReadEdge(usize),
@@ -42,7 +42,7 @@ pub(super) struct ZeroState<P> {
     /// The backend is not told: only what is cached goes.
     invalidate: bool,
     /// Blocks on flash that were taken out: first and end of the range around them.
-    marked: Option<(u64, u64)>,
+    stale: Option<(u64, u64)>,
     stage: Stage,
     started: bool,
     /// The part that the backend is told of.
@@ -60,7 +60,7 @@ impl<P: Payload> ZeroState<P> {
             trim,
             may_punch,
             invalidate: false,
-            marked: None,
+            stale: None,
             stage: Stage::TakeOut(span.first_block()),
             started: false,
             inner: span,
@@ -127,17 +127,17 @@ impl<P: Payload> Engine<P> {
         let Kind::Zero(state) = &mut self.requests[request].kind else { unreachable!("a zero") };
         let volume = self.volumes[usize::from(index)].as_mut().expect("has requests");
         state.begin(volume);
-        let (stage, marked, invalidate) = (state.stage, state.marked, state.invalidate);
+        let (stage, stale, invalidate) = (state.stage, state.stale, state.invalidate);
         let silent = matches!(stage, Stage::TakeOut(_) | Stage::Gate);
         assert!(silent || !invalidate, "an invalidation never reaches the backend");
         if !invalidate && self.requests[request].answered {
             // It took too long, and the backend has heard of nothing yet. What was taken out was as
-            // good as any copy, but no later write will find it to mark it.
-            let forgets = self.config.mutants.is(Mutant::LateTrimNotMarked);
-            if let (Stage::TakeOut(_), Some((first, end))) = (stage, marked)
+            // good as any copy, but no later write will find it and invalidate it.
+            let forgets = self.config.mutants.is(Mutant::LateTrimNotRecorded);
+            if let (Stage::TakeOut(_), Some((first, end))) = (stage, stale)
                 && !forgets
             {
-                self.store.void_durably(index, first, end);
+                self.store.invalidate_durably(index, first, end);
             }
             return self.finish(request);
         }
@@ -209,12 +209,12 @@ impl<P: Payload> Engine<P> {
                 let copy = self.store.remove(Key { volume, block });
                 removed += u64::from(copy != Removed::Absent);
                 if copy == Removed::FromFlash {
-                    let first = state.marked.map_or(block, |(first, _)| first);
-                    state.marked = Some((first, block + 1));
+                    let first = state.stale.map_or(block, |(first, _)| first);
+                    state.stale = Some((first, block + 1));
                 }
             }
         }
-        let (invalidate, mut marked) = (state.invalidate, state.marked);
+        let (invalidate, mut stale) = (state.invalidate, state.stale);
         state.stage = if stop < end { Stage::TakeOut(stop) } else { Stage::Gate };
         if invalidate {
             self.volume(volume).counters.invalidated_blocks += removed;
@@ -223,13 +223,13 @@ impl<P: Payload> Engine<P> {
             self.store.crossings.note(Bound::ZeroBlocks);
             return self.paused.push_back(request);
         }
-        if self.marks_all() {
-            marked = Some(all);
+        if self.records_all() {
+            stale = Some(all);
         }
-        if self.config.mutants.is(Mutant::TrimNotMarked) {
-            marked = None;
+        if self.config.mutants.is(Mutant::TrimNotRecorded) {
+            stale = None;
         }
-        if self.pass_gate(request, marked) {
+        if self.pass_gate(request, stale) {
             self.advance_zero(request);
         }
     }

@@ -91,16 +91,16 @@ pub(crate) struct Journal {
 impl Journal {
     /// A journal without records, on a ring that is [formatted](Self::formatted) for this era.
     pub(crate) fn new(superblock: &Superblock, config: &Config) -> Self {
-        assert!(superblock.geometry.marks.1 >= 4, "a quarter of the ring is for rebases");
+        assert!(superblock.geometry.journal.1 >= 4, "a quarter of the ring is for rebases");
         Self {
-            area: superblock.geometry.marks,
+            area: superblock.geometry.journal,
             device: device_of(superblock.uuid),
             era: superblock.era,
             write_pages: config.bounds.journal_pages,
             enabled: config.crash_safe,
-            next: superblock.geometry.marks.1 + 1,
-            tail: superblock.geometry.marks.1 + 1,
-            tail_durable: superblock.geometry.marks.1 + 1,
+            next: superblock.geometry.journal.1 + 1,
+            tail: superblock.geometry.journal.1 + 1,
+            tail_durable: superblock.geometry.journal.1 + 1,
             checkpoint: 0,
             queue: Backlog::default(),
             live: Backlog::default(),
@@ -119,14 +119,17 @@ impl Journal {
 
     /// The pages of a ring that holds nothing, from place `first` on.
     pub(crate) fn formatted(superblock: &Superblock, first: u64, count: u64) -> Vec<MetaPage> {
-        let (device, places) = (device_of(superblock.uuid), superblock.geometry.marks.1);
+        let (device, places) = (device_of(superblock.uuid), superblock.geometry.journal.1);
         let page = |at| PageHeader::formatted(device, superblock.era, places, at);
         (first..first + count).map(page).collect()
     }
 
     /// Goes on behind what recovery read: `records` count until the next checkpoint.
     pub(crate) fn go_on(&mut self, read: scan::Read, checkpoint: u64, keep: bool) {
-        assert!(self.appended == 0 && self.writing.is_none(), "a life begins with what it reads");
+        assert!(
+            self.appended == 0 && self.writing.is_none(),
+            "a session begins with what it reads"
+        );
         assert!(read.start <= read.next && read.next - read.start < self.area.1, "one round");
         assert!(read.checkpoint <= checkpoint, "the records go with this checkpoint");
         self.next = read.next;
@@ -325,7 +328,7 @@ impl Journal {
         let ends = |rebase: &Rebase| writing.rebased == Some(rebase.number) || mistaken;
         let Some(rebase) = self.rebase.take_if(|rebase| ends(rebase)) else { return };
         if !mistaken {
-            // The tail never passes a live mark: all of them lie behind the rebase's first page.
+            // The tail never passes a live record: all of them lie behind the rebase's first page.
             assert!(rebase.next == rebase.end, "a rebase ends when its records are written");
             assert!(rebase.state <= self.durable, "and the volumes' state with them");
             assert!(rebase.first < self.next, "which takes a page at least");

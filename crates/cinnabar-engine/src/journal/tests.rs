@@ -11,13 +11,13 @@ fn journal() -> Journal {
     Journal::new(&superblock(), &Config::default())
 }
 
-fn mark(block: u64) -> Record {
-    Record::Void { incarnation: 1, block, count: 1, version: 1 }
+fn invalidation(block: u64) -> Record {
+    Record::Invalidation { incarnation: 1, block, count: 1, version: 1 }
 }
 
 fn append(journal: &mut Journal, records: u32) {
     for block in 0..u64::from(records) {
-        journal.append(mark(block));
+        journal.append(invalidation(block));
     }
 }
 
@@ -70,18 +70,18 @@ fn a_rebase_that_is_overtaken_ends_with_a_checkpoint() {
     assert!(checkpoints > 1);
 }
 
-/// A journal, the ring that it is written to, and the checkpoints that cover its marks. Mark `n`
+/// A journal, the ring that it is written to, and the checkpoints that cover its records. Record `n`
 /// is the `n`th one appended.
 struct Played {
     journal: Journal,
     ring: Vec<MetaPage>,
     /// The write under way.
     writing: Option<(u64, Vec<MetaPage>)>,
-    /// Tickets of all marks.
-    marks: Vec<Ticket>,
-    /// The checkpoint being made: its first page, and the marks before it.
+    /// Tickets of all records.
+    records: Vec<Ticket>,
+    /// The checkpoint being made: its first page, and the records before it.
     making: Option<(u64, usize)>,
-    /// The newest complete one: number, first page, marks that it covers.
+    /// The newest complete one: number, first page, records that it covers.
     head: (u64, u64, usize),
     /// Pages before this one were durable when it was completed.
     durable: u64,
@@ -92,12 +92,12 @@ impl Played {
         let journal = Journal::new(&superblock(), &Config { mutants, ..Config::default() });
         let ring = Journal::formatted(&superblock(), 0, journal.area.1);
         let head = (1, journal.next, 0);
-        Self { journal, ring, writing: None, marks: Vec::new(), making: None, head, durable: 0 }
+        Self { journal, ring, writing: None, records: Vec::new(), making: None, head, durable: 0 }
     }
 
     fn append(&mut self) {
-        let ticket = self.journal.append(mark(self.marks.len() as u64));
-        self.marks.push(ticket);
+        let ticket = self.journal.append(invalidation(self.records.len() as u64));
+        self.records.push(ticket);
     }
 
     /// As the engine's end of batch does it.
@@ -125,7 +125,7 @@ impl Played {
 
     fn begin_checkpoint(&mut self) {
         assert!(self.making.is_none(), "one at a time");
-        self.making = Some((self.journal.checkpoint_begins(), self.marks.len()));
+        self.making = Some((self.journal.checkpoint_begins(), self.records.len()));
     }
 
     fn end_checkpoint(&mut self) {
@@ -136,7 +136,7 @@ impl Played {
         self.check();
     }
 
-    /// A crash now finds every durable mark that the newest checkpoint does not cover.
+    /// A crash now finds every durable record that the newest checkpoint does not cover.
     fn check(&self) {
         let (checkpoint, page, covered) = self.head;
         let superblock = superblock();
@@ -144,20 +144,22 @@ impl Played {
         scan.take(&self.ring);
         let read = scan.read(page, self.durable, Mutants::default()).expect("nothing was damaged");
         assert!(read.checkpoint <= checkpoint, "the records go with a checkpoint that there is");
-        let mut found = vec![false; self.marks.len()];
+        let mut found = vec![false; self.records.len()];
         for record in read.records {
-            let Record::Void { block, .. } = record else { panic!("only marks were written") };
+            let Record::Invalidation { block, .. } = record else {
+                panic!("only invalidations were written")
+            };
             found[block as usize] = true;
         }
-        for (mark, ticket) in self.marks.iter().enumerate().skip(covered) {
+        for (record, ticket) in self.records.iter().enumerate().skip(covered) {
             let durable = self.journal.is_durable(*ticket);
-            assert!(found[mark] || !durable, "mark {mark} of {} is lost", self.marks.len());
+            assert!(found[record] || !durable, "record {record} of {} is lost", self.records.len());
         }
     }
 }
 
 /// A checkpoint ends while the last write of a rebase is under way, and the next rebase begins in
-/// the same batch: the write must not count for it, or the tail passes marks that nothing covers.
+/// the same batch: the write must not count for it, or the tail passes records that nothing covers.
 fn checkpoint_ends_during_the_last_write_of_a_rebase(mut played: Played) {
     played.begin_checkpoint();
     while !played.journal.is_half_full() {
@@ -182,7 +184,7 @@ fn a_write_of_a_rebase_that_a_checkpoint_ended_does_not_end_the_next_one() {
 }
 
 #[test]
-#[should_panic(expected = "mark 0 of 34 is lost")]
+#[should_panic(expected = "record 0 of 34 is lost")]
 fn the_mutant_that_takes_the_write_for_the_next_rebase_is_found() {
     let mutant = Mutants::only(Mutant::RebaseMistaken);
     checkpoint_ends_during_the_last_write_of_a_rebase(Played::new(mutant));
@@ -194,7 +196,7 @@ fn a_rebase_of_volumes_alone_ends_when_the_last_of_them_is_durable() {
     let mut journal = half_full();
     let page = journal.checkpoint_begins();
     journal.checkpoint_ends(Some((1, page)));
-    let flushed = || Record::Flushed { incarnation: 1, life: 1, sequence: 1 };
+    let flushed = || Record::Flushed { incarnation: 1, session: 1, sequence: 1 };
     journal.append(flushed());
     assert_eq!(write_out(&mut journal), 1);
     journal.begin_rebase((0..5000).map(|_| flushed()));
@@ -231,7 +233,7 @@ fn play(seed: u64, mutants: Mutants) -> u64 {
 }
 
 #[test]
-fn no_order_of_writes_rebases_and_checkpoints_loses_a_mark() {
+fn no_order_of_writes_rebases_and_checkpoints_loses_a_record() {
     let rebases: u64 = (1..=40).map(|seed| play(seed, Mutants::default())).sum();
     assert!(rebases > 400, "{rebases}: the ring was seldom half full");
 }

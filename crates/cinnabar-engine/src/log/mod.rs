@@ -111,7 +111,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// An empty log whose sequence numbers begin behind `sequence`. Those of each life begin behind
+    /// An empty log whose sequence numbers begin behind `sequence`. Those of each session begin behind
     /// all that any earlier one can have used. For `class_segments` see
     /// [`Bounds`](crate::bounds::Bounds).
     pub(crate) fn new(geometry: Geometry, sequence: u64, class_segments: u32) -> Self {

@@ -44,8 +44,8 @@ pub struct Head {
     pub chunk_sequence: u64,
     /// First page of the journal whose records are not in here.
     pub journal_page: u64,
-    /// The life that made it.
-    pub life: u32,
+    /// The session that made it.
+    pub session: u32,
     /// Its era.
     pub era: u32,
     /// Pages of the journal before this one were durable when the head was written; 0: an earlier
@@ -67,7 +67,7 @@ impl Head {
 pub struct VolumeRecord {
     /// Index in the descriptors.
     pub index: u16,
-    /// Life.
+    /// Session.
     pub incarnation: u32,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -77,7 +77,7 @@ pub struct VolumeRecord {
     pub generation: u64,
     /// Order of records about volumes.
     pub stamp: u64,
-    /// Written copies in chunks up to this sequence number, of the life that wrote this record,
+    /// Written copies in chunks up to this sequence number, of the session that wrote this record,
     /// are covered by a backend flush.
     pub flushed: u64,
     /// It may have been written since the proof was taken.
@@ -150,7 +150,7 @@ impl Page {
                 w.u32(head.slots);
                 w.u64(head.chunk_sequence);
                 w.u64(head.journal_page);
-                w.u32(head.life);
+                w.u32(head.session);
                 w.u32(head.era);
                 w.u64(head.journal_durable);
             }
@@ -213,7 +213,7 @@ impl Page {
                 slots: r.u32(),
                 chunk_sequence: r.u64(),
                 journal_page: r.u64(),
-                life: r.u32(),
+                session: r.u32(),
                 era: r.u32(),
                 journal_durable: r.u64(),
             })),
@@ -345,7 +345,7 @@ mod tests {
                 slots: 3,
                 chunk_sequence: 4,
                 journal_page: 5,
-                life: 6,
+                session: 6,
                 era: 7,
                 journal_durable: 8,
             }),

@@ -17,7 +17,7 @@ const HEADER_BYTES: usize = 4 + 4 + 8 + 16 + 4 + 4 + 4 + 2 + 2;
 pub const ENTRY_BYTES: usize = 14;
 const _: () = assert!(HEADER_BYTES + DATA_BLOCKS_MAX as usize * ENTRY_BYTES <= 4096);
 
-/// Seed of a block's checksum: device, key and incarnation, not the place, so that a carried block
+/// Seed of a block's checksum: device, key and incarnation, not the place, so that a reinserted block
 /// keeps its sum and another block's data never passes.
 pub const fn checksum_seed(uuid: [u8; 16], incarnation: u32, block: u64) -> u64 {
     block_seed(device_seed(uuid), incarnation, block)
@@ -52,15 +52,15 @@ pub enum RecordKind {
     Written = 2,
     /// Data that the backend doesn't have yet (write-back).
     Dirty = 3,
-    /// The block's older copies are void.
-    Tombstone = 4,
+    /// The block's older copies are invalid.
+    Invalidation = 4,
     /// The backend has durably received the dirty copy of this sequence.
     Destaged = 5,
 }
 
 impl RecordKind {
     fn from_u8(value: u8) -> Option<Self> {
-        [Self::Hole, Self::Clean, Self::Written, Self::Dirty, Self::Tombstone, Self::Destaged]
+        [Self::Hole, Self::Clean, Self::Written, Self::Dirty, Self::Invalidation, Self::Destaged]
             .into_iter()
             .find(|kind| *kind as u8 == value)
     }
@@ -69,7 +69,7 @@ impl RecordKind {
 /// One record: the block at the same position behind the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose block, and of which life.
+    /// The incarnation of the block's volume.
     pub incarnation: u32,
     /// Block number within the volume, 40 bits.
     pub block: u64,
@@ -84,10 +84,10 @@ pub struct Entry {
 pub struct ChunkHeader {
     /// Of the device; a chunk of another device's image is not believed.
     pub uuid: [u8; 16],
-    /// Order of writing. A life goes on behind everything it found.
+    /// Order of writing. A session goes on behind everything it found.
     pub sequence: u64,
-    /// Which life of the device wrote it; what a life did not find can't be taken for its own.
-    pub life: u32,
+    /// Which session of the device wrote it; what a session did not find can't be taken for its own.
+    pub session: u32,
     /// Slot of the header itself; a misdirected write is not believed.
     pub slot: u32,
     /// Incarnation of the volume that owns the segment's share group, 0 for the common one.
@@ -108,7 +108,7 @@ impl ChunkHeader {
         w.u32(MAGIC);
         w.u64(self.sequence);
         w.bytes(&self.uuid);
-        w.u32(self.life);
+        w.u32(self.session);
         w.u32(self.slot);
         w.u32(self.group);
         w.u16(self.entries.len() as u16);
@@ -141,7 +141,7 @@ impl ChunkHeader {
         if r.u32() != MAGIC {
             return None;
         }
-        let (sequence, uuid, life) = (r.u64(), r.array(), r.u32());
+        let (sequence, uuid, session) = (r.u64(), r.array(), r.u32());
         let (slot, group, count) = (r.u32(), r.u32(), r.u16());
         if u32::from(count) > DATA_BLOCKS_MAX {
             return None;
@@ -156,7 +156,7 @@ impl ChunkHeader {
             let block = u64::from_le_bytes(block);
             entries.push(Entry { incarnation, block, kind, checksum: r.u32() });
         }
-        Some(Self { uuid, sequence, life, slot, group, entries })
+        Some(Self { uuid, sequence, session, slot, group, entries })
     }
 }
 
@@ -174,8 +174,14 @@ mod tests {
                 checksum: i as u32,
             })
             .collect();
-        let header =
-            ChunkHeader { uuid: [3; 16], sequence: 1 << 50, life: 5, slot: 256, group: 9, entries };
+        let header = ChunkHeader {
+            uuid: [3; 16],
+            sequence: 1 << 50,
+            session: 5,
+            slot: 256,
+            group: 9,
+            entries,
+        };
         let mut page = header.encode();
         assert_eq!(ChunkHeader::decode(&page), Some(header));
         page.0[4000] ^= 0x10;

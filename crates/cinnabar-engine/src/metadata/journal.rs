@@ -23,14 +23,14 @@ const _: () = assert!(ROOM <= u16::MAX as usize);
 /// Bytes of records that a page has room for at least, whatever their sizes: a sector may be left
 /// with just too little for the largest.
 pub(crate) const PAGE_ROOM_MIN: usize = SECTORS * (ROOM - RECORD_BYTES_MAX);
-/// Marks that a page has room for.
-pub const MARKS_A_PAGE: usize = SECTORS * (ROOM / Record::MARK_BYTES);
+/// Invalidation records that a page has room for.
+pub const INVALIDATIONS_A_PAGE: usize = SECTORS * (ROOM / Record::INVALIDATION_BYTES);
 
 /// Something that stays true, whatever is written later. See `docs/design/durability.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Copies of these blocks in chunks up to `version` are void.
-    Void {
+    /// Copies of these blocks in chunks up to `version` are invalid.
+    Invalidation {
         /// Whose.
         incarnation: u32,
         /// First block.
@@ -40,36 +40,36 @@ pub enum Record {
         /// Sequence number of the log.
         version: u64,
     },
-    /// Everything in this segment, in chunks up to `version`, is void.
-    SegmentVoid {
+    /// Everything in this segment, in chunks up to `version`, is invalid.
+    SegmentInvalidation {
         /// Which.
         segment: u32,
         /// Sequence number of the log.
         version: u64,
     },
-    /// The chunk at this slot failed to be written and is void.
-    ChunkVoid {
+    /// The chunk at this slot failed to be written and is invalid.
+    ChunkInvalidation {
         /// Slot of its header.
         slot: u32,
         /// Sequence number of the log.
         version: u64,
     },
-    /// Chunks newer than `sequence` of this life may be found from the segment's start on.
+    /// Chunks newer than `sequence` of this session may be found from the segment's start on.
     Opened {
         /// Which.
         segment: u32,
         /// Sequence number of its opening.
         sequence: u64,
-        /// By which life.
-        life: u32,
+        /// By which session.
+        session: u32,
     },
-    /// The backend has been flushed: written copies in chunks of this life up to `sequence` may be
+    /// The backend has been flushed: written copies in chunks of this session up to `sequence` may be
     /// believed.
     Flushed {
         /// Whose.
         incarnation: u32,
-        /// By which life.
-        life: u32,
+        /// By which session.
+        session: u32,
         /// Sequence number of the log.
         sequence: u64,
     },
@@ -83,7 +83,7 @@ pub enum Record {
 }
 
 impl Record {
-    const MARK_BYTES: usize = 1 + 4 + 5 + 4 + 8;
+    const INVALIDATION_BYTES: usize = 1 + 4 + 5 + 4 + 8;
     /// Bytes of what is said of a volume when the journal is written anew: the volume, and how far
     /// its backend is flushed.
     pub(crate) const VOLUME_STATE_BYTES: usize = RECORD_BYTES_MAX + 1 + 16;
@@ -91,8 +91,8 @@ impl Record {
     /// Bytes in a page.
     pub(crate) fn bytes(&self) -> usize {
         1 + match self {
-            Self::Void { .. } => Self::MARK_BYTES - 1,
-            Self::SegmentVoid { .. } | Self::ChunkVoid { .. } => 12,
+            Self::Invalidation { .. } => Self::INVALIDATION_BYTES - 1,
+            Self::SegmentInvalidation { .. } | Self::ChunkInvalidation { .. } => 12,
             Self::Opened { .. } | Self::Flushed { .. } => 16,
             Self::Volume(_) => VolumeRecord::BYTES,
             Self::Dropped { .. } => 4,
@@ -102,7 +102,7 @@ impl Record {
     fn encode(&self, w: &mut Writer<'_>) {
         let end = w.written() + self.bytes();
         match self {
-            Self::Void { incarnation, block, count, version } => {
+            Self::Invalidation { incarnation, block, count, version } => {
                 assert!(*block < 1 << 40, "a block number has 40 bits");
                 w.u8(1);
                 w.u32(*incarnation);
@@ -110,26 +110,26 @@ impl Record {
                 w.u32(*count);
                 w.u64(*version);
             }
-            Self::SegmentVoid { segment, version } => {
+            Self::SegmentInvalidation { segment, version } => {
                 w.u8(2);
                 w.u32(*segment);
                 w.u64(*version);
             }
-            Self::ChunkVoid { slot, version } => {
+            Self::ChunkInvalidation { slot, version } => {
                 w.u8(3);
                 w.u32(*slot);
                 w.u64(*version);
             }
-            Self::Opened { segment, sequence, life } => {
+            Self::Opened { segment, sequence, session } => {
                 w.u8(4);
                 w.u32(*segment);
-                w.u32(*life);
+                w.u32(*session);
                 w.u64(*sequence);
             }
-            Self::Flushed { incarnation, life, sequence } => {
+            Self::Flushed { incarnation, session, sequence } => {
                 w.u8(5);
                 w.u32(*incarnation);
-                w.u32(*life);
+                w.u32(*session);
                 w.u64(*sequence);
             }
             Self::Volume(record) => {
@@ -151,17 +151,17 @@ impl Record {
                 let mut block = [0; 8];
                 block[..5].copy_from_slice(&r.array::<5>());
                 let (count, version) = (r.u32(), r.u64());
-                Self::Void { incarnation, block: u64::from_le_bytes(block), count, version }
+                Self::Invalidation { incarnation, block: u64::from_le_bytes(block), count, version }
             }
-            2 => Self::SegmentVoid { segment: r.u32(), version: r.u64() },
-            3 => Self::ChunkVoid { slot: r.u32(), version: r.u64() },
+            2 => Self::SegmentInvalidation { segment: r.u32(), version: r.u64() },
+            3 => Self::ChunkInvalidation { slot: r.u32(), version: r.u64() },
             4 => {
-                let (segment, life) = (r.u32(), r.u32());
-                Self::Opened { segment, sequence: r.u64(), life }
+                let (segment, session) = (r.u32(), r.u32());
+                Self::Opened { segment, sequence: r.u64(), session }
             }
             5 => {
-                let (incarnation, life) = (r.u32(), r.u32());
-                Self::Flushed { incarnation, life, sequence: r.u64() }
+                let (incarnation, session) = (r.u32(), r.u32());
+                Self::Flushed { incarnation, session, sequence: r.u64() }
             }
             6 => Self::Volume(Box::new(VolumeRecord::decode(r)?)),
             7 => Self::Dropped { incarnation: r.u32() },
@@ -175,7 +175,7 @@ impl Record {
 pub struct PageHeader {
     /// Folded identity of the device.
     pub device: u32,
-    /// Life at which everything before was given up; pages of other eras mean nothing.
+    /// Session at which everything before was given up; pages of other eras mean nothing.
     pub era: u32,
     /// Number of the page; it lies at this number modulo the pages of the ring.
     pub page: u64,
@@ -300,11 +300,16 @@ mod tests {
             epoch: Some(Epoch([4; 64])),
         };
         vec![
-            Record::Void { incarnation: 1, block: (1 << 36) - 1, count: 9, version: 1 << 50 },
-            Record::SegmentVoid { segment: 1, version: 2 },
-            Record::ChunkVoid { slot: 1, version: 2 },
-            Record::Opened { segment: 1, sequence: 2, life: 3 },
-            Record::Flushed { incarnation: 1, life: 2, sequence: 3 },
+            Record::Invalidation {
+                incarnation: 1,
+                block: (1 << 36) - 1,
+                count: 9,
+                version: 1 << 50,
+            },
+            Record::SegmentInvalidation { segment: 1, version: 2 },
+            Record::ChunkInvalidation { slot: 1, version: 2 },
+            Record::Opened { segment: 1, sequence: 2, session: 3 },
+            Record::Flushed { incarnation: 1, session: 2, sequence: 3 },
             Record::Volume(Box::new(volume)),
             Record::Dropped { incarnation: 12 },
         ]
@@ -324,10 +329,10 @@ mod tests {
     }
 
     #[test]
-    fn a_page_holds_as_many_marks_as_it_says() {
-        let mark = records().swap_remove(0);
-        let marks = vec![mark; MARKS_A_PAGE + 1];
-        assert_eq!(header().encode(&mut marks.iter().peekable()).1, MARKS_A_PAGE);
+    fn a_page_holds_as_many_invalidation_records_as_it_says() {
+        let record = records().swap_remove(0);
+        let records = vec![record; INVALIDATIONS_A_PAGE + 1];
+        assert_eq!(header().encode(&mut records.iter().peekable()).1, INVALIDATIONS_A_PAGE);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The superblock: what a cache device is and whether its last life ended cleanly.
+//! The superblock: what a cache device is and whether its last session ended cleanly.
 //!
 //! Two copies in the first two pages are written in turn, so that a torn write leaves the other.
 
@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"CINNABAR";
 /// Version of everything on the device.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// How the last life ended, or that one is under way.
+/// How the last session ended, or that one is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
     /// Nothing on it is believed: just formatted, or used without crash safety.
@@ -38,9 +38,9 @@ pub struct Superblock {
     pub geometry: Geometry,
     /// State.
     pub state: DeviceState,
-    /// Incarnations below this have been used by some life of the device.
+    /// Incarnations below this have been used by some session of the device.
     pub next_incarnation: u32,
-    /// The life at which everything before was given up. A life's number is the first of its
+    /// The session at which everything before was given up. A session's number is the first of its
     /// incarnations.
     pub era: u32,
     /// Whose region it is the beginning of.
@@ -60,8 +60,8 @@ pub struct Geometry {
     pub segment_chunks: u32,
     /// Segments of the log.
     pub segments: u32,
-    /// First block of the journal (the marks area), and its length.
-    pub marks: (u64, u64),
+    /// First block of the journal, and its length in blocks.
+    pub journal: (u64, u64),
     /// First block of each of the two checkpoint slots, and the length of one.
     pub checkpoints: ([u64; 2], u64),
     /// First block of the log.
@@ -116,12 +116,12 @@ impl Geometry {
     pub(crate) const SPAN_LOG2: u32 = 10;
     const SPAN_LOG2_MAX: u32 = 20;
     const SEGMENTS_MIN: u32 = 4;
-    /// The journal takes 1/2048 of the log, at least 256 KiB: marks of 1 % of the blocks, dense, fill a
-    /// ninth of it, so that marks written one a page seldom need to be written anew.
-    const MARKS_SHARE: u64 = 2048;
-    const MARKS_MIN: u64 = 64;
+    /// The journal takes 1/2048 of the log, at least 256 KiB: journal of 1 % of the blocks, dense, fill a
+    /// ninth of it, so that journal written one a page seldom need to be written anew.
+    const JOURNAL_SHARE: u64 = 2048;
+    const JOURNAL_MIN: u64 = 64;
     /// Smallest ring that a device is accepted with: a rebase has a quarter of it to itself.
-    const MARKS_LEAST: u64 = 16;
+    const JOURNAL_LEAST: u64 = 16;
 
     /// Shards of a device of `bytes` if nobody says otherwise: so many that some threads can share
     /// the work where there is much of it, and as many as it takes to index a large one.
@@ -197,20 +197,24 @@ impl Geometry {
     /// The same with a journal of `pages`, 16 at least and 2^32 at most; for simulation.
     #[must_use]
     pub fn with_journal(self, pages: u64) -> Self {
-        let pages = pages.clamp(Self::MARKS_LEAST, 1 << 32);
+        let pages = pages.clamp(Self::JOURNAL_LEAST, 1 << 32);
         Self::laid_out(self.segments, self.segment_chunks, pages)
             .divided(self.shards, self.shard_span_log2)
     }
 
     fn with(segments: u32, segment_chunks: u32) -> Self {
         let slots = u64::from(segments) * u64::from(segment_chunks * chunk::CHUNK_BLOCKS);
-        Self::laid_out(segments, segment_chunks, (slots / Self::MARKS_SHARE).max(Self::MARKS_MIN))
+        Self::laid_out(
+            segments,
+            segment_chunks,
+            (slots / Self::JOURNAL_SHARE).max(Self::JOURNAL_MIN),
+        )
     }
 
-    fn laid_out(segments: u32, segment_chunks: u32, marks: u64) -> Self {
+    fn laid_out(segments: u32, segment_chunks: u32, journal: u64) -> Self {
         let slots = u64::from(segments) * u64::from(segment_chunks * chunk::CHUNK_BLOCKS);
         let checkpoint = checkpoint::pages_max(slots as u32, segments);
-        let first = 2 + marks;
+        let first = 2 + journal;
         // The log starts on a 1 MiB boundary, so that chunks match the SSD's own units.
         let log = (first + 2 * checkpoint).next_multiple_of(256);
         Self {
@@ -219,7 +223,7 @@ impl Geometry {
             shard_span_log2: Self::SPAN_LOG2,
             segment_chunks,
             segments,
-            marks: (2, marks),
+            journal: (2, journal),
             checkpoints: ([first, first + checkpoint], checkpoint),
             log,
         }
@@ -268,9 +272,9 @@ impl Geometry {
             && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
             && (1..=Self::SHARDS_MAX).contains(&self.shards)
             && self.shard_span_log2 <= Self::SPAN_LOG2_MAX
-            && (Self::MARKS_LEAST..=1 << 32).contains(&self.marks.1)
+            && (Self::JOURNAL_LEAST..=1 << 32).contains(&self.journal.1)
             && *self
-                == Self::laid_out(self.segments, self.segment_chunks, self.marks.1)
+                == Self::laid_out(self.segments, self.segment_chunks, self.journal.1)
                     .divided(self.shards, self.shard_span_log2)
     }
 }
@@ -345,9 +349,14 @@ impl Superblock {
         w.u32(g.shard_span_log2);
         w.u32(g.segment_chunks);
         w.u32(g.segments);
-        for value in
-            [g.marks.0, g.marks.1, g.checkpoints.0[0], g.checkpoints.0[1], g.checkpoints.1, g.log]
-        {
+        for value in [
+            g.journal.0,
+            g.journal.1,
+            g.checkpoints.0[0],
+            g.checkpoints.0[1],
+            g.checkpoints.1,
+            g.log,
+        ] {
             w.u64(value);
         }
         w.u32(self.shard);
@@ -396,7 +405,7 @@ impl Superblock {
             shard_span_log2: r.u32(),
             segment_chunks: r.u32(),
             segments: r.u32(),
-            marks: (r.u64(), r.u64()),
+            journal: (r.u64(), r.u64()),
             checkpoints: ([r.u64(), r.u64()], r.u64()),
             log: r.u64(),
         };

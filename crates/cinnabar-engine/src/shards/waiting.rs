@@ -1,7 +1,7 @@
 //! Requests that wait in the router: what they touch is a part of an earlier request that no shard has
 //! seen yet, and must not be overtaken.
 //!
-//! Within a shard, holds keep the order of arrival; this is the same for what is still to come to a
+//! Within a shard, range locks keep the order of arrival; this is the same for what is still to come to a
 //! shard. So a write never overtakes a trim, and nothing is read from the cache that an
 //! invalidation, once accepted, has yet to reach. They go on in order of arrival, and the parts that
 //! the first of them waits for are sent next.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Blocks on flash that are in flight, in a sense: see the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtRisk {
-    /// In segments that are being emptied, or are about to be: they are recorded as void before the
+    /// In segments that are being emptied, or are about to be: they are recorded as invalid before the
     /// first block leaves.
     pub leaving: u64,
     /// In segments of which no record is durable yet that says that they are in use.

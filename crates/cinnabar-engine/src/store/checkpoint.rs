@@ -180,7 +180,7 @@ impl<P: Payload> Store<P> {
             slots: self.log.geometry.slots(),
             chunk_sequence: self.log.sequence,
             journal_page,
-            life: self.life,
+            session: self.session,
             era,
             journal_durable: 0,
         };

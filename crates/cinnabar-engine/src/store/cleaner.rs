@@ -7,7 +7,7 @@
 //! others are reinserted. A condemned block is served until then, and a use in time saves it.
 //!
 //! A segment is announced first: a durable record that nothing in it is to be believed after a crash
-//! comes before the first block leaves, so a block that has left needs no mark when it is written.
+//! comes before the first block leaves, so a block that has left needs no invalidation record when it is written.
 //!
 //! Work is paid for by appends, some slots of scanning for each, so that no event waits for a whole
 //! segment.
@@ -26,7 +26,7 @@ use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::Instant;
 
 /// Slots scanned for each block appended. Above the inverse of the share of slots that a scan
-/// frees, or free segments run out; 16 suffices for what [`carry_max`] leaves.
+/// frees, or free segments run out; 16 suffices for what [`reinserts_max`] leaves.
 const SLOTS_AN_APPEND: u32 = 16;
 
 /// Segments that the hand goes over in one step, at most.
@@ -38,7 +38,7 @@ const HAND_SEGMENTS: usize = 8;
 const HAND_AHEAD: u32 = 64;
 
 /// Blocks of a segment with `used` slots that are reinserted at most: each one emptied is a gain.
-const fn carry_max(used: u32) -> u32 {
+const fn reinserts_max(used: u32) -> u32 {
     used - used.div_ceil(16)
 }
 
@@ -88,9 +88,9 @@ struct Victim {
     segment: u32,
     /// Next slot to scan, within the segment.
     cursor: u32,
-    /// Reads of blocks to be carried under way.
+    /// Reads of blocks to be reinserted under way.
     reads: u32,
-    carry_left: u32,
+    reinserts_left: u32,
     /// Slots that reinserted blocks may still take, headers included.
     slots_left: u32,
 }
@@ -202,7 +202,7 @@ impl<P: Payload> Store<P> {
         let ticket = if self.mutants.is(Mutant::SegmentReusedSilently) {
             Ticket::default()
         } else {
-            self.journal.append(Record::SegmentVoid { segment, version })
+            self.journal.append(Record::SegmentInvalidation { segment, version })
         };
         self.cleaner.announced = Some((segment, ticket));
     }
@@ -218,9 +218,9 @@ impl<P: Payload> Store<P> {
         let state = &self.log.segments[segment as usize];
         assert_eq!(state.state, SegmentState::Cleaning, "what is announced is filled no more");
         assert!(state.used > 0 && state.pending_chunks == 0, "and all of it is on flash");
-        let (carry_left, slots_left) = (carry_max(state.used), slots_max(state.used));
+        let (reinserts_left, slots_left) = (reinserts_max(state.used), slots_max(state.used));
         self.cleaner.air.learn(self.log.segment_blocks(), state.worth().into());
-        let victim = Victim { segment, cursor: 0, reads: 0, carry_left, slots_left };
+        let victim = Victim { segment, cursor: 0, reads: 0, reinserts_left, slots_left };
         self.cleaner.victim = Some(victim);
         true
     }
@@ -295,7 +295,11 @@ impl<P: Payload> Store<P> {
     /// number of slots scanned: it ends early when buffers run out.
     fn scan(&mut self, segment: u32, cursor: u32, count: u32, outbox: &mut Outbox<P>) -> u32 {
         let state = &self.log.segments[segment as usize];
-        assert_eq!(state.state, SegmentState::Cleaning, "blocks leave a segment that is void");
+        assert_eq!(
+            state.state,
+            SegmentState::Cleaning,
+            "blocks leave a segment that is recorded as invalid"
+        );
         assert!(cursor + count <= state.used, "a scan ends where the segment does");
         let base = segment * self.log.geometry.segment_slots() + cursor;
         let ahead = 16.min(count);
@@ -307,9 +311,9 @@ impl<P: Payload> Store<P> {
                 self.prefetch_victim(slot + ahead);
             }
             let buffer = match self.judge(slot) {
-                Judgement::Carry => {
+                Judgement::Reinsert => {
                     let Some(buffer) = self.take_buffer(outbox) else { break };
-                    self.cleaner.victim.as_mut().expect("being scanned").carry_left -= 1;
+                    self.cleaner.victim.as_mut().expect("being scanned").reinserts_left -= 1;
                     Some(buffer)
                 }
                 Judgement::Drop => None,
@@ -343,11 +347,11 @@ impl<P: Payload> Store<P> {
 
     fn judge(&self, slot: u32) -> Judgement {
         let Some(key) = self.descriptors.key(slot) else { return Judgement::Drop };
-        let left = self.cleaner.victim.as_ref().expect("being scanned").carry_left;
+        let left = self.cleaner.victim.as_ref().expect("being scanned").reinserts_left;
         let alive = self.holdings[usize::from(key.volume)].alive;
         let flags = self.descriptors.flags(slot);
         if alive && (!flags.condemned() || flags.refs() > 0) && left > 0 {
-            Judgement::Carry
+            Judgement::Reinsert
         } else {
             Judgement::Evict(key)
         }
@@ -367,12 +371,12 @@ impl<P: Payload> Store<P> {
         let data: Slices<P> = buffers.iter().map(|buffer| self.buffers.slice(*buffer)).collect();
         let op = IoOp::Read { offset: self.log.offset_of(slot), data };
         self.cleaner.victim.as_mut().expect("being scanned").reads += 1;
-        outbox.io(Target::Cache, op, Pending::Carry { slot, buffers });
+        outbox.io(Target::Cache, op, Pending::Reinsert { slot, buffers });
     }
 
-    /// Blocks to be carried have been read. Each is appended only if the map still points at its
+    /// Blocks to be reinserted have been read. Each is appended only if the map still points at its
     /// source: a newer copy, or a write under way, has taken it out meanwhile.
-    pub(crate) fn carry(
+    pub(crate) fn reinsert(
         &mut self,
         slot: u32,
         buffers: &[Buffer],
@@ -394,14 +398,14 @@ impl<P: Payload> Store<P> {
                 self.buffers.give(*buffer);
                 continue;
             };
-            if !self.carry_block(source, key, *buffer, read, now, outbox) {
+            if !self.reinsert_block(source, key, *buffer, read, now, outbox) {
                 self.buffers.give(*buffer);
                 self.evict(source, key);
             }
         }
     }
 
-    fn carry_block(
+    fn reinsert_block(
         &mut self,
         source: u32,
         key: Key,
@@ -428,7 +432,7 @@ impl<P: Payload> Store<P> {
         // A use has saved it from the hand, which takes that for it.
         let refs = flags.refs() - u8::from(flags.condemned() && flags.refs() > 0);
         let flags = flags.with_refs(refs).with_condemned(false).with_unflushed(unflushed);
-        let Some((to, full)) = self.append(key, flags, buffer, Reason::Carried, now) else {
+        let Some((to, full)) = self.append(key, flags, buffer, Reason::Reinserted, now) else {
             return false;
         };
         self.descriptors.set_checksum(to, checksum);
@@ -465,7 +469,7 @@ impl<P: Payload> Store<P> {
 }
 
 enum Judgement {
-    Carry,
+    Reinsert,
     Drop,
     Evict(Key),
 }

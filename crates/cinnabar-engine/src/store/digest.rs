@@ -25,7 +25,7 @@ impl<P: Payload> Store<P> {
             counters: _,
             chunk_age_ns_max: _,
             journal,
-            life,
+            session,
             barrier,
             opened,
             unflushed_log,
@@ -42,7 +42,7 @@ impl<P: Payload> Store<P> {
             hasher.write_u32(buffers.data().checksum(u64::from(block) * 4096, 0));
         }
         partials.digest(hasher);
-        add(hasher, &(probation, log, cleaner, holdings, life, barrier, opened));
+        add(hasher, &(probation, log, cleaner, holdings, session, barrier, opened));
         add(hasher, &(unflushed_log, dead, index, rehearsal));
         journal.digest(hasher);
     }

@@ -34,7 +34,7 @@ pub(crate) enum Reason {
     Ghost,
     All,
     CleanStop,
-    Carried,
+    Reinserted,
 }
 
 /// How often the written blocks of a volume are read (useful) or written again (useless) next,
@@ -186,7 +186,7 @@ impl<P: Payload> Store<P> {
             let on_flash = self.is_on_flash(pushed_out);
             self.vacate(pushed_out, key);
             if on_flash {
-                self.entomb(key);
+                self.invalidate_key(key);
             }
         }
     }
@@ -287,17 +287,18 @@ impl<P: Payload> Store<P> {
     ) -> Option<(u32, Option<Stream>)> {
         assert!(!self.dead && self.index == Index::InUse, "nothing comes in before all is known");
         let class = match reason {
-            Reason::Carried => Class::Kept,
+            Reason::Reinserted => Class::Kept,
             _ if flags.written() => Class::Written,
             _ => Class::Read,
         };
         let stream = self.log.stream(self.group_of(key), class);
-        let last_resort = matches!(reason, Reason::Carried | Reason::CleanStop);
+        let last_resort = matches!(reason, Reason::Reinserted | Reason::CleanStop);
         if !self.log.open_chunk(stream, last_resort, now) {
             return None;
         }
         for (segment, sequence) in self.log.opened.drain(..) {
-            let ticket = self.journal.append(Record::Opened { segment, sequence, life: self.life });
+            let ticket =
+                self.journal.append(Record::Opened { segment, sequence, session: self.session });
             self.log.segments[segment as usize].announced = ticket;
             self.opened += 1;
         }
@@ -307,7 +308,7 @@ impl<P: Payload> Store<P> {
         assert!(announced, "recovery looks for chunks in segments that the journal names");
         self.settle(slot, key, flags);
         debug_assert_eq!(self.place(slot), Place::Ram(buffer), "served from RAM until written");
-        if reason != Reason::Carried {
+        if reason != Reason::Reinserted {
             let checksum = self.buffers.data().checksum(buffer.at(), self.checksum_seed(key));
             self.descriptors.set_checksum(slot, checksum);
         }
@@ -318,7 +319,7 @@ impl<P: Payload> Store<P> {
             Reason::Ghost => &mut self.counters.admitted.ghost,
             Reason::All => &mut self.counters.admitted.all,
             Reason::CleanStop => &mut self.counters.admitted.clean_stop,
-            Reason::Carried => &mut self.counters.carried_blocks,
+            Reason::Reinserted => &mut self.counters.reinserted_blocks,
         } += 1;
         Some((slot, full.then_some(stream)))
     }

@@ -1,4 +1,4 @@
-//! Loading a checkpoint: the index as some moment of the last life left it.
+//! Loading a checkpoint: the index as some moment of the last session left it.
 //!
 //! Pages come in any order and are taken in at once; a damaged one costs the blocks that it speaks
 //! of. Nothing of it is served before [`replay`](super::replay) has brought it up to date.
@@ -26,8 +26,8 @@ pub(crate) struct Chain {
     pub(crate) segment: u32,
     /// Slot of the next header, within the segment.
     pub(crate) at: u32,
-    /// The life that must have written it, and the sequence number that it must exceed.
-    pub(crate) life: u32,
+    /// The session that must have written it, and the sequence number that it must exceed.
+    pub(crate) session: u32,
     pub(crate) after: u64,
     /// Of the segment's opening.
     pub(crate) opened: u64,
@@ -42,20 +42,20 @@ pub(crate) struct Known {
     pub(crate) volumes: BTreeMap<u32, u16>,
     /// Whether the checkpoint's descriptors with this volume index speak of a volume still known.
     pub(crate) indices: Vec<bool>,
-    /// Newest sequence number that a backend flush covers, by incarnation and life.
+    /// Newest sequence number that a backend flush covers, by incarnation and session.
     pub(crate) flushed: BTreeMap<(u32, u32), u64>,
     /// Segments still open when the checkpoint was made.
     pub(crate) chains: Vec<Chain>,
-    /// Segments emptied since then, and the newest sequence number that this voids.
+    /// Segments emptied since then, and the newest sequence number that this invalidates.
     pub(crate) emptied: BTreeMap<u32, u64>,
     pub(crate) damaged_pages: u64,
     pub(crate) unflushed_blocks: u64,
 }
 
 impl Known {
-    /// Whether a written copy in a chunk of this life and sequence number is covered by a flush.
-    pub(crate) fn is_flushed(&self, incarnation: u32, life: u32, sequence: u64) -> bool {
-        self.flushed.get(&(incarnation, life)).is_some_and(|covered| sequence <= *covered)
+    /// Whether a written copy in a chunk of this session and sequence number is covered by a flush.
+    pub(crate) fn is_flushed(&self, incarnation: u32, session: u32, sequence: u64) -> bool {
+        self.flushed.get(&(incarnation, session)).is_some_and(|covered| sequence <= *covered)
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn is_sound(head: &Head, geometry: &Geometry) -> bool {
 }
 
 impl<P: Payload> Store<P> {
-    /// Makes a volume of an earlier life known.
+    /// Makes a volume of an earlier session known.
     pub(crate) fn adopt(&mut self, record: &VolumeRecord) {
         assert!(record.index < VOLUMES_MAX, "looked at when it was read");
         let index = usize::from(record.index);
@@ -104,7 +104,7 @@ impl<P: Payload> Store<P> {
             known.chains.push(Chain {
                 segment: record.segment,
                 at: record.used,
-                life: known.head.life,
+                session: known.head.session,
                 after: record.last.max(known.head.chunk_sequence),
                 opened: record.sequence,
             });
@@ -202,8 +202,8 @@ impl<P: Payload> Store<P> {
             return true;
         }
         let incarnation = self.holdings[index].incarnation;
-        let covered = known.is_flushed(incarnation, known.head.life, segment.last)
-            || self.mutants.is(Mutant::MarkRetiredBeforeFlush);
+        let covered = known.is_flushed(incarnation, known.head.session, segment.last)
+            || self.mutants.is(Mutant::RecordRetiredBeforeFlush);
         if covered {
             self.descriptors.set_flags(slot, Flags::with_unflushed(flags, false));
         } else {

@@ -42,7 +42,7 @@ use partial::Partials;
 pub(crate) use partial::Sectors;
 pub(crate) use replay::Replay;
 
-/// Buffers for chunks being filled and written, and for carried blocks, at most and at least.
+/// Buffers for chunks being filled and written, and for reinserted blocks, at most and at least.
 const STAGING_BLOCKS: (u32, u32) = (1024, 8192);
 
 /// Where a block is.
@@ -67,7 +67,7 @@ pub(crate) struct Holding {
     pub(crate) reuse: fill::WriteReuse,
     /// Writes have completed that no backend flush covers.
     pub(crate) unflushed: bool,
-    /// Written copies in chunks of this life up to this sequence number are covered by a flush.
+    /// Written copies in chunks of this session up to this sequence number are covered by a flush.
     pub(crate) flushed: u64,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Index {
     /// It is being loaded: nothing is found in it, and nothing comes in.
     Partial,
     /// All of it is loaded, but blocks that were written meanwhile are still in it. Nothing is found
-    /// and nothing comes in; writes take out what they void.
+    /// and nothing comes in; writes take out what they invalidate.
     InPlace,
     /// It tells the truth.
     InUse,
@@ -113,9 +113,9 @@ pub(crate) struct Store<P> {
     counters: CacheCounters,
     chunk_age_ns_max: u64,
     pub(crate) journal: Journal,
-    /// Which life of the device this is.
-    pub(crate) life: u32,
-    /// A tombstone that nobody waits for by name: every write waits for it.
+    /// Which session of the device this is.
+    pub(crate) session: u32,
+    /// An invalidation record that belongs to no request: every write waits for it.
     barrier: Ticket,
     /// Segments opened since the last checkpoint.
     pub(crate) opened: u32,
@@ -167,7 +167,7 @@ impl<P: Payload> Store<P> {
             counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
             journal: Journal::new(superblock, config),
-            life: superblock.next_incarnation,
+            session: superblock.next_incarnation,
             barrier: Ticket::default(),
             opened: 0,
             unflushed_log: false,
@@ -272,7 +272,7 @@ impl<P: Payload> Store<P> {
     }
 
     /// Forgets the block in `slot`, which is `key`, and gives its buffer back if it was in probation.
-    /// A copy on flash stays there: it is void once that is recorded.
+    /// A copy on flash stays there: it is invalid once that is recorded.
     pub(crate) fn forget(&mut self, slot: u32, key: Key) {
         assert!(self.descriptors.is(slot, key), "another block is in slot {slot}");
         let removed = self.map.remove(self.hash(key), slot);
@@ -316,7 +316,7 @@ impl<P: Payload> Store<P> {
     }
 
     /// Forgets a block that is about to be overwritten or trimmed; says whether it was cached. A
-    /// copy on flash must be marked before the backend hears of the write.
+    /// copy on flash must be recorded as invalid before the write is sent to the backend.
     pub(crate) fn remove(&mut self, key: Key) -> Removed {
         if self.dead || self.index == Index::Partial {
             return Removed::Absent;
@@ -356,16 +356,19 @@ impl<P: Payload> Store<P> {
         !self.probation.holds(slot) && self.log.is_submitted(slot)
     }
 
-    /// Records that copies of these blocks on flash, as of now, are void.
-    pub(crate) fn mark(&mut self, volume: u16, first: u64, end: u64) -> Ticket {
+    /// Records that the copies of these blocks on flash, as of now, are invalid.
+    pub(crate) fn record_invalidation(&mut self, volume: u16, first: u64, end: u64) -> Ticket {
         assert!(!self.dead, "a device that is lost records nothing");
-        assert!(first < end && end <= VOLUME_BLOCKS_MAX, "a mark is of some blocks of a volume");
+        assert!(
+            first < end && end <= VOLUME_BLOCKS_MAX,
+            "an invalidation record names blocks of a volume"
+        );
         let incarnation = self.holdings[usize::from(volume)].incarnation;
-        let version = self.log.sequence - u64::from(self.mutants.is(Mutant::MarkTooOld));
+        let version = self.log.sequence - u64::from(self.mutants.is(Mutant::RecordTooOld));
         let mut block = first;
         while block < end {
             let count = u32::try_from(end - block).unwrap_or(u32::MAX);
-            self.journal.append(Record::Void { incarnation, block, count, version });
+            self.journal.append(Record::Invalidation { incarnation, block, count, version });
             block += u64::from(count);
         }
         self.journal.newest()
@@ -377,23 +380,23 @@ impl<P: Payload> Store<P> {
         let on_flash = self.is_on_flash(slot);
         self.forget(slot, key);
         if on_flash {
-            self.entomb(key);
+            self.invalidate_key(key);
         }
     }
 
-    fn entomb(&mut self, key: Key) {
-        self.void_durably(key.volume, key.block, key.block + 1);
+    fn invalidate_key(&mut self, key: Key) {
+        self.invalidate_durably(key.volume, key.block, key.block + 1);
     }
 
-    /// These blocks were forgotten without their copies on flash being marked: every write waits
-    /// until that is recorded.
-    pub(crate) fn void_durably(&mut self, volume: u16, first: u64, end: u64) {
-        if !self.dead && !self.mutants.is(Mutant::NoTombstone) {
-            self.barrier = self.mark(volume, first, end);
+    /// These blocks were forgotten without their copies on flash being recorded as invalid: every
+    /// write waits until they are.
+    pub(crate) fn invalidate_durably(&mut self, volume: u16, first: u64, end: u64) {
+        if !self.dead && !self.mutants.is(Mutant::ForgottenNotRecorded) {
+            self.barrier = self.record_invalidation(volume, first, end);
         }
     }
 
-    /// What every write has to wait for, marked or not.
+    /// The record that every write has to wait for, whether or not it appends one of its own.
     pub(crate) fn barrier(&self) -> Option<Ticket> {
         (!self.journal.is_durable(self.barrier)).then_some(self.barrier)
     }
@@ -409,7 +412,7 @@ impl<P: Payload> Store<P> {
         let mut header = ChunkHeader {
             uuid: self.uuid,
             sequence: chunk.sequence,
-            life: self.life,
+            session: self.session,
             slot: chunk.first,
             group: owner.map_or(0, |volume| self.holdings[usize::from(volume)].incarnation),
             entries: Vec::with_capacity(chunk.buffers.len()),
@@ -469,7 +472,8 @@ impl<P: Payload> Store<P> {
             self.counters.device_errors += 1;
             // Part of it may be on flash all the same.
             let version = self.log.sequence;
-            self.barrier = self.journal.append(Record::ChunkVoid { slot: chunk.first, version });
+            self.barrier =
+                self.journal.append(Record::ChunkInvalidation { slot: chunk.first, version });
         }
         self.unflushed_log = true;
     }

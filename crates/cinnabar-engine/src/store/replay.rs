@@ -1,4 +1,4 @@
-//! Replay: chunks that are newer than the checkpoint, and records that void copies, in the order of
+//! Replay: chunks that are newer than the checkpoint, and invalidation records, in the order of
 //! the log.
 //!
 //! A record with version v comes behind every chunk up to v. The work is done in steps, some
@@ -24,9 +24,9 @@ struct Found {
     opened: u64,
 }
 
-/// A [`Record::Void`].
+/// A [`Record::Invalidation`].
 #[derive(Clone, Copy, Debug)]
-struct Void {
+struct Invalidation {
     version: u64,
     incarnation: u32,
     /// First block and end; the record may be anything that its checksum passes.
@@ -39,13 +39,13 @@ pub(crate) struct Replay {
     chains: VecDeque<Chain>,
     reading: usize,
     chunks: Vec<Found>,
-    voids: Vec<Void>,
+    invalidations: Vec<Invalidation>,
     next: (usize, usize),
     /// Blocks, or slots, of the current range that are done.
     within: u64,
     pub(crate) headers: u64,
     pub(crate) replayed_blocks: u64,
-    pub(crate) marked_blocks: u64,
+    pub(crate) overwritten_blocks: u64,
     /// A header could not be read: what is behind it is unknown.
     pub(crate) failed_reads: u64,
     /// Slots of chunks whose write failed, and the newest that is meant.
@@ -60,22 +60,24 @@ impl Replay {
         let mut replay = Self::default();
         for record in records {
             match *record {
-                Record::Opened { segment, sequence: opened, life } if opened > sequence => {
-                    chains.push(Chain { segment, at: 0, life, after: opened, opened });
+                Record::Opened { segment, sequence: opened, session } if opened > sequence => {
+                    chains.push(Chain { segment, at: 0, session, after: opened, opened });
                 }
-                Record::ChunkVoid { slot, version } => {
+                Record::ChunkInvalidation { slot, version } => {
                     let newest = replay.failed_chunks.entry(slot).or_default();
                     *newest = version.max(*newest);
                 }
-                Record::Void { incarnation, block, count, version } if version >= sequence => {
+                Record::Invalidation { incarnation, block, count, version }
+                    if version >= sequence =>
+                {
                     let end = (block + u64::from(count)).min(VOLUME_BLOCKS_MAX);
                     let blocks = (block.min(end), end);
-                    replay.voids.push(Void { version, incarnation, blocks });
+                    replay.invalidations.push(Invalidation { version, incarnation, blocks });
                 }
                 _ => {}
             }
         }
-        replay.voids.sort_by_key(|void| void.version);
+        replay.invalidations.sort_by_key(|invalidation| invalidation.version);
         // Rebased records may come twice.
         chains.sort_by_key(|chain| (chain.segment, chain.opened, chain.at));
         chains.dedup_by_key(|chain| (chain.segment, chain.opened, chain.at));
@@ -129,7 +131,7 @@ impl<P: Payload> Store<P> {
         let header = ChunkHeader::decode_or_trust(page, trusting).filter(|header| {
             header.uuid == self.uuid
                 && header.slot == slot
-                && (header.life == chain.life || self.mutants.is(Mutant::LifeIgnored))
+                && (header.session == chain.session || self.mutants.is(Mutant::SessionIgnored))
                 && header.sequence > chain.after
                 && chain.at + 1 + header.entries.len() as u32 <= slots
                 && !header.entries.is_empty()
@@ -146,15 +148,15 @@ impl<P: Payload> Store<P> {
     pub(crate) fn replay(&mut self, known: &mut Known, replay: &mut Replay) -> bool {
         let mut budget = self.bounds.replay_blocks;
         while budget > 0 {
-            let (chunk, void) = replay.next;
+            let (chunk, next) = replay.next;
             let chunk = replay.chunks.get(chunk).map(|found| found.header.sequence);
-            let void = replay.voids.get(void).map(|void| void.version);
-            let cost = match (chunk, void) {
+            let version = replay.invalidations.get(next).map(|next| next.version);
+            let cost = match (chunk, version) {
                 (None, None) => return true,
-                (Some(chunk), void) if void.is_none_or(|void| chunk <= void) => {
+                (Some(chunk), version) if version.is_none_or(|version| chunk <= version) => {
                     self.replay_chunk(known, replay)
                 }
-                _ => self.replay_void(known, replay, budget),
+                _ => self.replay_invalidation(known, replay, budget),
             };
             budget = budget.saturating_sub(cost.max(1));
         }
@@ -182,8 +184,8 @@ impl<P: Payload> Store<P> {
             let index = known.volumes.get(&entry.incarnation).copied();
             let Some(volume) = index.filter(|_| entry.kind != holes && !failed) else { continue };
             let covered = entry.kind == RecordKind::Clean
-                || known.is_flushed(entry.incarnation, header.life, header.sequence)
-                || self.mutants.is(Mutant::MarkRetiredBeforeFlush);
+                || known.is_flushed(entry.incarnation, header.session, header.sequence)
+                || self.mutants.is(Mutant::RecordRetiredBeforeFlush);
             let alive = self.holdings[usize::from(volume)].alive;
             if !covered || !alive || entry.block >= VOLUME_BLOCKS_MAX {
                 known.unflushed_blocks += u64::from(!covered);
@@ -221,25 +223,29 @@ impl<P: Payload> Store<P> {
     }
 
     /// Applies some of a record; gives what it cost.
-    fn replay_void(&mut self, known: &Known, replay: &mut Replay, budget: u64) -> u64 {
+    fn replay_invalidation(&mut self, known: &Known, replay: &mut Replay, budget: u64) -> u64 {
         let cached_before = self.counters.cached_blocks;
-        let Void { incarnation, blocks: (first, end), .. } = replay.voids[replay.next.1];
+        let Invalidation { incarnation, blocks: (first, end), .. } =
+            replay.invalidations[replay.next.1];
         let (cost, done) = match known.volumes.get(&incarnation) {
-            Some(&volume) => self.void_some(volume, first..end, &mut replay.within, budget),
+            Some(&volume) => self.invalidate_some(volume, first..end, &mut replay.within, budget),
             None => (1, true),
         };
         if done {
             replay.next.1 += 1;
             replay.within = 0;
         }
-        assert!(self.counters.cached_blocks <= cached_before, "a mark only takes out");
-        replay.marked_blocks += cached_before - self.counters.cached_blocks;
+        assert!(
+            self.counters.cached_blocks <= cached_before,
+            "an invalidation only removes copies"
+        );
+        replay.overwritten_blocks += cached_before - self.counters.cached_blocks;
         cost
     }
 
-    /// Voids a range from block `within` of it on, within the budget; gives the cost and whether
+    /// Invalidates a range from block `within` of it on, within the budget; gives the cost and whether
     /// it is done.
-    fn void_some(
+    fn invalidate_some(
         &mut self,
         volume: u16,
         blocks: std::ops::Range<u64>,
@@ -248,26 +254,28 @@ impl<P: Payload> Store<P> {
     ) -> (u64, bool) {
         assert!(blocks.start <= blocks.end, "cut off at the end of the largest volume");
         let count = blocks.end - blocks.start;
-        if count > self.bounds.void_lookups {
-            self.crossings.note(Bound::VoidLookups);
+        if count > self.bounds.invalidate_lookups {
+            self.crossings.note(Bound::InvalidateLookups);
             let slots = self.log.geometry.slots();
             assert!(*within <= u64::from(slots), "no further than the log goes");
             let from = *within as u32;
             let stop = u64::from(slots).min(*within + budget * 8) as u32;
-            self.void_slots(from..stop, |key| key.volume == volume && blocks.contains(&key.block));
+            self.invalidate_slots(from..stop, |key| {
+                key.volume == volume && blocks.contains(&key.block)
+            });
             *within = u64::from(stop);
             return (u64::from(stop - from) / 8, stop == slots);
         }
         assert!(*within <= count, "no further than the range goes");
         let stop = count.min(*within + budget);
-        self.void_blocks(volume, blocks.start + *within..blocks.start + stop);
+        self.invalidate_blocks(volume, blocks.start + *within..blocks.start + stop);
         let cost = stop - *within;
         *within = stop;
         (cost, stop == count)
     }
 
     /// Takes these blocks out of an index that is not in use yet.
-    pub(crate) fn void_blocks(&mut self, volume: u16, blocks: std::ops::Range<u64>) {
+    pub(crate) fn invalidate_blocks(&mut self, volume: u16, blocks: std::ops::Range<u64>) {
         assert_ne!(self.index, Index::InUse, "what leaves an index in use is recorded");
         for block in blocks {
             let key = Key { volume, block };
@@ -277,13 +285,17 @@ impl<P: Payload> Store<P> {
         }
     }
 
-    /// Takes out what lies in these slots and is `void`. The index is not in use yet: there is
+    /// Takes out what lies in these slots and is `invalid`. The index is not in use yet: there is
     /// nothing in RAM.
-    pub(crate) fn void_slots(&mut self, slots: std::ops::Range<u32>, void: impl Fn(Key) -> bool) {
+    pub(crate) fn invalidate_slots(
+        &mut self,
+        slots: std::ops::Range<u32>,
+        invalid: impl Fn(Key) -> bool,
+    ) {
         assert_ne!(self.index, Index::InUse, "what leaves an index in use is recorded");
         for slot in slots {
             if let Some(key) = self.descriptors.key(slot)
-                && void(key)
+                && invalid(key)
             {
                 self.forget(slot, key);
             }
@@ -297,11 +309,17 @@ mod tests {
 
     /// A record has 40 bits for a block, a volume 36.
     #[test]
-    fn a_void_beyond_every_volume_is_cut_off() {
-        let void = |block, count| Record::Void { incarnation: 1, block, count, version: 7 };
-        let records = [void(VOLUME_BLOCKS_MAX - 2, 9), void((1 << 40) - 1, u32::MAX), void(3, 4)];
+    fn an_invalidation_beyond_every_volume_is_cut_off() {
+        let invalidation =
+            |block, count| Record::Invalidation { incarnation: 1, block, count, version: 7 };
+        let records = [
+            invalidation(VOLUME_BLOCKS_MAX - 2, 9),
+            invalidation((1 << 40) - 1, u32::MAX),
+            invalidation(3, 4),
+        ];
         let replay = Replay::new(&records, Vec::new(), 0);
-        let blocks: Vec<_> = replay.voids.iter().map(|void| void.blocks).collect();
+        let blocks: Vec<_> =
+            replay.invalidations.iter().map(|invalidation| invalidation.blocks).collect();
         let end = VOLUME_BLOCKS_MAX;
         assert_eq!(blocks, [(end - 2, end), (end, end), (3, 7)]);
     }

@@ -157,7 +157,7 @@ pub(crate) fn state(superblock: &Superblock) -> StateReport {
 /// The journal.
 pub(super) fn ring(superblock: &Superblock, pages: Pages, read: Option<&Read>) -> JournalReport {
     JournalReport {
-        pages: superblock.geometry.marks.1,
+        pages: superblock.geometry.journal.1,
         whole: pages.whole,
         old: pages.old,
         torn: pages.torn,

@@ -64,7 +64,7 @@ fn expected((index, records): (Option<&Index>, &[Record])) -> BTreeMap<u32, u64>
     let mut expected: BTreeMap<u32, u64> =
         used.map(|record| (record.segment, record.last)).collect();
     for record in records {
-        if let Record::SegmentVoid { segment, version } = record
+        if let Record::SegmentInvalidation { segment, version } = record
             && expected.get(segment).is_some_and(|last| version >= last)
         {
             expected.remove(segment);

@@ -30,8 +30,8 @@ pub(super) fn superblock(line: Line, superblock: &Superblock) -> Line {
         .with("shard_span_log2", geometry.shard_span_log2)
         .with("segment_chunks", geometry.segment_chunks)
         .with("segments", geometry.segments)
-        .with("journal_block", geometry.marks.0)
-        .with("journal_blocks", geometry.marks.1)
+        .with("journal_block", geometry.journal.0)
+        .with("journal_blocks", geometry.journal.1)
         .with("checkpoint_0_block", geometry.checkpoints.0[0])
         .with("checkpoint_1_block", geometry.checkpoints.0[1])
         .with("checkpoint_blocks", geometry.checkpoints.1)
@@ -46,7 +46,7 @@ pub(super) fn head(slot: usize, head: &SlotHead) -> Line {
         SlotHead::Good(sequence, head) => line
             .with("status", "good")
             .with("sequence", *sequence)
-            .with("life", head.life)
+            .with("session", head.session)
             .with("era", head.era)
             .with("volumes", head.volumes)
             .with("segments", head.segments)
@@ -159,24 +159,24 @@ fn with_header(line: Line, header: &PageHeader, present: bool, records: usize) -
 fn record(page: u64, record: &Record) -> Line {
     let line = match record {
         Record::Volume(found) => volume("record", found),
-        Record::Void { incarnation, block, count, version } => Line::new("record")
+        Record::Invalidation { incarnation, block, count, version } => Line::new("record")
             .with("incarnation", *incarnation)
             .with("block", *block)
             .with("count", *count)
             .with("version", *version),
-        Record::SegmentVoid { segment, version } => {
+        Record::SegmentInvalidation { segment, version } => {
             Line::new("record").with("segment", *segment).with("version", *version)
         }
-        Record::ChunkVoid { slot, version } => {
+        Record::ChunkInvalidation { slot, version } => {
             Line::new("record").with("slot", *slot).with("version", *version)
         }
-        Record::Opened { segment, sequence, life } => Line::new("record")
+        Record::Opened { segment, sequence, session } => Line::new("record")
             .with("segment", *segment)
             .with("sequence", *sequence)
-            .with("life", *life),
-        Record::Flushed { incarnation, life, sequence } => Line::new("record")
+            .with("session", *session),
+        Record::Flushed { incarnation, session, sequence } => Line::new("record")
             .with("incarnation", *incarnation)
-            .with("life", *life)
+            .with("session", *session)
             .with("sequence", *sequence),
         Record::Dropped { incarnation } => Line::new("record").with("incarnation", *incarnation),
     };
@@ -189,7 +189,7 @@ pub(super) fn chunk(segment: u32, header: &ChunkHeader) -> Line {
         .with("segment", segment)
         .with("slot", header.slot)
         .with("sequence", header.sequence)
-        .with("life", header.life)
+        .with("session", header.session)
         .with("group", header.group)
         .with("entries", header.entries.len())
         .with("clean", of_kind(RecordKind::Clean))
@@ -203,11 +203,11 @@ pub(super) fn entry(slot: u32, entry: &Entry) -> Line {
         RecordKind::Clean => "clean",
         RecordKind::Written => "written",
         RecordKind::Dirty => "dirty",
-        RecordKind::Tombstone => "tombstone",
+        RecordKind::Invalidation => "invalidation",
         RecordKind::Destaged => "destaged",
     };
     let line = Line::new("entry").with("slot", slot).with("kind", kind);
-    if !has_data(entry.kind) && entry.kind != RecordKind::Tombstone {
+    if !has_data(entry.kind) && entry.kind != RecordKind::Invalidation {
         return line;
     }
     line.with("incarnation", entry.incarnation)

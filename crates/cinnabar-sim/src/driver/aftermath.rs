@@ -1,9 +1,9 @@
 //! What makes a meeting of two mechanisms show: blocks that a crash would leave in the cache are
-//! changed while the mechanisms last and once they have met, then the daemon dies, and the next life
+//! changed while the mechanisms last and once they have met, then the daemon dies, and the next session
 //! reads everything before its guests change it.
 //!
 //! For the drills of [`duo`](super::duo). What the device durably holds of a block is what a lost
-//! mark brings back; random requests seldom change such a block at the right time, and read it sooner
+//! record brings back; random requests seldom change such a block at the right time, and read it sooner
 //! than they write it again.
 
 use crate::driver::guests::State;
@@ -67,7 +67,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.demand_this(volume, plea)
     }
 
-    /// Two mechanisms have met in a life that is to crash: it does so a little later.
+    /// Two mechanisms have met in a session that is to crash: it does so a little later.
     pub(super) fn crash_soon(&mut self) {
         let most = self.steering.dice.pick(BATCHES.1);
         self.fuse = Some(BATCHES.0 + self.steering.dice.below(most));
@@ -76,7 +76,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Until then more of those blocks change, so that what went wrong is written on.
     pub(super) fn stir(&mut self) {
-        // Not in the next life: what is left is looked at first.
+        // Not in the next session: what is left is looked at first.
         if self.steering.looks && self.steering.dice.chance(0.5) && self.crash_note.is_none() {
             self.hit_target();
         }

@@ -324,7 +324,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.command(Control::Forget(volume), Command::Forget(format!("vol{volume}")));
     }
 
-    /// After a clean stop: how many blocks of each volume are there, and must be in the next life.
+    /// After a clean stop: how many blocks of each volume are there, and must be in the next session.
     pub(super) fn remember_blocks(&mut self) {
         let machine = self.machine.as_ref().expect("a machine is alive");
         for (volume, account) in self.volumes.iter().zip(&mut self.accounts) {

@@ -18,7 +18,7 @@ const LOST_ONE_OF: u64 = 200;
 /// Ranges written while loading, above which no run has more.
 const RANGES_MIN: usize = 1000;
 
-/// What the media had counted when a life began.
+/// What the media had counted when a session began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     written_blocks: u64,
@@ -36,7 +36,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// Adds the machine's counters to the report, at the end of its life.
+    /// Adds the machine's counters to the report, at the end of its session.
     pub(super) fn tally(&mut self) {
         let Some(machine) = &self.machine else { return };
         let cache = machine.cache_counters();
@@ -45,7 +45,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         count.partials_completed += cache.partials_completed;
         count.ghost_hits += cache.admitted.ghost;
         count.evicted_blocks += cache.evicted_blocks;
-        count.carried_blocks += cache.carried_blocks;
+        count.reinserted_blocks += cache.reinserted_blocks;
         count.checksum_failures += cache.checksum_failures;
         count.paths.add_many(Path::Checkpoints, cache.checkpoints);
         count.paths.add_many(Path::Rebases, cache.journal_rebases);
@@ -62,7 +62,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             count.read_hits += counters.read_hits;
             count.misses += counters.misses;
             count.partial_hits += counters.partial_hits;
-            count.paths.add_many(Path::MarkedWrites, counters.marked_writes);
+            count.paths.add_many(Path::InvalidationWaits, counters.invalidation_waits);
         }
     }
 
@@ -171,14 +171,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let (mut due, mut back) = (0, 0);
         for (volume, (cached, on_device)) in self.volumes.iter().zip(&note.volumes) {
             if volume.believed {
-                // The device holds copies that are void, and may have lost what the machine counts:
+                // The device holds copies that are invalid, and may have lost what the machine counts:
                 // what is due is not more than either.
                 due += cached.min(on_device);
                 let counters = machine.counters_of(&volume.names);
                 back += counters.map_or(0, |counters| counters.cached_blocks);
             }
         }
-        // Not all that was unflushed is met when the index is loaded: segments may be void by then.
+        // Not all that was unflushed is met when the index is loaded: segments may be invalid by then.
         let unflushed = report.unflushed_blocks.max(note.unflushed);
         due = u64::saturating_sub(due, note.at_risk + note.changed + unflushed);
         self.count.crash_blocks_before += due;

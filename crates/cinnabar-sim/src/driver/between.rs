@@ -1,4 +1,4 @@
-//! What happens between two lives of the cache: time passes, others write, devices come and go.
+//! What happens between two sessions of the cache: time passes, others write, devices come and go.
 
 use crate::driver::account::{Account, Foreign};
 use crate::driver::world::World;
@@ -25,7 +25,7 @@ impl Shelved {
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
-    pub(super) fn between_lives(&mut self) {
+    pub(super) fn between_sessions(&mut self) {
         self.pass_time();
         for volume in 0..self.volumes.len() {
             if self.features().recreations && self.dice.chance(0.1) {
@@ -127,7 +127,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.faults.add(Fault::Recreated);
     }
 
-    /// Puts the right cache device in place for the next life. Returns what it begins with; `None`:
+    /// Puts the right cache device in place for the next session. Returns what it begins with; `None`:
     /// there is none.
     pub(super) fn insert_device(&mut self, device: Device) -> Option<Vec<[MetaPage; 2]>> {
         if let Some(parked) = self.parked.take() {
@@ -154,7 +154,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Some(self.media.cache.superblocks())
     }
 
-    /// There is no cache device from now on; the one there was may be back in the next life.
+    /// There is no cache device from now on; the one there was may be back in the next session.
     pub(super) fn park_device(&mut self) {
         self.log.milestone(self.now, || "NO CACHE DEVICE".to_owned());
         self.count.faults.add(Fault::DeviceAway);
@@ -173,7 +173,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let shards = self.machine.as_ref().map_or(self.profile.setup.shards, Machine::shards);
         let setup = CacheSetup { shards, ..self.profile.setup };
         let format = self.factory.format(&setup, self.devices);
-        // Now and then a used one, with all that an older life left on it.
+        // Now and then a used one, with all that an older session left on it.
         let mut cache = if self.steering.dice.chance(0.5) {
             CacheDevice::formatted_over(&format, &self.media.cache)
         } else {

@@ -7,8 +7,8 @@ use crate::driver::account::Left;
 use crate::driver::agenda::Item;
 use crate::driver::guests::{Asked, Pending, State, Volume};
 use crate::driver::io::place_on;
-use crate::driver::lives::Stage;
 use crate::driver::log::sectors_of;
+use crate::driver::sessions::Stage;
 use crate::driver::world::World;
 use crate::kinds::Fault;
 use crate::machine::{Factory, Machine};
@@ -175,7 +175,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// Blocks of a volume that requests under way are changing: they may be void already.
+    /// Blocks of a volume that requests under way are changing: they may be invalid already.
     fn changing(&self, volume: usize) -> Vec<std::ops::Range<u64>> {
         let of = |pending: &Pending| match &pending.asked {
             Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {

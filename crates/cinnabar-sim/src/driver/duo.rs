@@ -4,7 +4,7 @@
 //! Aims ([`steer`](super::steer)) wait for a moment and bring about one event. Some faults need more:
 //! a checkpoint that lasts until the journal is being rewritten for the second time, and ends while
 //! the last page of that is being written. Each order of begins and ends of two mechanisms is drawn
-//! as often as any other, and what makes the second one begin is provoked: writes that void cached
+//! as often as any other, and what makes the second one begin is provoked: writes that invalidate cached
 //! blocks, one journal page each, fill the journal; misses fill the log.
 
 use crate::dice::Dice;
@@ -20,7 +20,7 @@ use cinnabar_engine::{Phase, Phases};
 const BATCHES_MAX: (u32, u32) = (600, 1500);
 /// I/O is held up no longer, in ns; that of a back end not half as long as a driver waits for it.
 const HELD_NS_MAX: u64 = 500_000_000;
-/// That of the cache device in a drill, and while a life begins with a drill to come.
+/// That of the cache device in a drill, and while a session begins with a drill to come.
 const HELD_IN_DRILL_NS_MAX: u64 = 5_000_000_000;
 /// How long an I/O that is held up waits until it is looked at again, in ns.
 const AGAIN_NS_MAX: u64 = 1_000_000;
@@ -28,7 +28,7 @@ const AGAIN_NS_MAX: u64 = 1_000_000;
 const REBASED_PAGES_MIN: u64 = 40;
 /// Live records at which a checkpoint begins, if a few requests are to bring it about.
 const RECORDS_MAX: usize = 100;
-/// Requests of a life that provoke something, beside what its guests ask for.
+/// Requests of a session that provoke something, beside what its guests ask for.
 const PROVOCATIONS_MAX: u32 = 100;
 /// And of a drill.
 const DRILL_PROVOCATIONS_MAX: u32 = 600;
@@ -111,14 +111,14 @@ const SHARED: (&[Phase], &[Phase]) = (
     ],
 );
 
-/// What can be brought about in a life.
+/// What can be brought about in a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Means {
     /// A checkpoint begins by itself, or a few records bring it about.
     checkpoint: bool,
     /// The journal is rewritten when it is half full.
     rebase: bool,
-    /// It is about the first checkpoint behind a crash: until that ends, each write is marked.
+    /// It is about the first checkpoint behind a crash: until that ends, each write is recorded.
     doubtful: bool,
 }
 
@@ -364,7 +364,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     /// Two mechanisms are brought together now, whatever the guests have left to ask: those that the
-    /// life began with, if the first one waits for the second since then, or two others.
+    /// session began with, if the first one waits for the second since then, or two others.
     pub(super) fn drill(&mut self) -> Result<(), Halt> {
         let goes_on = std::mem::take(&mut self.steering.starting) && self.steering.duo.is_some();
         let skipped = if self.steering.crashes { 0.3 } else { 0.6 };
@@ -396,8 +396,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Ok(())
     }
 
-    /// What may be provoked in a life, and what it begins with: behind a crash a checkpoint comes at
-    /// once, and until it ends every write is marked.
+    /// What may be provoked in a session, and what it begins with: behind a crash a checkpoint comes at
+    /// once, and until it ends every write is recorded.
     pub(super) fn begin_duos(&mut self) {
         self.steering.provocations = PROVOCATIONS_MAX;
         let doubtful = self.crash_note.is_some();

@@ -62,7 +62,7 @@ pub(super) struct Volume {
     pub(super) resized: bool,
     /// Until when its backend answers nothing.
     pub(super) stalled: Instant,
-    /// Its blocks of an earlier life are believed.
+    /// Its blocks of an earlier session are believed.
     pub(super) believed: bool,
     /// Its backend can't prove anything, in this attachment.
     pub(super) forgetful: bool,

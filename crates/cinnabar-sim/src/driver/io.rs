@@ -167,7 +167,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Ok(())
     }
 
-    /// A life that is to crash often does so when a checkpoint is being made: what it speaks of may
+    /// A session that is to crash often does so when a checkpoint is being made: what it speaks of may
     /// not be there yet.
     fn light_fuse(&mut self, request: &IoRequest<Stamped>) {
         let IoOp::WriteMeta { offset, .. } = request.op else { return };

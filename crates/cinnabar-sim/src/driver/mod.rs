@@ -1,7 +1,7 @@
 //! The fault-simulation driver: the engine under a virtual clock, judged by the oracle.
 //!
 //! [`run`] draws a [`Profile`](crate::workload::Profile), then leads the cache through several
-//! lives: format, open, attach, guests at work, volumes going and coming, plans changing, blocks
+//! sessions: format, open, attach, guests at work, volumes going and coming, plans changing, blocks
 //! rotting, I/O failing, clean stops and crashes; at the end every sector is read back. The same
 //! seed gives the same digest of all actions.
 
@@ -18,7 +18,6 @@ mod duo;
 mod grow;
 mod guests;
 mod io;
-mod lives;
 mod log;
 mod loss;
 mod meet;
@@ -27,6 +26,7 @@ mod replies;
 mod report;
 mod restart;
 mod sabotage;
+mod sessions;
 mod steer;
 mod threads;
 mod waits;
@@ -44,7 +44,7 @@ use world::World;
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests of guests, all lives together.
+    /// Requests of guests, all sessions together.
     pub requests: u64,
     /// What may happen.
     pub features: Features,

@@ -38,8 +38,8 @@ pub struct Report {
     pub ghost_hits: u64,
     /// Blocks evicted from flash.
     pub evicted_blocks: u64,
-    /// Blocks carried forward.
-    pub carried_blocks: u64,
+    /// Blocks reinserted.
+    pub reinserted_blocks: u64,
     /// Blocks let rot on the cache device.
     pub rotted: u64,
     /// Rotten blocks the engines were given to read.
@@ -64,8 +64,8 @@ pub struct Report {
     pub warm_blocks: u64,
     /// Blocks dropped at attach.
     pub dropped_blocks: u64,
-    /// Lives of the cache.
-    pub lives: u64,
+    /// Sessions of the cache.
+    pub sessions: u64,
     /// How often the log was written from end to end, in per cent.
     pub log_wraps_percent: u64,
     /// Stale sectors read where the stated limit allows it.
@@ -111,7 +111,7 @@ impl Report {
             partials_completed: self.partials_completed + other.partials_completed,
             ghost_hits: self.ghost_hits + other.ghost_hits,
             evicted_blocks: self.evicted_blocks + other.evicted_blocks,
-            carried_blocks: self.carried_blocks + other.carried_blocks,
+            reinserted_blocks: self.reinserted_blocks + other.reinserted_blocks,
             rotted: self.rotted + other.rotted,
             rotten_reads: self.rotten_reads + other.rotten_reads,
             checksum_failures: self.checksum_failures + other.checksum_failures,
@@ -124,7 +124,7 @@ impl Report {
             foreign_writes: self.foreign_writes + other.foreign_writes,
             warm_blocks: self.warm_blocks + other.warm_blocks,
             dropped_blocks: self.dropped_blocks + other.dropped_blocks,
-            lives: self.lives + other.lives,
+            sessions: self.sessions + other.sessions,
             log_wraps_percent: self.log_wraps_percent + other.log_wraps_percent,
             stale_in_window: self.stale_in_window + other.stale_in_window,
             crash_blocks_before: self.crash_blocks_before + other.crash_blocks_before,

@@ -98,7 +98,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.media.cache.die(death);
     }
 
-    /// The operator replaces the device in the middle of a life.
+    /// The operator replaces the device in the middle of a session.
     pub(super) fn abandon_device(&mut self) {
         if self.is_waiting_for(|control| !matches!(control, Control::AwaitLoad)) || self.replaced {
             return;
@@ -108,7 +108,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     /// The machine does not use its device any more: it gets a new one. The old one, if it is not
-    /// dead, may be put back in another life.
+    /// dead, may be put back in another session.
     pub(super) fn abandoned(&mut self) {
         self.present = true;
         let leave = self.media.backends.iter().map(|backend| backend.generation);

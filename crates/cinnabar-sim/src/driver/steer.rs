@@ -1,4 +1,4 @@
-//! Looking for trouble: each life has a few pairs of a moment and an incident that it aims at, and
+//! Looking for trouble: each session has a few pairs of a moment and an incident that it aims at, and
 //! kinds of I/O that are slow in it.
 //!
 //! Pairs are drawn from all that are possible, so that rare ones are aimed at as often as common
@@ -17,32 +17,32 @@ use crate::violation::Violation;
 use crate::workload::{Ending, Wanted};
 use cinnabar_engine::{Event, IoError, IoId};
 
-/// Pairs that a life aims at.
+/// Pairs that a session aims at.
 const AIMS: usize = 8;
-/// How often an aim is followed in a life.
+/// How often an aim is followed in a session.
 const ACTS_MAX: u32 = 6;
 /// An I/O that is held up ends within this time, in ns.
 const HELD_NS_MAX: u64 = 500_000_000;
 
-/// What a life looks for.
+/// What a session looks for.
 #[derive(Debug)]
 pub(super) struct Steering {
     pub(super) dice: Dice,
     aims: Vec<(Pair, u32)>,
     /// Kinds of I/O that are slow, and how many times slower they are.
     slow: Vec<(IoKind, u64)>,
-    /// This life is to end by a crash, of the host or not.
+    /// This session is to end by a crash, of the host or not.
     pub(super) crashes: bool,
     /// Two mechanisms that are brought together, and requests that may still provoke them.
     pub(super) duo: Option<Duo>,
     pub(super) provocations: u32,
-    /// It is all that this life is about just now.
+    /// It is all that this session is about just now.
     pub(super) drilling: bool,
     /// It begins, and what is to be brought together does, too.
     pub(super) starting: bool,
-    /// The next life is to look at everything before its guests change it.
+    /// The next session is to look at everything before its guests change it.
     pub(super) looks: bool,
-    /// Blocks that a crash would leave cached, of this life's drill: volume and block.
+    /// Blocks that a crash would leave cached, of this session's drill: volume and block.
     pub(super) targets: Vec<(usize, u64)>,
     /// The crash that is wanted: of the host?
     pub(super) crash: Option<bool>,
@@ -65,14 +65,14 @@ impl Steering {
         }
     }
 
-    /// Draws what the next life looks for; says whether mechanisms are to be brought together in it.
-    pub(super) fn begin_life(&mut self, ending: Ending) -> bool {
+    /// Draws what the next session looks for; says whether mechanisms are to be brought together in it.
+    pub(super) fn begin_session(&mut self, ending: Ending) -> bool {
         self.aims.clear();
         self.slow.clear();
         (self.duo, self.drilling, self.starting) = (None, false, false);
         self.crash = None;
         self.crashes = ending != Ending::Stop;
-        // Some lives go as they go.
+        // Some sessions go as they go.
         if self.dice.chance(0.2) {
             return false;
         }
@@ -82,7 +82,7 @@ impl Steering {
         while self.aims.len() < AIMS {
             let pair = self.dice.pick(possible());
             let crash = pair.1.is_crash();
-            // Two aims of a life that is to crash are its crash, the others none.
+            // Two aims of a session that is to crash are its crash, the others none.
             if crash == (self.crashes && self.aims.len() < 2) {
                 self.aims.push((pair, ACTS_MAX));
             }
@@ -90,8 +90,8 @@ impl Steering {
         self.dice.chance(0.9)
     }
 
-    /// Nothing more of this life is wanted.
-    pub(super) fn end_life(&mut self) {
+    /// Nothing more of this session is wanted.
+    pub(super) fn end_session(&mut self) {
         self.aims.clear();
         self.slow.clear();
         (self.duo, self.drilling, self.starting) = (None, false, false);
@@ -108,7 +108,7 @@ impl Steering {
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
-    /// If a moment has come that this life aims at, what it aims at happens, perhaps.
+    /// If a moment has come that this session aims at, what it aims at happens, perhaps.
     pub(super) fn steer(&mut self) -> Result<(), Violation> {
         self.advance_duo();
         if self.steering.drilling {

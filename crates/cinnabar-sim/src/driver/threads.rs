@@ -13,7 +13,7 @@ use crate::stamp::Stamped;
 use cinnabar_engine::Action;
 use cinnabar_engine::units::Instant;
 
-/// The threads of a life. A call is a thread's number, to let its shards take what they have been
+/// The threads of a session. A call is a thread's number, to let its shards take what they have been
 /// given, or that and the number of threads, to have heard what they have answered.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
@@ -24,7 +24,7 @@ pub(super) struct Threads {
     calls: Vec<bool>,
     /// A call that has come.
     due: Option<usize>,
-    /// How many the life before had, and of how many shards.
+    /// How many the session before had, and of how many shards.
     before: Option<(u32, u32)>,
 }
 

@@ -139,7 +139,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// An I/O would end if its medium were not silent.
     pub(super) fn hold(&mut self, id: IoId, mut flight: Flight) {
-        // Where it was ended before its time, its parts and its end are on the agenda: those are void,
+        // Where it was ended before its time, its parts and its end are on the agenda: those are stale,
         // for there are new ones when the silence is over.
         flight.number = self.number();
         self.bound(id, &flight);

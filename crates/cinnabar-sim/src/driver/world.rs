@@ -79,15 +79,15 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) accounts: Vec<Account>,
     /// A cache device that is put away.
     pub(super) shelf: Option<Shelved>,
-    /// The one that is missing in this life only.
+    /// The one that is missing in this session only.
     pub(super) parked: Option<Shelved>,
     /// Cache devices formatted so far.
     pub(super) devices: u8,
-    /// There is a cache device in this life.
+    /// There is a cache device in this session.
     pub(super) present: bool,
     /// It could not be opened or closed.
     pub(super) device_failed: bool,
-    /// It was given up, or is about to be, in this life.
+    /// It was given up, or is about to be, in this session.
     pub(super) replaced: bool,
     /// Until when it answers nothing.
     pub(super) cache_stalled: Instant,
@@ -127,7 +127,7 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) wake: Option<(Instant, u64)>,
     /// Who lets the shards take their turns.
     pub(super) threads: Threads,
-    /// What the engine is doing, and what this life looks for.
+    /// What the engine is doing, and what this session looks for.
     pub(super) meeting: Meeting,
     pub(super) steering: Steering,
     pub(super) numbers: u64,
@@ -135,9 +135,9 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     steps: u64,
     /// Steps until the machine vanishes.
     pub(super) fuse: Option<u64>,
-    /// This life is to end by a crash, now or later.
+    /// This session is to end by a crash, now or later.
     pub(super) may_crash: bool,
-    /// Requests that guests may still make in this life.
+    /// Requests that guests may still make in this session.
     pub(super) quota: u64,
     /// Media may fail.
     pub(super) faults_on: bool,

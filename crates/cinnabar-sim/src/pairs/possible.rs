@@ -13,7 +13,7 @@ pub(super) fn is_trivial(moment: Moment, incident: Incident) -> bool {
     phase == moment.phase || moment.edge != Edge::Lasts
 }
 
-/// The part of a life that a phase belongs to.
+/// The part of a session that a phase belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Finding out what is on the device: only at a start, for a replacement is empty.
@@ -59,7 +59,7 @@ const fn part_of(phase: Phase) -> Part {
 }
 
 /// Phases of which one is on at a time: those of a checkpoint, of loading, of a rebase, of cleaning,
-/// and of a life.
+/// and of a session.
 const ONE_AT_A_TIME: &[&[Phase]] = &[
     &[
         Phase::CheckpointChunks,
@@ -178,10 +178,10 @@ fn why_no_command(moment: Moment, incident: Incident) -> Option<&'static str> {
             Some("a device is replaced when it is not in use any more")
         }
         Incident::Replace if lasts && (is_waited_for(phase) && part == Part::Replacing) => {
-            Some("a device is replaced once in a life")
+            Some("a device is replaced once in a session")
         }
         Incident::Replace if lasts && (part == Part::Opening || phase == Phase::Draining) => {
-            Some("a device is replaced once in a life, when the old one has been waited for")
+            Some("a device is replaced once in a session, when the old one has been waited for")
         }
         _ => None,
     }

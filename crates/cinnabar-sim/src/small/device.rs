@@ -1,8 +1,8 @@
 //! Cache devices that come, go, rot and fail.
 
-use super::life::Control;
 use super::moves::Device;
 use super::requests::{Left, State};
+use super::session::Control;
 use super::world::World;
 use crate::dice::Dice;
 use crate::medium::{CacheDevice, Death};
@@ -16,7 +16,7 @@ pub(super) struct Shelved {
 }
 
 impl World {
-    /// Puts the device of the next life in place.
+    /// Puts the device of the next session in place.
     pub(super) fn insert(&mut self, device: Device) {
         if let Some(parked) = self.parked.take() {
             self.swap(parked);
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// There is no cache device from now on; the one there was is back in the next life.
+    /// There is no cache device from now on; the one there was is back in the next session.
     pub(super) fn park(&mut self) {
         self.present = false;
         let left = vec![Left::Never; self.volumes.len()];
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// The operator gives the device up, once in a life.
+    /// The operator gives the device up, once in a session.
     pub(super) fn abandon(&mut self) {
         let busy = self.controls.values().any(|control| *control != Control::AwaitLoad);
         if busy || self.replaced || self.stopping.is_some() || !self.serves() {

@@ -1,7 +1,7 @@
 //! Runs whose bytes choose what happens: for a fuzzer, and for each input that one has found.
 //!
 //! At the end of the bytes everything that is held completes, every sector is read, the engine dies,
-//! and everything is read once more in its next life.
+//! and everything is read once more in its next session.
 
 use super::coverage::Coverage;
 use super::moves::{Crash, Device, Move};

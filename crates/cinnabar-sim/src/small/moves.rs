@@ -63,7 +63,7 @@ pub struct Crash {
     pub fate: u8,
 }
 
-/// The cache device of the next life.
+/// The cache device of the next session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The same.

@@ -161,7 +161,7 @@ impl World {
     }
 
     /// Another host writes a volume that no engine has, unless the operator has excluded that: long
-    /// enough after the last life that the proof must tell.
+    /// enough after the last session that the proof must tell.
     pub(super) fn foreign(&mut self, place: Place) {
         let (volume, span) = self.span(place);
         let &Volume { state, left, setup, .. } = &self.volumes[volume];

@@ -53,7 +53,7 @@ impl Scene {
             proof: true,
             mode: Mode::WriteThrough,
         };
-        // The search of a rebase needs places for many marks.
+        // The search of a rebase needs places for many records.
         let volumes = match self {
             Self::Rebasing => {
                 vec![VolumeSetup { sectors: u64::from(BLOCKS_TO_MARK) * 8, ..volume }]

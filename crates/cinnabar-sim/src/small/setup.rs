@@ -99,7 +99,7 @@ fn bounds(tiny: u8) -> Bounds {
         bounds.replay_blocks = 8;
     }
     if is(2) {
-        bounds.void_lookups = 4;
+        bounds.invalidate_lookups = 4;
     }
     bounds.incarnations = 256;
     if is(3) {

@@ -3,9 +3,9 @@
 use super::class::Class;
 use super::coverage::Coverage;
 use super::device::Shelved;
-use super::life::Control;
 use super::moves::{End, Move};
 use super::requests::{Pending, Volume};
+use super::session::Control;
 use super::setup::Setup;
 use crate::machine::{Format, Machine};
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
@@ -62,7 +62,7 @@ pub struct World {
     step_ns: u64,
     pub(super) wake: Option<Instant>,
     pub(super) numbers: u64,
-    /// There is a cache device in this life; which one.
+    /// There is a cache device in this session; which one.
     pub(super) present: bool,
     pub(super) devices: u8,
     pub(super) shelf: Option<Shelved>,
@@ -80,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world before its first life; `told`: with a story.
+    /// A world before its first session; `told`: with a story.
     pub(super) fn new(setup: Setup, told: bool) -> Self {
         let format = setup.format(0);
         let backends = setup.volumes.iter().enumerate().map(|(index, volume)| {
@@ -318,7 +318,7 @@ impl World {
         self.settle()
     }
 
-    /// Makes a move that starts a life, and answers what opening waits for.
+    /// Makes a move that starts a session, and answers what opening waits for.
     pub(super) fn release_opening(&mut self, start: Move) -> Result<(), Violation> {
         self.step(start)?;
         while self.phases().has(Phase::OpenReads) {

@@ -19,7 +19,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
     let load_reads = small(u64::from(usual.load_reads), &[1, 2]) as u32;
     let replay_reads = small(usual.replay_reads as u64, &[1, 2]) as usize;
     let replay_blocks = small(usual.replay_blocks, &[1, 20, 300]);
-    let void_lookups = small(usual.void_lookups, &[1, 16, 200]);
+    let invalidate_lookups = small(usual.invalidate_lookups, &[1, 16, 200]);
     let miss_blocks = small(u64::from(usual.miss_blocks), &[1, 4, 16]) as u32;
     let write_blocks = small(u64::from(usual.write_blocks), &[1, 4, 16]) as u32;
     let zero_blocks = small(usual.zero_blocks, &[1, 8, 100]);
@@ -48,7 +48,7 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         load_reads,
         replay_reads,
         replay_blocks,
-        void_lookups,
+        invalidate_lookups,
         miss_blocks,
         write_blocks,
         zero_blocks,

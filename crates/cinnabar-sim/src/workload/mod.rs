@@ -68,9 +68,9 @@ pub struct Features {
     pub stalls: bool,
     /// A cache device that dies.
     pub deaths: bool,
-    /// Lives without the cache device, or with another one.
+    /// Sessions without the cache device, or with another one.
     pub absences: bool,
-    /// Cache devices that are replaced in the middle of a life.
+    /// Cache devices that are replaced in the middle of a session.
     pub replacements: bool,
     /// Plain CLOCK instead of probation.
     pub clock: bool,
@@ -201,7 +201,7 @@ impl Features {
     }
 }
 
-/// How one life of the cache ends.
+/// How one session of the cache ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Clean: everything detached, sealed and closed.
@@ -216,10 +216,10 @@ pub enum Ending {
     CrashInStop,
 }
 
-/// Which cache device a life has.
+/// Which cache device a session has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The one that the life before had.
+    /// The one that the session before had.
     Same,
     /// None.
     Away,
@@ -227,9 +227,9 @@ pub enum Device {
     Other,
 }
 
-/// One life of the cache.
+/// One session of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct Session {
     /// Its device.
     pub device: Device,
     /// Its end.
@@ -278,8 +278,8 @@ pub struct Profile {
     pub setup: CacheSetup,
     /// The volumes.
     pub volumes: Vec<VolumeProfile>,
-    /// The lives of the cache.
-    pub lives: Vec<Life>,
+    /// The sessions of the cache.
+    pub sessions: Vec<Session>,
     /// Speed of the cache device.
     pub cache_latency: Latency,
     /// Speed of the backends.
@@ -355,16 +355,16 @@ impl Profile {
             }
             volume.replays = features.replays && more.chance(0.7);
         }
-        let mut lives = draw_lives(dice, &features);
-        for life in &mut lives {
+        let mut sessions = draw_sessions(dice, &features);
+        for session in &mut sessions {
             // What is more than the shards is nobody's.
-            life.threads = if features.shards { more.within(1..5) as u32 } else { 1 };
+            session.threads = if features.shards { more.within(1..5) as u32 } else { 1 };
         }
         let mut profile = Self {
             features,
             setup,
             volumes,
-            lives,
+            sessions,
             cache_latency: Latency::draw(dice, 5_000..200_000),
             backend_latency: Latency::draw(dice, 20_000..10_000_000),
             faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
@@ -439,7 +439,7 @@ fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<Volu
     volumes
 }
 
-fn draw_lives(dice: &mut Dice, features: &Features) -> Vec<Life> {
+fn draw_sessions(dice: &mut Dice, features: &Features) -> Vec<Session> {
     let mut endings = Vec::new();
     if features.stops {
         endings.extend([Ending::Stop; 2]);
@@ -448,15 +448,15 @@ fn draw_lives(dice: &mut Dice, features: &Features) -> Vec<Life> {
         endings.extend([Ending::Crash; 4]);
         endings.extend([Ending::CrashInStart, Ending::CrashInLoading, Ending::CrashInStop]);
     }
-    let lives = if endings.is_empty() { 0 } else { dice.within(1..5) };
+    let sessions = if endings.is_empty() { 0 } else { dice.within(1..5) };
     let device = |dice: &mut Dice| match dice.below(10) {
         0 | 1 if features.absences => Device::Away,
         2 | 3 if features.absences => Device::Other,
         _ => Device::Same,
     };
-    let life = |device, ending| Life { device, ending, threads: 1 };
-    let mut lives: Vec<Life> =
-        (0..lives).map(|_| life(device(dice), dice.pick(&endings))).collect();
-    lives.push(life(Device::Same, Ending::Stop));
-    lives
+    let session = |device, ending| Session { device, ending, threads: 1 };
+    let mut sessions: Vec<Session> =
+        (0..sessions).map(|_| session(device(dice), dice.pick(&endings))).collect();
+    sessions.push(session(Device::Same, Ending::Stop));
+    sessions
 }

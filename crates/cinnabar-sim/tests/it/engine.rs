@@ -62,7 +62,7 @@ fn check_coverage(sum: &Report) {
         ("blocks completed by writes", sum.partials_completed),
         ("ghost hits", sum.ghost_hits),
         ("evictions", sum.evicted_blocks),
-        ("carried blocks", sum.carried_blocks),
+        ("reinserted blocks", sum.reinserted_blocks),
         ("rotten blocks read", sum.rotten_reads),
         ("checksum failures", sum.checksum_failures),
         ("backend errors", sum.backend_errors),

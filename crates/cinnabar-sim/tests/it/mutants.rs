@@ -3,7 +3,7 @@
 //! the first 2000. The sound engine passes there.
 //!
 //! `cargo xtask soak mutants` prints how each search finds each mutant, or one of them with
-//! `CINNABAR_MUTANT=NoMark`.
+//! `CINNABAR_MUTANT=NoRecord`.
 
 use crate::faults::SINGLE;
 use cinnabar_engine::mutant::{Mutant, Mutants};
@@ -18,16 +18,16 @@ const SEEDS_MAX: u64 = 2000;
 
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::NoMark, 4),
-    (Mutant::MarkAfterWrite, 91),
-    (Mutant::MarkTooOld, 59),
-    (Mutant::MarkRetiredBeforeFlush, 103),
+    (Mutant::NoRecord, 4),
+    (Mutant::RecordAfterWrite, 91),
+    (Mutant::RecordTooOld, 59),
+    (Mutant::RecordRetiredBeforeFlush, 103),
     (Mutant::GenerationNotRaised, 362),
     (Mutant::EpochIgnored, 7),
     (Mutant::ChecksumNotVerified, 3),
-    (Mutant::NoTombstone, 304),
+    (Mutant::ForgottenNotRecorded, 304),
     (Mutant::FillNotRevalidated, 5),
-    (Mutant::TrimNotMarked, 4),
+    (Mutant::TrimNotRecorded, 4),
     (Mutant::FailedWriteCached, 14),
     (Mutant::FailedSyncForgotten, 14),
     (Mutant::SplitAnsweredEarly, 3),
@@ -52,11 +52,11 @@ const FOUND_AT: &[(Mutant, u64)] = &[
 
 /// The same, but found among seeds without shards and replays.
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
-    (Mutant::MarksLostInSecondCrash, 282),
+    (Mutant::RecordsLostInSecondCrash, 282),
     (Mutant::CheckpointBeforeSegments, 48),
     (Mutant::JournalGapIgnored, 366),
     (Mutant::SegmentReusedSilently, 21),
-    (Mutant::NoMarkWhileLoading, 117),
+    (Mutant::NoRecordWhileLoading, 117),
     (Mutant::RebaseMistaken, 1532),
 ];
 
@@ -80,7 +80,7 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
          the driver's own invalidations rely on it",
     ),
     (
-        Mutant::LateTrimNotMarked,
+        Mutant::LateTrimNotRecorded,
         "engine `answers`",
         "few runs have a long trim that is late between two steps, then a write, then a crash",
     ),
@@ -159,9 +159,9 @@ const EQUIVALENT: &[(Mutant, &str)] = &[
          rely on that.",
     ),
     (
-        Mutant::LifeIgnored,
-        "sequence numbers of each life begin behind all that an earlier one can have used, so that an \
-         older life's chunk is not newer than what it would have to follow.",
+        Mutant::SessionIgnored,
+        "sequence numbers of each session begin behind all that an earlier one can have used, so that an \
+         older session's chunk is not newer than what it would have to follow.",
     ),
     (
         Mutant::FlushOfOneShard,

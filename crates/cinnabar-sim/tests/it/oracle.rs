@@ -62,7 +62,7 @@ fn broken_doubles_are_caught() {
         (Bug::Misaligned, &[Kind::BadIo]),
         (Bug::Unbounded, &[Kind::BadIo, Kind::WrongReply]),
         (Bug::WritesReadOnly, &[Kind::BadIo]),
-        (Bug::LosesMarks, &[Kind::Stale]),
+        (Bug::LosesRecords, &[Kind::Stale]),
         (Bug::BelievesUnflushed, &[Kind::Stale]),
         (Bug::ColdAfterCrash, &[Kind::Cold]),
         (Bug::IgnoresGeneration, &[Kind::Stale, Kind::Warmth]),
@@ -84,7 +84,7 @@ fn not_waiting_for_the_lock_is_caught() {
     let failed = (0..200)
         .filter_map(|seed| run(seed, &options, &mut Doubles::new(Bug::None)).err())
         .find(|failed| failed.events.contains("LATE"))
-        .expect("a dead daemon's writes landed in the next life");
+        .expect("a dead daemon's writes landed in the next session");
     assert!(matches!(failed.violation.kind, Kind::Stale | Kind::NotDurable), "{failed}");
 }
 

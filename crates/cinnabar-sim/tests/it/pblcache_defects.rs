@@ -84,7 +84,7 @@ fn defect_04_saved_metadata_are_believed_once() {
     script.read(volume, blocks(0, 64)).expect("a read");
     let (volume, warmth) = restart(&mut script, volume);
     assert_eq!(warmth, Warmth::Warm { blocks: 64 });
-    // The second life writes over the first one's log and over its blocks, then dies.
+    // The second session writes over the first one's log and over its blocks, then dies.
     script.write(volume, blocks(0, 32), 1).expect("a write");
     push_out(&mut script, volume, 100, None);
     script.crash();

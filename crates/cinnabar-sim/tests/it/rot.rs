@@ -37,7 +37,7 @@ fn a_partial_write_is_not_merged_with_a_rotten_block() {
 }
 
 #[test]
-fn a_rotten_block_is_not_carried_forward() {
+fn a_rotten_block_is_not_reinserted() {
     let (mut script, volume) = cache();
     let span = blocks(0, 200);
     script.read(volume, span).expect("a read");

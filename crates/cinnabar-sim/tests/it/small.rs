@@ -111,16 +111,16 @@ fn number(name: &str, usual: u64) -> u64 {
 }
 
 /// Deliberate bugs that few moves find: a checkpoint that ends while a rebase does, a run that grows
-/// while the index is being loaded, and marks that are missing or late.
+/// while the index is being loaded, and invalidation records that are missing or late.
 #[test]
 fn few_moves_find_deliberate_bugs() {
     let known = [
         (Mutant::RebaseMistaken, Scene::Rebasing, 3),
         (Mutant::PassedRunGrows, Scene::Loading, 4),
-        (Mutant::NoMark, Scene::Serving, 3),
-        (Mutant::MarkAfterWrite, Scene::Serving, 3),
-        (Mutant::MarkTooOld, Scene::Loading, 3),
-        (Mutant::NoMarkWhileLoading, Scene::Loading, 3),
+        (Mutant::NoRecord, Scene::Serving, 3),
+        (Mutant::RecordAfterWrite, Scene::Serving, 3),
+        (Mutant::RecordTooOld, Scene::Loading, 3),
+        (Mutant::NoRecordWhileLoading, Scene::Loading, 3),
     ];
     for (mutant, scene, moves) in known {
         let found = search(scene, moves, Duration::MAX, Mutants::only(mutant));

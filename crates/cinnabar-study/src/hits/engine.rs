@@ -167,7 +167,7 @@ impl EngineCache {
             kept_room: cache.admitted.filling,
             kept_used: cache.admitted.referenced,
             kept_returned: cache.admitted.ghost,
-            reinserted: cache.carried_blocks,
+            reinserted: cache.reinserted_blocks,
             refused_unused: cache.rejected_blocks,
             refused_written: all.bypassed.write_not_reused,
             completed_partial: cache.partials_completed,

@@ -64,7 +64,7 @@ fn run(trace: &[Record], eviction: Eviction, how: As) -> Replay {
     let mut cache = EngineCache::with(SIZE_BLOCKS, writes, config).expect("there is such a cache");
     assert_eq!(cache.capacity_blocks(), CAPACITY_BLOCKS);
     replay(&mut cache, trace, how);
-    let (counts, carried) = (cache.counts(), cache.cache_counters().carried_blocks);
+    let (counts, carried) = (cache.counts(), cache.cache_counters().reinserted_blocks);
     Replay { read_misses: counts.read_misses, flash_blocks: counts.flash_writes, carried }
 }
 

@@ -27,7 +27,7 @@ fn what_is_read_in_order_leaves_in_order() {
     let full = read_on(0..capacity);
     let after = read_on(capacity..capacity * 3 / 2);
     let admitted = after.admitted.referenced - full.admitted.referenced;
-    let carried = after.carried_blocks - full.carried_blocks;
+    let carried = after.reinserted_blocks - full.reinserted_blocks;
     println!("{admitted} blocks to flash, {carried} of them once more");
     assert!(admitted > capacity / 3, "{admitted} blocks to flash");
     assert!(carried * 50 < admitted, "{admitted} blocks to flash, {carried} of them once more");

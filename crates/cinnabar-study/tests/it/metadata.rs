@@ -20,7 +20,7 @@ fn cache(bounds: Bounds) -> InstantCache {
 fn metadata(cache: &mut InstantCache) -> u64 {
     let counters = cache.cache_counters();
     let admitted = counters.admitted;
-    let data = admitted.filling + admitted.referenced + admitted.ghost + counters.carried_blocks;
+    let data = admitted.filling + admitted.referenced + admitted.ghost + counters.reinserted_blocks;
     counters.flash_written_bytes / 4096 - data
 }
 

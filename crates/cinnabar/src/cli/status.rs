@@ -134,10 +134,10 @@ fn cache(cache: &CacheReport) -> String {
     line(
         "flash",
         format!(
-            "{} written, {} evicted, {} carried forward",
+            "{} written, {} evicted, {} reinserted",
             show_size(cache.flash_written_bytes),
             in_bytes(cache.evicted_blocks),
-            in_bytes(cache.carried_blocks)
+            in_bytes(cache.reinserted_blocks)
         ),
     );
     line(
@@ -194,7 +194,7 @@ fn start(loaded: &LoadedReport) -> String {
         "{after}, {} known after {:.1} s{}{}{damaged}",
         in_bytes(loaded.blocks),
         loaded.seconds,
-        dropped(loaded.marked_blocks, "overwritten"),
+        dropped(loaded.overwritten_blocks, "overwritten"),
         dropped(loaded.unflushed_blocks, "not flushed by the backend"),
     )
 }

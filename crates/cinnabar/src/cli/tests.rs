@@ -210,7 +210,7 @@ fn sample(reads: u64) -> DataStatus {
             report: LoadReport {
                 start: Start::Crashed,
                 blocks: 2560,
-                marked_blocks: 256,
+                overwritten_blocks: 256,
                 ..LoadReport::default()
             },
             took: Duration::from_millis(420),
@@ -303,7 +303,7 @@ fn the_json_has_the_promised_keys() {
             "admitted",
             "trials",
             "evicted_blocks",
-            "carried_blocks",
+            "reinserted_blocks",
             "checksum_failures",
             "ram_bytes",
             "ram_bytes_per_block",
@@ -339,7 +339,7 @@ fn the_json_has_the_promised_keys() {
             "cached_blocks",
             "backend_overdue",
             "backend_overdue_now",
-            "marked_writes",
+            "invalidation_waits",
             "invalidated_blocks",
         ],
     );

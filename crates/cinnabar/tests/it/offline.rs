@@ -31,7 +31,7 @@ pub(crate) fn use_it(site: &Site, blocks: impl Iterator<Item = u64> + Clone, cra
             client.read(block * PAGE, 4096).expect("it reads");
         }
     }
-    // What is written now hits what is on flash, and so leaves marks.
+    // What is written now hits what is on flash, and so leaves invalidation records.
     for block in blocks.step_by(16) {
         client.write(block * PAGE, &[7; 4096]).expect("it writes");
     }
@@ -118,7 +118,7 @@ fn a_killed_device_is_whole_and_is_recovered() {
     assert_eq!(report["state"]["state"], "in_use");
     assert_eq!(report["journal"]["complete"], true);
     let records = &report["journal"]["records"];
-    assert!(records["void"].as_u64().is_some_and(|marks| marks >= 1), "{records}");
+    assert!(records["invalidation"].as_u64().is_some_and(|count| count >= 1), "{records}");
     assert!(
         records["opened"].as_u64().is_some() || records["volume"].as_u64().is_some(),
         "{records}"

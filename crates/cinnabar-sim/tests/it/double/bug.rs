@@ -41,7 +41,7 @@ pub(crate) enum Bug {
     /// So is a write to a read-only volume.
     WritesReadOnly,
     /// Blocks taken out by writes are back after a crash.
-    LosesMarks,
+    LosesRecords,
     /// After a crash, blocks are believed although the backend may have lost what they are copies of.
     BelievesUnflushed,
     /// Every crash leaves the cache cold.

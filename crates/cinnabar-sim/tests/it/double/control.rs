@@ -92,7 +92,7 @@ impl Double {
             written: false,
             writes: 0,
             writing: 0,
-            // An earlier life may have left writes that nobody has flushed.
+            // An earlier session may have left writes that nobody has flushed.
             clean: false,
             sync_failed: None,
             detaching: None,

@@ -58,7 +58,7 @@ impl Device {
                     kept.cached.retain(|_, block| block.flushed);
                 }
                 report.unflushed_blocks += (before - kept.cached.len()) as u64;
-                if bug == Bug::LosesMarks {
+                if bug == Bug::LosesRecords {
                     for (block, copy) in std::mem::take(&mut kept.removed) {
                         kept.cached.entry(block).or_insert(copy);
                     }

@@ -201,7 +201,7 @@ impl Model<'_> {
             let (metadata, own) = (node.metadata_writes, node.recovery);
             report.ram_hits += all.read_hits_ram - base.read_hits_ram;
             report.write_hits += all.write_hits - base.write_hits;
-            report.marked_writes += all.marked_writes - base.marked_writes;
+            report.invalidation_waits += all.invalidation_waits - base.invalidation_waits;
             report.metadata_writes += metadata;
             report.cached_blocks += cache.cached_blocks;
             report.capacity_blocks += cache.capacity_blocks;

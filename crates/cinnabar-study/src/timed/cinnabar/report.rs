@@ -10,7 +10,7 @@ pub struct EngineReport {
     /// Of the blocks written to flash, those of the index: pages of chunks, checkpoints, the journal.
     pub metadata_writes: u64,
     /// Writes that had to wait until a copy on flash was durably void.
-    pub marked_writes: u64,
+    pub invalidation_waits: u64,
     /// Blocks cached at the end.
     pub cached_blocks: u64,
     /// Blocks that the engines' devices have room for.

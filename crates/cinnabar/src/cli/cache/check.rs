@@ -76,7 +76,7 @@ pub(in crate::cli) fn render(report: &CheckReport) -> String {
     let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     line("size", show_size(report.size_bytes));
     if let Some(state) = &report.state {
-        line("identity", format!("{}, life {}", state.uuid, state.next_incarnation));
+        line("identity", format!("{}, session {}", state.uuid, state.next_incarnation));
         line(
             "room",
             format!(

@@ -15,7 +15,7 @@ use std::path::PathBuf;
     or left out. Where there are several shards, each line says whose it is. docs/design/on-disk-format.md explains the names.\n\n\
     Examples:\n  \
     cinnabar cache dump cache.img --what superblock,volumes\n  \
-    cinnabar cache dump cache.img --what journal --json | jq 'select(.kind == \"void\")'\n  \
+    cinnabar cache dump cache.img --what journal --json | jq 'select(.kind == \"invalidation\")'\n  \
     cinnabar cache dump cache.img --what chunks --entries\n  \
     cinnabar cache dump cache.img --what checkpoint --shard 2"
 )]

@@ -103,13 +103,13 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_partials_read", "Blocks read of which RAM had parts.", counters.partials_read),
         ("cache_partials_completed", "Blocks made whole by writes.", counters.partials_completed),
         ("cache_partials_dropped", "Incomplete blocks given up.", counters.partials_dropped),
-        ("cache_carried_blocks", "Blocks copied forward.", counters.carried_blocks),
+        ("cache_reinserted_blocks", "Blocks reinserted.", counters.reinserted_blocks),
         ("cache_freed_segments", "Segments freed.", counters.segments_freed),
         ("cache_checksum_failures", "Blocks read with a wrong sum.", counters.checksum_failures),
         ("cache_device_errors", "Failed I/O on the device.", counters.device_errors),
         ("cache_device_losses", "Times it failed and was given up.", cache.losses),
         ("cache_device_replacements", "Times it was exchanged by command.", cache.replacements),
-        ("cache_journal_records", "Records of the journal: marks.", counters.journal_records),
+        ("cache_journal_records", "Records of the journal.", counters.journal_records),
         ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
         ("cache_journal_rebases", "Times it was written anew.", counters.journal_rebases),
         ("cache_checkpoints", "Checkpoints completed.", counters.checkpoints),
@@ -190,7 +190,11 @@ fn cache_load(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_loaded_blocks", "Blocks found by the start.", report.blocks),
         ("cache_replayed_blocks", "Of those, behind the checkpoint.", report.replayed_blocks),
         ("cache_unflushed_blocks", "Not believed: no flush covers them.", report.unflushed_blocks),
-        ("cache_marked_blocks", "Not believed: marked before a write.", report.marked_blocks),
+        (
+            "cache_overwritten_blocks",
+            "Dropped: an invalidation record names them.",
+            report.overwritten_blocks,
+        ),
         ("cache_damaged_pages", "Pages of metadata that were damaged.", report.damaged_pages),
     ] {
         out.gauge(name, help, value)?;
@@ -208,9 +212,11 @@ fn volume_requests(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::R
     counter("volume_trims", "Trim requests.", &|volume| volume.counters.trims)?;
     counter("volume_zeroes", "Write-zeroes requests.", &|volume| volume.counters.zeroes)?;
     counter("volume_refused", "Requests refused as invalid.", &|volume| volume.counters.refused)?;
-    counter("volume_marked_writes", "Writes that waited for a mark.", &|volume| {
-        volume.counters.marked_writes
-    })?;
+    counter(
+        "volume_invalidation_waits",
+        "Writes that waited for an invalidation record.",
+        &|volume| volume.counters.invalidation_waits,
+    )?;
     counter("volume_partial_hits", "Read requests with hits and misses.", &|volume| {
         volume.counters.partial_hits
     })

@@ -302,7 +302,7 @@ impl Plane {
             pages,
             replayed_blocks = report.replayed_blocks,
             unflushed_blocks = report.unflushed_blocks,
-            marked_blocks = report.marked_blocks,
+            overwritten_blocks = report.overwritten_blocks,
             took_s = took.as_secs_f64(),
             "the index is loaded"
         );

@@ -58,14 +58,14 @@ pub struct CacheReport {
     #[serde(default)]
     pub partials_dropped: u64,
     /// Blocks copied forward when their segment was freed.
-    pub carried_blocks: u64,
+    pub reinserted_blocks: u64,
     /// Segments freed.
     pub segments_freed: u64,
     /// Blocks read from flash whose checksum was wrong.
     pub checksum_failures: u64,
     /// Reads and writes of the cache device that failed.
     pub device_errors: u64,
-    /// Records appended to the journal: marks and the rest.
+    /// Records appended to the journal: invalidations and the rest.
     pub journal_records: u64,
     /// Durable writes of the journal.
     pub journal_writes: u64,
@@ -177,7 +177,7 @@ impl CacheReport {
             partials_read: counters.partials_read,
             partials_completed: counters.partials_completed,
             partials_dropped: counters.partials_dropped,
-            carried_blocks: counters.carried_blocks,
+            reinserted_blocks: counters.reinserted_blocks,
             segments_freed: counters.segments_freed,
             checksum_failures: counters.checksum_failures,
             device_errors: counters.device_errors,

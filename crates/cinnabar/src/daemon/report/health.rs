@@ -28,7 +28,7 @@ pub enum HealthReport {
     Closed,
 }
 
-/// How the last life of the device ended.
+/// How the last session of the device ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartKind {
@@ -45,7 +45,7 @@ pub enum StartKind {
 /// What a start found on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadedReport {
-    /// How the last life ended.
+    /// How the last session ended.
     pub start: StartKind,
     /// Seconds from the opening of the device until its index was loaded.
     pub seconds: f64,
@@ -55,8 +55,8 @@ pub struct LoadedReport {
     pub replayed_blocks: u64,
     /// Copies not believed because no backend flush covers them.
     pub unflushed_blocks: u64,
-    /// Copies that a mark made void.
-    pub marked_blocks: u64,
+    /// Copies dropped because an invalidation record names them.
+    pub overwritten_blocks: u64,
     /// Metadata pages read.
     pub pages: u64,
     /// Pages that were damaged; what they described is not cached any more.
@@ -91,7 +91,7 @@ impl From<Loaded> for LoadedReport {
             blocks,
             replayed_blocks,
             unflushed_blocks,
-            marked_blocks,
+            overwritten_blocks,
             pages,
             damaged_pages,
         } = loaded.report;
@@ -102,7 +102,7 @@ impl From<Loaded> for LoadedReport {
             blocks,
             replayed_blocks,
             unflushed_blocks,
-            marked_blocks,
+            overwritten_blocks,
             pages,
             damaged_pages,
         }

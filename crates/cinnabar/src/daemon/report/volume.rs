@@ -100,8 +100,8 @@ pub struct VolumeReport {
     /// How large the backend was when that was last asked; 0 if it was not.
     #[serde(default)]
     pub backend_size_bytes: u64,
-    /// Writes, trims and zeroes that had to wait for a mark on the cache device.
-    pub marked_writes: u64,
+    /// Writes, trims and zeroes that had to wait for an invalidation record on the cache device.
+    pub invalidation_waits: u64,
     /// Blocks dropped by the operator's word.
     pub invalidated_blocks: u64,
     /// Requests refused as invalid.
@@ -274,7 +274,7 @@ impl VolumeReport {
             backend_overdue_now: status.overdue_now,
             backend_oldest_s: status.oldest.map_or(0.0, tenths),
             backend_size_bytes: status.backend_size_bytes,
-            marked_writes: counters.marked_writes,
+            invalidation_waits: counters.invalidation_waits,
             invalidated_blocks: counters.invalidated_blocks,
             refused: counters.refused,
             cached_blocks: counters.cached_blocks,

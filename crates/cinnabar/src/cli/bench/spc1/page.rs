@@ -111,7 +111,7 @@ fn numbers(report: &Report) -> Section {
             ("blocks written that were cached", cut(cache.invalidate_hits, cache.invalidations)),
             ("insertions", count(cache.insertions)),
             ("evictions", count(cache.evictions)),
-            ("blocks carried forward", count(cache.carried_blocks)),
+            ("blocks reinserted", count(cache.reinserted_blocks)),
             ("rounds of the log", Unit::Count.show(cache.wraps)),
             ("mean read of the cache device", Unit::Micros.show(cache.mean_read_us)),
             ("mean write of a segment", Unit::Micros.show(cache.mean_write_us)),

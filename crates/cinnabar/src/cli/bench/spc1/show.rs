@@ -67,7 +67,7 @@ fn pblio_cache(cache: &CacheReport) -> String {
         ),
         format!("Storage Hits: {}", cache.storage_hits),
         format!("Wraps: {:.2}", cache.wraps),
-        format!("Segment Reads: {} blocks carried forward", cache.carried_blocks),
+        format!("Segment Reads: {} blocks reinserted", cache.reinserted_blocks),
         format!("Mean Read Latency: {:.2} us", cache.mean_read_us),
         format!("Mean Segment Write Latency: {:.2} us", cache.mean_write_us),
     ];

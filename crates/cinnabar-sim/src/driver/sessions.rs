@@ -1,4 +1,4 @@
-//! The lives of a cache: start, guests at work, clean stop or crash.
+//! The sessions of a cache: start, guests at work, clean stop or crash.
 
 use crate::driver::audit::Before;
 use crate::driver::commands::Control;
@@ -10,7 +10,7 @@ use crate::kinds::{Fault, Path};
 use crate::machine::{Factory, Machine};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
-use crate::workload::{Device, Ending, Life};
+use crate::workload::{Device, Ending, Session};
 use cinnabar_engine::Command;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
@@ -18,7 +18,7 @@ use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 /// Length of the reads that look at everything, in sectors.
 const SWEEP_SECTORS: u64 = 512;
 
-/// How far a life has come, as far as its crash matters to what may be believed later.
+/// How far a session has come, as far as its crash matters to what may be believed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Opening,
@@ -29,17 +29,18 @@ pub(super) enum Stage {
 impl<F: Factory<Stamped>> World<'_, F> {
     /// The whole run.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
-        let lives = self.profile.lives.clone();
-        let share = self.options.requests / lives.len() as u64;
-        for (number, life) in lives.iter().enumerate() {
-            let last = number + 1 == lives.len();
-            // Crashes leave requests unasked: the last life makes up for them.
+        let sessions = self.profile.sessions.clone();
+        let share = self.options.requests / sessions.len() as u64;
+        for (number, session) in sessions.iter().enumerate() {
+            let last = number + 1 == sessions.len();
+            // Crashes leave requests unasked: the last session makes up for them.
             let left = self.options.requests.saturating_sub(self.count.requests);
             let quota = if last { left.max(share) } else { share };
-            self.count.lives += 1;
+            self.count.sessions += 1;
             let mut stage = Stage::Opening;
-            let result = self.start(*life, &mut stage);
-            match result.and_then(|before| self.live(&before, life.ending, quota, last, &mut stage))
+            let result = self.start(*session, &mut stage);
+            match result
+                .and_then(|before| self.live(&before, session.ending, quota, last, &mut stage))
             {
                 Ok(()) => self.count.stops += 1,
                 Err(Halt::Broken(violation)) => return Err(violation),
@@ -48,13 +49,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
             if last {
                 self.check_ledgers()?;
             }
-            self.between_lives();
+            self.between_sessions();
         }
         Ok(())
     }
 
-    fn start(&mut self, life: Life, stage: &mut Stage) -> Result<Before, Halt> {
-        let Life { device, ending, threads } = life;
+    fn start(&mut self, session: Session, stage: &mut Stage) -> Result<Before, Halt> {
+        let Session { device, ending, threads } = session;
         self.log.milestone(self.now, || format!("START, to end with {ending:?}"));
         self.fuse = (ending == Ending::CrashInStart).then(|| self.dice.below(20));
         self.faults_on = self.features().start_faults;
@@ -62,7 +63,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.replaced = false;
         self.profile.setup.threads = threads;
         self.given_up = false;
-        if self.steering.begin_life(ending) {
+        if self.steering.begin_session(ending) {
             self.begin_duos();
         }
         let before = self.begin(device)?;
@@ -90,7 +91,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Ok(before)
     }
 
-    /// Makes the machine of a life.
+    /// Makes the machine of a session.
     fn begin(&mut self, device: Device) -> Result<Before, Halt> {
         let setup = self.profile.setup;
         let mut pages = self.insert_device(device);
@@ -249,7 +250,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.machine.as_ref().expect("a machine is alive").check_invariants();
         self.remember_blocks();
         if std::mem::take(&mut self.device_failed) {
-            // The device was not closed: the next life finds a crash.
+            // The device was not closed: the next session finds a crash.
             self.media.cache.damaged = true;
         }
         self.crash_note = None;
@@ -275,7 +276,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn forget_engine(&mut self) {
         self.machine = None;
         self.threads.stop();
-        self.steering.end_life();
+        self.steering.end_session();
         self.meeting = Meeting::default();
         self.agenda.clear();
         self.controls.clear();

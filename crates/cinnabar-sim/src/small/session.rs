@@ -1,4 +1,4 @@
-//! Lives: start, attach, detach, clean stop, crash.
+//! Sessions: start, attach, detach, clean stop, crash.
 
 use super::moves::{Crash, Device};
 use super::requests::{Left, State};
@@ -36,7 +36,7 @@ impl World {
         self.batch.push(Event::Control(id, command));
     }
 
-    /// Begins a life.
+    /// Begins a session.
     pub(super) fn start(&mut self, device: Device) -> Result<(), Violation> {
         self.insert(device);
         self.stopping = None;
@@ -80,7 +80,7 @@ impl World {
             self.controls.clear();
             self.media.cache.damaged = true;
             if let Some(device) = closing {
-                self.end_life();
+                self.end_session();
                 self.start(device)?;
                 return Ok(true);
             }
@@ -94,7 +94,7 @@ impl World {
             let away = self.volumes.iter().all(|volume| volume.state == State::Away);
             if self.closed && self.held.is_empty() {
                 self.machine().check_invariants();
-                self.end_life();
+                self.end_session();
                 self.start(device)?;
                 return Ok(true);
             }
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// The engine is gone, well or not.
-    fn end_life(&mut self) {
+    fn end_session(&mut self) {
         self.machine = None;
         self.wake = None;
         self.batch.clear();
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// The engine dies, and the next life begins.
+    /// The engine dies, and the next session begins.
     pub(super) fn crash(&mut self, crash: Crash, device: Device) -> Result<(), Violation> {
         let mut dice = Dice::new(u64::from(crash.fate));
         for volume in &mut self.volumes {
@@ -237,7 +237,7 @@ impl World {
                 volume.left = Left::Lost;
             }
         }
-        self.end_life();
+        self.end_session();
         self.start(device)
     }
 
