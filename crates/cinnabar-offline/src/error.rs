@@ -83,3 +83,10 @@ impl OfflineError {
         }
     }
 }
+
+/// Exit code 1 says that a device is damaged; that it can't be looked at is always 2.
+impl From<OfflineError> for cinnabar_text::Failure {
+    fn from(error: OfflineError) -> Self {
+        Self::of_usage(error.to_string(), error.hint())
+    }
+}

@@ -1,16 +1,19 @@
 //! Text that people write and read: sizes and times with units, TOML with the line of each value,
-//! numbers of three digits, tables.
+//! numbers of three digits, tables, how a
+//! command fails.
 //!
 //! Below everything that shows or reads such text; knows nothing of caches. Never touches the
 //! terminal: the width of a table is its caller's to say.
 
 mod error;
+mod failure;
 mod table;
 pub mod toml_reader;
 pub mod unit;
 pub mod units;
 
 pub use error::{ConfigError, suggest};
+pub use failure::Failure;
 pub use table::Table;
 pub use unit::Unit;
 pub use units::{parse_duration, parse_size, show_size, write_size};

@@ -1,7 +1,7 @@
 //! A client of the control API.
 
-use super::failure::Failure;
 use crate::daemon::control::api::{ErrorBody, ReadyBody};
+use cinnabar_text::Failure;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;

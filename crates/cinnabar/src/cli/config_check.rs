@@ -1,8 +1,8 @@
 //! `cinnabar config check`: is this configuration fine?
 
-use super::failure::Failure;
 use super::output;
 use crate::config;
+use cinnabar_text::Failure;
 use std::io::Write;
 use std::path::PathBuf;
 

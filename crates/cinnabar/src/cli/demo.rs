@@ -1,9 +1,9 @@
 //! `cinnabar serve --demo`: a disk, a slow file server in front of it, a small cache.
 
-use super::failure::Failure;
 use crate::config::{Config, ControlConfig, Lines, VolumeInput};
 use crate::daemon::messages::{CacheConfig, EvictionMode, IoMode};
 use cinnabar_engine::Endurance;
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};

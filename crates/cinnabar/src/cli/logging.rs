@@ -2,7 +2,7 @@
 //!
 //! `CINNABAR_LOG` filters, e.g. `debug` or `info,cinnabar::daemon=trace`.
 
-use super::failure::Failure;
+use cinnabar_text::Failure;
 use tracing_subscriber::EnvFilter;
 
 /// The variable with the filter.

@@ -24,9 +24,9 @@ mod tests;
 mod trace;
 mod volume;
 
+use cinnabar_text::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.print();
+            failure::print(&failure);
             ExitCode::from(failure.code)
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A reader that goes away early (`| head`) ends the command quietly.
 
-use super::failure::Failure;
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -45,7 +45,7 @@ pub(super) fn colour(stream: &impl IsTerminal) -> bool {
 }
 
 /// Columns of the terminal that stdout is; `None` for files and pipes, which get all there is.
-pub(super) fn terminal_width() -> Option<usize> {
+pub(super) fn width() -> Option<usize> {
     // Tests must not depend on where they are started.
     if cfg!(test) {
         return None;
@@ -56,5 +56,5 @@ pub(super) fn terminal_width() -> Option<usize> {
 
 /// A table as text, as wide as the terminal at most if that can be done.
 pub(super) fn table(table: &Table) -> String {
-    table.render(terminal_width())
+    table.render(width())
 }

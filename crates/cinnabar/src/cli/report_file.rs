@@ -1,6 +1,6 @@
 //! Files that a command writes its report into: looked at before it runs, for a run may take hours.
 
-use super::failure::Failure;
+use cinnabar_text::Failure;
 use std::path::Path;
 
 /// Refuses a path where no file can be made.

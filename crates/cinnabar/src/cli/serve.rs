@@ -1,11 +1,11 @@
 //! `cinnabar serve`: the daemon.
 
 use super::demo::{self, Demo};
-use super::failure::Failure;
 use super::{logging, output};
 use crate::config::{self, Config};
 use crate::daemon::messages::IoMode;
 use crate::daemon::run::{RunError, run as run_daemon};
+use cinnabar_text::Failure;
 use std::path::PathBuf;
 
 /// What to serve.

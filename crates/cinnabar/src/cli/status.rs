@@ -1,7 +1,6 @@
 //! `cinnabar status`: what the cache and its volumes do, once or again and again.
 
 use super::client::Daemon;
-use super::failure::Failure;
 use super::output;
 use super::volume::mode_name;
 use crate::daemon::messages::State;
@@ -10,6 +9,7 @@ use crate::daemon::report::{
     WaitingReport, WarmthReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
 use std::io::IsTerminal;

@@ -3,7 +3,6 @@
 //! Changes last until the daemon ends; what is to stay goes into the configuration file too.
 
 use super::client::{Daemon, escape};
-use super::failure::Failure;
 use super::output;
 use super::status::ratio;
 use crate::config::VolumeInput;
@@ -12,6 +11,7 @@ use crate::daemon::control::actions::InvalidateInput;
 use crate::daemon::control::api::ChangeInput;
 use crate::daemon::messages::VolumeMode;
 use crate::daemon::report::VolumeReport;
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::{parse_size, show_size};
 use clap::ValueEnum;

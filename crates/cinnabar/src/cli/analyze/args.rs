@@ -2,11 +2,11 @@
 
 use super::compare::{Choice, CompareArgs, choice, single};
 use super::values::{amount_a_day, at_volume, every, factor, part, price, rate};
-use crate::cli::failure::Failure;
 use crate::cli::parse::{size, trace_path};
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
 use cinnabar_study::analysis::{Bounds, Every, Look, Rules, Settings};
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

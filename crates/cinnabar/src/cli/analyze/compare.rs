@@ -1,21 +1,17 @@
 //! `cinnabar analyze --compare`: the traces replayed under each allocator, side by side.
 //!
-//! The simulator's comparison does it; [`show`] has it for people, [`json`] for programs, [`page`]
-//! as a report.
-
-mod json;
-mod page;
-mod show;
+//! The laboratory's comparison does it, `cinnabar-report` shows it.
 
 use super::args::Args;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use cinnabar_policy::sizing::Allocator;
+use cinnabar_report::compare as report;
 use cinnabar_study::analysis::Settings;
 use cinnabar_study::compare::{
     self, CompareError, Comparison, Contestant, Input, Model, Options, Progress as Told,
 };
+use cinnabar_text::Failure;
 use std::io::Write;
 use std::num::NonZeroUsize;
 
@@ -97,16 +93,16 @@ pub(super) fn run(args: &Args, settings: &Settings) -> Result<(), Failure> {
         let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
     }
     if let Some(path) = &args.html {
-        let page = page::page(&found, &options, &settings.traces);
+        let page = report::page(&found, &options, &settings.traces);
         let failed = |error: cinnabar_report::page::PageError| {
             Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
         };
         page.save(path).map_err(failed)?;
     }
     if args.json {
-        return output::json(&json::of(&found, &options, &settings.traces));
+        return output::json(&report::of(&found, &options, &settings.traces));
     }
-    output::text(&show::render(&found, &options))
+    output::text(&report::render(&found, &options, output::width()))
 }
 
 impl CompareArgs {

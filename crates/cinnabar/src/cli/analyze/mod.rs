@@ -1,24 +1,20 @@
 //! `cinnabar analyze`: would a cache help, how large, and with which policy?
 //!
-//! [`args`] says what to do, the simulator's analysis does it, and the other files show what it
-//! found: [`show`] to people, [`json`] to programs, [`page`] as a report.
+//! [`args`] says what to do, the laboratory's analysis does it, and `cinnabar-report` shows what it
+//! found.
 
 mod args;
 mod compare;
-mod json;
-mod page;
-mod rows;
-mod show;
 mod values;
-mod words;
 
 pub(super) use args::Args;
 
-use super::failure::Failure;
 use super::output;
 use super::progress::Progress;
 use super::report_file;
+use cinnabar_report::analysis as report;
 use cinnabar_study::analysis::{self, Analysis, AnalysisError, Settings};
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use std::io::Write;
 
@@ -34,17 +30,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let analysis = analyze(&settings)?;
     if let Some(path) = &args.html {
-        let page = page::page(&analysis, &settings, args.volumes as usize);
+        let page = report::page(&analysis, &settings, args.volumes as usize);
         page.save(path).map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))?;
     }
     if args.json {
-        return output::json(&json::document(&analysis, &settings));
+        return output::json(&report::document(&analysis, &settings));
     }
-    for note in words::notes(&analysis) {
+    for note in report::notes(&analysis) {
         // If stderr is gone there is nobody to tell.
         let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
     }
-    output::text(&show::render(&analysis, &settings, args.volumes as usize))
+    output::text(&report::render(&analysis, &settings, args.volumes as usize, output::width()))
 }
 
 fn analyze(settings: &Settings) -> Result<Analysis, Failure> {

@@ -1,10 +1,10 @@
 //! The flags of the cache in front of storage under test.
 
-use crate::cli::failure::Failure;
 use crate::cli::parse::{endurance, size};
 use cinnabar_bench::target::CacheOptions;
 use cinnabar_embed::{Endurance, Eviction, Mode};
 use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use std::path::PathBuf;
 

@@ -6,7 +6,7 @@ mod replay;
 mod reports;
 mod spc1;
 
-use super::failure::Failure;
+use cinnabar_text::Failure;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]

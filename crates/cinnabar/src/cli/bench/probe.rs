@@ -1,16 +1,15 @@
 //! `cinnabar bench probe`: what a device takes, as a table and as a preset for `sim:`.
 
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::progress;
 use cinnabar_bench::probe::plan::{
     Cell, DEPTH_MAX, IN_FLIGHT_BYTES_MAX, LIST_MAX, Op, Pattern, Plan, SIZE_BYTES_MAX,
 };
-use cinnabar_bench::probe::report::{Report, Row};
 use cinnabar_bench::probe::{ProbeError, Progress, Target, probe};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_model::{SimSpec, file};
-use cinnabar_text::Table;
+use cinnabar_report::probe as report;
+use cinnabar_text::Failure;
 use cinnabar_text::{parse_size, show_size};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -106,7 +105,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         // If stderr is gone there is nobody to tell.
         let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
     }
-    if args.json { output::json(&found.report) } else { output::text(&render(&found.report)) }
+    if args.json {
+        output::json(&found.report)
+    } else {
+        output::text(&report::render(&found.report, output::width()))
+    }
 }
 
 fn plan(args: &Args) -> Result<Plan, Failure> {
@@ -214,47 +217,6 @@ fn show_cell(cell: Cell) -> String {
         Op::Flush => "flush".to_owned(),
         op => format!("{} of {} at depth {}", op.name(), show_size(cell.size_bytes), cell.depth),
     }
-}
-
-/// The report for people.
-fn render(report: &Report) -> String {
-    let mut header =
-        vec!["OP", "SIZE", "DEPTH", "IOPS", "MB/s", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"];
-    header.extend(report.preset.as_ref().map(|_| "PRESET IOPS"));
-    header.extend(report.preset.as_ref().map(|_| "MEAN"));
-    let mut table = Table::new(1, &header);
-    report.cells.iter().for_each(|row| table.push(cells_of(row)));
-    let mut text = output::table(&table);
-    text += "latencies in us\n";
-    if let Some(preset) = &report.preset {
-        let file = &preset.file;
-        let (iops, latency) = (preset.iops_off_percent_max, preset.latency_off_percent_max);
-        text += &[
-            format!("preset {file}: within {iops:.1} % of the IOPS everywhere, "),
-            format!("{latency:.1} % of the mean latency at depth 1\n"),
-            format!("use it: sim:@{file}:file:PATH\n"),
-        ]
-        .concat();
-    }
-    text
-}
-
-fn cells_of(row: &Row) -> Vec<String> {
-    let latency = row.latency_us;
-    let us = |us: f64| format!("{us:.1}");
-    let (size, rate) = match row.op {
-        Op::Flush => ("-".to_owned(), "-".to_owned()),
-        _ => (show_size(row.size_bytes), format!("{:.1}", row.bytes_per_s / 1e6)),
-    };
-    let mut cells = vec![row.op.name().to_owned(), size, row.depth.to_string()];
-    cells.extend([format!("{:.0}", row.iops), rate]);
-    let latencies =
-        [latency.mean, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.max];
-    cells.extend(latencies.map(us));
-    if let Some(preset) = row.preset {
-        cells.extend([format!("{:.0}", preset.iops), us(preset.mean_us)]);
-    }
-    cells
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

@@ -1,11 +1,7 @@
 //! `cinnabar bench replay`: a block trace on real storage, with and without the cache.
 
-mod page;
-mod show;
-
 use super::cache_args::CacheArgs;
 use super::reports;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::duration;
 use crate::cli::progress;
@@ -13,6 +9,8 @@ use crate::cli::report_file;
 use cinnabar_bench::drive::Pace;
 use cinnabar_bench::replay::{Plan, Progress, Replay, ReplayError, Row, Warm, Watch};
 use cinnabar_bench::target::{DEPTH_MAX, UnitSpec, is_part};
+use cinnabar_report::replay as report;
+use cinnabar_text::Failure;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -100,13 +98,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let outcome = replay.run(&mut watcher).map_err(|error| explain(&error))?;
     watcher.finish()?;
     if let Some(path) = &args.html {
-        let saved = page::page(&outcome).save(path);
+        let saved = report::page(&outcome).save(path);
         saved.map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))?;
     }
     if args.json {
         output::json(&outcome)?;
     } else {
-        output::text(&show::render(&outcome))?;
+        output::text(&report::render(&outcome, output::width()))?;
     }
     let failed =
         outcome.runs.iter().find_map(|run| Some((run.failures, run.first_failure.clone()?)));

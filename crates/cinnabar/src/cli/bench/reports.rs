@@ -1,8 +1,8 @@
 //! Files that a benchmark writes its report into: none of the storage that it measures.
 
-use crate::cli::failure::Failure;
 use crate::cli::report_file;
 use cinnabar_bench::target::{UnitSpec, is_part};
+use cinnabar_text::Failure;
 use std::path::Path;
 
 /// Refuses a file that can't be made, or that is storage under test or the cache.

@@ -2,20 +2,20 @@
 //!
 //! Flags and closing lines are those of pblio, so that results compare.
 
-mod maximum;
-mod page;
 mod places;
-mod show;
 
 use super::cache_args::CacheArgs;
 use super::reports;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use crate::cli::progress;
-use cinnabar_bench::spc1::{BenchError, LIMIT, Plan, Progress, Report, Search, mock, run};
+use cinnabar_bench::spc1::{
+    BenchError, LIMIT, Plan, Progress, Report, Search, find_max, mock, run,
+};
 use cinnabar_bench::target::guard;
 use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_report::spc1 as report;
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use cinnabar_trace::generate::spc1::{BLOCK_BYTES, BSU_MAX, Mix, Settings, WALK_BLOCKS_MIN};
 use places::Places;
@@ -161,7 +161,7 @@ pub(super) fn run_command(args: &Args) -> Result<(), Failure> {
     let plan = plan(args)?;
     prepare(args, &plan)?;
     if args.find_max {
-        return maximum::run(args, &plan);
+        return find_maximum(args, &plan);
     }
     let mut data = args.data.as_deref().map(Data::create).transpose()?;
     let mut line = progress::Progress::new();
@@ -178,9 +178,13 @@ pub(super) fn run_command(args: &Args) -> Result<(), Failure> {
         data.finish(&report)?;
     }
     if let Some(path) = &args.html {
-        save(&page::of_run(&report), path)?;
+        save(&report::of_run(&report), path)?;
     }
-    if args.json { output::json(&report) } else { output::text(&show::run(&report)) }
+    if args.json {
+        output::json(&report)
+    } else {
+        output::text(&report::run(&report, output::width()))
+    }
 }
 
 fn run_mock(args: &Args) -> Result<(), Failure> {
@@ -211,7 +215,11 @@ fn run_mock(args: &Args) -> Result<(), Failure> {
     });
     drop(line);
     let report = report.map_err(|error| failure(&error))?;
-    if args.json { output::json(&report) } else { output::text(&show::mock(&report)) }
+    if args.json {
+        output::json(&report)
+    } else {
+        output::text(&report::mock(&report, output::width()))
+    }
 }
 
 fn plan(args: &Args) -> Result<Plan, Failure> {
@@ -267,6 +275,24 @@ fn prepare(args: &Args, plan: &Plan) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// `--find-max`.
+fn find_maximum(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    let mut line = progress::Progress::new();
+    let report = find_max(plan, search(args, plan.length), &mut |progress| {
+        line.show(|| show_progress(progress));
+        true
+    });
+    drop(line);
+    let report = report.map_err(|error| failure(&error))?;
+    if let Some(path) = &args.html {
+        save(&report::of_search(&report), path)?;
+    }
+    if args.json {
+        return output::json(&report);
+    }
+    output::text(&report::render_search(&report, output::width()))
 }
 
 fn show_progress(progress: &Progress) -> String {

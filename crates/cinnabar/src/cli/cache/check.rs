@@ -1,7 +1,6 @@
 //! `cinnabar cache check`: what is on a device, what is damaged, what the next start will do.
 
 use super::{Watcher, shards};
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::Image;
@@ -9,6 +8,7 @@ use cinnabar_offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
 use cinnabar_offline::report::{
     CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, StartReport, VolumeReport,
 };
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! `cinnabar cache dump`: what is on a device, line by line.
 
 use super::Watcher;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use cinnabar_offline::Image;
 use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
+use cinnabar_text::Failure;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 

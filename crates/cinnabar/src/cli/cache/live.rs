@@ -2,11 +2,11 @@
 //! fails.
 
 use crate::cli::client::Daemon;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::daemon::control::actions::ReplaceInput;
 use crate::daemon::report::{CacheReport, HealthReport};
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_text::Failure;
 use cinnabar_text::{parse_size, show_size};
 use hyper::Method;
 use std::path::PathBuf;

@@ -6,9 +6,9 @@ mod live;
 mod repair;
 mod shards;
 
-use super::failure::Failure;
 use super::progress::Progress;
-use cinnabar_offline::{OfflineError, Watch};
+use cinnabar_offline::Watch;
+use cinnabar_text::Failure;
 
 /// What to do with a cache device.
 #[derive(Debug, clap::Args)]
@@ -39,13 +39,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Repair(args) => repair::run(args),
         Command::Replace(args) => live::replace(args),
         Command::Abandon(args) => live::abandon(args),
-    }
-}
-
-/// Exit code 1 says that a device is damaged; that it can't be looked at is always 2.
-impl From<OfflineError> for Failure {
-    fn from(error: OfflineError) -> Self {
-        Self::of_usage(error.to_string(), error.hint())
     }
 }
 

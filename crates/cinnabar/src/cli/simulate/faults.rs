@@ -1,10 +1,10 @@
 //! `cinnabar simulate faults`: the production engine under a virtual clock, with faults from a seed.
 
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use cinnabar_sim::faults::{Summary, search, seed_under_way};
 use cinnabar_sim::{Counted, Failed, FaultOptions, Tally, pairs};
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,18 +1,17 @@
 //! `cinnabar simulate hits`: what caches of many sizes would do for a trace, with each policy.
 
-mod page;
-mod show;
 mod size;
 mod traces;
 
-use crate::cli::failure::Failure;
 use crate::cli::parse;
 use crate::cli::{output, report_file};
 use cinnabar_engine::{Admission, Endurance};
 use cinnabar_policy::{UnknownWrites, Writes};
+use cinnabar_report::hits::{self as report, Simulated};
 use cinnabar_study::hits::{
-    Contender, EngineCache, EngineError, Found, Grain, HitsError, Options, Run, Survey,
+    Contender, EngineCache, EngineError, Grain, HitsError, Options, Run, Survey,
 };
+use cinnabar_text::Failure;
 use size::Size;
 use std::io::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -79,14 +78,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A trace and what was found.
-struct Simulated {
-    trace: String,
-    writes: Writes,
-    exact: bool,
-    found: Found,
-}
-
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.html {
@@ -109,12 +100,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let found = traces::simulate(path, &options)?;
         let trace = path.display().to_string();
         let simulated = Simulated { trace, writes: args.writes, exact: args.exact, found };
-        let text = if args.json { show::lines(&simulated)? } else { show::render(&simulated) };
+        let text = if args.json {
+            report::lines(&simulated)?
+        } else {
+            report::render(&simulated, output::width())
+        };
         output::text(&text)?;
         all.push(simulated);
     }
     if let Some(path) = &args.html {
-        let saved = page::page(&all).save(path);
+        let saved = report::page(&all).save(path);
         saved.map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))?;
     }
     Ok(())

@@ -1,25 +1,20 @@
 //! `cinnabar simulate holland`: the published results of flash caching on the storage client, run
 //! again, drawn, and judged.
 //!
-//! The experiments are data of `cinnabar-study`; here they are run and what came out is written down:
-//! `found` holds it, `show` prints it, `files` and `page` write it.
+//! The experiments are data of `cinnabar-study`; here they are run and what came out is written down
+//! by `cinnabar-report`.
 
-mod files;
-mod found;
-mod page;
-mod show;
-
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::progress::Progress;
+use cinnabar_report::holland::{self as report, Found};
 use cinnabar_study::holland::{Experiment, Measured, Setup, distinct, experiments};
 use cinnabar_study::sweep::{self, Job, Limits};
 use cinnabar_study::timed::Config;
+use cinnabar_text::Failure;
 use clap::builder::PossibleValuesParser;
-use found::Found;
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// For all experiments.
@@ -63,22 +58,22 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let wanted = |name: &str| args.experiment.iter().any(|wanted| wanted == ALL || wanted == name);
     chosen.retain(|experiment| wanted(experiment.name));
     let Some(out) = &args.out else { return list(&chosen, args.json) };
-    files::prepare(out)?;
+    report::prepare(out)?;
     let began = Instant::now();
     let measured = measure(&chosen, args.jobs)?;
     let found = Found::new(setup, &chosen, &measured, began.elapsed());
-    write(&chosen, &found, out)?;
+    report::write(&chosen, &found, out)?;
     if args.json {
         output::json(&found)?;
     } else {
-        output::text(&show::all(&found, out))?;
+        output::text(&report::all(&found, out, output::width()))?;
     }
     verdict(&found, setup)
 }
 
 fn list(chosen: &[Experiment], json: bool) -> Result<(), Failure> {
-    let rows: Vec<_> = chosen.iter().map(found::Listed::new).collect();
-    if json { output::json(&rows) } else { output::text(&show::list(&rows)) }
+    let rows: Vec<_> = chosen.iter().map(report::Listed::new).collect();
+    if json { output::json(&rows) } else { output::text(&report::list(&rows, output::width())) }
 }
 
 /// Runs every configuration once.
@@ -106,16 +101,6 @@ fn measure(chosen: &[Experiment], jobs: Option<NonZeroUsize>) -> Result<Measured
     let outcomes =
         outcomes.map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))?;
     Ok(Measured::new(configs, outcomes))
-}
-
-fn write(chosen: &[Experiment], found: &Found, out: &Path) -> Result<(), Failure> {
-    for (experiment, found) in chosen.iter().zip(&found.experiments) {
-        for (figure, found) in experiment.figures.iter().zip(&found.figures) {
-            files::figure(out, figure, found)?;
-        }
-    }
-    files::targets(out, found)?;
-    files::page(out, &page::of(chosen, found))
 }
 
 fn verdict(found: &Found, setup: Setup) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ mod hits;
 mod holland;
 mod timed;
 
-use super::failure::Failure;
+use cinnabar_text::Failure;
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]

@@ -3,30 +3,24 @@
 //! The points are looked at before the first one is simulated; what is finished is kept in a folder,
 //! if one is named, and taken over by the next run.
 
-mod outcome;
-mod page;
-mod recommend;
-mod show;
-mod store;
-
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse;
 use crate::cli::progress::Progress;
 use crate::cli::report_file;
+use cinnabar_report::timed::{
+    self as report, Found, Identity, Recommended, Rules, Store, Sweep, Told,
+};
 use cinnabar_study::sweep::{self, Finished, Job, Limits, Load, Open, SweepError};
 use cinnabar_study::timed::config::{Architecture, Config};
 use cinnabar_study::timed::{self as model, RunError, Workload};
 use cinnabar_study::timed_plan::{self, Plan, Point, Setting, Survey, SurveyError};
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
-use outcome::Told;
-use recommend::{Recommended, Rules};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use store::{Identity, Store};
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
@@ -69,22 +63,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A plan with what came out of it.
-struct Sweep {
-    plan: Plan,
-    survey: Option<Survey>,
-    /// The fingerprint of the model.
-    model: String,
-    /// In the order of the plan.
-    found: Vec<Found>,
-}
-
-/// A point and what came out of it.
-struct Found {
-    point: Point,
-    result: Result<Told, Failure>,
-}
-
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let plan = timed_plan::load(&args.plan, &args.settings)?;
@@ -104,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let found = simulate(&plan, points, survey, &model, store, &limits)?;
     let sweep = Sweep { plan, survey, model, found };
     let rules = Rules { within_percent: args.within, ram_price: args.ram_price };
-    let recommended = args.recommend.then(|| recommend::recommend(&sweep.found, rules)).flatten();
+    let recommended = args.recommend.then(|| report::recommend(&sweep.found, rules)).flatten();
     tell(args, &sweep, recommended.as_ref())?;
     let failed = sweep.found.iter().find_map(|found| Some((found, found.result.as_ref().err()?)));
     failed.map_or(Ok(()), |(found, failure)| {
@@ -114,7 +92,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn tell(args: &Args, sweep: &Sweep, recommended: Option<&Recommended>) -> Result<(), Failure> {
-    let report = show::Report::new(sweep, recommended);
+    let report = report::Report::new(sweep, recommended);
     let cannot = |error: cinnabar_report::page::PageError| {
         Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
     };
@@ -122,21 +100,25 @@ fn tell(args: &Args, sweep: &Sweep, recommended: Option<&Recommended>) -> Result
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
         cinnabar_report::page::save(&folder.join("points.json"), &(text + "\n")).map_err(cannot)?;
-        cinnabar_report::page::save(&folder.join("points.csv"), &show::csv(sweep))
+        cinnabar_report::page::save(&folder.join("points.csv"), &report::csv(sweep))
             .map_err(cannot)?;
     }
     if let Some(path) = &args.html {
-        page::page(sweep, recommended).save(path).map_err(cannot)?;
+        report::page(sweep, recommended).save(path).map_err(cannot)?;
     }
-    if args.json { output::json(&report) } else { output::text(&show::render(sweep, recommended)) }
+    if args.json {
+        output::json(&report)
+    } else {
+        output::text(&report::render(sweep, recommended, output::width()))
+    }
 }
 
 fn check_choice(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let varied = plan.varied();
-    match recommend::not_a_choice(&varied) {
+    match report::not_a_choice(&varied) {
         Some(name) if args.recommend => Err(Failure::of_usage(
             format!("--recommend: {name} is varied, and nobody can choose it"),
-            format!("vary only {}; --set {name}=... settles it", recommend::choices()),
+            format!("vary only {}; --set {name}=... settles it", report::choices()),
         )),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! Which volumes of a trace a command is to look at.
 
-use crate::cli::failure::Failure;
+use cinnabar_text::Failure;
 use cinnabar_trace::Trace;
 use std::collections::BTreeMap;
 

@@ -3,12 +3,12 @@
 mod target;
 
 use super::choice::Choice;
-use super::counts::{Counts, percent, show_time};
 use super::file::cannot_write;
 use super::input::{Input, Reading};
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::duration;
+use cinnabar_report::traces::{Counts, percent, show_time};
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
 use cinnabar_trace::{Format, Record};

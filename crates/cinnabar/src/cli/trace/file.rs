@@ -1,6 +1,6 @@
 //! What is said when a trace can't be written.
 
-use crate::cli::failure::Failure;
+use cinnabar_text::Failure;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 

@@ -3,10 +3,10 @@
 mod models;
 
 pub(super) use super::file::cannot_write;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use crate::cli::progress::Progress;
+use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
 use cinnabar_trace::generate::desktop::{self, Desktop};

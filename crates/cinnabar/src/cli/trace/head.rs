@@ -2,8 +2,8 @@
 
 use super::choice::Choice;
 use super::input::{Input, Reading};
-use crate::cli::failure::Failure;
 use crate::cli::output;
+use cinnabar_text::Failure;
 use cinnabar_trace::write::Writer;
 use cinnabar_trace::{Op, Record, Trace};
 use serde::Serialize;

@@ -1,15 +1,10 @@
 //! `cinnabar trace info`: what a trace is and what is in it, before anything is simulated.
 
-mod footprint;
-mod show;
-mod summary;
-
 use super::input::{Input, Reading};
-use crate::cli::failure::Failure;
 use crate::cli::output;
-use serde::Serialize;
+use cinnabar_report::traces::{self as report, Info, Summing};
+use cinnabar_text::Failure;
 use std::path::{Path, PathBuf};
-use summary::{Summary, Summing};
 
 /// What to look at.
 #[derive(Debug, clap::Args)]
@@ -48,20 +43,6 @@ fn most(text: &str) -> Result<Most, String> {
     text.parse().map(Most).map_err(|_| "write a number, or all".to_owned())
 }
 
-/// What is known of a file: the contract of `--json`. Keys are only ever added.
-#[derive(Debug, Serialize)]
-struct Info<'a> {
-    trace: &'a Path,
-    format: &'static str,
-    packing: &'static str,
-    /// None if it is no regular file.
-    file_bytes: Option<u64>,
-    /// Does the format tell times?
-    has_times: bool,
-    #[serde(flatten)]
-    summary: Summary,
-}
-
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for (number, path) in args.traces.iter().enumerate() {
@@ -70,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             output::json(&info)?;
         } else {
             let gap = if number == 0 { "" } else { "\n" };
-            output::text(&format!("{gap}{}", show::render(&info)))?;
+            output::text(&format!("{gap}{}", report::render(&info, output::width())))?;
         }
     }
     Ok(())
@@ -80,8 +61,8 @@ fn look<'a>(path: &'a Path, args: &Args) -> Result<Info<'a>, Failure> {
     let mut input = Input::open(path, &args.reading)?;
     let mut summing = Summing::new();
     while let Some(record) = input.next()? {
-        summing.add(&record).map_err(|summary::TooManyVolumes| {
-            let what = format!("more than {} volumes", summary::VOLUMES_MAX);
+        summing.add(&record).map_err(|report::TooManyVolumes| {
+            let what = format!("more than {} volumes", report::VOLUMES_MAX);
             input.refuse(&(what, "split the trace by volume first"))
         })?;
     }

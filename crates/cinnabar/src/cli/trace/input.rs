@@ -1,7 +1,7 @@
 //! A trace that a command reads: opened, counted, and what is wrong with it told.
 
-use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use cinnabar_trace::{Format, Record, Settings, Trace, TraceError};
 use clap::builder::{PossibleValuesParser, TypedValueParser};

@@ -5,7 +5,6 @@
 
 mod choice;
 mod convert;
-mod counts;
 mod file;
 mod generate;
 mod head;
@@ -13,7 +12,7 @@ mod info;
 mod input;
 mod record;
 
-use super::failure::Failure;
+use cinnabar_text::Failure;
 
 /// What to do with traces.
 #[derive(Debug, clap::Args)]

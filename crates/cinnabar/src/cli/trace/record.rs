@@ -6,11 +6,11 @@ mod session;
 
 use super::file::cannot_write;
 use crate::cli::client::Daemon;
-use crate::cli::failure::Failure;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use crate::config::volume::check_name;
 use crate::daemon::control::recordings::RecordInput;
+use cinnabar_text::Failure;
 use cinnabar_trace::TraceFile;
 use report::{End, Report};
 use session::{Limits, Sink};

@@ -1,9 +1,9 @@
 //! Opening traces, watching how far they are read, and what to say if they are wrong.
 
 use super::explain;
-use crate::cli::failure::Failure;
 use crate::cli::progress;
 use cinnabar_study::hits::{self, Found, HitsError, Options, Progress, Survey};
+use cinnabar_text::Failure;
 use cinnabar_trace::{Record, Trace, TraceError};
 use std::fs;
 use std::path::Path;

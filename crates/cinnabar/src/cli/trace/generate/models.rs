@@ -2,8 +2,8 @@
 //! storm.
 
 use super::{Output, Whole, write};
-use crate::cli::failure::Failure;
 use crate::cli::parse::{duration, size};
+use cinnabar_text::Failure;
 use cinnabar_trace::generate::boot_storm::{self, BootStorm};
 use cinnabar_trace::generate::file_server::{self, Content, FileServer, Volumes};
 use cinnabar_trace::generate::mix::{self, Mix};

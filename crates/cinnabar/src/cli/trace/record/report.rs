@@ -1,8 +1,8 @@
 //! What was recorded, in figures.
 
 use crate::cli::output;
-use crate::cli::trace::counts::Counts;
 use crate::daemon::control::recordings::Word;
+use cinnabar_report::traces::Counts;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
 use cinnabar_trace::Record;

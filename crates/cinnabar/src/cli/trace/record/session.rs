@@ -5,12 +5,12 @@
 use super::lines::{Gibberish, Line, Lines};
 use super::report::{End, Tally};
 use crate::cli::client::Daemon;
-use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
 use crate::cli::trace::file::cannot_write;
 use crate::daemon::control::recordings::{RecordInput, Word};
 use crate::daemon::recording::Ending;
 use crate::daemon::signals::Signals;
+use cinnabar_text::Failure;
 use cinnabar_text::show_size;
 use cinnabar_trace::{Record, TraceFile};
 use http_body_util::BodyExt;

@@ -1,0 +1,68 @@
+//! What was asked for, counted: by operation, in requests and bytes.
+
+use cinnabar_trace::{Op, Record};
+use serde::Serialize;
+
+/// Counts of requests: a part of several reports. Keys are only ever added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// All of them.
+    pub requests: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards: trims.
+    pub discards: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub write_bytes: u64,
+}
+
+impl Counts {
+    /// Counts one more.
+    pub fn add(&mut self, record: &Record) {
+        self.requests += 1;
+        match record.op {
+            // A hostile trace can ask for more than a number holds.
+            Op::Read => {
+                self.reads += 1;
+                self.read_bytes = self.read_bytes.saturating_add(record.length_bytes);
+            }
+            Op::Write => {
+                self.writes += 1;
+                self.write_bytes = self.write_bytes.saturating_add(record.length_bytes);
+            }
+            Op::Flush => self.flushes += 1,
+            Op::Discard => self.discards += 1,
+        }
+    }
+
+    /// Reads and writes.
+    pub fn accesses(&self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+/// `12.3 %`: a part of a whole, for people.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1} %", 100.0 * part as f64 / whole as f64)
+}
+
+/// A time of a trace for people, in the unit that fits: `190.3 s`, `2.50 h`.
+pub fn show_time(micros: u64) -> String {
+    let seconds = micros as f64 / 1e6;
+    if seconds < 600.0 {
+        format!("{seconds:.3} s")
+    } else if seconds < 100.0 * 3600.0 {
+        format!("{:.2} h", seconds / 3600.0)
+    } else {
+        format!("{:.1} d", seconds / 86_400.0)
+    }
+}

@@ -1,0 +1,32 @@
+//! What is in a trace: `counts` of requests, `footprint` of different blocks, `summary` of all,
+//! `show` as text.
+
+mod counts;
+mod footprint;
+mod show;
+mod summary;
+
+pub use counts::{Counts, percent, show_time};
+pub use show::render;
+pub use summary::{Summary, Summing, TooManyVolumes, VOLUMES_MAX};
+
+use serde::Serialize;
+use std::path::Path;
+
+/// What is known of a file: the contract of `--json`. Keys are only ever added.
+#[derive(Debug, Serialize)]
+pub struct Info<'a> {
+    /// Its path.
+    pub trace: &'a Path,
+    /// Name of its format.
+    pub format: &'static str,
+    /// How it is packed.
+    pub packing: &'static str,
+    /// None if it is no regular file.
+    pub file_bytes: Option<u64>,
+    /// Does the format tell times?
+    pub has_times: bool,
+    /// What is in it.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
