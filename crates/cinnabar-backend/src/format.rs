@@ -1,8 +1,8 @@
-//! The superblocks of a cache device, one for each region: read, or written anew on a device that
+//! The superblocks of a cache device, one for each region: read, or rewritten on a device that
 //! is blank, or that its owner gives up.
 //!
 //! Called at start-up, when all else is known to be well, and for a device that takes another's
-//! place; by whoever drives an engine.
+//! place; by the driver of an engine.
 
 use crate::disk::{Disk, DiskError, DiskErrorKind};
 use crate::entropy;
@@ -89,7 +89,7 @@ mod tests {
         write(&blank.disk, &made).expect("it can be written");
         drop(blank);
         let found = open_cache(&path, &options).expect("it is there");
-        let Contents::Ours(first) = &found.contents else { panic!("it is ours") };
+        let Contents::Ours(first) = &found.contents else { panic!("it is a cache") };
         assert_eq!(superblocks(&found.disk, first), Ok(made.clone()));
 
         let blank_page = [const { MetaPage::zeroed() }; 2];
@@ -104,7 +104,7 @@ mod tests {
         superblocks(&found.disk, first).expect_err("it is not this region's");
     }
 
-    /// By this a device that is slow is told from one that hangs.
+    /// By this a device that is slow is distinguished from one that hangs.
     #[test]
     fn opening_and_formatting_count_their_steps() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Proof of who a volume is and whether somebody else wrote it: what every kind of backend brings
+//! Proof of who a volume is and whether another writer wrote it: what every kind of backend brings
 //! in its own way.
 //!
 //! Files prove it by their change time (`disk::epoch`); other backends will bring what they have.
@@ -20,7 +20,7 @@ pub enum ProofError {
         /// What it said.
         errno: Errno,
     },
-    /// Somebody wrote meanwhile.
+    /// It was written meanwhile.
     #[error("the file changed while its change time was being recorded")]
     Changed,
     /// The clock did not move.
@@ -32,7 +32,7 @@ pub enum ProofError {
 ///
 /// `None` in place of an [`Epoch`]: this backend can't prove anything.
 pub trait Proof {
-    /// The proof as it stands, for the attach: nothing of ours is under way.
+    /// The proof as it stands, for the attach: no I/O of this process is under way.
     ///
     /// # Errors
     /// [`ProofError::Io`].

@@ -12,7 +12,7 @@ const LAYERS_MAX: usize = 4;
 /// What a backend can start with.
 const SCHEMES: [&str; 3] = ["file:", "nbd:", "sim:"];
 
-/// What QEMU and others have in front of storage that is none of ours.
+/// What QEMU and others have in front of other kinds of storage.
 const FOREIGN: [&str; 5] = ["rbd:", "iscsi:", "nfs:", "ssh:", "gluster:"];
 
 /// A backend, not yet opened.

@@ -1,4 +1,5 @@
-//! The engine's I/O requests as somebody's work: a job of the port, or something that no port does.
+//! The engine's I/O requests as work for the port: a job of the port, or something that no port
+//! does.
 
 use crate::memory::Memory;
 use crate::port::JobOp;
@@ -24,16 +25,16 @@ pub struct What {
 pub enum Work {
     /// The port.
     Port(JobOp),
-    /// Whoever can flush a backend and ask it who wrote it ([`IoOp::Prove`]).
+    /// What can flush a backend and ask it for its change proof ([`IoOp::Prove`]).
     Prove,
-    /// Whoever keeps the generations ([`IoOp::Distrust`]).
-    Distrust {
+    /// What keeps the generations ([`IoOp::BumpGeneration`]).
+    BumpGeneration {
         /// See there.
         held: u64,
     },
 }
 
-/// The engine's operation as somebody's work.
+/// The engine's operation as work for the port.
 pub fn translate(op: IoOp<Memory>) -> (What, Work) {
     let what = |name, kind, offset, len| What { name, kind, offset, len };
     let (what, op) = match op {
@@ -56,8 +57,8 @@ pub fn translate(op: IoOp<Memory>) -> (What, Work) {
         }
         IoOp::Flush => (what("flush", OpKind::Flush, 0, 0), JobOp::Flush),
         IoOp::Prove => return (what("proof", OpKind::Flush, 0, 0), Work::Prove),
-        IoOp::Distrust { held } => {
-            return (what("new generation", OpKind::Flush, 0, 0), Work::Distrust { held });
+        IoOp::BumpGeneration { held } => {
+            return (what("new generation", OpKind::Flush, 0, 0), Work::BumpGeneration { held });
         }
         IoOp::Trim { span } => {
             (what("trim", OpKind::Discard, span.offset, span.len), JobOp::Trim { span })

@@ -159,11 +159,11 @@ fn disk_hint(error: &DiskError) -> &'static str {
         Kind::ReadOnly => "set read_only for a file that nobody writes",
         Kind::NoSize => "set size_bytes",
         Kind::InUse { .. } | Kind::Cancelled => {
-            "stop whoever uses it; a process that was killed lets go when its last write has landed"
+            "stop the process that uses it; a process that was killed lets go when its last write has landed"
         }
         Kind::Foreign(_) => "check the path; `format` formats it and loses that data",
         Kind::Short { .. } | Kind::Superblock(_) => {
-            "set `format` to format it anew; only cached data is lost"
+            "set `format` to format it again; only cached data is lost"
         }
         _ => error.hint(),
     }

@@ -44,7 +44,7 @@ pub struct Bounds {
     pub replay_blocks: u64,
     /// Blocks of a range that are invalidated by lookups; longer ones by a pass over all slots.
     pub invalidate_lookups: u64,
-    /// Ranges written while the index is being loaded that are told apart.
+    /// Ranges written while the index is being loaded that are kept apart.
     pub passed_ranges: usize,
     /// Missing blocks that one backend read asks for (1 MiB): what comes of it is the work of one event.
     pub miss_blocks: u32,

@@ -14,7 +14,7 @@ pub enum Eviction {
 }
 
 impl Eviction {
-    /// Uses of a block on flash that are told apart.
+    /// Uses of a block on flash that are kept apart.
     pub(crate) const fn refs_max(self) -> u8 {
         match self {
             Self::Probation => 3,
@@ -154,7 +154,7 @@ pub struct Config {
 const PROBATION_BYTES_MAX: u64 = 256 << 20;
 
 impl Config {
-    /// Blocks of RAM for probation of a cache of `capacity` blocks, unless somebody says otherwise.
+    /// Blocks of RAM for probation of a cache of `capacity` blocks, unless given.
     pub const fn probation_for(capacity: u64) -> u64 {
         let most = PROBATION_BYTES_MAX / crate::units::BLOCK_BYTES;
         if capacity / 100 < most { capacity / 100 } else { most }

@@ -172,7 +172,7 @@ pub struct CacheCounters {
     pub journal_records: u64,
     /// Durable writes of the journal.
     pub journal_writes: u64,
-    /// Times the journal's live records were written anew, to make room.
+    /// Times the journal's live records were rewritten, to make room.
     pub journal_rebases: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,

@@ -1,10 +1,11 @@
 //! The ghost: fingerprints of blocks that left not long ago, at two bytes an entry.
 //!
 //! A miss found here was evicted or rejected too early and earns flash at once. One bit of an entry
-//! says that the block's last use was a write: it tells useful reuse (read after write) from useless
-//! (write after write) beyond what is cached. Buckets of one cache line are small FIFOs of 32
-//! entries; together they approximate one FIFO as long as the cache. A fingerprint lies with
-//! probability 32/32768 in a bucket by accident, which admits one block in a thousand too many.
+//! says that the block's last use was a write: it distinguishes useful reuse (read after write)
+//! from useless (write after write) beyond what is cached. Buckets of one cache line are small
+//! FIFOs of 32 entries; together they approximate one FIFO as long as the cache. A fingerprint lies
+//! with probability 32/32768 in a bucket by accident, which admits one block in a thousand too
+//! many.
 
 use crate::prefetch::{align_offset, prefetch};
 use std::fmt;

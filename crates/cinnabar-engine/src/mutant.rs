@@ -72,7 +72,7 @@ mutants! {
     InvalidationRefused,
     /// A volume that is being detached keeps what it refuses to invalidate.
     LastInvalidationForgotten,
-    /// The shards are not told of an invalidation before they are asked their parts of it.
+    /// The shards get no notice of an invalidation before they get their parts of it.
     InvalidationInParts,
     /// A dropped volume's end is not recorded.
     DropNotRecorded,

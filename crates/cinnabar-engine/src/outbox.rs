@@ -41,7 +41,7 @@ pub(crate) enum Pending {
     /// A volume's backend is asked for its proof.
     Prove { volume: u16, covers: Covers },
     /// A volume's generation is being changed outside of the cache device.
-    Distrust { volume: u16 },
+    BumpGeneration { volume: u16 },
     /// The backend flush of a volume being detached.
     Detach { volume: u16, covers: Covers },
     /// It took too long and nothing waits for it any more, except for this request, into whose
@@ -96,7 +96,7 @@ impl<P> Outbox<P> {
 
     /// What the completed I/O was for. A token that is not under way is a bug of the driver.
     pub(crate) fn complete(&mut self, id: IoId) -> Pending {
-        let index = usize::try_from(id.0).expect("a token of ours");
+        let index = usize::try_from(id.0).expect("a token that the engine gave");
         self.pending.try_remove(index).expect("the driver completed an I/O twice")
     }
 }
@@ -118,7 +118,9 @@ fn check<P>(target: Target, op: &IoOp<P>) {
             assert!(offset.is_multiple_of(align) && !pages.is_empty(), "aligned metadata");
         }
         IoOp::Flush => {}
-        IoOp::Prove | IoOp::Distrust { .. } => assert!(!cache, "a backend is asked for proofs"),
+        IoOp::Prove | IoOp::BumpGeneration { .. } => {
+            assert!(!cache, "a backend is asked for proofs")
+        }
         IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
             assert!(!cache && span.len > 0, "some bytes of a backend");
             assert!((span.offset | span.len).is_multiple_of(align), "whole sectors");

@@ -1,6 +1,6 @@
 //! The one hint to the CPU that batches are for: start loading a line that will be needed soon.
 //!
-//! A dependent DRAM read costs 100-400 ns; the lookups of a batch overlap theirs.
+//! A dependent DRAM read costs 100-400 ns; the lookups of a batch overlap them.
 
 /// Asks the CPU to load the cache line at `index` of `table`; out of range does nothing.
 #[inline]

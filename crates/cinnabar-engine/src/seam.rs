@@ -23,7 +23,7 @@
 //! [`Event::Overdue`] of a *backend* I/O: its request is answered with [`IoError::TimedOut`] now;
 //! its blocks stay held until the I/O completes after all, for a write that is still on its way may
 //! land at any time. [`Event::Late`] says the same of a request, whatever it waits for. One that
-//! waits for another's blocks lets go of its place: it never ran, and nobody waits for it.
+//! waits for another's blocks lets go of its place: it never ran, and nothing waits for it.
 //!
 //! [`Event::Overdue`] of an I/O on the *cache device* gives the device up, and that I/O: nothing
 //! waits for it any more. A read of a guest's is done again, from the backend, into other memory;
@@ -55,7 +55,7 @@ pub trait Payload: Clone {
     fn zero(&self, at: u64, len: u64);
     /// 32-bit checksum of the 4 KiB block at byte `at`, seeded with `seed`.
     fn checksum(&self, at: u64, seed: u64) -> u32;
-    /// Whether nobody but its owner can read or change it. False for a guest's own memory.
+    /// Whether only its owner can read or change it. False for a guest's own memory.
     fn is_private(&self) -> bool {
         true
     }
@@ -111,7 +111,7 @@ pub enum Op<P> {
         /// Reply only when durable.
         fua: bool,
     },
-    /// Somebody else wrote these bytes behind the cache's back: what is cached of them is dropped,
+    /// Another writer changed these bytes without the cache: what is cached of them is dropped,
     /// durably; any length. The operator's and the driver's, not a guest's: it is not refused for
     /// what guests have under way, and takes none of their places, so the driver keeps the number
     /// bounded. A volume that is being detached refuses it, and nothing of that is kept.
@@ -199,9 +199,9 @@ pub enum IoOp<P> {
     /// Backend only: record durably, *outside* of the cache device, that what any cache device
     /// holds of this volume is not to be believed any more: a new generation, given back in
     /// [`IoDone::generation`]. Asked for before the first write that the SSD can't record.
-    Distrust {
-        /// The generation that is not to be believed any more. If the volume has a newer one already,
-        /// another shard has asked, and that one is given.
+    BumpGeneration {
+        /// The generation that is not to be believed any more. If the volume has a newer one
+        /// already, another shard has asked, and that one is given.
         held: u64,
     },
     /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards.
@@ -227,7 +227,7 @@ impl<P> IoOp<P> {
             | Self::ReadMeta { offset, .. }
             | Self::WriteMeta { offset, .. } => *offset += bytes,
             Self::Trim { span } | Self::WriteZeroes { span, .. } => span.offset += bytes,
-            Self::Flush | Self::Prove | Self::Distrust { .. } => {}
+            Self::Flush | Self::Prove | Self::BumpGeneration { .. } => {}
         }
     }
 }
@@ -274,7 +274,7 @@ pub struct IoDone {
     pub pages: Vec<MetaPage>,
     /// What a [`IoOp::Prove`] brought, `None` otherwise.
     pub epoch: Option<crate::volume::Epoch>,
-    /// The generation that a [`IoOp::Distrust`] brought, `None` otherwise.
+    /// The generation that a [`IoOp::BumpGeneration`] brought, `None` otherwise.
     pub generation: Option<u64>,
 }
 
@@ -299,7 +299,7 @@ pub enum Command {
     Attach(crate::volume::VolumeSpec),
     /// Wait for the volume's requests, flush its backend. New requests are refused from now on.
     Detach(VolumeId),
-    /// After a `Detach` that succeeded: remember the backend's proof that nobody wrote since. `None`
+    /// After a `Detach` that succeeded: remember the backend's change proof. `None`
     /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
     Seal(VolumeId, Option<crate::volume::Epoch>),
     /// What is cached of a volume that is attached or being detached goes with it, whatever its
@@ -415,7 +415,7 @@ pub enum Action<P> {
     /// Answer the guest or the operator.
     Reply(Reply<P>),
     /// Send [`Event::Wake`] at this instant or soon after. Several may be pending; the driver may
-    /// keep the earliest only, for the engine asks anew at each wake.
+    /// keep the earliest only, for the engine asks again at each wake.
     WakeAt(Instant),
     /// An access, if sampling is on.
     Sample(Access),

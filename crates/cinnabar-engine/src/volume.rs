@@ -1,4 +1,4 @@
-//! Volumes: what the engine is told about them, and what it keeps of each.
+//! Volumes: what the driver gives the engine for them, and what it keeps of each.
 
 use crate::counters::VolumeCounters;
 use crate::inflight::RangeLocks;
@@ -36,9 +36,9 @@ impl Epoch {
 /// What the backend says of the time between a recorded [`Epoch`] and now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belief {
-    /// Nobody else wrote.
+    /// No one else wrote.
     Unchanged,
-    /// It is another volume, or somebody wrote. Not even `exclusive` outweighs this.
+    /// It is another volume, or it was written. Not even `exclusive` outweighs this.
     Changed,
     /// It can't tell.
     Unknown,
@@ -64,7 +64,7 @@ impl Belief {
         groups.into_iter().map(|group| group.1).reduce(Self::and).unwrap_or(Self::Unknown)
     }
 
-    /// One that can tell is enough.
+    /// One that has proof is enough.
     const fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Changed, _) | (_, Self::Changed) => Self::Changed,
@@ -128,16 +128,17 @@ pub struct VolumeSpec {
     pub epoch: Option<Epoch>,
     /// What the backend says of the time since the [`Recorded`] proof.
     pub belief: Belief,
-    /// Raised outside of the cache device whenever somebody may have written without it
-    /// ([`IoOp::Distrust`](crate::IoOp::Distrust)); blocks recorded under another one are dropped.
+    /// Raised outside of the cache device whenever it may have been written without it
+    /// ([`IoOp::BumpGeneration`](crate::IoOp::BumpGeneration)); blocks recorded under another one
+    /// are dropped.
     pub generation: u64,
-    /// The operator's word that nobody else writes this volume: believe without proof, after a
+    /// The operator's assertion that no one else writes this volume: believe without proof, after a
     /// clean detach and after a crash. A proof that says otherwise wins.
     pub exclusive: bool,
 }
 
 impl VolumeSpec {
-    /// A volume with the usual settings, of which nobody can say who wrote it.
+    /// A volume with the usual settings, without any proof of who wrote it.
     pub fn new(name: String, size_bytes: u64) -> Self {
         Self {
             name,
@@ -169,8 +170,8 @@ pub enum Warmth {
     },
     /// Blocks are believed; how many will be known when the index is loaded.
     Loading,
-    /// Some shards believe theirs, and others have dropped them: one that had not recorded that the
-    /// volume had grown, for example.
+    /// Some shards believe their blocks, and others have dropped them: one that had not recorded
+    /// that the volume had grown, for example.
     Partly {
         /// How many are believed; 0 as well while the index is being loaded.
         blocks: u64,
@@ -213,7 +214,7 @@ pub(crate) enum VolumeState {
     /// The device is to know of its end, durably, before the command is answered, with this failure
     /// if there is one.
     Sealing(RequestId, Option<IoError>),
-    /// Only its blocks are left, with the proof that tells whether to believe them.
+    /// Only its blocks are left, with the proof that says whether to believe them.
     Sealed,
 }
 
@@ -259,7 +260,7 @@ pub(crate) struct Volume {
     /// Something may have been written since the proof in `spec` was taken.
     pub(crate) written: bool,
     /// A flush of its backend failed in this attachment: which of the writes before it are lost
-    /// nobody knows. Every later flush covers them and fails, too, and nothing of it is cached,
+    /// it is unknown. Every later flush covers them and fails, too, and nothing of it is cached,
     /// or served from the cache, until it is attached again.
     pub(crate) sync_failed: Option<IoError>,
     /// Nothing of it is kept, and no flush covers its writes: its backend may have lost some.
@@ -271,11 +272,11 @@ pub(crate) struct Volume {
     pub(crate) announced: u32,
     pub(crate) beat: Beat,
     /// Its generation has been changed since the device was lost; until then writes wait here.
-    pub(crate) distrusted: bool,
-    pub(crate) awaiting_distrust: Vec<usize>,
+    pub(crate) generation_bumped: bool,
+    pub(crate) awaiting_generation: Vec<usize>,
     /// A new generation is being asked for.
-    pub(crate) distrusting: bool,
-    /// The device was lost under it, with a record of it as being written: whoever writes it after
+    pub(crate) bumping_generation: bool,
+    /// The device was lost under it, with a record of it as being written: writes of it after
     /// a clean detach would look like ourselves.
     pub(crate) device_lost: bool,
     /// Index of the volume of its name that was dropped for it while the index was being loaded:
@@ -315,9 +316,9 @@ impl Volume {
             invalidations: 0,
             announced: 0,
             beat: Beat::default(),
-            distrusted: false,
-            awaiting_distrust: Vec::new(),
-            distrusting: false,
+            generation_bumped: false,
+            awaiting_generation: Vec::new(),
+            bumping_generation: false,
             device_lost: false,
             replaces: None,
         }

@@ -67,18 +67,18 @@ impl OfflineError {
             },
             Self::Superblock { error: SuperblockError::Version(_), .. }
             | Self::Region { error: RegionError::Version(_), .. } => {
-                "use the version of cinnabar that made it: cinnabar version tells the format"
+                "use the version of cinnabar that made it: cinnabar version shows the format"
             }
             Self::Superblock { .. } => {
                 "name a cache device; the configuration says which: [cache] device"
             }
             Self::NoShard { .. } => "shards are counted from 0; leave --shard out for all of them",
             Self::Region { .. } => {
-                "only cached data is lost; with the daemon running, format it anew: cinnabar cache \
+                "only cached data is lost; with the daemon running, format it again: cinnabar cache \
                  replace DEVICE --format"
             }
             Self::NoCopy { .. } => {
-                "only cached data is lost; format it anew: cinnabar serve --force"
+                "only cached data is lost; format it again: cinnabar serve --force"
             }
         }
     }

@@ -141,12 +141,12 @@ fn next_start(shards: &[CheckReport]) -> StartReport {
         let what = match kind {
             StartKind::Warm => format!(
                 "the last run stopped clean: checkpoints with {blocks} blocks are kept, where the \
-                 back end proves that nobody wrote it"
+                 back end proves that it was not written since"
             ),
             StartKind::Recover => format!(
                 "the last run crashed: checkpoints with {blocks} blocks, {records} journal records \
                  and the chunks written since are put together, and kept where the back end proves \
-                 that nobody else wrote it"
+                 that nothing else wrote it"
             ),
             // Of several shards all for their own reasons, which the findings tell.
             _ => of(*kind).next().expect("it is present").next_start.text.clone(),

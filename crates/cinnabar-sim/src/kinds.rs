@@ -104,7 +104,7 @@ impl Counted for Bound {
 const _: () = assert!(Bound::ALL.len() <= KINDS_MAX);
 
 counted! {
-    /// Something that goes wrong, or that somebody does to the cache.
+    /// Something that goes wrong, or that is done to the cache.
     Fault {
         /// The daemon is killed; the kernel completes some of what it had issued.
         Kill = "kill",
@@ -134,7 +134,7 @@ counted! {
         DataRot = "data_rot",
         /// Metadata rotted.
         MetadataRot = "metadata_rot",
-        /// A superblock that could not be read any more: the device was formatted anew.
+        /// A superblock that could not be read any more: the device was formatted again.
         LostSuperblock = "lost_superblock",
         /// The cache device returned another place's data.
         MisdirectedRead = "misdirected_read",
@@ -188,30 +188,30 @@ counted! {
         DeviceBack = "device_back",
         /// The device was given up and replaced in the middle of a session.
         DeviceReplaced = "device_replaced",
-        /// Somebody else wrote a volume that was left clean.
+        /// Another writer wrote a volume that was left clean.
         ForeignAfterStop = "foreign_after_stop",
-        /// Somebody else wrote a volume after a crash, later than the window.
+        /// Another writer wrote a volume after a crash, later than the window.
         ForeignOutside = "foreign_outside_window",
-        /// Somebody else wrote a volume after a crash, so soon that it can't be told from our own
-        /// writes: the stated limit.
+        /// Another writer wrote a volume after a crash, so soon that it can't be distinguished from
+        /// the cache's own writes: the stated limit.
         ForeignInside = "foreign_inside_window",
-        /// Somebody else wrote an attached volume, and the operator invalidated the range.
+        /// Another writer wrote an attached volume, and the operator invalidated the range.
         Invalidated = "invalidated",
-        /// A volume was deleted and created anew under its old name.
+        /// A volume was deleted and created again under its old name.
         Recreated = "recreated",
         /// The operator had a volume's blocks forgotten.
         Forgotten = "forgotten",
-        /// A backend that could prove that nobody wrote could not do so for once.
+        /// A backend that could prove that it was not written could not do so for once.
         ProofLost = "proof_lost",
         /// The clock of a backend's host was set back.
         ClockStep = "clock_step",
-        /// A backend's server started anew under the daemon, and lost what no flush covered.
+        /// A backend's server restarted under the daemon, and lost what no flush covered.
         ServerRestart = "server_restart",
         /// The same, while several shards had the volume.
         ServerRestartShards = "server_restart_shards",
         /// A flush of a backend failed, once, to one of those who asked, and writes were lost.
         LostSync = "lost_sync",
-        /// Somebody else wrote a volume that was forgotten, without a word to anybody.
+        /// Another writer wrote a volume that was forgotten, unreported.
         ForeignAfterForget = "foreign_after_forget",
         /// A new plan.
         PlanChange = "plan_change",
@@ -260,12 +260,12 @@ counted! {
         /// Times the operator gave the device up.
         PassThroughAbandoned = "pass_through_abandoned",
         /// Generations changed.
-        Distrusted = "distrusted",
+        GenerationBumped = "generation_bumped",
         /// Writes that waited for an invalidation record.
         InvalidationWaits = "invalidation_waits",
         /// Checkpoints completed.
         Checkpoints = "checkpoints",
-        /// Times the journal was written anew.
+        /// Times the journal was rewritten.
         Rebases = "journal_rebases",
         /// Requests that more than one shard had a part in.
         SplitRequests = "split_requests",

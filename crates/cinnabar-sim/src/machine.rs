@@ -50,7 +50,7 @@ pub trait Machine<P> {
     fn shards(&self) -> u32 {
         1
     }
-    /// As [`Machine::apply`], but shards only get what is theirs, to take it at their next turn.
+    /// As [`Machine::apply`], but shards only get their own events, to take it at their next turn.
     fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
         self.apply(now, events, actions);
     }
@@ -60,7 +60,7 @@ pub trait Machine<P> {
     }
     /// A shard takes what it has been given.
     fn turn(&mut self, _shard: u32, _now: Instant, _actions: &mut Vec<Action<P>>) {}
-    /// Whether a shard has answered what nobody has heard.
+    /// Whether a shard has answered what has not been taken yet.
     fn has_said(&self, _shard: u32) -> bool {
         false
     }

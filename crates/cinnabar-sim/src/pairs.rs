@@ -62,7 +62,7 @@ pub enum IoKind {
     /// A backend's proof.
     Prove,
     /// A new generation.
-    Distrust,
+    BumpGeneration,
 }
 
 impl IoKind {
@@ -79,7 +79,7 @@ impl IoKind {
         Self::BackendWrite,
         Self::BackendFlush,
         Self::Prove,
-        Self::Distrust,
+        Self::BumpGeneration,
     ];
 
     /// The I/O that a phase waits for, if there is one of its own.
@@ -101,7 +101,7 @@ impl IoKind {
             | Phase::Recording => Self::JournalWrite,
             Phase::CleanReads | Phase::CleanParked => Self::CacheRead,
             Phase::Prove => Self::Prove,
-            Phase::Distrust | Phase::Replacing => Self::Distrust,
+            Phase::BumpGeneration | Phase::Replacing => Self::BumpGeneration,
             Phase::DetachWaits => Self::BackendWrite,
             Phase::DetachFlush => Self::BackendFlush,
             _ => return None,

@@ -24,7 +24,7 @@ pub struct Stamp(u64);
 impl Stamp {
     /// All zeros.
     pub const ZERO: Self = Self(0);
-    /// Contents that nobody wrote: fresh memory, or memory under a read.
+    /// Contents that were never written: fresh memory, or memory under a read.
     pub const POISON: Self = Self(u64::MAX);
 
     /// The stamp of a write. Version 0 is what a volume held before the simulation began.

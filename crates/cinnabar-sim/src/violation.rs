@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Kind {
     /// A read returned an older value than it may.
     Stale,
-    /// A read returned another sector's value, or one that nobody wrote there.
+    /// A read returned another sector's value, or one that was never written there.
     Foreign,
     /// A read returned memory that nothing had filled.
     Garbage,

@@ -1,4 +1,4 @@
-//! The cache device: made at its size, recognised, and never taken from anybody else.
+//! The cache device: made at its size, recognised, and never taken from another process.
 
 use super::error::{DiskError, DiskErrorKind};
 use super::fresh::Fresh;
@@ -19,9 +19,9 @@ use std::path::Path;
 pub struct CacheOptions {
     /// Size of a file that is made or formatted, in bytes; ignored for block devices.
     pub size_bytes: Option<u64>,
-    /// Take the device whatever is on it, unless it is a cache of ours that can be used.
+    /// Take the device whatever is on it, unless it is a Cinnabar cache that can be used.
     pub force: bool,
-    /// Take what is ours for blank, too.
+    /// Treat a Cinnabar cache as blank, too.
     pub anew: bool,
     /// The rest; `read_only` is ignored.
     pub open: OpenOptions,
@@ -30,7 +30,7 @@ pub struct CacheOptions {
 /// What is on a cache device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// A cache of ours.
+    /// A Cinnabar cache.
     Ours(Superblock),
     /// Nothing, or something that `force` gives up: to be formatted.
     Blank,
@@ -48,7 +48,7 @@ pub struct CacheDisk {
 /// Opens a cache device, making the file if there is none.
 ///
 /// # Errors
-/// [`DiskError`]; above all [`DiskErrorKind::Foreign`] for somebody else's data.
+/// [`DiskError`]; above all [`DiskErrorKind::Foreign`] for foreign data.
 pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
     // A cache device is always written.
     let mut options = options.clone();
@@ -156,7 +156,7 @@ fn inspect(disk: &Disk, options: &CacheOptions) -> Result<Contents, DiskError> {
     blocking::read_pages(disk, &mut pages, 0).map_err(failed)?;
     let kind = match Superblock::decode(&pages) {
         Ok(_) if options.anew => {
-            tracing::warn!(path = %path.display(), "it is a cache; formatting it anew");
+            tracing::warn!(path = %path.display(), "it is a cache; formatting it again");
             return Ok(Contents::Blank);
         }
         Ok(superblock) => return Ok(Contents::Ours(superblock)),
@@ -214,8 +214,8 @@ fn describe(first: &MetaPage, at: u64) -> String {
 }
 
 /// Makes the file, really allocated; `None` if another process has made it meanwhile. A failed
-/// attempt leaves no file behind, nor does a start that fails before it is formatted, unless another
-/// process has locked the file since: then it is theirs.
+/// attempt leaves no file behind, nor does a start that fails before it is formatted, unless
+/// another process has locked the file since: then it belongs to that process.
 fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError> {
     let size = options.size_bytes.ok_or_else(|| DiskError::new(path, DiskErrorKind::NoSize))?;
     let size = whole_pages(path, size)?;
@@ -234,7 +234,8 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
     };
     let mut patience = Patience::new(&options.open);
     lock(fd.as_fd(), path, false, &mut patience)?;
-    // Whoever had the lock meanwhile may have formatted it, or put another file in its place.
+    // The process that had the lock meanwhile may have formatted it, or put another file in its
+    // place.
     if !is_at(fd.as_fd(), path) || rustix::fs::fstat(&fd).map_err(failed)?.st_size > 0 {
         return Ok(None);
     }
@@ -303,8 +304,8 @@ fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
 }
 
 /// Asks for the room before taking it: the kernel would give out all there is and only then say
-/// that it is not enough, and until then nobody else could write. A file system that tells of no
-/// room at all may not count it: there, taking it tells.
+/// that it is not enough, and until then no other process could write. A file system that tells of
+/// no room at all may not count it: there, taking it tells.
 fn check_room(disk: &Disk, size: u64) -> rustix::io::Result<()> {
     let free = rustix::fs::fstatvfs(&disk.fd)?;
     let free_bytes = free.f_bavail.saturating_mul(free.f_frsize);

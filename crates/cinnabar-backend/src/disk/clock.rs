@@ -1,4 +1,4 @@
-//! The clock that stamps a file: that of its file system, which need not be ours.
+//! The clock that stamps a file: that of its file system, which may be another host's.
 
 use super::{Disk, durable};
 use crate::proof::ProofError;
@@ -44,7 +44,7 @@ impl Clock {
                 let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
                 let stamps = rustix::fs::Timestamps { last_access: now, last_modification: now };
                 futimens(fd, &stamps).map_err(failed)?;
-                // Some network file systems tell the server's time only when asked anew.
+                // Some network file systems give the server's time only when asked again.
                 let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
                 let seen = statx(fd, "", flags, StatxFlags::CTIME).map_err(failed)?;
                 Ok(stamp_ns(seen.stx_ctime))

@@ -8,7 +8,7 @@
 //!
 //! # What we do
 //! Flushes of a disk are done one at a time, and one that failed sticks: each that ends after it
-//! fails, too, for as long as the disk is open. Nobody can tell which of the writes before it are
+//! fails, too, for as long as the disk is open. It is unknown which of the writes before it are
 //! lost, and every later flush covers all of them. Those that wait for a flush under way share the
 //! next one, so this costs no flush more than before.
 //!

@@ -1,12 +1,12 @@
-//! How files prove that nobody wrote them: who they are, how large, when they last changed, and
+//! How files prove that they were not written: who they are, how large, when they last changed, and
 //! what time it was.
 //!
 //! Called through [`Proof`]. Block devices and servers have nothing to prove it with.
 //!
 //! Change times can be coarse (a kernel tick of 4 ms; a second on some file systems): a write right
-//! after ours could get the same one. So the proof of a clean detach is only given once the file
-//! system's own clock has moved past the change time, which a file touched beside it tells. How two
-//! proofs are compared: [`cinnabar_driver::change_proof`].
+//! after one of this process could get the same one. So the proof of a clean detach is only given
+//! once the file system's own clock has moved past the change time, which a file touched beside it
+//! tells. How two proofs are compared: [`cinnabar_driver::change_proof`].
 
 use super::clock::{Clock, stamp_ns};
 use super::{Disk, DiskKind, SyncExtent};

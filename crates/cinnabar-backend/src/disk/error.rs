@@ -51,7 +51,7 @@ pub enum DiskErrorKind {
     /// Logical blocks of more than 4 KiB.
     #[error("its logical blocks of {0} bytes are larger than 4096")]
     BlockSize(u32),
-    /// Somebody else has it.
+    /// Another process has it.
     #[error("it is in use{}{}", holder.as_deref().unwrap_or_default(), waited_text(*waited))]
     InUse {
         /// How long was waited for it.
@@ -59,7 +59,7 @@ pub enum DiskErrorKind {
         /// Who has it, if that is known.
         holder: Option<String>,
     },
-    /// The wait for somebody else was given up.
+    /// The wait for another process was given up.
     #[error("it is in use, and waiting for it was given up")]
     Cancelled,
     /// The file system knows no `flock`.
@@ -71,10 +71,10 @@ pub enum DiskErrorKind {
     /// No room for the file.
     #[error("there is no room for {0} bytes")]
     NoSpace(u64),
-    /// It holds something that is not ours.
+    /// It holds something that is not a Cinnabar cache.
     #[error("it holds data that is not a Cinnabar cache ({0})")]
     Foreign(String),
-    /// It is ours, but can't be used.
+    /// It is a Cinnabar cache, but can't be used.
     #[error("it cannot be opened as a cache: {0}")]
     Superblock(SuperblockError),
     /// What is wrong with a server.
@@ -122,16 +122,16 @@ impl DiskError {
             DiskErrorKind::Permission => {
                 "check owner and mode of the file or device, and of its folders"
             }
-            DiskErrorKind::ReadOnly => "set read_only = true for a volume that nobody writes",
+            DiskErrorKind::ReadOnly => "set read_only = true for a volume that is not written",
             DiskErrorKind::WrongKind(_) => "name a regular file or a block device",
             DiskErrorKind::Empty => "give the file its size first: truncate -s 10G PATH",
             DiskErrorKind::OddSize(_) => {
                 "a raw disk image is made of 512-byte sectors: truncate -s %512 PATH rounds it up"
             }
-            DiskErrorKind::Short { .. } => "restore the file, or format it anew with --force",
+            DiskErrorKind::Short { .. } => "restore the file, or format it again with --force",
             DiskErrorKind::BlockSize(_) => "use a device with logical blocks of 512 or 4096 bytes",
             DiskErrorKind::InUse { .. } | DiskErrorKind::Cancelled => {
-                "stop whoever uses it (another daemon, a mount); a daemon that was killed lets go \
+                "stop the process that uses it (another daemon, a mount); a daemon that was killed lets go \
                  when its last write has landed"
             }
             DiskErrorKind::Lock(_) => "put it on a file system that supports flock",
@@ -139,9 +139,11 @@ impl DiskError {
             DiskErrorKind::NoSpace(_) => "free some room, or choose a smaller size",
             DiskErrorKind::Foreign(_) => "check the path; --force formats it and loses that data",
             DiskErrorKind::Superblock(SuperblockError::Version(_)) => {
-                "use the version that made it, or format it anew with --force"
+                "use the version that made it, or format it again with --force"
             }
-            DiskErrorKind::Superblock(_) => "format it anew with --force; only cached data is lost",
+            DiskErrorKind::Superblock(_) => {
+                "format it again with --force; only cached data is lost"
+            }
             DiskErrorKind::Io { .. } | DiskErrorKind::Silent(_) => {
                 "see the kernel log (dmesg) for the device's errors"
             }

@@ -1,7 +1,7 @@
 //! A cache file that was made and not formatted is removed: a start that fails leaves nothing behind.
 //!
 //! The file is removed only while its lock is held, and only if its name still leads to it, so that
-//! nobody else can be using it.
+//! no other process can be using it.
 
 use super::{Disk, Identity};
 use rustix::fs::{AtFlags, CWD, statat, unlink};

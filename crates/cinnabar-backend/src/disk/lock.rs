@@ -54,8 +54,8 @@ impl Patience {
         true
     }
 
-    /// Says that a wait that was told of is over.
-    fn tell_free(&self, path: &Path) {
+    /// Logs that a wait that was logged is over.
+    fn log_free(&self, path: &Path) {
         if self.told.is_some() {
             let waited_s = self.since.elapsed().as_secs_f64();
             tracing::info!(path = %path.display(), waited_s, "it is free now");
@@ -91,7 +91,7 @@ pub(super) fn lock(
     loop {
         match flock(fd, operation) {
             Ok(()) => {
-                patience.tell_free(path);
+                patience.log_free(path);
                 return Ok(());
             }
             Err(Errno::INTR) => {}

@@ -25,7 +25,7 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Past the page cache, where the file system allows it.
     pub direct: bool,
-    /// How long to wait for somebody else's lock.
+    /// How long to wait for another process's lock.
     pub lock_wait: Duration,
     /// Ends that wait early once it is set.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -72,8 +72,8 @@ impl Disk {
             let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
             options.progress.step();
             let disk = Self::finish(path, fd, direct, options, &mut patience)?;
-            // Whoever held the lock may have put another file in its place, or removed it. Some file
-            // systems give a file another number each time it is looked at.
+            // The process that held the lock may have put another file in its place, or removed it.
+            // Some file systems give a file another number each time it is looked at.
             tries -= 1;
             if disk.kind != DiskKind::File || tries == 0 || is_at(disk.as_fd(), path) {
                 return Ok(disk);

@@ -61,7 +61,7 @@ pub(super) fn read(folder: &Path) -> io::Result<Found> {
     })
 }
 
-/// Puts a file that can't be believed out of the way, for whoever wants to look at it.
+/// Puts a file that can't be believed out of the way, so that it can be looked at.
 pub(super) fn set_aside(folder: &Path) -> io::Result<()> {
     fs::rename(folder.join(NAME), folder.join(BAD_NAME))
 }

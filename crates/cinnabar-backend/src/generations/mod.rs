@@ -7,7 +7,7 @@
 //! What a device holds of a volume is believed only under the generation kept here, and only on the
 //! device named here. So a device that was away while the volume was written, or while another one
 //! served it, finds another generation when it comes back. The state is one small file
-//! (`generations.json`), written anew and renamed at each change; a folder has one user, held by a
+//! (`generations.json`), rewritten and renamed at each change; a folder has one user, held by a
 //! lock on the folder. A file that can't be read is as good as none: every generation is new then,
 //! and the cache starts cold.
 
@@ -50,7 +50,7 @@ struct Kept {
 /// Why the state can't be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Somebody else's, or no folder.
+    /// Locked by another process, or no folder.
     #[error("state folder {0}")]
     Folder(DiskError),
     /// The kernel refused.
@@ -99,7 +99,7 @@ impl Generations {
     /// Opens the state in `folder`, making the folder (mode 0700) if there is none.
     ///
     /// # Errors
-    /// If it is somebody else's, or can't be read and written.
+    /// If another process has it, or can't be read and written.
     pub fn open(folder: &Path, options: &OpenOptions) -> Result<Self, StateError> {
         let failed = |during, error| StateError::Io { path: folder.to_owned(), during, error };
         std::fs::DirBuilder::new()
@@ -163,11 +163,11 @@ impl Generations {
     }
 
     /// New generations: what any device holds of these volumes under the one named is not believed
-    /// any more. Where it is not the newest, the newest is given: somebody has asked before.
+    /// any more. Where it is not the newest, the newest is given: it was asked for before.
     ///
     /// # Errors
     /// If it can't be made durable; nothing has changed then.
-    pub fn distrust(&mut self, held: &[(String, u64)]) -> Result<Vec<u64>, StateError> {
+    pub fn bump_generation(&mut self, held: &[(String, u64)]) -> Result<Vec<u64>, StateError> {
         let mut kept = self.kept.clone();
         let mut generations = Vec::with_capacity(held.len());
         for (name, held) in held {
@@ -193,11 +193,11 @@ impl Generations {
     pub fn disown(&mut self, name: &str) -> Result<bool, StateError> {
         let Some(known) = self.kept.volumes.get(name) else { return Ok(false) };
         let held = [(name.to_owned(), known.generation)];
-        self.distrust(&held).map(|_| true)
+        self.bump_generation(&held).map(|_| true)
     }
 
     /// From now on these volumes are recorded on `device`, an empty one. Their generations stay:
-    /// any other device is not theirs any more.
+    /// any other device is not its own any more.
     ///
     /// # Errors
     /// If it can't be made durable; nothing has changed then.

@@ -54,14 +54,14 @@ fn another_device_means_another_generation_each_time() {
 }
 
 #[test]
-fn without_a_device_only_distrust_changes_a_generation() {
+fn without_a_device_only_a_bump_changes_a_generation() {
     let (_dir, folder) = folder();
     let mut state = open(&folder);
     let first = attach(&mut state, Some(FIRST));
     assert_eq!(attach(&mut state, None), first, "nothing was written yet");
-    let changed = state.distrust(&[("vm1".into(), first)]).expect("it is kept")[0];
+    let changed = state.bump_generation(&[("vm1".into(), first)]).expect("it is kept")[0];
     assert_ne!(changed, first);
-    let again = state.distrust(&[("vm1".into(), first)]).expect("it is kept")[0];
+    let again = state.bump_generation(&[("vm1".into(), first)]).expect("it is kept")[0];
     assert_eq!(again, changed, "another shard asks for the same");
     drop(state);
     let mut state = open(&folder);
@@ -96,7 +96,7 @@ fn volumes_do_not_share() {
     let all = state.attach(&names, None).expect("they are kept");
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 10);
     let held: Vec<_> = names.iter().cloned().zip(all.iter().copied()).take(5).collect();
-    state.distrust(&held).expect("it is kept");
+    state.bump_generation(&held).expect("it is kept");
     let now = state.attach(&names, None).expect("they are kept");
     assert!(now[..5].iter().zip(&all).all(|(now, then)| now != then));
     assert_eq!(now[5..], all[5..]);
@@ -119,7 +119,7 @@ fn the_file_stays_small() {
 }
 
 #[test]
-fn what_can_not_be_believed_is_renamed_and_starts_anew() {
+fn what_can_not_be_believed_is_renamed_and_starts_again() {
     let good = br#"{"version":1,"volumes":{"a":{"generation":"00000000000000ff"}}}"#;
     assert_eq!(parse(good).expect("it is whole").volumes["a"].generation, 255);
     let long = format!(r#"{{"version":1,"volumes":{{"{}":{{}}}}}}"#, "n".repeat(65));
@@ -152,7 +152,7 @@ fn a_folder_has_one_daemon() {
     let (_dir, folder) = folder();
     let first = open(&folder);
     let hasty = OpenOptions { lock_wait: Duration::from_millis(50), ..OpenOptions::default() };
-    let error = Generations::open(&folder, &hasty).expect_err("somebody has it");
+    let error = Generations::open(&folder, &hasty).expect_err("another process has it");
     assert!(error.to_string().contains("in use"), "{error}");
     assert!(error.hint().contains("state_dir"));
     drop(first);
@@ -166,10 +166,10 @@ fn what_can_not_be_written_changes_nothing() {
     let first = attach(&mut state, Some(FIRST));
     // A folder of that name can't be opened for writing.
     std::fs::create_dir(folder.join("generations.json.new")).expect("a folder");
-    state.distrust(&[("vm1".into(), first)]).expect_err("it can't be kept");
+    state.bump_generation(&[("vm1".into(), first)]).expect_err("it can't be kept");
     assert_eq!(attach(&mut state, Some(FIRST)), first);
     std::fs::remove_dir(folder.join("generations.json.new")).expect("it is empty");
-    assert_ne!(state.distrust(&[("vm1".into(), first)]).expect("it is kept")[0], first);
+    assert_ne!(state.bump_generation(&[("vm1".into(), first)]).expect("it is kept")[0], first);
     let file = folder.join("file");
     std::fs::write(&file, "").expect("a file");
     Generations::open(&file, &at_once()).expect_err("not a folder");

@@ -43,7 +43,7 @@ pub(super) fn map(len: usize) -> Option<NonNull<u8>> {
     let head = start.addr().next_multiple_of(HUGE_BYTES) - start.addr();
     let aligned = start.wrapping_add(head);
     let tail = span - head - len.next_multiple_of(PAGE_BYTES);
-    // SAFETY: both pieces are parts of the mapping just made that nobody knows of yet.
+    // SAFETY: both pieces are parts of the mapping just made that nothing else knows of yet.
     unsafe {
         if head > 0 {
             let _ = munmap(start.cast(), head);

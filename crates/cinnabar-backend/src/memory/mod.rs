@@ -140,7 +140,7 @@ impl Payload for Memory {
             // SAFETY: both ranges were checked; `copy` allows them to overlap.
             unsafe { std::ptr::copy(source, to, len as usize) }
         } else {
-            // SAFETY: as above; a guest's memory is none of ours.
+            // SAFETY: as above; a guest's memory is not private.
             unsafe { shared::copy(source, to, len as usize) }
         }
     }
@@ -164,7 +164,7 @@ impl Payload for Memory {
             return crc32c::crc32c_append(spread(seed), block);
         }
         // A guest may write its own memory at any time: then the sum is one of bytes that never
-        // were there together, and the engine reads the block again into memory of ours unless it
+        // were there together, and the engine reads the block again into its own memory unless it
         // fits by chance (2^-32), in which case the guest has what it wrote itself.
         let mut copy = shared::Block::new();
         // SAFETY: the range was checked and is initialised.

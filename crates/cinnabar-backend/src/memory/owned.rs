@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// The only handle to private memory: nobody else can read or write it, so safe code may.
+/// The only handle to private memory: nothing else can read or write it, so safe code may.
 pub struct Owned(Memory);
 
 impl Owned {
@@ -30,7 +30,7 @@ impl Deref for Owned {
     fn deref(&self) -> &[u8] {
         let region = self.0.region();
         // SAFETY: the region is `len_bytes` long and initialised; there is no other handle, by
-        // `new`, and none can be made while this one is hidden here, so nobody writes it while the
+        // `new`, and none can be made while this one is hidden here, so nothing writes it while the
         // borrow lasts.
         unsafe { std::slice::from_raw_parts(region.as_ptr(), region.len_bytes() as usize) }
     }

@@ -8,7 +8,8 @@ use std::mem::MaybeUninit;
 /// Copies `len` bytes, each as it is at some moment during the call.
 ///
 /// # Safety
-/// `len` readable bytes at `from`, `len` writable ones at `to` that nobody else sees, and no overlap.
+/// `len` readable bytes at `from`, `len` writable ones at `to` that nothing else sees, and no
+/// overlap.
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // One instruction of the processor's, which the compiler knows nothing of: as quick as an
     // ordinary copy, and not one of the language's loads.
@@ -43,7 +44,7 @@ impl Block {
     /// # Safety
     /// 4096 readable bytes at `from`.
     pub(super) unsafe fn take(&mut self, from: *const u8) -> &[u8; 4096] {
-        // SAFETY: the caller's promise, and room for a block that nobody else has; all of it is
+        // SAFETY: the caller's promise, and room for a block that nothing else has; all of it is
         // initialised then.
         unsafe {
             copy(from, self.0.as_mut_ptr().cast(), 4096);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_bound_and_begin_anew() {
+    fn pauses_grow_to_a_bound_and_begin_again() {
         let mut backoff = Backoff::new(None);
         let pauses: Vec<Duration> = (0..20).map(|_| backoff.pause()).collect();
         assert!(pauses[0] >= FIRST / 2 && pauses[0] <= FIRST, "{pauses:?}");

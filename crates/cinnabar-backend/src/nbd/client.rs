@@ -34,7 +34,7 @@ pub(crate) struct Client {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the worker is told by others.
+/// Messages to the worker.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     mail: Mutex<Mail>,
@@ -136,7 +136,7 @@ impl Client {
         self.mailbox.lock().failed_flush
     }
 
-    /// Takes a task; the sink is told when it has ended.
+    /// Takes a task; the sink gets its completion.
     pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
         self.mailbox.put(|mail| mail.tasks.push((task, sink)));
     }
@@ -168,7 +168,7 @@ impl Mailbox {
     /// Says something of this outage.
     pub(super) fn tell(&self, outage: u64, news: News) {
         self.put(|mail| {
-            // A connection that nobody waits for is closed here.
+            // A connection that no attempt waits for is closed here.
             if !mail.closed {
                 mail.news.push((outage, news));
             }
@@ -237,6 +237,6 @@ impl Sink for Waiter {
     }
 
     fn restarted(&self, _: FileId, _: Vec<ByteSpan>, _: bool) {
-        unreachable!("a flush writes nothing, and only who wrote is told")
+        unreachable!("a flush writes nothing, and only writers are reported")
     }
 }

@@ -9,7 +9,7 @@ pub enum NbdError {
     /// The name of its host is not known.
     #[error("its host is not known: {0}")]
     Name(String),
-    /// Nobody listens, or the way there is closed.
+    /// Nothing listens, or the way there is closed.
     #[error("connecting: {0}")]
     Connect(Errno),
     /// The connection ended or failed during the handshake.
@@ -90,7 +90,7 @@ impl NbdError {
             Self::Empty | Self::OddSize { .. } => {
                 "give the disk behind it a size in whole blocks (nbdkit: --filter=truncate)"
             }
-            Self::ReadOnly => "set read_only = true for a volume that nobody writes",
+            Self::ReadOnly => "set read_only = true for a volume that is not written",
             Self::Resized { .. } => "make it as large again as it was: its guests count on that",
             Self::Coarser { .. } => {
                 "detach the volume and attach it again: its guests have to learn of it"
@@ -99,8 +99,8 @@ impl NbdError {
         }
     }
 
-    /// Whether the server is there and is not what it was: requests are not kept waiting for
-    /// somebody to change that. (One that refuses may be in the middle of its own start.)
+    /// Whether the server is there and is not what it was: requests do not wait for an
+    /// operator to change that. (One that refuses may be in the middle of its own start.)
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Name(_)

@@ -159,7 +159,7 @@ mod tests {
         assert!(!Facts::judge(&mute, false).expect("it will do").flush);
         let read_only = export(4096, flag::READ_ONLY, None);
         assert_eq!(Facts::judge(&read_only, false), Err(NbdError::ReadOnly));
-        assert!(Facts::judge(&read_only, true).expect("nobody writes it").read_only);
+        assert!(Facts::judge(&read_only, true).expect("it is not written").read_only);
     }
 
     #[test]

@@ -236,7 +236,7 @@ impl Reader for ToJobs<'_> {
         let memory = self.jobs[flight.owner].memory(flight.at + u64::from(at), bytes.len() as u64);
         for part in memory {
             let (now, later) = from.split_at(part.iov_len);
-            // SAFETY: the part is memory of a job that is not done; nobody else touches it, and
+            // SAFETY: the part is memory of a job that is not done; nothing else touches it, and
             // `bytes` is the link's own.
             unsafe {
                 std::ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), now.len());
@@ -271,7 +271,7 @@ fn transfer(socket: &OwnedFd, iovecs: &mut [iovec], way: Way) -> Result<usize, E
     message.msg_iovlen = iovecs.len() as _;
     let fd = socket.as_raw_fd();
     // SAFETY: the list is live and of that length, and so is each buffer: the link's own, or of a
-    // job that is not done and whose memory nobody else touches.
+    // job that is not done and whose memory nothing else touches.
     let count = unsafe {
         match way {
             Way::Send => {

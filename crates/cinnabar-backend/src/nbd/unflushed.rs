@@ -69,7 +69,7 @@ impl Unflushed {
         }
     }
 
-    /// All of it, and begins anew.
+    /// All of it, and starts again.
     pub(super) fn take(&mut self) -> Vec<ByteSpan> {
         let mut all = std::mem::replace(&mut self.fresh, Ranges::new());
         for (_, ranges) in self.sealed.drain(..) {

@@ -24,7 +24,7 @@ const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 /// A request that is not given up, and gets no answer for so long, is sent again over new
 /// connections: these may be dead without anything having said so.
 const RENEW_AFTER: Duration = Duration::from_mins(5);
-/// How often an outage is told of.
+/// How often an outage is reported.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -220,7 +220,7 @@ impl Worker {
         let bell = self.mailbox.bell().as_raw_fd();
         self.polls.push(libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
         self.polls.extend(self.links.iter().map(Link::poll));
-        // While nobody dials, the next look is also the next attempt.
+        // While no attempt is under way, the next look is also the next attempt.
         let at_rest = self.jobs.is_empty() && (self.outage.is_none() || self.dialing.is_some());
         let timeout = if at_rest {
             -1
@@ -309,7 +309,7 @@ impl Worker {
         job.finish(result);
     }
 
-    /// A connection is of no use any more, and with it none is: all that was under way begins anew
+    /// A connection is of no use any more, and with it none is: all that was under way begins again
     /// on the next ones.
     fn lose(&mut self, reason: &str) {
         self.links.clear();
@@ -386,7 +386,7 @@ impl Worker {
         }
     }
 
-    /// The server is back. What it may have lost is told before it is asked anything.
+    /// The server is back. What it may have lost is reported before anything is sent to it.
     fn regain(&mut self, dialed: Dialed) {
         let now = Instant::now();
         self.facts = dialed.facts;

@@ -118,11 +118,11 @@ pub trait Port {
     fn submit(&mut self, job: Job);
 
     /// Watches a socket under a token of the caller's, or changes what is waited for. The caller
-    /// unwatches it before closing it. With neither reading nor writing only a hang-up is told.
+    /// unwatches it before closing it. With neither reading nor writing only a hang-up is reported.
     fn watch(&mut self, fd: RawFd, token: u64, interest: Interest);
 
-    /// Stops watching; nothing more is told of this token, not even what had already happened.
-    /// The kernel lets go of the socket at the next [`wait`](Self::wait).
+    /// Stops watching; no more events are reported for this token, not even what had already
+    /// happened. The kernel lets go of the socket at the next [`wait`](Self::wait).
     fn unwatch(&mut self, token: u64);
 
     /// Starts what is queued, waits until something happens or `timeout` passes (`None`: no limit;

@@ -1,4 +1,4 @@
-//! A port let go of with care: what hangs in the kernel must not hang whoever drops it.
+//! A port let go of with care: what hangs in the kernel must not hang the thread that drops it.
 
 use super::Port;
 use std::ops::{Deref, DerefMut};

@@ -96,7 +96,7 @@ pub(super) enum Step<'a> {
     Slow { what: Slow, span: ByteSpan },
 }
 
-/// A task as one thing, for whoever carries it out elsewhere.
+/// A task as one thing, for code that carries it out elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
     Read { span: ByteSpan },
@@ -303,7 +303,7 @@ impl Task {
         }
     }
 
-    /// The memory of a task that has just begun: as long as it lives, and nobody else's.
+    /// The memory of a task that has just begun: as long as it lives, and no other task's.
     pub(crate) fn memory(&self) -> &[iovec] {
         &self.iovecs
     }
@@ -342,7 +342,7 @@ impl Task {
             return Progress::End(Ok(()));
         }
         if count == 0 {
-            // Somebody cut the file off below its size, or the medium takes no more.
+            // The file was cut off below its size, or the medium takes no more.
             let errno = if self.way == Way::Read { Errno::NODATA } else { Errno::IO };
             return Progress::End(Err(errno));
         }
@@ -397,7 +397,7 @@ impl Task {
         self.iovecs.push(iovec { iov_base: ZEROS.as_ptr().cast(), iov_len: len as usize });
     }
 
-    /// A flush that nobody's job asked for.
+    /// A flush that no job asked for.
     pub(crate) fn flush() -> Self {
         Self {
             token: 0,

@@ -129,12 +129,12 @@ impl Drop for Workers {
 
 impl Shared {
     fn work(&self) {
-        // Counted even if a call panics: whoever waits for the last one must not wait for ever.
+        // Counted even if a call panics: a waiter for the last one must not wait without end.
         let _counted = Counted(self);
         while let Some(turn) = self.next() {
             let (task, disk) = turn.task;
             let done = perform(task, &disk);
-            // Before the completion is seen: whoever sees it may close the disk and mean it.
+            // Before the completion is seen: a thread that sees it may close the disk and mean it.
             drop(disk);
             self.done(done);
             // This thread takes the next of the file's, if there is one.

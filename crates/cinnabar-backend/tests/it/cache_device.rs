@@ -27,7 +27,7 @@ fn a_new_file_is_made_at_its_size_and_not_sparse() {
         let metadata = std::fs::metadata(&path).expect("it is there");
         assert_eq!(metadata.len(), 16 * MIB);
         assert!(metadata.blocks() * 512 >= 16 * MIB, "{} sectors", metadata.blocks());
-        assert_eq!(metadata.mode() & 0o777, 0o600, "guests' data are nobody else's business");
+        assert_eq!(metadata.mode() & 0o777, 0o600, "guests' data are private");
         drop(cache.disk);
         assert!(!path.exists(), "what was never formatted is not left behind");
         // Once it is formatted it stays.
@@ -51,7 +51,7 @@ fn only_the_file_that_was_made_is_removed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("cache.img");
     let cache = open(&path, Some(16 * MIB), false).expect("it is made");
-    std::fs::rename(&path, folder.path().join("moved.img")).expect("it is ours");
+    std::fs::rename(&path, folder.path().join("moved.img")).expect("it is a cache");
     std::fs::write(&path, "another").expect("a file");
     drop(cache);
     assert!(path.exists());

@@ -23,7 +23,7 @@ fn a_durable_write_is_flushed_where_the_file_system_does_not_do_it_by_itself() {
         let flushes = || fuse.knobs.flushes.load(SeqCst);
         let before = flushes();
         assert_eq!(write(&mut rig, false), Ok(()));
-        assert_eq!(flushes(), before, "nobody asked for a flush");
+        assert_eq!(flushes(), before, "no flush was asked for");
         assert_eq!(write(&mut rig, true), Ok(()));
         assert!(flushes() > before, "{mode:?}: the write was not made durable");
     }
@@ -39,8 +39,8 @@ fn a_durable_write_whose_flush_fails_fails() {
     }
 }
 
-/// Linux reports a failed write-back once for each open file: whoever asks next is told that all is
-/// well.
+/// Linux reports a failed write-back once for each open file: the next caller is answered that all
+/// is well.
 #[test]
 fn a_flush_that_failed_is_not_forgotten() {
     let Some(fuse) = Fuse::mount() else { return };
@@ -57,7 +57,7 @@ fn a_flush_that_failed_is_not_forgotten() {
         assert!(matches!(rig.disk.prove(), Err(ProofError::Flush(Errno::IO))));
         assert!(matches!(rig.disk.take_epoch(), Err(ProofError::Flush(Errno::IO))));
         assert_eq!(write(&mut rig, false), Ok(()), "others are the kernel's to judge");
-        // Opened anew, what it holds is what there is.
+        // Opened again, what it holds is what there is.
         drop(rig);
         let mut rig = Rig::new(mode, &path);
         assert_eq!(rig.run(JobOp::Flush).result, Ok(()));

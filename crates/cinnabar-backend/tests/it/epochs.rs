@@ -1,4 +1,4 @@
-//! The proof that nobody wrote a file meanwhile.
+//! The proof that a file was not written meanwhile.
 
 use crate::rig::{Rig, file, folders, soon};
 use cinnabar_backend::disk::Disk;

@@ -111,7 +111,7 @@ fn a_lock_that_comes_free_is_waited_for() {
     let mut holder = Holder::start(&path, false);
     let thread = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(150));
-        holder.child.kill().expect("it is ours");
+        holder.child.kill().expect("it is a cache");
         holder.child.wait().expect("it ends");
     });
     Disk::open(&path, &OpenOptions::default()).expect("the dead don't keep locks");
@@ -128,7 +128,7 @@ fn the_writes_of_the_dead_are_waited_for() {
     for round in 0..5 {
         let mut holder = Holder::with(&path, Some(WRITING));
         std::thread::sleep(Duration::from_millis(10 * round));
-        holder.child.kill().expect("it is ours");
+        holder.child.kill().expect("it is a cache");
         let disk = Disk::open(&path, &OpenOptions::default()).expect("the dead don't keep locks");
         let before = std::fs::read(&path).expect("it can be read");
         std::thread::sleep(Duration::from_millis(300));

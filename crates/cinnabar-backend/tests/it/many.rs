@@ -50,7 +50,7 @@ fn dropping_a_port_waits_for_its_jobs() {
         drop(rig.port);
         drop(rig.disk);
         // The lock is free and the bytes are there: nothing is under way any more.
-        let again = Disk::open(&path, &crate::rig::soon()).expect("nobody has it locked");
+        let again = Disk::open(&path, &crate::rig::soon()).expect("it is not locked");
         drop(again);
         assert!(std::fs::read(&path).expect("the file is there") == data.to_vec(0, 4 << 20));
     });

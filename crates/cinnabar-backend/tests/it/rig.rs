@@ -103,7 +103,7 @@ impl Rig {
     }
 }
 
-/// Memory that is not zero, so that bytes nobody wrote are noticed.
+/// Memory that is not zero, so that bytes that were never written are noticed.
 pub(crate) fn dirty(len: u64) -> Memory {
     let data = Memory::alloc(len.div_ceil(4096) as u32);
     data.write_at(0, &vec![0xee; len as usize]);

@@ -93,7 +93,7 @@ fn an_unwatched_socket_closes_for_its_peer() {
 }
 
 #[test]
-fn a_half_closed_peer_costs_nothing_while_nobody_reads() {
+fn a_half_closed_peer_costs_nothing_while_nothing_reads() {
     both(|mut port| {
         for interest in [Interest::NONE, Interest::WRITE] {
             let (mut ours, theirs) = UnixStream::pair().expect("a pair");
@@ -198,7 +198,7 @@ fn files_and_sockets_are_waited_for_together() {
                 match event {
                     PortEvent::Done(one) => done = one.token == 41 && one.result == Ok(()),
                     PortEvent::Ready { token, readable, .. } => told = token == 40 && readable,
-                    PortEvent::Woken => panic!("nobody woke it"),
+                    PortEvent::Woken => panic!("it was not woken"),
                     PortEvent::Restarted { .. } => panic!("there is no server"),
                 }
             }

@@ -99,7 +99,7 @@ pub enum ReplayError {
     NoCache,
     /// What warming left was not believed.
     #[error(
-        "the cache came back empty after warming: the back end can't prove that nobody wrote it"
+        "the cache came back empty after warming: the back end can't prove that it was not written"
     )]
     Cold,
     /// Between the passes, somebody changed the file.

@@ -60,7 +60,7 @@ impl Driver {
         let bound = if waits { volume.timeout } else { Duration::ZERO };
         let io = self.ios.start(now, Io { owner: Some(id), volume: Some(key), what }, bound);
         let mut carry_out = true;
-        if !matches!(work, Work::Distrust { .. })
+        if !matches!(work, Work::BumpGeneration { .. })
             && let Some(verdict) =
                 sim::judge(&mut volume.models, now.0, what.kind, what.offset, what.len)
         {
@@ -74,9 +74,9 @@ impl Driver {
                 let disk = Arc::clone(&self.volumes[key].disk);
                 self.slow.start(Task::Prove { io, disk });
             }
-            Work::Distrust { held } => {
+            Work::BumpGeneration { held } => {
                 let (ledger, name) = (self.ledger.clone(), self.volumes[key].name.clone());
-                self.slow.start(Task::Distrust { io, ledger, name, held });
+                self.slow.start(Task::BumpGeneration { io, ledger, name, held });
             }
         }
     }
@@ -135,7 +135,12 @@ impl Driver {
     }
 
     /// A volume has a new generation, or it could not be kept.
-    pub(super) fn distrusted(&mut self, now: Instant, io: usize, result: Result<u64, StateError>) {
+    pub(super) fn generation_bumped(
+        &mut self,
+        now: Instant,
+        io: usize,
+        result: Result<u64, StateError>,
+    ) {
         let result = match result {
             Ok(generation) => {
                 let proof = ProofResult { epoch: None, generation: Some(generation) };

@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, mpsc};
 /// Something to be done for an I/O of the engine's.
 pub(super) enum Task {
     Prove { io: usize, disk: Arc<Disk> },
-    Distrust { io: usize, ledger: Ledger, name: String, held: u64 },
+    BumpGeneration { io: usize, ledger: Ledger, name: String, held: u64 },
 }
 
 /// What came of it.
 enum Finished {
     Proved { io: usize, result: Result<Option<Epoch>, ProofError> },
-    Distrusted { io: usize, result: Result<u64, StateError> },
+    GenerationBumped { io: usize, result: Result<u64, StateError> },
 }
 
 /// See the module.
@@ -63,7 +63,9 @@ impl Driver {
         while let Ok(finished) = self.slow.receiver.try_recv() {
             match finished {
                 Finished::Proved { io, result } => self.proved(now, io, result),
-                Finished::Distrusted { io, result } => self.distrusted(now, io, result),
+                Finished::GenerationBumped { io, result } => {
+                    self.generation_bumped(now, io, result)
+                }
             }
         }
     }
@@ -78,9 +80,10 @@ impl Task {
                 drop(disk);
                 Finished::Proved { io, result }
             }
-            Self::Distrust { io, ledger, name, held } => {
-                let result = ledger.with(|state| state.distrust(&[(name, held)])).map(|all| all[0]);
-                Finished::Distrusted { io, result }
+            Self::BumpGeneration { io, ledger, name, held } => {
+                let result =
+                    ledger.with(|state| state.bump_generation(&[(name, held)])).map(|all| all[0]);
+                Finished::GenerationBumped { io, result }
             }
         }
     }

@@ -43,13 +43,13 @@ pub(crate) fn two_at_once() -> Result<()> {
     rig.file("data", SIZE)?;
     let (mut cache, volume) = rig.open_with("data")?;
     let hasty = Options { lock_wait: Duration::from_millis(50), ..rig.options() };
-    expect(Cache::open(&hasty), "in use", "stop whoever uses it")?;
+    expect(Cache::open(&hasty), "in use", "stop the process that uses it")?;
     let same_state = Options { device: rig.path("second.img"), ..hasty.clone() };
     expect(Cache::open(&same_state), "in use", "state_dir of its own")?;
 
     let hasty = Options { lock_wait: Duration::from_millis(50), ..other.options() };
     let mut second = Cache::open(&hasty)?;
-    expect(second.attach(&rig.volume("data")), "in use", "stop whoever uses it")?;
+    expect(second.attach(&rig.volume("data")), "in use", "stop the process that uses it")?;
     // It is free as soon as it is detached, not only when the cache ends.
     cache.detach(volume)?;
     let volume = second.attach(&rig.volume("data"))?;

@@ -96,7 +96,7 @@ fn on_a_silent_device(mutants: Mutants) -> Result<(), &'static str> {
 }
 
 #[test]
-fn a_silent_device_keeps_nobody_waiting() {
+fn a_silent_device_keeps_no_request_waiting() {
     assert_eq!(on_a_silent_device(Mutants::default()), Ok(()));
 }
 

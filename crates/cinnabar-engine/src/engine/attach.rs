@@ -300,7 +300,7 @@ impl<P: Payload> Engine<P> {
     pub(super) fn detach_if_quiet(&mut self, index: u16) {
         let volume = self.volume(index);
         let VolumeState::Detaching(id) = volume.state else { return };
-        if volume.requests > 0 || volume.beat.in_flight || volume.distrusting {
+        if volume.requests > 0 || volume.beat.in_flight || volume.bumping_generation {
             return;
         }
         if !self.config.mutants.is(Mutant::PartialOutlivesVolume) {
@@ -344,7 +344,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// A volume's backend may have lost what was not flushed, and nobody says which blocks those are.
+    /// A volume's backend may have lost what was not flushed, and it is unknown which blocks those
+    /// are.
     pub(super) fn discard(&mut self, id: RequestId, volume: VolumeId) {
         let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
         let there = known.filter(|volume| {
@@ -393,14 +394,14 @@ impl<P: Payload> Engine<P> {
     }
 
     /// The device knows of a volume's end, or is lost. If it was lost under the volume, its record
-    /// says that the volume is being written, and only another generation tells that it is not.
+    /// says that the volume is being written, and only another generation shows that it is not.
     fn seal_recorded(&mut self, id: RequestId, index: u16) {
         let dead = self.store.dead;
         let volume = self.volume(index);
         let waits = matches!(volume.state, VolumeState::Sealing(sealed, _) if sealed == id);
         assert!(waits, "a record is that of the volume which waits for it");
-        if dead && (volume.distrusting || volume.device_lost && !volume.distrusted) {
-            return self.distrust(index);
+        if dead && (volume.bumping_generation || volume.device_lost && !volume.generation_bumped) {
+            return self.bump_generation(index);
         }
         self.end_sealing(index, Ok(()));
     }

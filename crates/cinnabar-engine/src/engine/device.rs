@@ -67,7 +67,7 @@ impl<P: Payload> Engine<P> {
         self.reroute_gate();
         assert!(
             self.at_gate.is_empty() && self.at_journal.is_empty(),
-            "nobody waits for its journal"
+            "no request waits for its journal"
         );
         assert!(self.loader.is_none() && self.awaiting_load.is_empty(), "or for its index");
     }
@@ -110,7 +110,7 @@ impl<P: Payload> Engine<P> {
             | Pending::Backend { .. }
             | Pending::Detach { .. }
             | Pending::Prove { .. }
-            | Pending::Distrust { .. }
+            | Pending::BumpGeneration { .. }
             | Pending::GivenUp { .. } => false,
         })
     }
@@ -123,16 +123,16 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::Invalid));
         }
         self.replacing = Some((id, Box::new(superblock)));
-        self.replace_if_distrusted();
+        self.replace_if_generations_bumped();
     }
 
     /// A volume's new generation is known, or could not be had.
-    pub(super) fn distrust_known(&mut self, result: Result<(), IoError>) {
+    pub(super) fn generation_known(&mut self, result: Result<(), IoError>) {
         if let (Err(error), Some((id, _))) = (result, self.replacing.as_ref()) {
             self.outbox.reply(*id, Err(Failure::Io(error)));
             self.replacing = None;
         }
-        if let (Err(error), Lifecycle::Opening(id, Opening::Distrust(_))) =
+        if let (Err(error), Lifecycle::Opening(id, Opening::BumpGenerations(_))) =
             (result, &self.lifecycle)
         {
             return self.opening_failed(*id, error);
@@ -142,36 +142,39 @@ impl<P: Payload> Engine<P> {
 
     /// A generation has come or a volume has gone: a replacement may be able to go on.
     pub(super) fn resume_replacement(&mut self) {
-        self.replace_if_distrusted();
-        if let Lifecycle::Opening(id, Opening::Distrust(start)) = self.lifecycle {
+        self.replace_if_generations_bumped();
+        if let Lifecycle::Opening(id, Opening::BumpGenerations(start)) = self.lifecycle {
             self.begin_serving(id, None, start);
         }
     }
 
     /// Asks for the new generations that are missing; says whether none is.
-    pub(super) fn all_distrusted(&mut self) -> bool {
+    pub(super) fn all_generations_bumped(&mut self) -> bool {
         let mut ready = true;
         for index in 0..self.volumes.len() {
             let Some(volume) = &self.volumes[index] else { continue };
             // One that ends without a device is gone in a moment, and forgotten. One that is flushed
             // or waits for its proof may be so for good: its backend is asked.
             let leaves = matches!(volume.state, VolumeState::Sealing(..));
-            ready &= volume.distrusted && !volume.distrusting && !leaves;
-            if !volume.distrusted && !leaves {
-                self.distrust(index as u16);
+            ready &= volume.generation_bumped && !volume.bumping_generation && !leaves;
+            if !volume.generation_bumped && !leaves {
+                self.bump_generation(index as u16);
             }
         }
         ready
     }
 
     /// Goes on when every volume has its new generation.
-    fn replace_if_distrusted(&mut self) {
-        if self.replacing.is_none() || !self.all_distrusted() {
+    fn replace_if_generations_bumped(&mut self) {
+        if self.replacing.is_none() || !self.all_generations_bumped() {
             return;
         }
         let (id, superblock) = self.replacing.take().expect("just seen");
         assert!(self.store.dead, "a device that serves is not replaced");
-        assert!(self.volumes.iter().flatten().all(|v| v.distrusted), "the old one is not believed");
+        assert!(
+            self.volumes.iter().flatten().all(|v| v.generation_bumped),
+            "the old one is not believed"
+        );
         self.reopening = true;
         self.devices += 1;
         self.superblock = *superblock;
@@ -187,7 +190,7 @@ impl<P: Payload> Engine<P> {
         self.begin_open(id);
     }
 
-    /// A device is in use from now on: volumes that are there, if only to leave, begin anew on it.
+    /// A device is in use from now on: volumes that are there, if only to leave, start again on it.
     pub(super) fn resume_volumes(&mut self) {
         assert!(!self.store.dead, "a device is there");
         let there = |v: &Volume| v.state != VolumeState::Sealed;
@@ -201,7 +204,7 @@ impl<P: Payload> Engine<P> {
             assert_eq!(old.cached_blocks, 0, "nothing of it is on this device");
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
-            volume.distrusted = false;
+            volume.generation_bumped = false;
             volume.device_lost = false;
             volume.written = !volume.spec.read_only;
             volume.beat.due = volume.written;

@@ -2,8 +2,8 @@
 //! answer the same events in the same way. For a search that cuts off states it has seen.
 //!
 //! What only counts (statistics, the order of arrivals as a number) is left out, and so are free
-//! lists, which decide the names of what comes, not what it does. Each structure is taken apart field
-//! by field, so that a new field does not compile until somebody has decided about it.
+//! lists, which decide the names of what comes, not what it does. Each structure is taken apart
+//! field by field, so that a new field does not compile until it is handled.
 
 use super::Engine;
 use crate::inflight::RangeLocks;
@@ -102,9 +102,9 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         writes_flushed,
         written,
         beat,
-        distrusted,
-        awaiting_distrust,
-        distrusting,
+        generation_bumped,
+        awaiting_generation,
+        bumping_generation,
         device_lost,
         sync_failed,
         replaces,
@@ -122,9 +122,9 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         hasher,
         &(
             beat,
-            distrusted,
-            awaiting_distrust,
-            distrusting,
+            generation_bumped,
+            awaiting_generation,
+            bumping_generation,
             device_lost,
             sync_failed,
             replaces,

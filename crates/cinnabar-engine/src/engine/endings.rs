@@ -98,10 +98,10 @@ fn a_device_lost_between_detach_and_seal_is_not_believed_any_more() {
     let mut rig = detached(Mutants::default());
     let abandoned = rig.ask(vec![Command::Abandon])[0];
     assert!(rig.answer(abandoned).is_ok());
-    assert_eq!(rig.distrusts, 0);
+    assert_eq!(rig.generation_bumps, 0);
     let sealed = seal(&mut rig, 7);
     assert!(rig.answer(sealed).is_ok());
-    assert_eq!(rig.distrusts, 1, "its generation was changed first");
+    assert_eq!(rig.generation_bumps, 1, "its generation was changed first");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_device_lost_before_a_seal_is_durable_is_not_believed_any_more() {
     rig.holds = true;
     let sealed = seal(&mut rig, 7);
     let abandoned = rig.ask(vec![Command::Abandon])[0];
-    assert_eq!(rig.distrusts, 1);
+    assert_eq!(rig.generation_bumps, 1);
     assert!(rig.answer(sealed).is_ok(), "it does not wait for the device");
     assert!(!rig.is_answered(abandoned));
     rig.release();
@@ -136,7 +136,7 @@ fn a_volume_on_its_way_out_keeps_no_device_from_taking_anothers_place() {
         // The second time it is detached, and waits for its proof.
         rig.release();
     }
-    assert_eq!(rig.distrusts, 2, "neither lost device is believed");
+    assert_eq!(rig.generation_bumps, 2, "neither lost device is believed");
     assert!(rig.answer(left).is_ok());
     let sealed = seal(&mut rig, 7);
     assert!(rig.answer(sealed).is_ok());

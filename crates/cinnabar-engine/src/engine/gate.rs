@@ -46,7 +46,7 @@ impl<P: Payload> Engine<P> {
             return true;
         }
         if self.store.dead {
-            return self.distrusted(request, volume);
+            return self.pass_generation_gate(request, volume);
         }
         if let Some((first, end)) = blocks
             && !self.config.mutants.is(Mutant::NoRecord)
@@ -69,41 +69,45 @@ impl<P: Payload> Engine<P> {
         false
     }
 
-    fn distrusted(&mut self, request: usize, index: u16) -> bool {
+    fn pass_generation_gate(&mut self, request: usize, index: u16) -> bool {
         let volume = self.volume(index);
-        if volume.distrusted {
+        if volume.generation_bumped {
             return true;
         }
-        volume.awaiting_distrust.push(request);
+        volume.awaiting_generation.push(request);
         self.requests[request].outstanding += 1;
-        self.distrust(index);
+        self.bump_generation(index);
         false
     }
 
     /// Asks for a new generation of a volume, unless that is under way: one that came late would
     /// be taken for an answer to the next loss of a device.
-    pub(super) fn distrust(&mut self, index: u16) {
-        if std::mem::replace(&mut self.volume(index).distrusting, true) {
+    pub(super) fn bump_generation(&mut self, index: u16) {
+        if std::mem::replace(&mut self.volume(index).bumping_generation, true) {
             return;
         }
         let target = Target::Backend(VolumeId(index));
         let held = self.volume(index).spec.generation;
-        self.outbox.io(target, IoOp::Distrust { held }, Pending::Distrust { volume: index });
+        self.outbox.io(
+            target,
+            IoOp::BumpGeneration { held },
+            Pending::BumpGeneration { volume: index },
+        );
     }
 
     /// A volume's generation has been changed, or could not be.
-    pub(super) fn distrust_done(
+    pub(super) fn generation_bump_done(
         &mut self,
         index: u16,
         result: Result<(), IoError>,
         generation: Option<u64>,
     ) {
         let volume = self.volume(index);
-        assert!(volume.distrusting, "a generation that comes was asked for");
-        volume.distrusting = false;
-        let waiting = std::mem::take(&mut volume.awaiting_distrust);
+        assert!(volume.bumping_generation, "a generation that comes was asked for");
+        volume.bumping_generation = false;
+        let waiting = std::mem::take(&mut volume.awaiting_generation);
         if result.is_ok() {
-            volume.distrusted = true;
+            volume.generation_bumped = true;
             volume.spec.generation = generation.unwrap_or(volume.spec.generation);
         }
         for request in waiting {
@@ -112,7 +116,7 @@ impl<P: Payload> Engine<P> {
             }
             self.passed(request);
         }
-        self.distrust_known(result);
+        self.generation_known(result);
         if let VolumeState::Sealing(..) = self.volume(index).state {
             self.end_sealing(index, result);
         } else {
@@ -140,7 +144,7 @@ impl<P: Payload> Engine<P> {
         assert!(self.store.dead, "while the device is there, its journal is waited for");
         for (_, request) in std::mem::take(&mut self.at_gate) {
             let volume = self.requests[request].volume;
-            if self.distrusted(request, volume) {
+            if self.pass_generation_gate(request, volume) {
                 self.passed(request);
             } else {
                 // It waits for one thing, as before.

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// One number a block; a guest's or ours.
+/// One number a block; a guest's or the engine's.
 #[derive(Clone)]
 pub(super) struct Blocks {
     pub(super) values: Rc<RefCell<Vec<u64>>>,
@@ -180,7 +180,7 @@ impl Rig {
                     self.backend.insert(block, payload.get(at));
                 });
             }
-            IoOp::Distrust { held } => done.generation = Some(held + 1),
+            IoOp::BumpGeneration { held } => done.generation = Some(held + 1),
             IoOp::ReadMeta { offset, mut pages } => {
                 for (block, page) in (offset / BLOCK_BYTES..).zip(&mut pages) {
                     *page = self.pages.get(&block).cloned().unwrap_or(MetaPage::zeroed());
@@ -244,7 +244,7 @@ fn what_the_guest_changed_is_read_again_before_it_counts_as_rotten() {
         rig.end(result, || guest.set(1, 7));
         // One block, or both if the kernel could not reach the guest's memory.
         while !rig.held.is_empty() {
-            assert!(!rig.goes_to(&guest), "into memory of ours");
+            assert!(!rig.goes_to(&guest), "into the engine's own memory");
             rig.end(Ok(()), || {});
         }
         rig.answers.remove(&id).expect("answered").expect("well");
@@ -265,7 +265,7 @@ fn rot_is_still_rot() {
     let guest = Blocks::new(1, false);
     let id = rig.read(8, 1, &guest);
     rig.end(Ok(()), || {});
-    assert!(!rig.goes_to(&guest), "once more, into memory of ours");
+    assert!(!rig.goes_to(&guest), "once more, into the engine's own memory");
     rig.end(Ok(()), || {});
     rig.answers.remove(&id).expect("answered").expect("from the backend");
     assert_eq!(guest.get(0), 108);

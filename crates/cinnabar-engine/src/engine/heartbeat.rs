@@ -44,7 +44,8 @@ impl<P: Payload> Engine<P> {
         if volume.discarded && !self.config.mutants.is(Mutant::DiscardedCovered) {
             return Ok(());
         }
-        // What a server has lost is told before its flush ends, but may wait for requests under way.
+        // What a server has lost is reported before its flush ends, but may wait for requests under
+        // way.
         let waits = volume.invalidations > 0 && !self.config.mutants.is(Mutant::InvalidatedCovered);
         if waits || volume.announced > 0 {
             return Ok(());

@@ -18,7 +18,7 @@ use crate::seam::{IoError, Payload};
 use crate::store::Holding;
 use crate::volume::{Volume, VolumeState};
 
-/// What new volumes are told apart by.
+/// What new volumes are distinguished by.
 #[derive(Debug, Default)]
 pub(super) struct Identities {
     /// Incarnations that are durably reserved and not given out: the next one, and the end.
@@ -65,7 +65,7 @@ impl<P: Payload> Engine<P> {
         }
         let more = self.superblock.next_incarnation.checked_add(self.config.bounds.incarnations);
         let Some(more) = more else {
-            // None is left on this device: it has to be formatted anew, and this attach fails.
+            // None is left on this device: it has to be formatted again, and this attach fails.
             return true;
         };
         if !self.identities.reserving {
@@ -124,7 +124,7 @@ impl<P: Payload> Engine<P> {
             let used = self.volumes.get(*index).is_some_and(Option::is_some);
             let cached = self.store.holdings.get(*index).is_some_and(|h| h.cached_blocks > 0);
             let named = |writer: &_| crate::store::CheckpointWriter::names(writer, *index as u16);
-            // While the index is being loaded nobody knows which blocks it mentions.
+            // While the index is being loaded it is unknown which blocks it mentions.
             let loading = self.loader.is_some() && *index < self.store.holdings.len();
             !used && !cached && !loading && !self.checkpoint.as_ref().is_some_and(named)
         };
@@ -148,7 +148,7 @@ impl<P: Payload> Engine<P> {
             return true;
         }
         if self.free_index().is_some() {
-            // The one that was forgotten held nothing: nobody would come back to this attach.
+            // The one that was forgotten held nothing: nothing would come back to this attach.
             return true;
         }
         // Else loading or a checkpoint keeps them: they end by themselves, and look here then.

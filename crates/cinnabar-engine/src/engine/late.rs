@@ -29,7 +29,7 @@ impl<P: Payload> Engine<P> {
             }
             // No guest waits for these, and a volume leaves when nothing of it is under way.
             Pending::Prove { .. }
-            | Pending::Distrust { .. }
+            | Pending::BumpGeneration { .. }
             | Pending::Detach { .. }
             | Pending::GivenUp { .. } => {}
             _ if self.config.mutants.is(Mutant::SilentDeviceAwaited) => {}
@@ -71,7 +71,7 @@ impl<P: Payload> Engine<P> {
             assert!(self.invalidations > 0, "an invalidation that is not late counts");
             self.invalidations -= 1;
         }
-        // What a write that is late has done nobody knows: it is not kept.
+        // What a late write has done is unknown: it is not kept.
         if let Kind::Read(state) = &mut active.kind {
             state.keep = false;
         }

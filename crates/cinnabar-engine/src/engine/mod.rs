@@ -319,7 +319,9 @@ impl<P: Payload> Engine<P> {
             Pending::Detach { volume, covers } => self.detach_flushed(volume, covers, result),
             Pending::Prove { volume, covers } => self.proved(volume, covers, result, epoch),
             Pending::GivenUp { request } => self.given_up_done(request),
-            Pending::Distrust { volume } => self.distrust_done(volume, result, generation),
+            Pending::BumpGeneration { volume } => {
+                self.generation_bump_done(volume, result, generation)
+            }
         }
     }
 

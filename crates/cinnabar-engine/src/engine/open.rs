@@ -44,7 +44,7 @@ pub(super) enum Opening {
     /// Marking the device as in use.
     Mark(Copies, Option<Box<Loader>>, Start),
     /// Waiting for new generations of volumes that came while a replacement was being opened.
-    Distrust(Start),
+    BumpGenerations(Start),
 }
 
 /// A checkpoint and a journal that go together.
@@ -147,7 +147,7 @@ impl<P: Payload> Engine<P> {
                 self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Last, loader, start));
             }
             Opening::Mark(Copies::Last, loader, start) => self.begin_serving(id, loader, start),
-            Opening::Distrust(_) => unreachable!("no I/O on the device is under way"),
+            Opening::BumpGenerations(_) => unreachable!("no I/O on the device is under way"),
         }
     }
 
@@ -337,9 +337,9 @@ impl<P: Payload> Engine<P> {
         loader: Option<Box<Loader>>,
         start: Start,
     ) {
-        if self.reopening && !self.all_distrusted() {
+        if self.reopening && !self.all_generations_bumped() {
             // A volume has come while the new device was being opened.
-            self.lifecycle = Lifecycle::Opening(id, Opening::Distrust(start));
+            self.lifecycle = Lifecycle::Opening(id, Opening::BumpGenerations(start));
             return;
         }
         let in_use = self.superblock.state == DeviceState::InUse || !self.config.crash_safe;
@@ -463,7 +463,7 @@ mod tests {
         assert!(report.start == Start::Damaged || report.damaged_pages > 0, "{report:?}");
     }
 
-    /// A checkpoint that was completed since tells how far the journal was durable.
+    /// A checkpoint that was completed since says how far the journal was durable.
     #[test]
     fn a_journal_that_ends_before_what_a_checkpoint_has_seen_leaves_doubt() {
         let mut rig = Rig::open(1020);

@@ -1,7 +1,7 @@
 //! Blocks that were written while the index was not there to say which copies that invalidates.
 //!
 //! Loading takes them out of the index at its end. The set is bounded: beyond so many ranges they
-//! are told apart more coarsely, which costs warmth and nothing else.
+//! are kept apart more coarsely, which costs warmth and nothing else.
 
 use crate::limits::VOLUME_BLOCKS_MAX;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const COARSER: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Passed {
     ranges: BTreeMap<(u16, u64), u64>,
-    /// Ranges that are told apart.
+    /// Ranges that are kept apart.
     most: usize,
     /// Ranges begin and end at multiples of so many blocks.
     grain: u64,
@@ -56,7 +56,7 @@ impl Passed {
         debug_assert!(self.contains(volume, first) && self.contains(volume, end - 1), "all of it");
     }
 
-    /// Whether blocks that nobody wrote are among them.
+    /// Whether blocks that were not written are among them.
     pub(super) fn is_coarse(&self) -> bool {
         self.grain > 1
     }

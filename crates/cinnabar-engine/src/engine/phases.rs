@@ -1,8 +1,8 @@
 //! What an engine is doing: a set of phases, for a simulation that looks for moments where two
 //! mechanisms meet.
 //!
-//! Nothing is kept for it: [`Engine::phases`] reads the state there is, and costs nobody anything who
-//! doesn't ask.
+//! Nothing is kept for it: [`Engine::phases`] reads the state there is, and costs nothing for those
+//! who doesn't ask.
 
 use super::Engine;
 use super::lifecycle::{Closing, Lifecycle};
@@ -80,7 +80,7 @@ phases! {
     /// A backend is asked for its proof.
     Prove = "prove",
     /// A generation is being changed.
-    Distrust = "distrust",
+    BumpGeneration = "bump_generation",
     /// A volume that is leaving waits for its requests.
     DetachWaits = "detach_waits",
     /// Its backend is being flushed.
@@ -192,7 +192,7 @@ impl<P: Payload> Engine<P> {
                 | Opening::BlankHeads(..)
                 | Opening::Empty(..) => Phase::OpenBlank,
                 Opening::Mark(..) => Phase::OpenMarks,
-                Opening::Distrust(_) => Phase::Replacing,
+                Opening::BumpGenerations(_) => Phase::Replacing,
             },
             Lifecycle::PassThrough(_) => Phase::NoDevice,
             Lifecycle::Closing(_, step) => match step {
@@ -233,6 +233,6 @@ fn volume_phases(volume: &Volume) -> Phases {
         VolumeState::Attached | VolumeState::Sealed => {}
     }
     on.set(Phase::Prove, volume.beat.in_flight);
-    on.set(Phase::Distrust, volume.distrusting);
+    on.set(Phase::BumpGeneration, volume.bumping_generation);
     on
 }

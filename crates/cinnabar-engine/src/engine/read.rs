@@ -42,7 +42,7 @@ impl<P: Payload> ReadState<P> {
         self.span
     }
 
-    /// Memory of ours for the request's blocks.
+    /// Memory of the engine's own for the request's blocks.
     fn private(&mut self) -> &P {
         if self.data.is_private() {
             return &self.data;
@@ -50,7 +50,7 @@ impl<P: Payload> ReadState<P> {
         self.private.get_or_insert_with(|| P::alloc(self.span.blocks() as u32))
     }
 
-    /// Hands blocks to the guest that were read into memory of ours.
+    /// Hands blocks to the guest that were read into the engine's own memory.
     fn publish(&self, index: u32, count: u32) {
         if let Some(private) = &self.private {
             let (at, len) = (u64::from(index) * BLOCK_BYTES, u64::from(count) * BLOCK_BYTES);
@@ -67,8 +67,8 @@ enum Run {
         slot: u32,
         count: u32,
     },
-    /// As before, but to memory of ours: what was read directly was not what it should be, but then
-    /// the guest may have changed it.
+    /// As before, but to the engine's own memory: what was read directly was not what it should be,
+    /// but then the guest may have changed it.
     Again {
         index: u32,
         slot: u32,
@@ -267,7 +267,7 @@ impl<P: Payload> Engine<P> {
         self.read_part_done(request);
     }
 
-    /// Hands blocks that were read into memory of ours to the guest.
+    /// Hands blocks that were read into the engine's own memory to the guest.
     fn publish(&self, request: usize, index: u32, count: u32) {
         let Kind::Read(state) = &self.requests[request].kind else { unreachable!("a read") };
         state.publish(index, count);

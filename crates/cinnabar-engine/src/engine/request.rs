@@ -22,7 +22,7 @@ pub(super) struct Active<P> {
     pub(super) failure: Option<IoError>,
     /// It takes too long.
     pub(super) late: bool,
-    /// The guest has been told so; nobody waits for the rest.
+    /// The guest has its answer; nothing waits for the rest.
     pub(super) answered: bool,
     /// It has a range lock, or waits for one.
     pub(super) locked: bool,

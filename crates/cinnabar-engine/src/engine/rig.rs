@@ -12,7 +12,7 @@ use crate::units::{BLOCK_BYTES, Instant, VolumeId};
 use crate::volume::{Epoch, VolumeSpec};
 use std::collections::BTreeMap;
 
-/// Data that nobody looks at.
+/// Data that is never read.
 #[derive(Clone, Debug)]
 pub(super) struct Nothing;
 
@@ -50,7 +50,7 @@ pub(super) struct Rig {
     /// Backend flushes fail.
     pub(super) flush_fails: bool,
     /// New generations asked for.
-    pub(super) distrusts: u32,
+    pub(super) generation_bumps: u32,
     next: u64,
 }
 
@@ -70,7 +70,7 @@ impl Rig {
             holds_flushes: false,
             proof: None,
             flush_fails: false,
-            distrusts: 0,
+            generation_bumps: 0,
             next: 0,
         }
     }
@@ -226,8 +226,8 @@ impl Rig {
     fn carry_out(&mut self, io: IoRequest<Nothing>) -> IoDone {
         let mut done = IoDone::new(io.id, Ok(()));
         match io.op {
-            IoOp::Distrust { .. } => {
-                self.distrusts += 1;
+            IoOp::BumpGeneration { .. } => {
+                self.generation_bumps += 1;
                 done.generation = Some(1);
             }
             IoOp::Prove => done.epoch = self.proof.clone(),
@@ -255,7 +255,7 @@ pub(super) fn superblock(blocks: u32) -> Superblock {
     Superblock::format([1; 16], Geometry::for_capacity(blocks, 1))
 }
 
-/// A volume of 64 blocks that nobody else writes.
+/// A volume of 64 blocks that no one else writes.
 pub(super) fn volume(name: &str) -> VolumeSpec {
     let spec = VolumeSpec::new(name.to_owned(), 64 * BLOCK_BYTES);
     VolumeSpec { exclusive: true, ..spec }

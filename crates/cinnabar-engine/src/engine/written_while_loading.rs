@@ -110,8 +110,8 @@ fn a_run_that_grows_into_what_was_looked_at_is_found() {
     assert!(grows(200, 3, Mutants::only(Mutant::PassedRunGrows)));
 }
 
-/// Ranges told apart coarsely take out blocks that were not written. Their copies are invalid nowhere but in
-/// RAM, so a later write to one of them must append an invalidation record.
+/// Ranges kept apart coarsely take out blocks that were not written. Their copies are invalid
+/// nowhere but in RAM, so a later write to one of them must append an invalidation record.
 #[test]
 fn what_goes_with_coarse_ranges_does_not_come_back() {
     let apart: Vec<_> = (0..20).map(|i| i * 40..i * 40 + 1).collect();

@@ -1,4 +1,5 @@
-//! Trims and write-zeroes, of any length: the old copies go step by step, then the backend is told.
+//! Trims and write-zeroes, of any length: the old copies go step by step, then the backend's part
+//! follows.
 //!
 //! The request holds its blocks alone, so the steps may take as many events as they like.
 
@@ -45,7 +46,7 @@ pub(super) struct ZeroState<P> {
     stale: Option<(u64, u64)>,
     stage: Stage,
     started: bool,
-    /// The part that the backend is told of.
+    /// The part that is sent to the backend.
     inner: ByteSpan,
     /// Partly zeroed blocks {block, first byte, end} on a backend that takes whole blocks only.
     edges: SmallVec<[(u64, u64, u64); 2]>,
@@ -69,7 +70,7 @@ impl<P: Payload> ZeroState<P> {
         }
     }
 
-    /// Drops what is cached and tells nobody.
+    /// Drops what is cached and sends nothing to the backend.
     pub(super) fn invalidate(span: ByteSpan) -> Self {
         Self { invalidate: true, ..Self::new(span, false, true, true) }
     }
@@ -110,7 +111,7 @@ impl<P: Payload> ZeroState<P> {
         }
         self.inner = ByteSpan::new(inner, inner_end.saturating_sub(inner));
         let within = inner >= start && self.inner.end() <= end;
-        assert!(within || self.inner.len == 0, "the backend is told of nothing beyond the request");
+        assert!(within || self.inner.len == 0, "nothing beyond the request is sent to the backend");
         assert!(self.edges.len() <= 2, "a range has two ends");
     }
 

@@ -1,9 +1,9 @@
 //! The journal: short records, durable before what depends on them goes on.
 //!
 //! A ring of pages, written one I/O at a time, so that a page is durable only if all before it are.
-//! Records since the last checkpoint are kept in RAM too, to be written anew (a rebase) when pages
-//! with a single record each have filled the ring; what volumes are like at the moment is told anew
-//! by the engine instead, for only the newest of that counts.
+//! Records since the last checkpoint are kept in RAM too, to be rewritten (a rebase) when pages
+//! with a single record each have filled the ring; what volumes are like at the moment is recorded
+//! again by the engine instead, for only the newest of that counts.
 
 mod backlog;
 pub mod scan;
@@ -39,7 +39,7 @@ struct Writing {
     rebased: Option<u64>,
 }
 
-/// Live records being written anew.
+/// Live records being rewritten.
 #[derive(Clone, Copy, Debug)]
 struct Rebase {
     /// Which one, counted from 1.
@@ -268,7 +268,7 @@ impl Journal {
         self.enabled && self.next - self.tail > self.area.1 / 2
     }
 
-    /// Whether writing the live records anew, and the state of so many volumes, would make room
+    /// Whether rewriting the live records, and the state of so many volumes, would make room
     /// and go on making it: 2000 volumes alone fill 160 pages, more than a small ring has.
     fn rebase_pays(&self, volumes: usize) -> bool {
         let state = volumes * Record::VOLUME_STATE_BYTES;
@@ -277,7 +277,7 @@ impl Journal {
         pages < (self.next - self.tail) / 4
     }
 
-    /// Whether the ring is half full, and writing the live records anew would make room.
+    /// Whether the ring is half full, and rewriting the live records would make room.
     pub(crate) fn wants_rebase(&self, volumes: usize) -> bool {
         self.is_half_full() && self.rebase.is_none() && self.rebase_pays(volumes)
     }
@@ -289,7 +289,7 @@ impl Journal {
         self.is_half_full() && (stuck || self.rebase.is_none() && !self.rebase_pays(volumes))
     }
 
-    /// Writes the live records anew, and the state of all volumes with them.
+    /// Rewrites the live records, and the state of all volumes with them.
     pub(crate) fn begin_rebase(&mut self, state: impl IntoIterator<Item = Record>) {
         assert!(self.enabled && self.rebase.is_none(), "one rebase at a time");
         // What is under way goes to earlier pages. Records still queued are among the live ones,
@@ -361,7 +361,7 @@ impl Journal {
             self.tail = self.tail.max(page);
             assert!(self.tail <= self.next, "the tail is a page that there is, or the next one");
             self.checkpoint = checkpoint;
-            // What was being written anew is covered, and the indices have moved. A write of it may
+            // What was being rewritten is covered, and the indices have moved. A write of it may
             // still be under way.
             self.rebase = None;
         }

@@ -42,7 +42,7 @@ fn half_full() -> Journal {
 }
 
 #[test]
-fn few_records_are_written_anew_and_many_volumes_are_not() {
+fn few_records_are_rewritten_and_many_volumes_are_not() {
     let mut journal = half_full();
     assert!(journal.wants_rebase(10) && !journal.wants_checkpoint(10));
     assert!(!journal.wants_rebase(100) && journal.wants_checkpoint(100));
@@ -51,8 +51,8 @@ fn few_records_are_written_anew_and_many_volumes_are_not() {
     assert!(journal.is_idle() && !journal.is_half_full());
 }
 
-/// More than the ring has room for comes while the journal is being written anew: the last page
-/// is kept for the word that a checkpoint has made room.
+/// More than the ring has room for comes while the journal is being rewritten: the last page
+/// is kept for the record that a checkpoint has made room.
 #[test]
 fn a_rebase_that_is_overtaken_ends_with_a_checkpoint() {
     let mut journal = half_full();
@@ -190,7 +190,7 @@ fn the_mutant_that_takes_the_write_for_the_next_rebase_is_found() {
     checkpoint_ends_during_the_last_write_of_a_rebase(Played::new(mutant));
 }
 
-/// The state of many volumes takes more than one write, and nothing else has to be written anew.
+/// The state of many volumes takes more than one write, and nothing else has to be rewritten.
 #[test]
 fn a_rebase_of_volumes_alone_ends_when_the_last_of_them_is_durable() {
     let mut journal = half_full();

@@ -207,7 +207,7 @@ impl Log {
         assert_eq!(old.state, SegmentState::Free, "a listed segment is free");
         assert!(
             old.pins == 0 && old.live == 0 && old.pending_chunks == 0,
-            "nobody needs its slots"
+            "its slots are not in use"
         );
         self.tail_mut(stream).open = Some(segment);
         self.groups[usize::from(stream.group)].segments += 1;

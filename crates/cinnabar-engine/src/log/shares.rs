@@ -59,7 +59,7 @@ pub(crate) struct Group {
     pub(crate) segments_wanted: u32,
     pub(crate) segments_min: u32,
     pub(crate) segments_max: u32,
-    /// What it is entitled to while everybody wants more.
+    /// Its share while all groups want more.
     pub(crate) share: u32,
 }
 
@@ -160,7 +160,7 @@ impl Log {
             }
             None => return 0,
         };
-        assert!(index > 0, "the common group is nobody's own");
+        assert!(index > 0, "the common group belongs to no volume");
         self.groups[index].owner = Some(volume);
         index as u16
     }
@@ -366,7 +366,7 @@ mod tests {
         let mut log = log();
         let small = log.join(1, None, 0, 255 * 8);
         assert_eq!(log.stream(small, Class::Kept).class, Class::Written);
-        assert_eq!(log.groups[0].classes, 1, "nobody is in it");
+        assert_eq!(log.groups[0].classes, 1, "it is empty");
         log.join(2, None, 0, u64::MAX);
         let class = |class| log.stream(0, class).class;
         assert_eq!(Class::ALL.map(class), [Class::Written, Class::Written, Class::Kept]);

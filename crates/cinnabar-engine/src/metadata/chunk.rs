@@ -131,7 +131,7 @@ impl ChunkHeader {
         Self::read(Reader::verified(&page.0)?)
     }
 
-    /// As [`decode`](Self::decode), or what would be the header if nobody checked: for the mutant
+    /// As [`decode`](Self::decode), or what would be the header without its check: for the mutant
     /// that does not.
     pub(crate) fn decode_or_trust(page: &MetaPage, trust: bool) -> Option<Self> {
         if trust { Self::read(Reader::unverified(&page.0)) } else { Self::decode(page) }

@@ -84,7 +84,7 @@ pub enum Record {
 
 impl Record {
     const INVALIDATION_BYTES: usize = 1 + 4 + 5 + 4 + 8;
-    /// Bytes of what is said of a volume when the journal is written anew: the volume, and how far
+    /// Bytes of what is said of a volume when the journal is rewritten: the volume, and how far
     /// its backend is flushed.
     pub(crate) const VOLUME_STATE_BYTES: usize = RECORD_BYTES_MAX + 1 + 16;
 

@@ -18,7 +18,7 @@ pub const FORMAT_VERSION: u32 = 2;
 pub enum DeviceState {
     /// Nothing on it is believed: just formatted, or used without crash safety.
     Cold,
-    /// Started: after a crash, checkpoint, journal and newer chunks tell what is cached.
+    /// Started: after a crash, checkpoint, journal and newer chunks say what is cached.
     InUse,
     /// Stopped clean, with the checkpoint of this sequence number.
     Clean {
@@ -68,10 +68,10 @@ pub struct Geometry {
     pub log: u64,
 }
 
-/// Why bytes are not a superblock of ours, or not one we can use.
+/// Why bytes are not a Cinnabar superblock, or not one we can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
-    /// No magic number: somebody else's data, or nothing.
+    /// No magic number: foreign data, or nothing.
     #[error("not a Cinnabar cache device")]
     Foreign,
     /// Ours, but both copies are damaged.
@@ -116,14 +116,15 @@ impl Geometry {
     pub(crate) const SPAN_LOG2: u32 = 10;
     const SPAN_LOG2_MAX: u32 = 20;
     const SEGMENTS_MIN: u32 = 4;
-    /// The journal takes 1/2048 of the log, at least 256 KiB: journal of 1 % of the blocks, dense, fill a
-    /// ninth of it, so that journal written one a page seldom need to be written anew.
+    /// The journal takes 1/2048 of the log, at least 256 KiB: invalidation records of 1 % of the
+    /// blocks, dense, fill a ninth of it, so that records written one a page seldom need to be
+    /// rewritten.
     const JOURNAL_SHARE: u64 = 2048;
     const JOURNAL_MIN: u64 = 64;
     /// Smallest ring that a device is accepted with: a rebase has a quarter of it to itself.
     const JOURNAL_LEAST: u64 = 16;
 
-    /// Shards of a device of `bytes` if nobody says otherwise: so many that some threads can share
+    /// Shards of a device of `bytes` by default: so many that some threads can share
     /// the work where there is much of it, and as many as it takes to index a large one.
     pub const fn shards_for(bytes: u64) -> u32 {
         let usual = if bytes < 8 << 30 { 1 } else { 4 };

@@ -1,7 +1,7 @@
-//! Operators' commands: each shard carries them out, and the answer sums up theirs.
+//! Operators' commands: each shard carries them out, and the answer sums up the shards' answers.
 //!
 //! A volume is in all shards or in none: an attach or detach that fails in one is taken back in the
-//! others before anybody is told.
+//! others before the answer is sent.
 
 use super::Routed;
 use super::router::{Join, Phase, RoutedVolume, Router, id_of, refusal, share};
@@ -149,7 +149,7 @@ impl<P: Payload> Router<P> {
         })
     }
 
-    /// What one shard is told.
+    /// The part of one shard.
     fn for_shard(&self, shard: u32, command: &Command) -> Option<Command> {
         let shards = u64::from(self.map.shards());
         Some(match command {

@@ -157,7 +157,7 @@ fn what_overtakes_an_invalidation_is_found() {
     assert!(overtaken(Mutants::only(Mutant::PartsOvertaken), |span| Op::Invalidate { span }));
 }
 
-/// What shards are told of an invalidation of so many blocks: when it has been accepted, behind a long
+/// What shards get of an invalidation of so many blocks: when it has been accepted, behind a long
 /// trim or not, and when that and it have been answered.
 fn told_of_an_invalidation(mutants: Mutants, behind: bool, blocks: u64) -> [Vec<(u32, bool)>; 2] {
     let mut rig = Rig::new(mutants);

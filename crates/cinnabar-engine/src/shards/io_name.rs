@@ -1,4 +1,4 @@
-//! Ids of I/Os that tell their shard, for drivers that have one table for all shards.
+//! Ids of I/Os that contain their shard, for drivers that have one table for all shards.
 
 use crate::seam::IoId;
 

@@ -6,7 +6,8 @@
 //! a single one, for drivers with one thread.
 //!
 //! # What holds across shards
-//! * A block belongs to one shard for ever ([`ShardMap`]), so everything the engine promises of a
+//! * A block always belongs to the same shard ([`ShardMap`]), so everything the engine promises of
+//!   a
 //!   block it promises here. A request across a boundary is atomic by block, as on any disk.
 //! * What is split is under way in a bounded number of parts, whatever guests ask for. What overlaps
 //!   parts that are still to be sent waits, in order of arrival, so a split request is as much in
@@ -32,7 +33,7 @@ mod waiting;
 pub use io_name::name_io;
 pub use losses::{Losses, OWN_COMMAND};
 pub use map::ShardMap;
-pub use router::{Router, Whose};
+pub use router::{Owner, Router};
 pub use sharded::Sharded;
 
 use crate::seam::Event;

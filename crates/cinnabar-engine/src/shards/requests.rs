@@ -3,7 +3,7 @@
 //! Data of a split request are copied to and from buffers of the parts: stripes are long, so splits
 //! are rare. What is split goes to the shards a few parts at a time: one is always under way, so
 //! that it goes on, and more as long as its volume and the whole have room for them. So the parts
-//! under way are bounded, whatever guests ask for, and nobody is refused for what another asked.
+//! under way are bounded, whatever guests ask for, and no tenant is refused for what another asked.
 //! What overlaps parts that no shard has seen yet waits (see [`waiting`](super::waiting)).
 
 use super::Routed;
@@ -24,7 +24,7 @@ pub(super) struct RequestJoin<P> {
     rest: Rest<P>,
     /// Every shard was told that it has begun, and is to be told that it has ended.
     announced: bool,
-    /// Whoever asked has the answer already: a deliberate bug's.
+    /// The requester has the answer already: a deliberate bug's.
     answered: bool,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct RoutedVolume<P> {
     pub(super) waiting: VecDeque<Request<P>>,
     /// Parts under way beside the first one of each request.
     pub(super) extra_parts: u32,
-    /// Invalidations that every shard was told of, and that have not ended.
+    /// Invalidations that every shard has, and that have not ended.
     pub(super) announced: u32,
     /// The detach that waits for all of these.
     pub(super) detach: Option<usize>,
@@ -48,7 +48,7 @@ pub(super) struct RoutedVolume<P> {
 pub(super) enum Phase {
     /// Not every shard has answered.
     Attaching,
-    /// Whoever attached it knows its name here.
+    /// The driver that attached it knows its name here.
     Attached,
     /// It takes no more requests; what it has accepted is sent first.
     Leaving,
@@ -56,15 +56,15 @@ pub(super) enum Phase {
     Refused,
 }
 
-/// Whose a shard's I/O to a volume is.
+/// Which volume a shard's I/O belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// This volume's, as drivers call it.
+pub enum Owner {
+    /// To this volume, by the name that drivers know.
     Volume(VolumeId),
-    /// A volume's whose attach has not been answered yet: to be asked again then.
+    /// To a volume whose attach is not answered yet: ask again then.
     NotYet,
-    /// A volume's that could not be attached: the I/O fails.
-    Nobodys,
+    /// To a volume that could not be attached: the I/O fails.
+    None,
 }
 
 /// Something under way in one shard or more.
@@ -127,14 +127,14 @@ impl<P: Payload> Router<P> {
         &self.crossings
     }
 
-    /// Whose it is what a shard asks of a volume.
-    pub fn whose(&self, shard: u32, inner: VolumeId) -> Whose {
+    /// Which volume a shard's I/O belongs to.
+    pub fn owner(&self, shard: u32, inner: VolumeId) -> Owner {
         let names = &self.names[shard as usize];
         let outer = names.get(usize::from(inner.0)).copied().flatten();
         match outer.and_then(|outer| Some((outer, self.volume(outer)?.phase))) {
-            Some((outer, Phase::Attached | Phase::Leaving)) => Whose::Volume(outer),
-            Some((_, Phase::Refused)) => Whose::Nobodys,
-            Some((_, Phase::Attaching)) | None => Whose::NotYet,
+            Some((outer, Phase::Attached | Phase::Leaving)) => Owner::Volume(outer),
+            Some((_, Phase::Refused)) => Owner::None,
+            Some((_, Phase::Attaching)) | None => Owner::NotYet,
         }
     }
 
@@ -236,7 +236,7 @@ impl<P: Payload> Router<P> {
         }
     }
 
-    /// A shard has answered: gives the answer for whoever asked, once all of it is there.
+    /// A shard has answered: gives the answer for the requester, once all of it is there.
     ///
     /// # Panics
     /// If the reply is to nothing that is under way.
@@ -261,7 +261,7 @@ pub(super) const fn share(blocks: u64, shards: u64) -> u64 {
 
 /// A shard's id for a part of what is under way.
 pub(super) fn id_of(key: usize, part: usize) -> RequestId {
-    assert!(part < 1 << PART_BITS, "a part is told apart");
+    assert!(part < 1 << PART_BITS, "a part number fits");
     RequestId((key as u64) << PART_BITS | part as u64)
 }
 

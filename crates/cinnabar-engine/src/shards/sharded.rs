@@ -3,7 +3,7 @@
 //! For drivers with one thread, and for the simulator, which may also let each shard take its own
 //! turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
 
-use super::{Losses, OWN_COMMAND, Routed, Router, ShardMap, Whose, name_io};
+use super::{Losses, OWN_COMMAND, Owner, Routed, Router, ShardMap, name_io};
 use crate::config::Config;
 use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::engine::Engine;
@@ -152,7 +152,7 @@ impl<P: Payload> Sharded<P> {
                     actions.push(Action::WakeAt(at));
                 }
                 Action::Sample(access) => {
-                    if let Whose::Volume(volume) = self.router.whose(shard, access.volume) {
+                    if let Owner::Volume(volume) = self.router.owner(shard, access.volume) {
                         actions.push(Action::Sample(Access { volume, ..access }));
                     }
                 }
@@ -171,10 +171,10 @@ impl<P: Payload> Sharded<P> {
                 op.shift(self.shards[shard as usize].engine.superblock().region_start());
                 target
             }
-            Target::Backend(inner) => match self.router.whose(shard, inner) {
-                Whose::Volume(volume) => Target::Backend(volume),
-                Whose::NotYet => return self.early.push((shard, IoRequest { id, target, op })),
-                Whose::Nobodys => {
+            Target::Backend(inner) => match self.router.owner(shard, inner) {
+                Owner::Volume(volume) => Target::Backend(volume),
+                Owner::NotYet => return self.early.push((shard, IoRequest { id, target, op })),
+                Owner::None => {
                     let failed = Event::IoDone(IoDone::new(id, Err(IoError::Io)));
                     return self.shards[shard as usize].inbox.push(failed);
                 }

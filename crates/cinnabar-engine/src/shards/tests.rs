@@ -1,6 +1,6 @@
 //! The router alone, with shards that answer what the test says.
 
-use super::{Routed, Router, ShardMap, Whose};
+use super::{Owner, Routed, Router, ShardMap};
 use crate::config::Config;
 use crate::metadata::superblock::Geometry;
 use crate::mutant::Mutants;
@@ -273,18 +273,18 @@ fn an_attach_that_one_shard_refuses_is_taken_back_in_the_others() {
     let inner = VolumeId(4);
     let attached = Answer::Attached { volume: inner, warmth: Warmth::New };
     assert!(rig.answer(0, Ok(attached.clone())).is_none());
-    assert_eq!(rig.router.whose(0, inner), Whose::NotYet);
+    assert_eq!(rig.router.owner(0, inner), Owner::NotYet);
     assert!(rig.answer(1, Err(Failure::Limit)).is_none());
     assert!(rig.answer(2, Ok(attached)).is_none());
-    // Their last flush has nobody to go to.
-    assert_eq!(rig.router.whose(0, inner), Whose::Nobodys);
+    // Their last flush has no requester any more.
+    assert_eq!(rig.router.owner(0, inner), Owner::None);
     assert!(rig.answer(2, Err(Failure::Io(IoError::Io))).is_none());
     assert!(rig.answer(0, Ok(Answer::Done)).is_none());
     let sealed = matches!(&rig.asked[0].event, Event::Control(_, Command::Seal(VolumeId(4), None)));
     assert!(sealed && rig.asked.len() == 1, "{:?}", rig.asked);
     let reply = rig.answer(0, Ok(Answer::Done)).expect("the last");
     assert_eq!(reply.expect_err("refused"), Failure::Limit);
-    assert_eq!(rig.router.whose(0, inner), Whose::NotYet, "forgotten");
+    assert_eq!(rig.router.owner(0, inner), Owner::NotYet, "forgotten");
 }
 
 #[test]

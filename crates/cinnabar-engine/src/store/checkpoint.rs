@@ -61,7 +61,7 @@ impl CheckpointWriter {
         self.stage == Stage::Done
     }
 
-    /// What it waits for. One that is done waits for nobody, and is not kept.
+    /// What it waits for. One that is done is waited for by nothing, and is not kept.
     pub(crate) fn phase(&self) -> CheckpointPhase {
         match self.stage {
             Stage::Chunks => CheckpointPhase::Chunks,
@@ -137,7 +137,7 @@ impl<P: Payload> Store<P> {
         self.journal.is_half_full() && self.journal.wants_checkpoint(self.volumes_known())
     }
 
-    /// Whether writing the journal anew makes room in it.
+    /// Whether rewriting the journal makes room in it.
     pub(crate) fn wants_rebase(&self) -> bool {
         self.journal.is_half_full() && self.journal.wants_rebase(self.volumes_known())
     }

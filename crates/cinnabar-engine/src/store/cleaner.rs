@@ -168,8 +168,8 @@ impl<P: Payload> Store<P> {
         true
     }
 
-    /// Gives back emptied segments that nobody reads any more. One read that hangs in the SSD must
-    /// not keep the others from being reused.
+    /// Gives back emptied segments that no read is using any more. One read that hangs in the SSD
+    /// must not keep the others from being reused.
     fn release_parked(&mut self) {
         let mut parked = std::mem::take(&mut self.cleaner.parked);
         parked.retain(|&segment| {
@@ -184,7 +184,7 @@ impl<P: Payload> Store<P> {
     }
 
     /// Chooses the next segment to be emptied: ahead of its turn if the one being emptied will not
-    /// be enough, for the word takes a while.
+    /// be enough, for the record takes a while.
     fn announce(&mut self) {
         let coming = usize::from(self.cleaner.victim.is_some());
         if self.cleaner.announced.is_some() {
@@ -207,7 +207,7 @@ impl<P: Payload> Store<P> {
         self.cleaner.announced = Some((segment, ticket));
     }
 
-    /// The announced segment is next, if the word is durable.
+    /// The announced segment is next, if the record is durable.
     fn begin_victim(&mut self) -> bool {
         let announced = self.cleaner.announced;
         let Some((segment, _)) = announced.filter(|(_, t)| self.journal.is_durable(*t)) else {

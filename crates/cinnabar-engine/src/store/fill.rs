@@ -38,7 +38,7 @@ pub(crate) enum Reason {
 }
 
 /// How often the written blocks of a volume are read (useful) or written again (useless) next,
-/// within the reach of cache and ghost: tells whether writes should be cached.
+/// within the reach of cache and ghost: says whether writes should be cached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteReuse {
     useful: u32,
@@ -274,9 +274,9 @@ impl<P: Payload> Store<P> {
         true
     }
 
-    /// Appends to the open chunk of the volume's group: descriptor and checksum, not the map, which the
-    /// caller tells before it submits the chunk. The index must be in use. Gives the slot, and the
-    /// stream if its chunk is now full, or nothing if there is no room.
+    /// Appends to the open chunk of the volume's group: descriptor and checksum, not the map, which
+    /// the caller reports before it submits the chunk. The index must be in use. Gives the slot,
+    /// and the stream if its chunk is now full, or nothing if there is no room.
     pub(super) fn append(
         &mut self,
         key: Key,

@@ -140,7 +140,7 @@ impl<P: Payload> Store<P> {
         let segment = &mut self.log.segments[index as usize];
         assert!(
             segment.pins == 0 && segment.pending_chunks == 0,
-            "nobody reads or writes there yet"
+            "nothing reads or writes there yet"
         );
         assert!(segment.listed.is_none(), "segments are put in order at the end");
         if segment.state == SegmentState::Free {

@@ -90,7 +90,7 @@ pub(crate) enum Index {
     /// All of it is loaded, but blocks that were written meanwhile are still in it. Nothing is found
     /// and nothing comes in; writes take out what they invalidate.
     InPlace,
-    /// It tells the truth.
+    /// It is complete.
     InUse,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Store<P> {
     pub(crate) unflushed_log: bool,
     /// The device is not used any more: nothing is found, nothing comes in.
     pub(crate) dead: bool,
-    /// Whether the index tells what is cached.
+    /// Whether the index is complete.
     pub(crate) index: Index,
     pub(crate) bounds: Bounds,
     pub(crate) crossings: Crossings,
@@ -182,7 +182,7 @@ impl<P: Payload> Store<P> {
     /// Everything before this is given up; the ring has been blanked.
     pub(crate) fn begin_era(&mut self, superblock: &Superblock, config: &Config) {
         assert_eq!(self.counters.cached_blocks, 0, "nothing is cached when an era begins");
-        assert!(self.journal.is_idle(), "nobody waits for a record of the era before");
+        assert!(self.journal.is_idle(), "no request waits for a record of the era before");
         self.journal = Journal::new(superblock, config);
     }
 
@@ -261,7 +261,7 @@ impl<P: Payload> Store<P> {
         }
     }
 
-    /// The small simulations see an access, if its block is one of theirs.
+    /// The small simulations see an access, if its block is one of the sample.
     #[inline]
     pub(crate) fn rehearse(&mut self, key: Key, access: Access) {
         if self.eviction == Eviction::Probation && self.rehearsal.samples(key) {
@@ -297,7 +297,7 @@ impl<P: Payload> Store<P> {
         }
     }
 
-    /// Lets an empty slot hold a block; the map is told next.
+    /// Lets an empty slot hold a block; the map is updated next.
     fn settle(&mut self, slot: u32, key: Key, flags: Flags) {
         assert!(self.descriptors.key(slot).is_none(), "slot {slot} holds a block already");
         self.descriptors.set(slot, key, flags);
@@ -502,7 +502,7 @@ impl<P: Payload> Store<P> {
         debug_assert!(!self.probation.holds(slot), "slot {slot} is one of RAM");
         let segment = self.log.segment_of(slot);
         let segment = &mut self.log.segments[segment as usize];
-        assert_ne!(segment.state, SegmentState::Free, "a read of what nobody holds");
+        assert_ne!(segment.state, SegmentState::Free, "a read of a free segment");
         segment.pins += 1;
     }
 

@@ -133,7 +133,7 @@ impl<P: Payload> Partials<P> {
         Some(Key { volume, block })
     }
 
-    /// Checks that table, order and buffers agree; `check` is told of each block.
+    /// Checks that table, order and buffers agree; `check` gets each block.
     pub(super) fn check_invariants(&self, check: impl Fn(Key)) {
         for (&(volume, block), partial) in &self.blocks {
             let key = Key { volume, block };

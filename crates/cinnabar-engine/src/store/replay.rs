@@ -54,7 +54,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// Everything that `records` say of the log, and the chains to follow.
-    /// What is older than the checkpoint's `sequence` is in it already; records written anew may
+    /// What is older than the checkpoint's `sequence` is in it already; records rewritten may
     /// still say it, and applying them again would undo what came later.
     pub(crate) fn new(records: &[Record], mut chains: Vec<Chain>, sequence: u64) -> Self {
         let mut replay = Self::default();

@@ -66,14 +66,14 @@ pub(super) fn next(
             StartKind::Warm,
             format!(
                 "the last run stopped clean: {blocks} are kept, where the back end proves that \
-                 nobody wrote it"
+                 it was not written since"
             ),
         ),
         (DeviceState::InUse, Some(read)) => (
             StartKind::Recover,
             format!(
                 "the last run crashed: {blocks}, {} journal records and the chunks written since \
-                 are put together, and kept where the back end proves that nobody else wrote it",
+                 are put together, and kept where the back end proves that nothing else wrote it",
                 read.records.len()
             ),
         ),

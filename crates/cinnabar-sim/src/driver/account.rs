@@ -17,7 +17,7 @@ pub(super) enum Left {
     Lost,
 }
 
-/// Sectors that somebody else wrote since an engine last had the volume on this device.
+/// Sectors that another writer wrote since an engine last had the volume on this device.
 #[derive(Clone, Debug)]
 pub(super) struct Foreign {
     pub(super) first: u64,
@@ -42,7 +42,7 @@ pub(super) struct Account {
     pub(super) mixed: bool,
     /// The device may know of it by an attach that was never answered.
     pub(super) may_know: bool,
-    /// It was forgotten, and not attached since: it may be written without a word to anybody.
+    /// It was forgotten, and not attached since: it may be written unreported.
     pub(super) forgotten: bool,
     pub(super) foreign: Vec<Foreign>,
 }

@@ -95,7 +95,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.command(Control::Attach(volume, attaching), Command::Attach(spec));
     }
 
-    /// The volume counts as unchanged although somebody else wrote it: that is excused within the
+    /// The volume counts as unchanged although another writer wrote it: that is excused within the
     /// stated window after a crash, and there only.
     fn excuse_window(&mut self, volume: usize, recorded: &[Recorded]) {
         let open = |recorded: &&Recorded| recorded.written;

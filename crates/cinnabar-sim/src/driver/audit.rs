@@ -152,8 +152,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         counters.map(|counters| counters.dropped_blocks).sum()
     }
 
-    /// After a crash: is what was durably cached back? All volumes are attached; if the index is not
-    /// loaded yet, this time nobody looks.
+    /// After a crash: is what was durably cached back? All volumes are attached; if the index is
+    /// not loaded yet, this time nothing looks.
     pub(super) fn check_crash_warm(&mut self) -> Result<(), Violation> {
         let (Some(note), Some(report)) = (self.crash_note.take(), self.loaded) else {
             return Ok(());
@@ -184,7 +184,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.crash_blocks_before += due;
         self.count.crash_blocks_back += back.min(due);
 
-        // Rot comes to light when somebody looks, and costs no more than itself.
+        // Rot comes to light when it is read, and costs no more than itself.
         let CacheCounters { evicted_blocks, checksum_failures, .. } = machine.cache_counters();
         let evicted = evicted_blocks + checksum_failures;
         let (settled, missing) = self.missing(&note);

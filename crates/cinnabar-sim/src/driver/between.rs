@@ -9,7 +9,7 @@ use crate::stamp::{Stamp, Stamped};
 use crate::workload::Device;
 use cinnabar_engine::metadata::MetaPage;
 
-/// Longest write of somebody else, in sectors.
+/// Longest write of another writer, in sectors.
 const FOREIGN_SECTORS_MAX: u64 = 2048;
 
 /// A cache device that is not in use, with its account of every volume.
@@ -69,7 +69,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.advance(at);
     }
 
-    /// Somebody else writes to a volume that no engine has, unless the operator has excluded it.
+    /// Another writer writes to a volume that no engine has, unless the operator has excluded it.
     pub(super) fn write_behind(&mut self, volume: usize) {
         // The operator's word is over where a volume was forgotten, if no other device has it.
         let alone = self.shelf.is_none() && self.parked.is_none();
@@ -90,7 +90,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// Somebody else writes these sectors, durably. Devices that are put away will have to notice.
+    /// Another writer writes these sectors, durably. Devices that are put away will have to notice.
     pub(super) fn foreign_write(&mut self, volume: usize, first: u64, count: u64) -> Foreign {
         self.volumes[volume].version += 1;
         let version = self.volumes[volume].version;
@@ -121,7 +121,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.media.backends[volume].recreate(version);
         self.oracle.recreated(volume, version);
         self.accounts[volume].foreign.clear();
-        self.volumes[volume].ledger.start_anew();
+        self.volumes[volume].ledger.restart();
         let place = Some((volume, 0..self.profile.volumes[volume].sectors));
         self.log.note(self.now, place, || format!("RECREATED with version {version}"));
         self.count.faults.add(Fault::Recreated);

@@ -121,7 +121,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.paths.add_many(Path::Overwritten, report.overwritten_blocks);
         self.count.paths.add_many(Path::DamagedPages, report.damaged_pages);
         if report.start == Start::Damaged && !self.media.cache.damaged {
-            let what = format!("everything was dropped for damage that nobody did: {report:?}");
+            let what = format!("everything was dropped for damage that was not done: {report:?}");
             return Err(Violation::new(Kind::Warmth, what));
         }
         self.loaded = Some(*report);
@@ -135,7 +135,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.accounts[volume].forget();
         }
         self.volumes[volume].state = State::Away;
-        // The operator's word is kept: only now somebody else writes.
+        // The operator's assertion holds: only now another writer writes.
         if done && self.dice.chance(0.7) {
             self.count.faults.add(Fault::ForeignAfterForget);
             self.write_behind_at_will(volume);

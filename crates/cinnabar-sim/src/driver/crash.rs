@@ -40,7 +40,7 @@ pub(super) struct CrashNote {
     /// that had not recorded that yet finds another disk. Or it was attached while the device was
     /// being replaced: one that was still without a device has asked for a new generation since.
     pub(super) uneven: Vec<bool>,
-    /// Blocks that guests have asked to change since, before anybody has looked.
+    /// Blocks that guests have asked to change since, before they were read.
     pub(super) changed: u64,
 }
 
@@ -199,11 +199,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
             if flight.left {
                 continue;
             }
-            if let (IoOp::Distrust { held }, Some(backend)) =
+            if let (IoOp::BumpGeneration { held }, Some(backend)) =
                 (&flight.request().op, flight.transfer.backend())
                 && self.dice.chance(0.5)
             {
-                self.media.backends[backend].distrust(*held);
+                self.media.backends[backend].bump_generation(*held);
             }
             // Never handed to the kernel, or completed in the end.
             let issued = self.dice.chance(0.7);

@@ -52,8 +52,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.settle();
     }
 
-    /// Does this write to its volume write what this ticket says? Of zeroes that several requests ask
-    /// for nobody can tell.
+    /// Does this write to its volume write what this ticket says? Of zeroes that several requests
+    /// ask for it can't be known.
     fn is_of(&self, flight: &Flight, volume: usize, ticket: &WriteTicket) -> bool {
         let Some((sector, value)) = flight.first_written(&ticket.sectors()) else { return false };
         let zeroes = |other: &WriteTicket| {

@@ -56,7 +56,7 @@ const OTHERS: &[&[Phase]] = &[
     &[Phase::Draining, Phase::Replacing, Phase::Reopening, Phase::NoDevice],
     &[Phase::Gate],
     &[Phase::ChunkWrite],
-    &[Phase::Distrust],
+    &[Phase::BumpGeneration],
 ];
 
 /// How far two mechanisms have come.

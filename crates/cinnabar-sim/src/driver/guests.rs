@@ -115,7 +115,7 @@ impl Volume {
 pub(super) struct Pending {
     pub(super) volume: usize,
     pub(super) asked: Asked,
-    /// What the guest asked for; `None`: somebody else did.
+    /// What the guest asked for; `None`: another writer did.
     pub(super) plea: Option<Plea>,
     /// The failure it must meet.
     pub(super) refusal: Option<Failure>,
@@ -334,7 +334,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.await_answer(volume, number);
     }
 
-    /// The operator says that somebody else wrote these bytes; beside the guest's slots, too.
+    /// The operator says that another writer wrote these bytes; beside the guest's slots, too.
     pub(super) fn submit_invalidate(&mut self, volume: usize, span: ByteSpan) {
         let number = self.submit_loss(volume, span, Vec::new());
         self.await_answer(volume, number);

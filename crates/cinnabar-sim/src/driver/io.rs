@@ -334,7 +334,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         flight.happen(units, &mut self.media, &mut self.dice);
     }
 
-    /// An I/O takes longer than the driver's bound: the machine is told, and it goes on.
+    /// An I/O takes longer than the driver's bound: the machine is notified, and continues.
     pub(super) fn overdue(&mut self, id: IoId) {
         let flight = self.flights.get_mut(&id).expect("it takes longer than this");
         if std::mem::replace(&mut flight.overdue, true) {
@@ -393,14 +393,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Some(backend) = backend.filter(|_| flight.has_lost()) {
             self.volumes[backend].sync_failed = true;
         }
-        if let (IoOp::Distrust { .. }, Some(_), Ok(())) =
+        if let (IoOp::BumpGeneration { .. }, Some(_), Ok(())) =
             (&flight.request().op, backend, flight.result)
         {
-            self.count.paths.add(Path::Distrusted);
+            self.count.paths.add(Path::GenerationBumped);
         }
         let mut done = self.media.finish(flight.transfer, flight.result, tick)?;
         if let Some(backend) = backend {
-            // Whoever began to wait for it since has a reason to fail, too.
+            // A request that began to wait for it since has a reason to fail, too.
             self.volumes[backend].errors += u64::from(done.result.is_err());
             done.epoch = done.epoch.filter(|_| self.can_prove(backend));
             self.settle_flown(born);
@@ -433,7 +433,7 @@ pub(super) fn place_on(backend: Option<usize>, request: &IoRequest<Stamped>) -> 
         IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => *span,
         IoOp::Flush
         | IoOp::Prove
-        | IoOp::Distrust { .. }
+        | IoOp::BumpGeneration { .. }
         | IoOp::ReadMeta { .. }
         | IoOp::WriteMeta { .. } => return None,
     };

@@ -150,7 +150,7 @@ impl Log {
                 }
                 self.word(data.iter().map(|slice| slice.len).sum());
             }
-            IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => {}
+            IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => {}
             IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
                 self.word(span.offset);
                 self.word(span.len);
@@ -234,7 +234,7 @@ fn op_code(op: &IoOp<Stamped>) -> u8 {
         IoOp::Trim { .. } => 5,
         IoOp::WriteZeroes { .. } => 6,
         IoOp::Prove => 7,
-        IoOp::Distrust { .. } => 8,
+        IoOp::BumpGeneration { .. } => 8,
     }
 }
 

@@ -51,7 +51,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// A volume is gone: nobody serves any more what it lost.
+    /// A volume is gone: no shard serves any more what it lost.
     pub(super) fn losses_over(&mut self, volume: usize) {
         let (over, others) = self.losses.drain(..).partition(|(of, _)| *of == volume);
         self.losses = others;

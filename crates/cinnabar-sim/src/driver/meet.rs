@@ -105,7 +105,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 IoKind::BackendWrite
             }
             IoOp::Prove => IoKind::Prove,
-            IoOp::Distrust { .. } => IoKind::Distrust,
+            IoOp::BumpGeneration { .. } => IoKind::BumpGeneration,
         }
     }
 }

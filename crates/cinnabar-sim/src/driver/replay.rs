@@ -56,7 +56,7 @@ impl Ledger {
     }
 
     /// The volume is another one, with another guest.
-    pub(super) fn start_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.ended += self.unanswered.len() as u64;
         self.unanswered.clear();
         self.answered.clear();
@@ -85,7 +85,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let replays = self.profile.volumes[pending.volume].replays;
         let ledger = &mut self.volumes[pending.volume].ledger;
         if !replays || pending.refusal.is_some() {
-            // The guest is told that it failed.
+            // The guest gets an error.
             ledger.ended += 1;
             return;
         }

@@ -58,7 +58,7 @@ pub struct Report {
     pub stops: u64,
     /// Crashes.
     pub crashes: u64,
-    /// Writes by somebody else.
+    /// Writes by another writer.
     pub foreign_writes: u64,
     /// Blocks believed at attach.
     pub warm_blocks: u64,

@@ -1,5 +1,5 @@
-//! A backend's server starts anew under the daemon: what no flush covered may be lost, what was under
-//! way is asked for again, and the cache is told which ranges may have gone back.
+//! A backend's server restarts under the daemon: what no flush covered may be lost, what was under
+//! way is asked for again, and the driver reports which ranges may have gone back.
 //!
 //! It knows what was written since the last flush, not what of it was lost, and tells the engine
 //! before anything of the new connection.
@@ -14,13 +14,13 @@ use crate::stamp::{Stamp, Stamped};
 use cinnabar_engine::IoOp;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 
-/// Written sectors that are no further apart are told of as one range.
+/// Written sectors that are no further apart are reported as one range.
 const GAP_SECTORS: u64 = 64;
 /// Longest time until the server answers again, in ns.
 const AWAY_NS_MAX: u64 = 50_000_000;
 
 impl<F: Factory<Stamped>> World<'_, F> {
-    /// The server of a volume starts anew, if it has one.
+    /// The server of a volume restarts, if it has one.
     pub(super) fn restart_server(&mut self, volume: usize) {
         let attached = self.volumes[volume].state == State::Attached;
         if !attached || !self.profile.volumes[volume].server {
@@ -29,7 +29,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let several = self.machine.as_ref().is_some_and(|machine| machine.shards() > 1);
         self.count.faults.add(Fault::ServerRestart);
         self.count.faults.add_many(Fault::ServerRestartShards, u64::from(several));
-        self.log.milestone(self.now, || format!("THE SERVER of backend {volume} starts anew"));
+        self.log.milestone(self.now, || format!("THE SERVER of backend {volume} restarts"));
         let written = self.media.backends[volume].volatile_sectors();
         let mut lost = self.media.backends[volume].power_cut(&mut self.dice);
         lost.sort_unstable();
@@ -64,7 +64,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Everything that was under way on a backend is asked for again, whole.
     fn ask_again(&mut self, volume: usize) {
         let there = |flight: &crate::driver::io::Flight| {
-            let asks = !matches!(flight.request().op, IoOp::Distrust { .. });
+            let asks = !matches!(flight.request().op, IoOp::BumpGeneration { .. });
             asks && flight.transfer.backend() == Some(volume)
         };
         for id in self.flights_that(there) {

@@ -1,5 +1,5 @@
 //! Everything that disturbs guests at work: plans, rot, stalls, devices that die or are replaced,
-//! volumes that somebody else writes.
+//! volumes that another writer writes.
 
 use crate::driver::agenda::Item;
 use crate::driver::commands::Control;
@@ -143,9 +143,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// Somebody else writes an attached volume, and the operator says so a little later. Not where
+    /// Another writer writes an attached volume, and the operator says so a little later. Not where
     /// guests are writing, nor where the engine writes blocks back that it has read: who is first
-    /// there, nobody can say.
+    /// there, it can't be known.
     pub(super) fn write_beneath(&mut self, volume: usize) {
         let profile = &self.profile.volumes[volume];
         let sectors = profile.sectors;

@@ -103,7 +103,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                     let what = format!("the superblock is not one any more: {error}");
                     return Err(Violation::new(Kind::Warmth, what).into());
                 }
-                // The operator is told, and formats the device.
+                // The operator sees an error, and formats the device.
                 Err(_) => {
                     self.count.faults.add(Fault::LostSuperblock);
                     self.format_device();

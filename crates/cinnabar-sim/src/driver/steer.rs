@@ -180,7 +180,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         wanted
     }
 
-    /// Somebody orders something, beside the guests.
+    /// A command of the operator, beside the guests.
     pub(super) fn order(&mut self, incident: Incident) -> bool {
         if self.quota == 0 {
             return false;
@@ -256,7 +256,7 @@ impl IoKind {
                 | Self::BackendWrite
                 | Self::BackendFlush
                 | Self::Prove
-                | Self::Distrust
+                | Self::BumpGeneration
         )
     }
 }

@@ -101,8 +101,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Is more of a volume late than may be, perhaps?
     pub(super) fn is_crowded(&self, volume: usize) -> bool {
-        // What was answered as late may wait for the index, for a hold, for I/O of either medium: from
-        // outside nobody can tell when the last of it has ended.
+        // What was answered as late may wait for the index, for a hold, for I/O of either medium:
+        // from outside it can't be known when the last of it has ended.
         self.volumes[volume].time_up.is_some()
     }
 
@@ -131,7 +131,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             None => self.cache_silent && !flight.left && !flight.hangs,
             // Generations are kept elsewhere.
             Some(backend) => {
-                let asks = !matches!(flight.request().op, IoOp::Distrust { .. });
+                let asks = !matches!(flight.request().op, IoOp::BumpGeneration { .. });
                 asks && self.volumes[backend].silent.is_some()
             }
         }

@@ -271,7 +271,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                 return Err(self.stuck("nothing is left to happen").into());
             }
             if self.now.since_ns(began.max(self.answered_at)) > PATIENCE_NS {
-                return Err(self.stuck("it takes for ever").into());
+                return Err(self.stuck("it does not end").into());
             }
             self.step()?;
         }

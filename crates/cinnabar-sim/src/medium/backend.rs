@@ -31,7 +31,7 @@ pub struct Backend {
     volatile: Vec<Option<Box<Volatile<Stamp>>>>,
     /// Sectors that are volatile, some of them twice, and some that are no more.
     touched: Vec<usize>,
-    /// Raised when the volume is deleted and created anew.
+    /// Raised when the volume is deleted and created again.
     creation: u64,
     clock: u64,
     /// How much further its clock may be set back.
@@ -120,7 +120,7 @@ impl Backend {
         self.volatile.iter().position(Option::is_some).map(|sector| sector as u64)
     }
 
-    /// The proof that nobody wrote: identity, size, change time, the clock's time.
+    /// The change proof: identity, size, change time, the clock's time.
     pub fn epoch(&self) -> Epoch {
         let identity = (self.index as u64) << 32 | self.creation;
         let (sectors, change, now) = (self.sectors(), self.change, self.clock);
@@ -185,7 +185,7 @@ impl Backend {
     }
 
     /// Makes sure that the volume's generation is newer than `held`.
-    pub fn distrust(&mut self, held: u64) {
+    pub fn bump_generation(&mut self, held: u64) {
         self.generation = self.generation.max(held + 1);
     }
 
@@ -194,7 +194,7 @@ impl Backend {
         self.entrusted = Some(device);
     }
 
-    /// Somebody else writes here, durably.
+    /// Another writer writes here, durably.
     ///
     /// # Panics
     /// If it reaches beyond the end.
@@ -244,7 +244,7 @@ impl Backend {
                 IoOp::Trim { .. } if mix(by ^ (sector as u64 / 8) << 32) & 1 == 0 => {
                     self.put(sector, Stamp::ZERO, by);
                 }
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => {}
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => {}
                 IoOp::ReadMeta { .. } | IoOp::WriteMeta { .. } => {
                     unreachable!("refused when it was started")
                 }
@@ -269,7 +269,7 @@ impl Backend {
         let op = &transfer.request.op;
         match op {
             IoOp::Flush | IoOp::Prove if result.is_ok() => self.flush(transfer.started),
-            IoOp::Distrust { held } if result.is_ok() => self.distrust(*held),
+            IoOp::BumpGeneration { held } if result.is_ok() => self.bump_generation(*held),
             IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Trim { .. } => {
                 let durable = matches!(op, IoOp::Write { fua: true, .. }) && result.is_ok();
                 let first = (rules::offset_bytes(op) / SECTOR_BYTES) as usize;

@@ -319,11 +319,12 @@ impl CacheDevice {
         (at..self.cells.len()).chain(0..at).find(is_data)
     }
 
-    /// A place where `len` blocks of an I/O of `range` can go by mistake, apart from that: a log for
-    /// what is meant for a log, a checkpoint for what is meant for a checkpoint, of any shard. A
-    /// journal's page goes to another place of the same ring: anywhere else nobody could miss it before
-    /// the next one is written. A copy of the superblock goes anywhere but to the other copy, once in
-    /// the life of a device: without the other copy nobody could tell that it is an old one.
+    /// A place where `len` blocks of an I/O of `range` can go by mistake, apart from that: a log
+    /// for what is meant for a log, a checkpoint for what is meant for a checkpoint, of any shard.
+    /// A journal's page goes to another place of the same ring: anywhere else it could not be
+    /// missed before the next one is written. A copy of the superblock goes anywhere but to the
+    /// other copy, once in the life of a device: without the other copy it could not be seen that
+    /// it is an old one.
     pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>, len: u64) -> Option<u64> {
         let own = range.start / self.region as u64 * self.region as u64;
         let (area, base) = match self.part(range.start * BLOCK_BYTES) {
@@ -390,7 +391,9 @@ impl CacheDevice {
                     None => Contents::Data(block_of(&transfer.data, unit - pages.len())),
                 },
                 IoOp::WriteZeroes { .. } => Contents::Empty,
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => continue,
+                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => {
+                    continue;
+                }
             };
             self.put(block, contents, transfer.started, astray);
         }

@@ -193,7 +193,7 @@ impl Media {
         transfer.deliver();
         let proves = matches!(transfer.request.op, IoOp::Prove) && result.is_ok();
         let epoch = transfer.backend.filter(|_| proves).map(|index| self.backends[index].epoch());
-        let raises = matches!(transfer.request.op, IoOp::Distrust { .. }) && result.is_ok();
+        let raises = matches!(transfer.request.op, IoOp::BumpGeneration { .. }) && result.is_ok();
         let raised = transfer.backend.filter(|_| raises);
         let generation = raised.map(|index| self.backends[index].generation);
         let pages = match transfer.request.op {

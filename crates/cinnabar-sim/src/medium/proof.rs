@@ -12,7 +12,7 @@ pub const WINDOW_NS: u64 = change_proof::WINDOW_NS.cast_unsigned();
 /// A proof, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Who: a volume that is deleted and created anew is another one.
+    /// Who: a volume that is deleted and created again is another one.
     pub identity: u64,
     /// Size in sectors.
     pub sectors: u64,

@@ -23,7 +23,7 @@ pub(super) fn len_bytes(op: &IoOp<Stamped>) -> u64 {
         IoOp::Read { data, .. } | IoOp::Write { data, .. } => bytes_of(data),
         IoOp::ReadMeta { pages, .. } => pages.len() as u64 * BLOCK_BYTES,
         IoOp::WriteMeta { pages, data, .. } => pages.len() as u64 * BLOCK_BYTES + bytes_of(data),
-        IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => 0,
+        IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => 0,
         IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => span.len,
     }
 }
@@ -35,7 +35,7 @@ pub(crate) fn offset_bytes(op: &IoOp<Stamped>) -> u64 {
         | IoOp::Write { offset, .. }
         | IoOp::ReadMeta { offset, .. }
         | IoOp::WriteMeta { offset, .. } => *offset,
-        IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => 0,
+        IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => 0,
         IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => span.offset,
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn cache_blocks(op: &IoOp<Stamped>) -> Option<(Range<u64>, bool)> {
     let first = offset_bytes(op) / BLOCK_BYTES;
     let blocks = first..first + len_bytes(op) / BLOCK_BYTES;
     match op {
-        IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. } => None,
+        IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => None,
         IoOp::Read { .. } | IoOp::ReadMeta { .. } => Some((blocks, false)),
         _ => Some((blocks, true)),
     }
@@ -71,7 +71,7 @@ pub(super) fn check_backend(
     if backend.read_only
         && !matches!(
             request.op,
-            IoOp::Read { .. } | IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. }
+            IoOp::Read { .. } | IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. }
         )
     {
         let what = format!("a write to a read-only backend: {request:?}");
@@ -86,7 +86,7 @@ fn check(request: &IoRequest<Stamped>, align: u64, end: u64) -> Result<(), Viola
         let what = format!("{why} (alignment {align}, size {end}): {request:?}");
         Err(Violation::new(Kind::BadIo, what))
     };
-    if matches!(request.op, IoOp::Flush | IoOp::Prove | IoOp::Distrust { .. }) {
+    if matches!(request.op, IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. }) {
         return Ok(());
     }
     let (offset, len) = (offset_bytes(&request.op), len_bytes(&request.op));

@@ -67,7 +67,7 @@ impl<C: Clone> Volatile<C> {
         }
     }
 
-    /// Whoever wrote here is gone: what was under way counts as complete.
+    /// The writer is gone: what was under way counts as complete.
     pub(super) fn abandon(&mut self, tick: u64) {
         self.later.iter_mut().for_each(|later| later.completed = later.completed.min(tick));
     }

@@ -88,6 +88,6 @@ mod tests {
         other.flushed(0, 2, volatile(9)).expect("a later write brought it back");
         let mut other = owed();
         other.overwritten(9..10);
-        other.flushed(0, 2, volatile(10)).expect_err("nobody wrote there");
+        other.flushed(0, 2, volatile(10)).expect_err("nothing was written there");
     }
 }

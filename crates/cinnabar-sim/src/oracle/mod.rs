@@ -11,7 +11,7 @@
 //! - after a crash the backend decides, once everything has landed: what it holds then is what every
 //!   later read returns. That is stricter than "the first read decides", and finds a cached block
 //!   that differs from its backend at the first look;
-//! - the one excuse: what somebody else wrote within the stated window after a crash, or to an
+//! - the one excuse: what another writer wrote within the stated window after a crash, or to an
 //!   attached volume until the operator invalidates it, may be read as it was before.
 
 mod durability;
@@ -93,7 +93,7 @@ pub struct Oracle {
     orders: Vec<Order>,
     /// When sectors went back, last.
     went_back: Vec<BTreeMap<u64, u64>>,
-    /// Version that each sector of a backend holds which nobody has touched.
+    /// Version that each sector of a backend holds which was never touched.
     untouched: Vec<u64>,
     tick: u64,
     excused: u64,
@@ -296,7 +296,7 @@ impl Oracle {
         self.durability[backend].flushed(backend, submitted, not_durable)
     }
 
-    /// Somebody else wrote these values to a backend, durably.
+    /// Another writer wrote these values to a backend, durably.
     pub fn written_behind(&mut self, backend: usize, first: u64, values: Vec<Stamp>) {
         self.durability[backend].overwritten(first..first + values.len() as u64);
         let ticket = self.write_submitted(backend, first, values);
@@ -304,14 +304,14 @@ impl Oracle {
         self.orders[backend].cover(ticket.sectors(), ticket.submitted);
     }
 
-    /// Whoever has the backend knows by now that it went back to the values of this write.
+    /// The owner of the backend knows by now that it went back to the values of this write.
     pub fn loss_known(&mut self, ticket: &WriteTicket) {
         self.end_write(ticket, Outcome::Done);
     }
 
-    /// Whoever had this backend is gone, and everything has landed: it holds `contents`, and that is
-    /// the truth from now on. `reverted` sectors went back in a power cut: to nothing older than what
-    /// a flush had covered.
+    /// The process that had this backend is gone, and everything has landed: it holds `contents`,
+    /// and that is the truth from now on. `reverted` sectors went back in a power cut: to nothing
+    /// older than what a flush had covered.
     ///
     /// # Errors
     /// [`Violation`] if an acknowledged write is not there.
@@ -368,7 +368,7 @@ impl Oracle {
         }
     }
 
-    /// The version that each sector of a backend holds which nobody has touched.
+    /// The version that each sector of a backend holds which was never touched.
     pub fn untouched(&self, backend: usize) -> u64 {
         self.untouched[backend]
     }
@@ -378,7 +378,7 @@ impl Oracle {
         self.backends[backend].resize_with(sectors as usize, || None);
     }
 
-    /// A backend was created anew: each sector holds its stamp of this version.
+    /// A backend was created again: each sector holds its stamp of this version.
     pub fn recreated(&mut self, backend: usize, version: u64) {
         self.backends[backend].fill_with(|| None);
         self.durability[backend] = Durability::default();

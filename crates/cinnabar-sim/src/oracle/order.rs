@@ -111,7 +111,7 @@ impl Order {
         steps.insert(0, found);
     }
 
-    /// The backend holds what nobody here has written, all of it.
+    /// The backend holds what no guest here has written, all of it.
     pub(super) fn forget(&mut self) {
         self.sectors.clear();
         self.owed.clear();

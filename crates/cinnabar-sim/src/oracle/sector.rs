@@ -28,7 +28,7 @@ struct Seen {
 }
 
 /// Values that a read may return although they are gone: what the cache may still hold of a sector
-/// that somebody else wrote so soon after a crash that nobody can tell.
+/// that another writer wrote so soon after a crash that it can't be known.
 #[derive(Clone)]
 struct Excused {
     values: SmallVec<[Stamp; 2]>,

@@ -50,7 +50,7 @@ const fn part_of(phase: Phase) -> Part {
         Phase::NoDevice | Phase::Draining => Part::Without,
         Phase::Paused
         | Phase::Prove
-        | Phase::Distrust
+        | Phase::BumpGeneration
         | Phase::DetachWaits
         | Phase::DetachFlush
         | Phase::Detached => Part::Serving,
@@ -151,7 +151,10 @@ fn why_no_volumes(moment: Moment, incident: Incident) -> Option<&'static str> {
     };
     // A device that is silent while it is read is given up.
     let early = matches!(incident, Incident::Close | Incident::BackendFails)
-        || matches!(incident, Incident::Done(IoKind::Prove | IoKind::Distrust | IoKind::CacheRead))
+        || matches!(
+            incident,
+            Incident::Done(IoKind::Prove | IoKind::BumpGeneration | IoKind::CacheRead)
+        )
         || matches!(incident, Incident::Seal | Incident::Forget)
         || incident == Incident::Done(IoKind::ChunkWrite)
         || needs_volumes(incident);

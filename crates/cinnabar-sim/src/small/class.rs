@@ -36,7 +36,7 @@ pub enum Class {
     /// A flush of a backend, with its proof or without.
     BackendFlush,
     /// A new generation of a volume.
-    Distrust,
+    BumpGeneration,
 }
 
 impl Class {
@@ -62,7 +62,7 @@ impl Class {
             IoOp::WriteMeta { offset, .. } => Self::metadata(*offset, format, true),
             IoOp::Flush | IoOp::Prove if !cache => Self::BackendFlush,
             IoOp::Flush | IoOp::Prove => Self::CacheFlush,
-            IoOp::Distrust { .. } => Self::Distrust,
+            IoOp::BumpGeneration { .. } => Self::BumpGeneration,
             IoOp::Trim { .. } | IoOp::WriteZeroes { .. } => Self::BackendZero,
         }
     }

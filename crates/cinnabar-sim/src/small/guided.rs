@@ -107,7 +107,7 @@ impl World {
         self.look_at_everything()
     }
 
-    /// Everything completes, everybody is answered, and every sector is read.
+    /// Everything completes, every request is answered, and every sector is read.
     pub(super) fn look_at_everything(&mut self) -> Result<(), Violation> {
         self.release()?;
         for _ in 0..8 {

@@ -70,7 +70,7 @@ impl Scene {
             Self::Serving => writes | Class::BackendRead.bit() | Class::LogWrite.bit(),
             Self::Loading => writes | Class::CheckpointRead.bit() | HOLD_WAKES,
             Self::Rebasing => Class::JournalWrite.bit() | Class::CacheFlush.bit(),
-            Self::Replacing => writes | Class::Distrust.bit() | Class::CacheFlush.bit(),
+            Self::Replacing => writes | Class::BumpGeneration.bit() | Class::CacheFlush.bit(),
         }
     }
 

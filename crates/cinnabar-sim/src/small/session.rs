@@ -253,11 +253,11 @@ impl World {
                 1 => units,
                 _ => dice.pick(&[0, units, some]),
             };
-            if let (IoOp::Distrust { held: generation }, Some(backend)) =
+            if let (IoOp::BumpGeneration { held: generation }, Some(backend)) =
                 (&held.transfer.request.op, held.transfer.backend())
                 && (fate == 1 || fate > 1 && dice.chance(0.5))
             {
-                self.media.backends[backend].distrust(*generation);
+                self.media.backends[backend].bump_generation(*generation);
             }
             self.media.effect(&mut held.transfer, 0..done);
             if done < units {
@@ -284,7 +284,7 @@ impl World {
             (Control::AwaitLoad, Ok(Answer::Loaded(report))) => {
                 if report.start == Start::Damaged && !self.cache_has_failed() {
                     let what =
-                        format!("everything was dropped for damage that nobody did: {report:?}");
+                        format!("everything was dropped for damage that was not done: {report:?}");
                     return Err(Violation::new(Kind::Warmth, what));
                 }
             }

@@ -16,9 +16,9 @@ pub struct VolumeSetup {
     pub sectors: u64,
     /// Alignment that its backend needs.
     pub align_bytes: u32,
-    /// Nobody else writes it, says the operator.
+    /// No one else writes it, says the operator.
     pub exclusive: bool,
-    /// Its backend can prove whether anybody wrote.
+    /// Its backend can prove whether it was written.
     pub proof: bool,
     /// Initial mode.
     pub mode: Mode,

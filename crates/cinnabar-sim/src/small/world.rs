@@ -450,7 +450,7 @@ fn describe(request: &IoRequest<Stamped>) -> String {
         }
         IoOp::Flush => "flush".to_owned(),
         IoOp::Prove => "prove".to_owned(),
-        IoOp::Distrust { held } => format!("distrust {held}"),
+        IoOp::BumpGeneration { held } => format!("bump generation {held}"),
     };
     format!("{target} {what}")
 }

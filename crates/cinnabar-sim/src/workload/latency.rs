@@ -4,7 +4,7 @@ use crate::dice::Dice;
 use cinnabar_engine::IoError;
 use std::ops::Range;
 
-/// A distribution of latencies: a base, a spread, and stragglers that overtake nobody.
+/// A distribution of latencies: a base, a spread, and stragglers that overtake nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
     base_ns: u64,

@@ -52,11 +52,11 @@ pub struct Features {
     pub power_cuts: bool,
     /// Crashes that cut the power of backends' hosts.
     pub backend_power_cuts: bool,
-    /// Backends changed by somebody else while no engine has them.
+    /// Backends changed by another writer while no engine has them.
     pub foreign_writes: bool,
-    /// Attached volumes changed by somebody else, and invalidated.
+    /// Attached volumes changed by another writer, and invalidated.
     pub invalidations: bool,
-    /// Volumes deleted and created anew under their names.
+    /// Volumes deleted and created again under their names.
     pub recreations: bool,
     /// Volumes whose blocks the operator has forgotten.
     pub forgets: bool,
@@ -84,7 +84,7 @@ pub struct Features {
     pub tiny_bounds: bool,
     /// Backends whose clocks are set back.
     pub clock_steps: bool,
-    /// Backends on servers that start anew, and lose what no flush covers.
+    /// Backends on servers that restarts, and lose what no flush covers.
     pub server_restarts: bool,
     /// Backends that lose writes when a flush fails.
     pub lost_syncs: bool,
@@ -249,9 +249,9 @@ pub struct VolumeProfile {
     pub read_only: bool,
     /// Its backend does trims and zeroes by itself.
     pub can_zero: bool,
-    /// Its backend can prove that nobody wrote.
+    /// Its backend can prove that it was not written.
     pub proof: bool,
-    /// The operator's word that nobody else writes.
+    /// The operator's assertion that no one else writes.
     pub exclusive: bool,
     /// Mode it is first attached with.
     pub mode: Mode,
@@ -259,7 +259,7 @@ pub struct VolumeProfile {
     pub bypass_sequential_bytes: u64,
     /// See [`cinnabar_engine::volume::VolumeSpec`].
     pub bypass_large_bytes: u64,
-    /// It is on a server that can start anew.
+    /// It is on a server that can restarts.
     pub server: bool,
     /// Its requests, and its backend's I/O, are not waited for any longer than this, in ns.
     pub timeout_ns: Option<u64>,
@@ -357,7 +357,7 @@ impl Profile {
         }
         let mut sessions = draw_sessions(dice, &features);
         for session in &mut sessions {
-            // What is more than the shards is nobody's.
+            // What is more than the shards has no owner.
             session.threads = if features.shards { more.within(1..5) as u32 } else { 1 };
         }
         let mut profile = Self {

@@ -18,7 +18,7 @@ pub(crate) fn lines() -> usize {
     lines.unwrap_or(60)
 }
 
-/// The seeds to run: these, unless somebody wants others.
+/// The seeds to run: these, unless given.
 pub(crate) fn seeds_or(usual: Range<u64>) -> Range<u64> {
     range_of("CINNABAR_SEEDS").unwrap_or(usual)
 }

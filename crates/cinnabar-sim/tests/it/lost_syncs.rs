@@ -101,7 +101,7 @@ fn no_cached_copy_of_a_lost_write_survives() {
     assert!(!lost_copies_are_gone(Mutants::only(Mutant::FailedSyncForgotten)));
 }
 
-/// The operator's word that nobody else writes it does not bring back what is lost.
+/// The operator's assertion that no one else writes it does not bring back what is lost.
 #[test]
 fn a_volume_that_leaves_after_a_failed_flush_is_dropped() {
     let (mut script, volume) = cache();
@@ -114,5 +114,5 @@ fn a_volume_that_leaves_after_a_failed_flush_is_dropped() {
     assert_eq!(warmth, cinnabar_engine::volume::Warmth::New);
     let span = blocks(0, 4);
     assert_eq!(script.read(volume, span), Ok(version(span, 1)));
-    assert_eq!(flush(&mut script, volume), Ok(()), "a new attachment begins anew");
+    assert_eq!(flush(&mut script, volume), Ok(()), "a new attachment starts again");
 }

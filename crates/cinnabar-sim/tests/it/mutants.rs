@@ -150,7 +150,7 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
     ),
 ];
 
-/// Mutants that nobody could notice, with the reason.
+/// Mutants that can't be noticed, with the reason.
 const EQUIVALENT: &[(Mutant, &str)] = &[
     (
         Mutant::CheckpointOfUnwrittenChunks,

@@ -66,7 +66,7 @@ fn broken_doubles_are_caught() {
         (Bug::BelievesUnflushed, &[Kind::Stale]),
         (Bug::ColdAfterCrash, &[Kind::Cold]),
         (Bug::IgnoresGeneration, &[Kind::Stale, Kind::Warmth]),
-        (Bug::NeverDistrusts, &[Kind::Stale, Kind::Unordered, Kind::Warmth]),
+        (Bug::NeverBumpsGeneration, &[Kind::Stale, Kind::Unordered, Kind::Warmth]),
         (Bug::ForgetsNothing, &[Kind::Stale, Kind::Warmth]),
         (Bug::IgnoresInvalidate, &[Kind::Stale]),
     ];

@@ -275,7 +275,7 @@ fn defect_09_a_pin_ends_with_its_read() {
     }
     push_out(&mut script, volume, 1000, None);
     let freed = script.machine.cache_counters().segments_freed;
-    assert!(freed >= 16, "only {freed} segments were freed: one is pinned for ever");
+    assert!(freed >= 16, "only {freed} segments were freed: one is pinned without end");
 }
 
 #[test]

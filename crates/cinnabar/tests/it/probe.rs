@@ -127,7 +127,7 @@ const CASES: &[Case] = &[
     (&["odd.raw"], "700 bytes", "truncate"),
     (&["small.raw"], "small.raw: it has 64.0 KiB, which is less than", "--sizes"),
     (&["d.raw", "--sizes", "1MiB", "--depths", "8"], "too little for 8 operations", "--depths"),
-    (&["held.raw"], "in use", "stop whoever uses it"),
+    (&["held.raw"], "in use", "stop the process that uses it"),
     (&["d.raw", "--write"], "writes would overwrite what d.raw holds", "--destroy-contents"),
     (&["d.raw", "--size", "4MiB"], "is there already", "--size"),
     (&["no/x.img", "--size", "4MiB"], "can't make", "folder"),

@@ -68,7 +68,7 @@ fn another_file_is_never_believed() {
     let others = [
         Seen { device: 9, ..THEN.seen },
         Seen { inode: 9, ..THEN.seen },
-        // Deleted and made anew under the same inode number.
+        // Deleted and made again under the same inode number.
         Seen { birth_ns: 99 * S, ..THEN.seen },
         Seen { size_bytes: 8192, ..THEN.seen },
     ];

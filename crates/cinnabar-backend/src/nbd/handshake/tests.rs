@@ -83,7 +83,7 @@ fn a_modern_server_is_entered() {
     let flags = export_flag::HAS_FLAGS | export_flag::SEND_FLUSH;
     let said = modern(&[
         block_info([512, 4096, 65_536]),
-        // Its name, which nobody asked for.
+        // Its name, which was not asked for.
         answer(option::GO, option_reply::INFO, b"\0\x01vm1"),
         export_info(1 << 20, flags),
         answer(option::GO, option_reply::ACK, &[]),

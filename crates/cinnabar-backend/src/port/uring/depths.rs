@@ -1,7 +1,7 @@
 //! How much of each file the ring has at a time.
 //!
-//! A file whose device hangs must not take what others need: the kernel starts a thread for each I/O
-//! that a full device queue makes wait, up to a number that it is told once, so all files' parts
+//! A file whose device hangs must not take what others need: the kernel starts a thread for each
+//! I/O that a full device queue makes wait, up to a number that is set once, so all files' parts
 //! together stay below that number. A cache device does the work of all volumes: it has its whole
 //! depth, however many they are.
 

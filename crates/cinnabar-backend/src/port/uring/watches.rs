@@ -1,8 +1,8 @@
-//! Watched sockets: a one-shot poll each, armed anew before every wait, which makes it
-//! level-triggered: whoever leaves bytes unread is told again.
+//! Watched sockets: a one-shot poll each, armed again before every wait, which makes it
+//! level-triggered: bytes left unread are reported again.
 //!
-//! One wrinkle: the kernel always tells that the peer has sent its last byte (`POLLRDHUP`), asked or
-//! not, and would do so again and again. Where nobody wants to read, the poll is then made to tell
+//! One wrinkle: the kernel always tells that the peer has sent its last byte (`POLLRDHUP`), asked
+//! or not, and would do so again and again. Where no read is wanted, the poll is then made to tell
 //! changes only.
 
 use super::super::threads::{poll_mask, readiness};
@@ -108,7 +108,7 @@ impl Watches {
             watch.armed = None;
             self.to_arm.push(place);
         }
-        // A poll that fails (a closed descriptor) is told as an error of the socket, once.
+        // A poll that fails (a closed descriptor) is reported as an error of the socket, once.
         watch.failed = result < 0;
         let mut revents = if result < 0 { libc::POLLNVAL } else { (result & 0x7fff) as i16 };
         if !watch.interest.read && revents & libc::POLLRDHUP != 0 {

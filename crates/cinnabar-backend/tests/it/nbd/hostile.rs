@@ -143,14 +143,14 @@ fn greetings_of_strangers() {
     }
 }
 
-/// One that says nothing at all is waited for, and not for ever.
+/// One that says nothing at all is waited for, and not without end.
 #[test]
 fn silence_is_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, text) = place(&folder, "");
     let _listener = UnixListener::bind(&path).expect("a socket");
     let begun = Instant::now();
-    let error = connect(&text).expect_err("nobody answers");
+    let error = connect(&text).expect_err("no answer");
     assert!(error.to_string().contains("no answer within 10 s"), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }

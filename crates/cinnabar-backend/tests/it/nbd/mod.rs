@@ -74,7 +74,7 @@ impl Volume {
         self.early = self.told(Duration::ZERO);
     }
 
-    /// What is told within a time, once something is.
+    /// What is reported within a time, once something is.
     fn told(&mut self, timeout: Duration) -> Vec<Told> {
         let early = std::mem::take(&mut self.early);
         let timeout = if early.is_empty() { timeout } else { Duration::ZERO };

@@ -143,7 +143,7 @@ fn a_flush_covers_what_ended_before_it() {
 
 /// Half of a write was done when the server lost it: all of it is done again.
 #[test]
-fn a_write_in_parts_is_begun_anew() {
+fn a_write_in_parts_is_begun_again() {
     both(|mode| {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, text) = place(&folder, ",connections=2");
@@ -225,7 +225,7 @@ fn a_server_that_has_shrunk_is_refused() {
     let begun = Instant::now();
     let data = dirty(4096);
     assert_eq!(volume.run(read_op(0, &data, 4096)).0, Err(Errno::IO));
-    assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for what won't come");
+    assert!(begun.elapsed() < Duration::from_secs(5), "nothing waits for what won't come");
     let reason = volume.disk.trouble().expect("it is refused");
     assert!(reason.contains("1048576 bytes now and had 2097152 before"), "{reason}");
     server.change(|manner| manner.size = 2 * MIB);
@@ -244,7 +244,7 @@ fn a_server_that_has_grown_goes_on() {
     server.change(|manner| manner.size = 2 * MIB);
     server.hang_up();
     assert_eq!(volume.read(0, 4096), [1; 4096]);
-    assert_eq!(volume.disk.size_bytes(), MIB, "until somebody says so");
+    assert_eq!(volume.disk.size_bytes(), MIB, "until it is reported");
     assert_eq!(volume.disk.measure().expect("it is there"), 2 * MIB);
     volume.disk.grow_to(2 * MIB);
     assert_eq!(volume.disk.size_bytes(), 2 * MIB);
@@ -336,9 +336,9 @@ fn chaos_changes_nothing() {
     });
 }
 
-/// A disk that nobody needs any more lets go at once, whatever is under way.
+/// A disk that is not needed any more lets go at once, whatever is under way.
 #[test]
-fn closing_waits_for_nobody() {
+fn closing_waits_for_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, text) = place(&folder, "");
     let mut server = Server::start(&path, Manner::of_size(MIB));

@@ -171,7 +171,7 @@ fn a_flush_that_a_server_fails_is_not_forgotten() {
         server.script(|_| Deed::Serve);
         assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO), "the next one");
         assert!(volume.disk.prove().is_err(), "and the heartbeat's");
-        let trouble = volume.disk.trouble().expect("an operator is told");
+        let trouble = volume.disk.trouble().expect("the operator sees it");
         assert!(trouble.contains("a flush of the backend failed"), "{trouble}");
         volume.well(write_op(0, &[2; 4096], false));
         drop(volume);
@@ -251,7 +251,7 @@ fn what_will_not_do_is_refused_with_a_reason() {
         assert!(error.to_string().contains(part), "{error}");
         assert!(!error.hint().is_empty());
     };
-    let error = connect(&text).expect_err("nobody listens");
+    let error = connect(&text).expect_err("nothing listens");
     assert!(error.to_string().contains("No such file"), "{error}");
     refused(Manner::of_size(0), "it has no bytes");
     refused(Manner::of_size(1000), "1000 bytes is not a multiple of 512");
@@ -261,6 +261,6 @@ fn what_will_not_do_is_refused_with_a_reason() {
     let read_only = || Manner { flags, ..Manner::of_size(MIB) };
     refused(read_only(), "it can only be read");
     let _server = Server::start(&path, read_only());
-    let disk = connect_as(&text, true).expect("nobody writes it");
+    let disk = connect_as(&text, true).expect("it is not written");
     assert!(matches!(disk.identity(), Identity::Server(place) if place.contains("nbd.sock")));
 }

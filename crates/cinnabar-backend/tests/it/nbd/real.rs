@@ -37,7 +37,7 @@ impl Drop for Running {
     }
 }
 
-/// A socket is there a moment before anybody listens on it.
+/// A socket is there a moment before the server listens on it.
 fn listens(socket: &Path) -> bool {
     UnixStream::connect(socket).is_ok()
 }

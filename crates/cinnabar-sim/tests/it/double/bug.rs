@@ -49,7 +49,7 @@ pub(crate) enum Bug {
     /// Blocks are believed under any generation.
     IgnoresGeneration,
     /// Generations are never changed.
-    NeverDistrusts,
+    NeverBumpsGeneration,
     /// The operator's word to forget a volume is answered, and that is all.
     ForgetsNothing,
     /// So is the one to invalidate.

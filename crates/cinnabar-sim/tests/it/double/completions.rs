@@ -8,11 +8,11 @@ use cinnabar_sim::Stamped;
 
 impl Double {
     pub(super) fn done(&mut self, done: &IoDone, actions: &mut Vec<Action<Stamped>>) {
-        if let Some(index) = self.distrusts.remove(&done.id) {
+        if let Some(index) = self.generation_bumps.remove(&done.id) {
             if done.result.is_err() {
-                return self.distrust(index, actions);
+                return self.bump_generation(index, actions);
             }
-            self.distrusted(index);
+            self.generation_bumped(index);
             for request in std::mem::take(&mut self.volumes[index].waiting) {
                 self.admit(request, actions);
             }

@@ -37,8 +37,8 @@ impl Double {
                 self.device = None;
                 for index in 0..self.volumes.len() {
                     self.volumes[index].caching = false;
-                    if self.volumes[index].attached && self.bug != Bug::NeverDistrusts {
-                        self.distrust(index, actions);
+                    if self.volumes[index].attached && self.bug != Bug::NeverBumpsGeneration {
+                        self.bump_generation(index, actions);
                     }
                 }
                 reply(actions, id, Ok(Answer::Done));
@@ -48,7 +48,7 @@ impl Double {
                 device.borrow_mut().load(self.bug);
                 self.device = Some(device);
                 for index in 0..self.volumes.len() {
-                    if self.volumes[index].attached && !self.volumes[index].distrusting {
+                    if self.volumes[index].attached && !self.volumes[index].bumping_generation {
                         self.adopt(index);
                     }
                 }
@@ -87,12 +87,12 @@ impl Double {
             attached: true,
             kept,
             caching: !unknown,
-            distrusting: false,
+            bumping_generation: false,
             waiting: Vec::new(),
             written: false,
             writes: 0,
             writing: 0,
-            // An earlier session may have left writes that nobody has flushed.
+            // An earlier session may have left writes that are not flushed.
             clean: false,
             sync_failed: None,
             detaching: None,
@@ -106,10 +106,10 @@ impl Double {
         }
         let volume = VolumeId(index as u16);
         reply(actions, id, Ok(Answer::Attached { volume, warmth }));
-        if unknown && self.bug == Bug::NeverDistrusts {
+        if unknown && self.bug == Bug::NeverBumpsGeneration {
             self.adopt(index);
         } else if unknown {
-            self.distrust(index, actions);
+            self.bump_generation(index, actions);
         }
     }
 
@@ -117,7 +117,7 @@ impl Double {
     pub(super) fn let_go(&mut self, index: usize, actions: &mut Vec<Action<Stamped>>) {
         let volume = &mut self.volumes[index];
         let idle = volume.in_flight == 0 || self.bug == Bug::ForgetsRequests;
-        let idle = idle && !volume.distrusting;
+        let idle = idle && !volume.bumping_generation;
         let Some(id) = volume.detaching.take_if(|_| idle) else { return };
         if matches!(self.bug, Bug::ForgetsRequests | Bug::DetachesUnflushed) {
             return reply(actions, id, Ok(Answer::Done));

@@ -132,21 +132,21 @@ impl Double {
     }
 
     /// Nothing that any device holds of the volume may be believed any more.
-    pub(super) fn distrust(&mut self, index: usize, actions: &mut Vec<Action<Stamped>>) {
-        self.volumes[index].distrusting = true;
+    pub(super) fn bump_generation(&mut self, index: usize, actions: &mut Vec<Action<Stamped>>) {
+        self.volumes[index].bumping_generation = true;
         self.volumes[index].caching = false;
         self.next_io += 1;
         let id = IoId(self.next_io);
-        self.distrusts.insert(id, index);
+        self.generation_bumps.insert(id, index);
         let target = Target::Backend(VolumeId(index as u16));
         let held = self.volumes[index].spec.generation;
-        actions.push(Action::Io(IoRequest { id, target, op: IoOp::Distrust { held } }));
+        actions.push(Action::Io(IoRequest { id, target, op: IoOp::BumpGeneration { held } }));
     }
 
     /// It is a volume of this device now.
-    pub(super) fn distrusted(&mut self, index: usize) {
+    pub(super) fn generation_bumped(&mut self, index: usize) {
         let volume = &mut self.volumes[index];
-        volume.distrusting = false;
+        volume.bumping_generation = false;
         volume.spec.generation += 1;
         self.adopt(index);
     }

@@ -70,7 +70,7 @@ pub(crate) struct Double {
     bug: Bug,
     device: Option<SharedDevice>,
     devices: Devices,
-    distrusts: BTreeMap<IoId, usize>,
+    generation_bumps: BTreeMap<IoId, usize>,
     volumes: Vec<Volume>,
     work: BTreeMap<RequestId, Work>,
     io: BTreeMap<IoId, RequestId>,
@@ -88,7 +88,7 @@ struct Volume {
     /// What is read is kept.
     caching: bool,
     /// Its generation is being changed: writes wait.
-    distrusting: bool,
+    bumping_generation: bool,
     waiting: Vec<Request<Stamped>>,
     written: bool,
     /// Writes begun so far, and under way now.

@@ -31,7 +31,7 @@ impl Double {
             }
         }
         volume.in_flight += 1;
-        if is_write(&request.op) && volume.distrusting {
+        if is_write(&request.op) && volume.bumping_generation {
             return volume.waiting.push(request);
         }
         self.admit(request, actions);

@@ -108,7 +108,7 @@ impl Model<'_> {
                     kind = Kind::EngineUnseen;
                 }
             }
-            IoOp::Distrust { held } => {
+            IoOp::BumpGeneration { held } => {
                 // A matter of the host's own disk, of which there is no model.
                 flight.generation = Some(held + 1);
                 let job = self.add_job(Job::new(kind, host, Stage::EngineDone));

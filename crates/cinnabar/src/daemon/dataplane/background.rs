@@ -34,7 +34,7 @@ pub(super) enum Task {
     /// Flush this disk and take its proof as it stands, for this I/O of the engine's.
     Prove { io: IoName, disk: Arc<Disk> },
     /// New generations for the volumes of these I/Os of the engine's.
-    Distrust { ledger: Ledger, ios: Vec<IoName>, held: Vec<(String, u64)> },
+    BumpGeneration { ledger: Ledger, ios: Vec<IoName>, held: Vec<(String, u64)> },
     /// A new generation for a volume that is not attached: no device has it to be believed.
     Disown { ledger: Ledger, name: String, answer: AnswerTo<()> },
     /// Open and format another cache device.
@@ -100,7 +100,7 @@ pub(super) enum Finished {
         io: IoName,
         result: Result<Option<Epoch>, ProofError>,
     },
-    Distrusted {
+    GenerationBumped {
         ios: Vec<IoName>,
         result: Result<Vec<u64>, StateError>,
     },
@@ -254,7 +254,10 @@ impl Task {
     const fn is_urgent(&self) -> bool {
         matches!(
             self,
-            Self::Prove { .. } | Self::Distrust { .. } | Self::Entrust { .. } | Self::Grow { .. }
+            Self::Prove { .. }
+                | Self::BumpGeneration { .. }
+                | Self::Entrust { .. }
+                | Self::Grow { .. }
         )
     }
 
@@ -298,9 +301,9 @@ impl Task {
                 drop(disk);
                 Finished::Proved { io, result }
             }
-            Self::Distrust { ledger, ios, held } => {
-                let result = ledger.with(|state| state.distrust(&held));
-                Finished::Distrusted { ios, result }
+            Self::BumpGeneration { ledger, ios, held } => {
+                let result = ledger.with(|state| state.bump_generation(&held));
+                Finished::GenerationBumped { ios, result }
             }
             Self::Disown { ledger, name, answer } => {
                 Finished::Disowned { result: ledger.with(|state| state.disown(&name)), answer }
@@ -352,7 +355,10 @@ impl Finished {
     const fn is_urgent(&self) -> bool {
         matches!(
             self,
-            Self::Proved { .. } | Self::Distrusted { .. } | Self::Entrusted(_) | Self::Grown { .. }
+            Self::Proved { .. }
+                | Self::GenerationBumped { .. }
+                | Self::Entrusted(_)
+                | Self::Grown { .. }
         )
     }
 }

@@ -78,7 +78,9 @@ impl Plane {
                 Finished::Opened { name, result, answer, .. } => self.opened(&name, result, answer),
                 Finished::Taken { volume, epoch } => self.seal(volume, epoch),
                 Finished::Proved { io, result } => self.proved(now, io, result),
-                Finished::Distrusted { ios, result } => self.distrusted(now, ios, result),
+                Finished::GenerationBumped { ios, result } => {
+                    self.generation_bumped(now, ios, result)
+                }
                 Finished::DeviceOpened { result, given_up } => {
                     self.device_opened(&given_up, result);
                 }

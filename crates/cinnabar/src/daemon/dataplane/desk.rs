@@ -65,8 +65,8 @@ pub(super) enum Told {
     Quiet(usize),
     /// To be proved, for this I/O of the volume.
     Prove(usize, usize),
-    /// To be distrusted, for this I/O of the volume, if this is its generation still.
-    Distrust(usize, usize, u64),
+    /// To be generation_bumped, for this I/O of the volume, if this is its generation still.
+    BumpGeneration(usize, usize, u64),
 }
 
 /// An I/O under way.
@@ -133,7 +133,7 @@ impl Desk {
         let bound = if waits { volume.timeout } else { Duration::ZERO };
         let io = self.insert(now, Owner::Engine(shard, id), (Some(key), file), what, bound);
         let mut carry_out = true;
-        if !matches!(work, Work::Distrust { .. })
+        if !matches!(work, Work::BumpGeneration { .. })
             && let Some(verdict) = volume.judge(now, what.kind, what.offset, what.len)
         {
             self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
@@ -143,7 +143,7 @@ impl Desk {
             _ if !carry_out => self.ios.end_by_model(io),
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
             Work::Prove => self.told.push(Told::Prove(io, key)),
-            Work::Distrust { held } => self.told.push(Told::Distrust(io, key, held)),
+            Work::BumpGeneration { held } => self.told.push(Told::BumpGeneration(io, key, held)),
         }
     }
 

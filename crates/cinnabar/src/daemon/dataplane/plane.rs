@@ -8,7 +8,7 @@ use super::crew::Crew;
 use super::desk::Told;
 use super::inbox::Inbox;
 use super::lane::{Lane, Said};
-use super::proofs::{Distrusts, IoName};
+use super::proofs::{GenerationBumps, IoName};
 use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{GuestRequest, Waiting};
@@ -54,7 +54,7 @@ pub(super) struct Plane {
     pub(super) replies: Vec<Reply<Memory>>,
     /// Generations, outside of any cache device.
     pub(super) ledger: Ledger,
-    pub(super) distrusts: Distrusts,
+    pub(super) generation_bumps: GenerationBumps,
     pub(super) background: Background,
     /// Names of volumes that an operator adds, being opened in the background.
     pub(super) opening: Vec<String>,
@@ -279,8 +279,8 @@ impl Plane {
             Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
             Said::Told(Told::Quiet(key)) => self.forget_if_quiet(key),
             Said::Told(Told::Prove(io, key)) => self.start_proof(name(io), key),
-            Said::Told(Told::Distrust(io, key, held)) => {
-                self.start_distrust(name(io), key, held);
+            Said::Told(Told::BumpGeneration(io, key, held)) => {
+                self.start_generation_bump(name(io), key, held);
             }
             Said::Told(Told::Done(..) | Told::Overdue(..)) => {
                 unreachable!("a lane's own engines have taken it")

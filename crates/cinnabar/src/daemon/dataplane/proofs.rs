@@ -23,7 +23,7 @@ pub(super) struct IoName {
 /// Volumes whose generation is to be changed. One file holds them all, so those that come while it
 /// is being written are done together, with the next write.
 #[derive(Default)]
-pub(super) struct Distrusts {
+pub(super) struct GenerationBumps {
     /// I/Os, their volumes' names and generations.
     waiting: Vec<(IoName, (String, u64))>,
     writing: bool,
@@ -47,29 +47,29 @@ impl Plane {
     }
 
     /// Has a volume's generation changed, for this I/O.
-    pub(super) fn start_distrust(&mut self, io: IoName, volume: usize, held: u64) {
+    pub(super) fn start_generation_bump(&mut self, io: IoName, volume: usize, held: u64) {
         let name = self.volumes[volume].config.name.clone();
-        self.distrusts.waiting.push((io, (name, held)));
-        self.write_distrusts();
+        self.generation_bumps.waiting.push((io, (name, held)));
+        self.write_generation_bumps();
     }
 
-    fn write_distrusts(&mut self) {
-        if self.distrusts.writing || self.distrusts.waiting.is_empty() {
+    fn write_generation_bumps(&mut self) {
+        if self.generation_bumps.writing || self.generation_bumps.waiting.is_empty() {
             return;
         }
-        self.distrusts.writing = true;
-        let (ios, held) = std::mem::take(&mut self.distrusts.waiting).into_iter().unzip();
+        self.generation_bumps.writing = true;
+        let (ios, held) = std::mem::take(&mut self.generation_bumps.waiting).into_iter().unzip();
         let ledger = self.ledger.clone();
-        self.background.start(Task::Distrust { ledger, ios, held });
+        self.background.start(Task::BumpGeneration { ledger, ios, held });
     }
 
-    pub(super) fn distrusted(
+    pub(super) fn generation_bumped(
         &mut self,
         now: Instant,
         ios: Vec<IoName>,
         result: Result<Vec<u64>, StateError>,
     ) {
-        self.distrusts.writing = false;
+        self.generation_bumps.writing = false;
         if let Err(error) = &result {
             let hint = error.hint();
             tracing::error!(
@@ -80,10 +80,10 @@ impl Plane {
         let generations = result.ok();
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
             let generation = generations.as_ref().map(|all| all[at]);
-            let settle = move |desk: &mut Desk| desk.distrusted(now, io, generation);
+            let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
             self.crew.on_desk(&mut self.lane, thread, settle);
         }
-        self.write_distrusts();
+        self.write_generation_bumps();
     }
 }
 
@@ -110,7 +110,7 @@ impl Desk {
         self.ios.end_elsewhere(now, io, result);
     }
 
-    fn distrusted(&mut self, now: Instant, io: usize, generation: Option<u64>) {
+    fn generation_bumped(&mut self, now: Instant, io: usize, generation: Option<u64>) {
         let result = if generation.is_some() {
             let volume = self.name_of(io);
             tracing::info!(volume, "what any cache device holds of it is void now");

@@ -17,7 +17,7 @@ use super::disks::{self, OpenedVolume, Taken};
 use super::inbox::Inbox;
 use super::lane::Lane;
 use super::plane::Plane;
-use super::proofs::Distrusts;
+use super::proofs::GenerationBumps;
 use super::recordings::Recordings;
 use super::volume::{Phase, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
@@ -129,7 +129,7 @@ impl Plane {
             awaited: Slab::new(),
             replies: Vec::new(),
             ledger,
-            distrusts: Distrusts::default(),
+            generation_bumps: GenerationBumps::default(),
             background,
             opening: Vec::new(),
             absents: Absents::default(),

@@ -139,7 +139,10 @@ fn storage_that_somebody_else_uses_is_left_alone() {
     let held = File::open(site.path("a2")).expect("it is there");
     flock(&held, FlockOperation::LockExclusive).expect("it is free");
     for arguments in ["GOOD", "CACHED"] {
-        check(&bench(&site, arguments), &(arguments, "a2: it is in use", "stop whoever uses it"));
+        check(
+            &bench(&site, arguments),
+            &(arguments, "a2: it is in use", "stop the process that uses it"),
+        );
         check_untouched(&site, arguments);
     }
 }

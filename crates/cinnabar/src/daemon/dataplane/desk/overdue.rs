@@ -41,7 +41,7 @@ impl Desk {
                 offset = what.offset,
                 len = what.len,
                 bound_s,
-                "the backend takes too long; the guest is told that it failed"
+                "the backend takes too long; the guest gets an error"
             );
         }
     }
