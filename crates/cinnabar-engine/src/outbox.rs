@@ -119,7 +119,7 @@ fn check<P>(target: Target, op: &IoOp<P>) {
         }
         IoOp::Flush => {}
         IoOp::Prove | IoOp::BumpGeneration { .. } => {
-            assert!(!cache, "a backend is asked for proofs")
+            assert!(!cache, "a backend is asked for proofs");
         }
         IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
             assert!(!cache && span.len > 0, "some bytes of a backend");

@@ -64,7 +64,7 @@ impl Driver {
             match finished {
                 Finished::Proved { io, result } => self.proved(now, io, result),
                 Finished::GenerationBumped { io, result } => {
-                    self.generation_bumped(now, io, result)
+                    self.generation_bumped(now, io, result);
                 }
             }
         }

@@ -320,7 +320,7 @@ impl<P: Payload> Engine<P> {
             Pending::Prove { volume, covers } => self.proved(volume, covers, result, epoch),
             Pending::GivenUp { request } => self.given_up_done(request),
             Pending::BumpGeneration { volume } => {
-                self.generation_bump_done(volume, result, generation)
+                self.generation_bump_done(volume, result, generation);
             }
         }
     }
