@@ -79,7 +79,7 @@ impl Plane {
                 Finished::Taken { volume, epoch } => self.seal(volume, epoch),
                 Finished::Proved { io, result } => self.proved(now, io, result),
                 Finished::GenerationBumped { ios, result } => {
-                    self.generation_bumped(now, ios, result)
+                    self.generation_bumped(now, ios, result);
                 }
                 Finished::DeviceOpened { result, given_up } => {
                     self.device_opened(&given_up, result);

@@ -65,7 +65,7 @@ pub(super) enum Told {
     Quiet(usize),
     /// To be proved, for this I/O of the volume.
     Prove(usize, usize),
-    /// To be generation_bumped, for this I/O of the volume, if this is its generation still.
+    /// To bump the generation, for this I/O of the volume, if it still has this one.
     BumpGeneration(usize, usize, u64),
 }
 
