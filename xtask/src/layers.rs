@@ -10,8 +10,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar",
         &[
-            REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, FRONTEND, BACKEND, DRIVER, MODEL, ENGINE,
-            POLICY, TRACE, TEXT,
+            REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL,
+            ENGINE, POLICY, TRACE, TEXT,
         ],
     ),
     // Shows what the laboratory and the benchmarks found.
@@ -30,6 +30,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
     (DRIVER, &[ENGINE]),
+    // The write log above the engine: pure as well.
+    (WRITEBACK, &[ENGINE]),
     (ENGINE, &[]),
     (POLICY, &[]),
     (TRACE, &[]),
@@ -52,6 +54,7 @@ const BACKEND: &str = "cinnabar-backend";
 const MODEL: &str = "cinnabar-model";
 const SIM: &str = "cinnabar-sim";
 const STUDY: &str = "cinnabar-study";
+const WRITEBACK: &str = "cinnabar-writeback";
 const ENGINE: &str = "cinnabar-engine";
 const POLICY: &str = "cinnabar-policy";
 const TRACE: &str = "cinnabar-trace";

@@ -16,7 +16,7 @@ const KICKS_MAX: u32 = 128;
 const LOAD_PERCENT: u64 = 94;
 
 /// Hash -> slot.
-pub(crate) struct AddressMap {
+pub struct AddressMap {
     words: Vec<u32>,
     offset: usize,
     buckets: u64,
@@ -26,7 +26,7 @@ pub(crate) struct AddressMap {
 
 impl AddressMap {
     /// A map for slots below `slots`. Memory is allocated zeroed and not touched.
-    pub(crate) fn new(slots: u32) -> Self {
+    pub fn new(slots: u32) -> Self {
         let buckets = (u64::from(slots) * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(2);
         assert!(buckets < 1 << 32, "half a hash chooses a bucket");
         let words = vec![0u32; (buckets as usize + 1) * WAYS];
@@ -37,7 +37,7 @@ impl AddressMap {
     }
 
     /// Bytes allocated.
-    pub(crate) fn ram_bytes(&self) -> u64 {
+    pub fn ram_bytes(&self) -> u64 {
         self.words.len() as u64 * 4
     }
 
@@ -82,7 +82,7 @@ impl AddressMap {
     }
 
     /// Starts loading both buckets of `hash`.
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         let first = self.first_bucket(hash);
         let other = self.other_bucket(first, self.tag(hash));
         prefetch(&self.words, self.offset + first as usize * WAYS);
@@ -91,7 +91,7 @@ impl AddressMap {
 
     /// The first slot with the tag of `hash` for which `is_it` says yes.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = self.tag(hash);
         let first = self.first_bucket(hash);
         if let Some(slot) = self.find_in(first, tag, &mut is_it) {
@@ -122,7 +122,7 @@ impl AddressMap {
     /// Adds `slot` under `hash`. If no room can be made, some slot (perhaps this one) is pushed out
     /// of the map and returned; the caller drops that block.
     #[must_use]
-    pub(crate) fn insert(&mut self, hash: u64, slot: u32) -> Option<u32> {
+    pub fn insert(&mut self, hash: u64, slot: u32) -> Option<u32> {
         debug_assert!(self.find(hash, |other| other == slot).is_none(), "a slot is mapped once");
         let mut entry = self.entry(hash, slot);
         let first = self.first_bucket(hash);
@@ -169,12 +169,12 @@ impl AddressMap {
     }
 
     /// Removes `slot` from under `hash`; says whether it was there.
-    pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> bool {
+    pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         self.swap(hash, slot, 0)
     }
 
     /// Lets the entry of `old` point at `new`; says whether it was there.
-    pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
         let entry = self.entry(hash, new);
         self.swap(hash, old, entry)
     }

@@ -4,7 +4,7 @@
 
 #![deny(unsafe_code)]
 
-mod address_map;
+pub mod address_map;
 pub mod bounds;
 mod buffers;
 pub mod config;

@@ -1,75 +1,75 @@
 //! Little-endian fields in a page or sector, and the checksum that covers it.
 
 /// Where the CRC-32C lies: in the first four bytes; it covers all others.
-pub(crate) const CRC_BYTES: usize = 4;
+pub const CRC_BYTES: usize = 4;
 
 /// Writes fields one behind the other.
-pub(crate) struct Writer<'a> {
+pub struct Writer<'a> {
     page: &'a mut [u8],
     at: usize,
 }
 
 impl<'a> Writer<'a> {
     /// Starts behind the checksum.
-    pub(crate) fn new(page: &'a mut [u8]) -> Self {
+    pub fn new(page: &'a mut [u8]) -> Self {
         assert!(page.len() > CRC_BYTES, "a page has room behind its checksum");
         Self { page, at: CRC_BYTES }
     }
 
     /// Appends bytes; more than fit is a bug of the caller.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         assert!(self.at + bytes.len() <= self.page.len(), "fields fit their page");
         self.page[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
 
     /// Bytes so far, the checksum's included.
-    pub(crate) fn written(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.at
     }
 
-    pub(crate) fn u8(&mut self, value: u8) {
+    pub fn u8(&mut self, value: u8) {
         self.bytes(&[value]);
     }
 
-    pub(crate) fn u16(&mut self, value: u16) {
+    pub fn u16(&mut self, value: u16) {
         self.bytes(&value.to_le_bytes());
     }
 
-    pub(crate) fn u32(&mut self, value: u32) {
+    pub fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
-    pub(crate) fn u64(&mut self, value: u64) {
+    pub fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
 
     /// Computes the checksum. Nothing may be written afterwards.
-    pub(crate) fn seal(self) {
+    pub fn seal(self) {
         let crc = crc32c::crc32c(&self.page[CRC_BYTES..]);
         self.page[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
 /// Reads fields one behind the other; never past the page, whatever it says.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// Starts behind the checksum, or says that it is wrong.
-    pub(crate) fn verified(page: &'a [u8]) -> Option<Self> {
+    pub fn verified(page: &'a [u8]) -> Option<Self> {
         let (crc, rest) = page.split_at(CRC_BYTES);
         (crc32c::crc32c(rest).to_le_bytes() == crc).then_some(Self { rest })
     }
 
     /// Starts behind the checksum, whatever it is.
-    pub(crate) fn unverified(page: &'a [u8]) -> Self {
+    pub fn unverified(page: &'a [u8]) -> Self {
         Self { rest: &page[CRC_BYTES..] }
     }
 
     /// The next `N` bytes, zeros past the end.
-    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
+    pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut out = [0; N];
         let have = N.min(self.rest.len());
         out[..have].copy_from_slice(&self.rest[..have]);
@@ -77,19 +77,19 @@ impl<'a> Reader<'a> {
         out
     }
 
-    pub(crate) fn u8(&mut self) -> u8 {
+    pub fn u8(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
-    pub(crate) fn u16(&mut self) -> u16 {
+    pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
-    pub(crate) fn u32(&mut self) -> u32 {
+    pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
-    pub(crate) fn u64(&mut self) -> u64 {
+    pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 }

@@ -4,7 +4,7 @@
 
 pub mod checkpoint;
 pub mod chunk;
-mod codec;
+pub mod codec;
 pub mod journal;
 pub mod superblock;
 

@@ -1,0 +1,298 @@
+//! Guests' requests: what is written goes to the log, what is read is looked up there first.
+
+use crate::commit::Who;
+use crate::format::chunk::{Entry, RangeKind};
+use crate::log::{EngineIo, LogIo, WriteLog};
+use crate::read::{Read, Source, layers_of, runs};
+use crate::seam::Place;
+use crate::slots::{ALL_SECTORS, Held, checksum_seed};
+use crate::throttle;
+use cinnabar_engine::limits::{DATA_BYTES_MAX, VOLUME_BLOCKS_MAX};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES};
+use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, RequestId, Slice};
+
+/// Blocks of one range entry: a longer trim or zeroing is several of them, 32 at most.
+const RANGE_BLOCKS_MAX: u64 = 1 << 31;
+const _: () = assert!(VOLUME_BLOCKS_MAX / RANGE_BLOCKS_MAX <= RANGE_ENTRIES_MAX);
+/// Entries of the longest range.
+const RANGE_ENTRIES_MAX: u64 = 32;
+
+impl<P: Payload> WriteLog<P> {
+    pub(crate) fn submit(&mut self, id: RequestId, Place(place): Place, op: Op<P>) {
+        let Some(volume) = self.volumes[usize::from(place)].as_ref() else {
+            return self.reply(id, Err(Failure::NoVolume));
+        };
+        if volume.attaching.is_some() || !self.closing.is_empty() {
+            return self.reply(id, Err(Failure::NoVolume));
+        }
+        if self.lost || volume.damaged {
+            return self.reply(id, Err(Failure::Io(IoError::Io)));
+        }
+        let size = volume.record.size_bytes;
+        let span = match op {
+            Op::Read { span, .. } | Op::Write { span, .. } => {
+                (span.len <= DATA_BYTES_MAX).then_some(span)
+            }
+            Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => Some(span),
+            Op::Flush => Some(ByteSpan::new(0, SECTOR_BYTES)),
+            Op::Invalidate { .. } => None,
+        };
+        let fits = |span: &ByteSpan| {
+            span.len > 0
+                && span.offset % SECTOR_BYTES == 0
+                && span.len % SECTOR_BYTES == 0
+                && span.offset.checked_add(span.len).is_some_and(|end| end <= size)
+        };
+        if span.filter(fits).is_none() {
+            return self.reply(id, Err(Failure::Invalid));
+        }
+        match op {
+            Op::Read { span, data } => self.read(id, place, span, data),
+            Op::Flush => {
+                let closes_epoch = false;
+                let volume = self.volume(place);
+                volume.close_epoch();
+                let who = Who::Guest { id, answer: Answer::Done, closes_epoch };
+                volume.commits.await_durable(who, Instant::default());
+            }
+            op => self.volume(place).waiting.push_back((id, op)),
+        }
+    }
+
+    /// Appends what waits, as far as there is room. In order: what waits is not overtaken.
+    pub(crate) fn admit_waiting(&mut self, place: u16) {
+        loop {
+            let Self { volumes, segments, config, .. } = self;
+            let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+            let Some((_, op)) = volume.waiting.front() else { return };
+            let blocks = match op {
+                Op::Write { span, .. } => span.blocks(),
+                // Two edges, and the ranges between them.
+                _ => 2 + RANGE_ENTRIES_MAX,
+            };
+            let all = segments.all.len() as u64 * u64::from(crate::format::SEGMENT_PAGES);
+            let within = throttle::within(config, volume.pages + blocks, all) || volume.pages == 0;
+            if self.lost || !within || !volume.has_room(blocks, segments) {
+                return;
+            }
+            let (id, op) = volume.waiting.pop_front().expect("just looked at");
+            match op {
+                Op::Write { span, data, fua } => self.write(id, place, span, data, fua),
+                Op::Trim { span, fua } => self.range(id, place, span, fua, RangeKind::Trim),
+                Op::WriteZeroes { span, fua, may_punch } => {
+                    let kind = if may_punch { RangeKind::Punch } else { RangeKind::Zero };
+                    self.range(id, place, span, fua, kind);
+                }
+                Op::Read { .. } | Op::Flush | Op::Invalidate { .. } => {
+                    unreachable!("only what is appended waits")
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, id: RequestId, place: u16, span: ByteSpan, data: P, fua: bool) {
+        let head = span.first_block() * BLOCK_BYTES;
+        for block in span.first_block()..span.end_block() {
+            let at = block * BLOCK_BYTES;
+            let (from, to) = (span.offset.max(at), span.end().min(at + BLOCK_BYTES));
+            let page = P::alloc(1);
+            if to - from < BLOCK_BYTES {
+                page.zero(0, BLOCK_BYTES);
+            }
+            page.copy_from(from - at, &data, from - head, to - from);
+            let sectors = self.volume(place).sectors(span, block);
+            self.append(place, block, sectors, page);
+        }
+        self.appended(id, place, fua, Answer::Data(data));
+    }
+
+    /// Appends some sectors of a block; the rest of the page is zeros.
+    fn append(&mut self, place: u16, block: u64, mut sectors: u8, page: P) {
+        let (seed, now) = (self.seed, self.now);
+        let Self { volumes, segments, slots, .. } = self;
+        let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+        volume.open_chunk(now, true, segments, slots);
+        if sectors != ALL_SECTORS {
+            sectors |= volume.merge(block, sectors, &page, slots);
+        }
+        let slot = volume.next_slot(segments);
+        let incarnation = volume.record.incarnation;
+        let chunk = volume.commits.open.as_mut().expect("just opened");
+        let seed = checksum_seed(seed, incarnation, chunk.number as u32, block);
+        let checksum = page.checksum(0, seed);
+        assert_eq!(slot, chunk.first + 1 + chunk.data.len() as u32, "pages follow their header");
+        chunk.entries.push(Entry::Data { block, sectors, checksum });
+        chunk.data.push((page, 0));
+        slots.set_data(slot, Held { block, sectors, checksum });
+        slots.supersede(slot);
+        volume.zeros.cut(block, block + 1);
+    }
+
+    fn range(&mut self, id: RequestId, place: u16, span: ByteSpan, fua: bool, kind: RangeKind) {
+        let size = self.volume(place).record.size_bytes;
+        let inside = |at: u64| at == size || at % BLOCK_BYTES == 0;
+        let first = span.offset.div_ceil(BLOCK_BYTES);
+        let end = if inside(span.end()) { span.end_block() } else { span.end() / BLOCK_BYTES };
+        if kind != RangeKind::Trim {
+            // Of a block that is zeroed in part, sectors are written.
+            let mut edges = vec![span.first_block(), span.end_block() - 1];
+            edges.dedup();
+            for block in edges.into_iter().filter(|block| *block < first || *block >= end) {
+                let (page, sectors) = (P::alloc(1), self.volume(place).sectors(span, block));
+                page.zero(0, BLOCK_BYTES);
+                self.append(place, block, sectors, page);
+            }
+        }
+        let mut block = first;
+        while block < end {
+            let count = (end - block).min(RANGE_BLOCKS_MAX);
+            let Self { volumes, segments, slots, now, .. } = self;
+            let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+            volume.open_chunk(*now, false, segments, slots);
+            volume.push_range(Entry::Range { block, count: count as u32, kind });
+            volume.forget_blocks(block..block + count, segments, slots);
+            block += count;
+        }
+        self.appended(id, place, fua, Answer::Done);
+    }
+
+    fn appended(&mut self, id: RequestId, place: u16, fua: bool, answer: Answer<P>) {
+        let all = self.segments.all.len() as u64 * u64::from(crate::format::SEGMENT_PAGES);
+        let (now, config) = (self.now, self.config);
+        let volume = self.volume(place);
+        let age = volume.age_ns(now);
+        let not_before = now.plus_ns(throttle::delay_ns(&config, (volume.pages, all), age));
+        let who = Who::Guest { id, answer, closes_epoch: fua };
+        if fua {
+            volume.commits.await_durable(who, not_before);
+        } else {
+            volume.commits.await_written(who, not_before);
+        }
+    }
+
+    fn read(&mut self, id: RequestId, place: u16, span: ByteSpan, data: P) {
+        let volume = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
+        let (layers, asks) = layers_of(volume, &self.slots, span);
+        let read = self.reads.insert(Read {
+            id,
+            place,
+            span,
+            data: data.clone(),
+            outstanding: u32::from(asks),
+            failed: None,
+            layers,
+        });
+        if asks {
+            self.ask(EngineIo::Read { read }, place, Op::Read { span, data });
+        }
+        for layer in 0..self.reads[read].layers.len() {
+            if let Source::Slot(slot, _) = self.reads[read].layers[layer].from {
+                self.segments.pin(slot);
+                self.reads[read].outstanding += 1;
+                self.read_slot(read, layer, slot, false);
+            }
+        }
+        self.end_read(read);
+    }
+
+    fn read_slot(&mut self, read: usize, layer: usize, slot: u32, again: bool) {
+        let page = P::alloc(1);
+        self.reads[read].layers[layer].from = Source::Slot(slot, Some(page.clone()));
+        let data = std::iter::once(Slice { data: page, at: 0, len: BLOCK_BYTES }).collect();
+        let op = IoOp::Read { offset: crate::format::offset_of(slot), data };
+        self.log(LogIo::Read { read, layer, again }, op);
+    }
+
+    /// A page has been read for a guest. What does not match its checksum is read once more.
+    pub(crate) fn slot_read(
+        &mut self,
+        read: usize,
+        layer: usize,
+        again: bool,
+        result: Result<(), IoError>,
+    ) {
+        let Source::Slot(slot, Some(page)) = &self.reads[read].layers[layer].from else {
+            panic!("a slot was read")
+        };
+        let (slot, page) = (*slot, page.clone());
+        if result.is_err() || !self.is_sound(slot, &page, 0) {
+            if !again {
+                return self.read_slot(read, layer, slot, true);
+            }
+            self.reads[read].failed = Some(Failure::Io(IoError::Io));
+        }
+        self.segments.unpin(slot);
+        self.reads[read].outstanding -= 1;
+        self.end_read(read);
+    }
+
+    /// Whether a page read from a slot is what was written there.
+    pub(crate) fn is_sound(&self, slot: u32, data: &P, at: u64) -> bool {
+        let held = self.slots.data(slot).expect("a page of data");
+        let owner = self.volumes[usize::from(self.slots.owner(slot))].as_ref();
+        let incarnation = owner.expect("a segment in use has an owner").record.incarnation;
+        let (_, _, number) = self.slots.chunk_of(slot);
+        let seed = checksum_seed(self.seed, incarnation, number, held.block);
+        data.checksum(at, seed) == held.checksum
+    }
+
+    pub(crate) fn end_read(&mut self, read: usize) {
+        if self.reads[read].outstanding > 0 {
+            return;
+        }
+        let read = self.reads.remove(read);
+        let Read { id, place, span, data, failed, layers, .. } = read;
+        if let Some(failure) = failed {
+            return self.reply(id, Err(failure));
+        }
+        let size = self.volume(place).record.size_bytes;
+        for layer in &layers {
+            layer.lay(span, size, &data);
+        }
+        self.reply(id, Ok(Answer::Data(data)));
+    }
+}
+
+impl<P: Payload> crate::volume::Volume<P> {
+    /// Forgets what is logged of blocks: one look for each of them, or one for each page of the volume,
+    /// whichever are fewer.
+    fn forget_blocks(
+        &self,
+        blocks: std::ops::Range<u64>,
+        segments: &crate::segments::Segments,
+        slots: &mut crate::slots::Slots,
+    ) {
+        let place = self.record.volume;
+        if blocks.end - blocks.start <= self.pages {
+            return blocks.for_each(|block| slots.remove(place, block));
+        }
+        for segment in &self.segments {
+            let first = segment * crate::format::SEGMENT_PAGES;
+            for slot in first..first + segments.all[*segment as usize].used {
+                if let Some(held) = slots.data(slot).filter(|held| blocks.contains(&held.block)) {
+                    slots.remove(place, held.block);
+                }
+            }
+        }
+    }
+
+    /// Completes a page that holds some sectors of a block with what RAM knows of the others; says
+    /// which sectors came to it.
+    fn merge(&self, block: u64, has: u8, page: &P, slots: &crate::slots::Slots) -> u8 {
+        let Some(newest) = slots.find(self.record.volume, block) else {
+            return if self.zeros.holds(block) { ALL_SECTORS } else { 0 };
+        };
+        let (mut covered, mut version) = (has, Some(newest));
+        while let Some(slot) = version
+            && let Some((data, at)) = self.commits.data_of(slot)
+        {
+            let held = slots.data(slot).expect("a version has data");
+            for (from, len) in runs(held.sectors & !covered) {
+                page.copy_from(from, data, at + from, len);
+            }
+            covered |= held.sectors;
+            version = slots.older(slot);
+        }
+        covered & !has
+    }
+}

@@ -1,0 +1,269 @@
+//! A volume's chunks on their way to the device, and who waits for them.
+//!
+//! Chunks have consecutive numbers. A write is acknowledged when its chunk and all lower ones have been
+//! written; a flush when they are durable. While a chunk is being written the next one gathers what
+//! comes: this is the group commit.
+
+use crate::format::chunk::{ChunkHeader, ENTRIES_MAX, Entry};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Answer, IoOp, RequestId, Slice};
+use std::collections::VecDeque;
+
+/// Chunks of a volume being written at a time.
+const IN_FLIGHT_MAX: usize = 4;
+
+/// A chunk in RAM.
+#[derive(Debug)]
+pub(crate) struct Chunk<P> {
+    pub(crate) number: u64,
+    /// The number before it; 0 if there is none that is not retired.
+    pub(crate) before: u64,
+    pub(crate) session: u32,
+    pub(crate) epoch: u64,
+    pub(crate) opening: u64,
+    /// Slot of its header.
+    pub(crate) first: u32,
+    pub(crate) entries: Vec<Entry>,
+    /// Its pages of data: memory and byte in it.
+    pub(crate) data: Vec<(P, u64)>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is added any more.
+    Sealed,
+    InFlight {
+        fua: bool,
+    },
+    Written {
+        fua: bool,
+    },
+}
+
+impl<P: Clone> Chunk<P> {
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() == ENTRIES_MAX
+    }
+
+    /// The write of a chunk: header and data.
+    fn write(&self, of: &Identity, durable: u64, fua: bool) -> IoOp<P> {
+        let header = ChunkHeader {
+            uuid: of.uuid,
+            volume: of.place,
+            incarnation: of.incarnation,
+            session: self.session,
+            opening: self.opening,
+            number: self.number,
+            epoch: self.epoch,
+            durable,
+            slot: self.first,
+            entries: self.entries.clone(),
+        };
+        let page = |(data, at): &(P, u64)| Slice { data: data.clone(), at: *at, len: 4096 };
+        IoOp::WriteMeta {
+            offset: crate::format::offset_of(self.first),
+            pages: vec![header.encode()],
+            data: self.data.iter().map(page).collect(),
+            fua,
+        }
+    }
+}
+
+/// Whose chunks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) place: u16,
+    pub(crate) incarnation: u64,
+}
+
+/// A write or flush that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter<P> {
+    /// Of the last chunk that it needs.
+    number: u64,
+    pub(crate) who: Who<P>,
+    /// Not acknowledged before, so that writers are slowed down.
+    not_before: Instant,
+}
+
+/// Who waits.
+#[derive(Debug)]
+pub(crate) enum Who<P> {
+    /// A guest's request.
+    Guest {
+        id: RequestId,
+        answer: Answer<P>,
+        /// The next epoch begins with the answer.
+        closes_epoch: bool,
+    },
+    /// The destage, for chunks to be durable.
+    Destage,
+    /// Nothing but the write itself.
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Commits<P> {
+    /// Being filled.
+    pub(crate) open: Option<Chunk<P>>,
+    /// Sealed, being written, or written with a lower one still being written; in order.
+    chunks: VecDeque<Chunk<P>>,
+    /// The newest number given out.
+    pub(crate) last: u64,
+    /// All chunks up to it are written.
+    pub(crate) complete: u64,
+    /// All chunks up to it are durable.
+    pub(crate) durable: u64,
+    /// For chunks to be written.
+    writes: VecDeque<Waiter<P>>,
+    /// For chunks to be durable.
+    flushes: VecDeque<Waiter<P>>,
+}
+
+impl<P: Clone> Commits<P> {
+    /// With chunks up to `last` durable.
+    pub(crate) fn new(last: u64) -> Self {
+        Self {
+            open: None,
+            chunks: VecDeque::new(),
+            last,
+            complete: last,
+            durable: last,
+            writes: VecDeque::new(),
+            flushes: VecDeque::new(),
+        }
+    }
+
+    /// Begins a chunk. The one before must be sealed.
+    pub(crate) fn begin(
+        &mut self,
+        (number, session): (u64, u32),
+        epoch: u64,
+        (first, opening): (u32, u64),
+    ) {
+        assert!(self.open.is_none() && number > self.last, "chunks are numbered in order");
+        let before = std::mem::replace(&mut self.last, number);
+        let (entries, data) = (Vec::new(), Vec::new());
+        let state = State::Sealed;
+        let chunk =
+            Chunk { number, before, session, epoch, opening, first, entries, data, state };
+        self.open = Some(chunk);
+    }
+
+    /// Nothing is added to the open chunk any more.
+    pub(crate) fn seal(&mut self) {
+        if let Some(chunk) = self.open.take() {
+            assert!(!chunk.entries.is_empty(), "a chunk is begun for an entry");
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    /// A write waits for the newest chunk.
+    pub(crate) fn await_written(&mut self, who: Who<P>, not_before: Instant) {
+        self.writes.push_back(Waiter { number: self.last, who, not_before });
+    }
+
+    /// A flush waits for the newest chunk, which is sealed.
+    pub(crate) fn await_durable(&mut self, who: Who<P>, not_before: Instant) {
+        self.seal();
+        self.flushes.push_back(Waiter { number: self.last, who, not_before });
+    }
+
+    /// Whether everything is durable.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable == self.last
+    }
+
+    /// Whether nothing of this volume is in RAM only, and nobody waits.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.open.is_none()
+            && self.chunks.is_empty()
+            && self.writes.is_empty()
+            && self.flushes.is_empty()
+    }
+
+    /// The next write to be sent, with its chunk's number. A chunk being filled goes when no other
+    /// is under way.
+    pub(crate) fn next_write(&mut self, of: &Identity) -> Option<(u64, IoOp<P>)> {
+        let under_way =
+            self.chunks.iter().filter(|chunk| matches!(chunk.state, State::InFlight { .. }));
+        let under_way = under_way.count();
+        if under_way >= IN_FLIGHT_MAX {
+            return None;
+        }
+        let sealed = |chunk: &Chunk<P>| chunk.state == State::Sealed;
+        if under_way == 0 && !self.chunks.iter().any(sealed) {
+            self.seal();
+        }
+        let at = self.chunks.iter().position(sealed)?;
+        let (durable, last) = (self.durable, self.last);
+        let awaited = self.flushes.back().is_some_and(|waiter| waiter.number >= last);
+        let chunk = &mut self.chunks[at];
+        // One write for a commit: it is durable as soon as it has ended.
+        let fua = awaited && chunk.number == last && chunk.before == durable;
+        chunk.state = State::InFlight { fua };
+        Some((chunk.number, chunk.write(of, durable, fua)))
+    }
+
+    /// A chunk has been written.
+    pub(crate) fn written(&mut self, number: u64) {
+        let chunk = self.chunks.iter_mut().find(|chunk| chunk.number == number);
+        let chunk = chunk.expect("a chunk under way is known");
+        let State::InFlight { fua } = chunk.state else { panic!("a chunk is written once") };
+        chunk.state = State::Written { fua };
+        while let Some(chunk) = self.chunks.front()
+            && let State::Written { fua } = chunk.state
+        {
+            self.complete = chunk.number;
+            if fua && self.durable == chunk.before {
+                self.durable = chunk.number;
+            }
+            self.chunks.pop_front();
+        }
+    }
+
+    /// Whether a flush of the device would bring somebody further.
+    pub(crate) fn wants_flush(&self) -> bool {
+        let first = self.flushes.front();
+        first.is_some_and(|waiter| waiter.number > self.durable && waiter.number <= self.complete)
+    }
+
+    /// A flush of the device has ended that began when chunks up to `number` were written.
+    pub(crate) fn flushed(&mut self, number: u64) {
+        self.durable = self.durable.max(number);
+    }
+
+    /// Who need not wait any longer. `Err`: the next one only has to wait for this instant.
+    pub(crate) fn ready(&mut self, now: Instant) -> Option<Result<Who<P>, Instant>> {
+        for (queue, reached) in
+            [(&mut self.writes, self.complete), (&mut self.flushes, self.durable)]
+        {
+            if let Some(waiter) = queue.front().filter(|waiter| waiter.number <= reached)
+                && waiter.not_before <= now
+            {
+                return queue.pop_front().map(|waiter| Ok(waiter.who));
+            }
+        }
+        let write = self.writes.front().filter(|waiter| waiter.number <= self.complete);
+        let flush = self.flushes.front().filter(|waiter| waiter.number <= self.durable);
+        write.into_iter().chain(flush).map(|waiter| waiter.not_before).min().map(Err)
+    }
+
+    /// Everybody who waits, with what they get instead: the device has failed.
+    pub(crate) fn give_up(&mut self) -> Vec<Who<P>> {
+        self.open = None;
+        self.chunks.clear();
+        self.writes.drain(..).chain(self.flushes.drain(..)).map(|waiter| waiter.who).collect()
+    }
+
+    /// The data of a slot, if its chunk is still in RAM.
+    pub(crate) fn data_of(&self, slot: u32) -> Option<&(P, u64)> {
+        let chunks = self.chunks.iter().chain(self.open.as_ref());
+        chunks.filter(|chunk| chunk.first < slot).find_map(|chunk| {
+            chunk.data.get((slot - chunk.first - 1) as usize)
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! The write log's structures on its device. All of them are pages of 4 KiB with a CRC-32C.
+//!
+//! | pages | hold |
+//! |---|---|
+//! | 0, 1 | two copies of the superblock |
+//! | 2 to 513 | the directory: two pages for each of 256 volumes, written in turn |
+//! | 768 and on | segments of 256 pages: chunks, one behind the other |
+
+pub mod chunk;
+pub mod directory;
+pub mod superblock;
+
+use cinnabar_engine::units::BLOCK_BYTES;
+
+/// Pages of a segment, chunk headers included.
+pub const SEGMENT_PAGES: u32 = 256;
+/// Page of the first directory record.
+pub const DIRECTORY_PAGE: u64 = 2;
+/// Volumes that a write log can hold at a time.
+pub const VOLUMES_MAX: u16 = 256;
+/// First page of the first segment.
+pub const SEGMENTS_PAGE: u64 = 768;
+/// Fewest segments of a write log: 8 MiB.
+pub const SEGMENTS_MIN: u32 = 8;
+/// Most segments of a write log: 256 GiB.
+pub const SEGMENTS_MAX: u32 = 1 << 18;
+
+/// Segments that fit a device of so many bytes, if it can hold a write log.
+pub fn segments_of(device_bytes: u64) -> Option<u32> {
+    let pages = (device_bytes / BLOCK_BYTES).checked_sub(SEGMENTS_PAGE)?;
+    let segments = (pages / u64::from(SEGMENT_PAGES)).min(SEGMENTS_MAX.into()) as u32;
+    (segments >= SEGMENTS_MIN).then_some(segments)
+}
+
+/// Bytes of a device with so many segments.
+pub fn bytes_of(segments: u32) -> u64 {
+    (SEGMENTS_PAGE + u64::from(segments) * u64::from(SEGMENT_PAGES)) * BLOCK_BYTES
+}
+
+/// Byte offset of a slot: a page of the segments.
+pub const fn offset_of(slot: u32) -> u64 {
+    (SEGMENTS_PAGE + slot as u64) * BLOCK_BYTES
+}
+
+/// Byte offset of one of the two directory pages of a volume.
+pub fn directory_offset(volume: u16, copy: u8) -> u64 {
+    assert!(volume < VOLUMES_MAX && copy < 2, "a directory page that does not exist");
+    (DIRECTORY_PAGE + u64::from(volume) * 2 + u64::from(copy)) * BLOCK_BYTES
+}

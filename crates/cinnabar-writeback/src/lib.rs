@@ -1,0 +1,29 @@
+//! The write log: writes are acknowledged when they are on the SSD, and reach the back end in the
+//! guest's order.
+//!
+//! It stands above the engine, as a layer of its own with a device of its own: what is dirty is here,
+//! what the back end has is the engine's matter. Like the engine it is a state machine that never
+//! waits and does no I/O. `docs/design/write-back.md` has the promises and the formats.
+
+#![deny(unsafe_code)]
+
+mod append;
+mod commit;
+mod destage;
+pub mod format;
+mod log;
+pub mod mutant;
+mod place;
+mod ranges;
+mod read;
+pub mod recover;
+mod retire;
+pub mod seam;
+mod segments;
+mod slots;
+mod throttle;
+mod volume;
+
+pub use log::{Config, WriteLog};
+pub use place::Status;
+pub use seam::{Action, Command, Done, EngineId, Event, Place, Refusal};

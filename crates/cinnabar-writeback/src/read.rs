@@ -1,0 +1,125 @@
+//! Reads: what the log holds lies over what the engine says.
+
+use crate::commit::Commits;
+use crate::slots::{ALL_SECTORS, Slots};
+use crate::volume::Volume;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::{Failure, Payload, RequestId};
+
+/// A read under way.
+pub(crate) struct Read<P> {
+    pub(crate) id: RequestId,
+    pub(crate) place: u16,
+    pub(crate) span: ByteSpan,
+    pub(crate) data: P,
+    /// Reads of the log and of the engine that have not ended.
+    pub(crate) outstanding: u32,
+    pub(crate) failed: Option<Failure>,
+    pub(crate) layers: Vec<Layer<P>>,
+}
+
+/// Some sectors of a block that the log holds.
+pub(crate) struct Layer<P> {
+    pub(crate) block: u64,
+    pub(crate) sectors: u8,
+    pub(crate) from: Source<P>,
+}
+
+/// Where they are.
+pub(crate) enum Source<P> {
+    Zeros,
+    /// In RAM: memory, and byte of the block in it.
+    Ram(P, u64),
+    /// In a slot; read into this memory.
+    Slot(u32, Option<P>),
+}
+
+/// What the log holds of a span, and whether the engine has to be asked for the rest.
+pub(crate) fn layers_of<P: Payload>(
+    volume: &Volume<P>,
+    slots: &Slots,
+    span: ByteSpan,
+) -> (Vec<Layer<P>>, bool) {
+    let (mut layers, mut asks) = (Vec::new(), false);
+    for block in span.first_block()..span.end_block() {
+        let mut wanted = volume.sectors(span, block);
+        let mut version = slots.find(volume.record.volume, block);
+        if version.is_none() && volume.zeros.holds(block) {
+            layers.push(Layer { block, sectors: wanted, from: Source::Zeros });
+            continue;
+        }
+        while let Some(slot) = version
+            && wanted != 0
+        {
+            let held = slots.data(slot).expect("a version has data");
+            let sectors = held.sectors & wanted;
+            if sectors != 0 {
+                let from = source(&volume.commits, slot);
+                layers.push(Layer { block, sectors, from });
+            }
+            wanted &= !sectors;
+            version = slots.older(slot);
+        }
+        asks |= wanted != 0;
+    }
+    (layers, asks)
+}
+
+fn source<P: Payload>(commits: &Commits<P>, slot: u32) -> Source<P> {
+    match commits.data_of(slot) {
+        Some((data, at)) => Source::Ram(data.clone(), *at),
+        None => Source::Slot(slot, None),
+    }
+}
+
+impl<P: Payload> Layer<P> {
+    /// Lays it over what the buffer of a read holds.
+    pub(crate) fn lay(&self, span: ByteSpan, size_bytes: u64, data: &P) {
+        let base = (self.block - span.first_block()) * BLOCK_BYTES;
+        // Nothing is behind the volume's end, and a buffer need not reach there.
+        let end = (size_bytes - self.block * BLOCK_BYTES).min(BLOCK_BYTES);
+        for (at, len) in runs(self.sectors) {
+            let len = len.min(end.saturating_sub(at));
+            if len == 0 {
+                continue;
+            }
+            match &self.from {
+                Source::Zeros => data.zero(base + at, len),
+                Source::Ram(from, from_at) => data.copy_from(base + at, from, from_at + at, len),
+                Source::Slot(_, Some(from)) => data.copy_from(base + at, from, at, len),
+                Source::Slot(_, None) => panic!("a slot is read before it is laid"),
+            }
+        }
+    }
+}
+
+/// Runs of sectors, as byte offset in the block and length.
+pub(crate) fn runs(sectors: u8) -> impl Iterator<Item = (u64, u64)> {
+    let mut rest = sectors;
+    std::iter::from_fn(move || {
+        (rest != 0).then(|| {
+            let first = rest.trailing_zeros();
+            let len = (!(rest >> first)).trailing_zeros().min(8 - first);
+            let mask = if len == 8 { ALL_SECTORS } else { ((1u8 << len) - 1) << first };
+            rest &= !mask;
+            (u64::from(first) * SECTOR_BYTES, u64::from(len) * SECTOR_BYTES)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_sectors() {
+        let all = |sectors| runs(sectors).collect::<Vec<_>>();
+        assert_eq!(all(0xFF), [(0, 4096)]);
+        assert_eq!(all(0b1000_0110), [(512, 1024), (3584, 512)]);
+        assert_eq!(all(0), []);
+        for sectors in 0..=255u8 {
+            let sum: u64 = runs(sectors).map(|(_, len)| len / 512).sum();
+            assert_eq!(sum, u64::from(sectors.count_ones()));
+        }
+    }
+}

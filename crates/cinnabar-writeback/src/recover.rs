@@ -1,0 +1,342 @@
+//! Formatting a write log, and finding out what is on one.
+//!
+//! Everything is read before anything is written. A chunk counts if its number follows from the record
+//! of its volume; behind the last chunk that is known to be durable the first one that is missing or
+//! torn ends the log, and what comes behind it is recorded as void before the volume is served. A
+//! chunk that is missing *before* that is damage: the volume is not served, and nothing is dropped.
+
+use crate::format::chunk::{ChunkHeader, Entry};
+use crate::format::directory::{GAPS_MAX, Gap, Record};
+use crate::format::superblock::{Superblock, SuperblockError};
+use crate::format::{SEGMENT_PAGES, SEGMENTS_PAGE, VOLUMES_MAX, directory_offset, offset_of, segments_of};
+use crate::log::{Config, WriteLog};
+use crate::ranges::RangeRecord;
+use crate::slots::{Held, checksum_seed, device_seed};
+use crate::volume::Volume;
+use cinnabar_engine::Payload;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::units::BLOCK_BYTES;
+use std::collections::BTreeMap;
+
+/// The device of a write log, for what happens before it is used. Offsets are bytes.
+pub trait Media<P> {
+    /// Reads pages.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> std::io::Result<()>;
+    /// Reads blocks of data.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<P>;
+    /// Writes a page, durably.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()>;
+    /// Makes everything durable that was written.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn flush(&self) -> std::io::Result<()>;
+}
+
+/// Why a write log can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The device failed.
+    #[error("input/output error on the write log's device")]
+    Io(#[from] std::io::Error),
+    /// It is none.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// It is smaller than when it was formatted.
+    #[error("the write log's device has {have} bytes; its superblock says {need}")]
+    Smaller {
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes that it should have.
+        need: u64,
+    },
+    /// Both records of a place can't be read: which volume it holds, and how much of it the back end
+    /// has, is not known.
+    #[error("both records of place {0} of the write log's directory are damaged")]
+    Directory(u16),
+    /// Too small to hold a write log.
+    #[error("a write log needs at least {0} bytes")]
+    TooSmall(u64),
+}
+
+/// Makes an empty write log. Nothing of what was there is read.
+///
+/// # Errors
+/// If the device is too small or fails.
+pub fn format<P>(media: &impl Media<P>, bytes: u64, uuid: [u8; 16]) -> Result<(), OpenError> {
+    let least = crate::format::bytes_of(crate::format::SEGMENTS_MIN);
+    let segments = segments_of(bytes).ok_or(OpenError::TooSmall(least))?;
+    let blank = MetaPage::zeroed();
+    for page in 0..SEGMENTS_PAGE {
+        media.write_page(page * BLOCK_BYTES, &blank)?;
+    }
+    media.flush()?;
+    let superblock = Superblock { uuid, segments }.encode();
+    media.write_page(0, &superblock)?;
+    media.write_page(BLOCK_BYTES, &superblock)?;
+    media.flush()?;
+    Ok(())
+}
+
+/// The superblock of a device.
+///
+/// # Errors
+/// Says what is there instead.
+pub fn superblock<P>(media: &impl Media<P>) -> Result<Superblock, OpenError> {
+    let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
+    media.read_pages(0, &mut pages)?;
+    let [first, second] = &pages;
+    Ok(Superblock::decode(first).or_else(|error| Superblock::decode(second).map_err(|_| error))?)
+}
+
+/// What was found of a volume.
+struct Log {
+    record: Record,
+    /// By number and session: what a session has written that does not count may lie behind a header
+    /// that was lost, and is not seen before the next session has written one in its place.
+    chunks: BTreeMap<(u64, u32), ChunkHeader>,
+    /// The highest number seen, whether or not it counts.
+    seen: u64,
+    /// Chunks up to this number were durable when a chunk was written.
+    durable: u64,
+}
+
+/// Finds out what is on a device, and makes a write log of it. What must be void from now on is
+/// recorded before this returns.
+///
+/// # Errors
+/// If the device fails, or is no write log. Damage of one volume is no error: that one is not served.
+pub fn open<P: Payload>(
+    media: &impl Media<P>,
+    bytes: u64,
+    config: Config,
+) -> Result<WriteLog<P>, OpenError> {
+    let Superblock { uuid, segments } = superblock(media)?;
+    let need = crate::format::bytes_of(segments);
+    if bytes < need {
+        return Err(OpenError::Smaller { have: bytes, need });
+    }
+    // What an earlier session has written without a flush is not built on.
+    media.flush()?;
+    let (mut logs, stamps) = directory(media, uuid)?;
+    let opening = scan(media, uuid, segments, &mut logs)?;
+    let mut log = WriteLog::new(config, uuid, segments, stamps, opening);
+    let mut used = BTreeMap::new();
+    for found in logs.into_values() {
+        let volume = take_over(media, &mut log, found, &mut used)?;
+        let place = usize::from(volume.record.volume);
+        log.volumes[place] = Some(volume);
+    }
+    log.segments.take_over(|segment| used.get(&segment).copied());
+    Ok(log)
+}
+
+/// The records of all places in use, and the stamps of all.
+fn directory<P>(
+    media: &impl Media<P>,
+    uuid: [u8; 16],
+) -> Result<(BTreeMap<u16, Log>, Vec<u64>), OpenError> {
+    let (mut logs, mut stamps) = (BTreeMap::new(), Vec::new());
+    for place in 0..VOLUMES_MAX {
+        let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
+        media.read_pages(directory_offset(place, 0), &mut pages)?;
+        let own = |record: &Record| record.uuid == uuid && record.volume == place;
+        let records = pages.iter().filter_map(Record::decode).filter(own);
+        let newest = records.max_by_key(|record| record.stamp);
+        // A place in use has two records, of which a crash can tear one.
+        if newest.is_none() && pages.iter().all(|page| *page != MetaPage::zeroed()) {
+            return Err(OpenError::Directory(place));
+        }
+        stamps.push(newest.as_ref().map_or(0, |record| record.stamp));
+        if let Some(record) = newest.filter(|record| record.in_use) {
+            let (seen, durable) = (record.retired, record.retired);
+            logs.insert(place, Log { record, chunks: BTreeMap::new(), seen, durable });
+        }
+    }
+    Ok((logs, stamps))
+}
+
+/// Reads the headers of all chunks; gives the newest opening of a segment.
+fn scan<P>(
+    media: &impl Media<P>,
+    uuid: [u8; 16],
+    segments: u32,
+    logs: &mut BTreeMap<u16, Log>,
+) -> Result<u64, OpenError> {
+    let mut newest = 0;
+    for segment in 0..segments {
+        let (mut page, mut opening) = (0, None);
+        while page < SEGMENT_PAGES {
+            let slot = segment * SEGMENT_PAGES + page;
+            let mut pages = [MetaPage::zeroed()];
+            media.read_pages(offset_of(slot), &mut pages)?;
+            let Some(header) = ChunkHeader::decode(&pages[0]) else { break };
+            if header.uuid != uuid || header.slot != slot {
+                break;
+            }
+            newest = newest.max(header.opening);
+            // What follows was left behind by an earlier use of the segment. Each session opens its
+            // own.
+            let use_of = (header.volume, header.incarnation, header.session, header.opening);
+            if *opening.get_or_insert(use_of) != use_of {
+                break;
+            }
+            page += 1 + header.data_pages();
+            let Some(log) = logs.get_mut(&header.volume) else { continue };
+            if log.record.incarnation != header.incarnation {
+                continue;
+            }
+            log.seen = log.seen.max(header.number);
+            log.durable = log.durable.max(header.durable);
+            log.chunks.insert((header.number, header.session), header);
+        }
+    }
+    Ok(newest)
+}
+
+/// Makes a volume of what was found.
+fn take_over<P: Payload>(
+    media: &impl Media<P>,
+    log: &mut WriteLog<P>,
+    found: Log,
+    used: &mut BTreeMap<u32, (u32, u64)>,
+) -> Result<Volume<P>, OpenError> {
+    let Log { mut record, mut chunks, seen, durable } = found;
+    let (mut last, mut epoch) = (record.retired, record.retired_epoch);
+    let (mut valid, mut damaged) = (Vec::new(), false);
+    loop {
+        let (number, session) = record.after(last);
+        let chunk = chunks.remove(&(number, session));
+        let whole = match &chunk {
+            Some(header) if number > durable => is_whole(media, &record, header)?,
+            Some(_) => true,
+            None => false,
+        };
+        let Some(header) = chunk.filter(|_| whole) else {
+            damaged |= number <= durable;
+            break;
+        };
+        damaged |= header.epoch < epoch;
+        epoch = header.epoch;
+        last = number;
+        valid.push(header);
+    }
+    let drains_first =
+        if damaged { None } else { begin_session(media, log, &mut record, last, seen)? };
+    let mut volume = Volume::new(record, last, epoch);
+    volume.damaged = damaged;
+    volume.drains_first = drains_first;
+    for header in valid {
+        register(log, &mut volume, &header, used);
+    }
+    Ok(volume)
+}
+
+/// Whether the data of a chunk are what its header says.
+fn is_whole<P: Payload>(
+    media: &impl Media<P>,
+    record: &Record,
+    header: &ChunkHeader,
+) -> Result<bool, OpenError> {
+    let pages = header.data_pages();
+    if pages == 0 {
+        return Ok(true);
+    }
+    let data = media.read_data(offset_of(header.slot + 1), pages)?;
+    let (device, number) = (device_seed(record.uuid), header.number as u32);
+    let data_entries = header.entries.iter().filter_map(|entry| match *entry {
+        Entry::Data { block, checksum, .. } => Some((block, checksum)),
+        Entry::Range { .. } => None,
+    });
+    Ok(data_entries.zip(0..).all(|((block, checksum), page)| {
+        let seed = checksum_seed(device, record.incarnation, number, block);
+        data.checksum(page * BLOCK_BYTES, seed) == checksum
+    }))
+}
+
+/// Records that chunks behind `last` up to `seen` are void, and where this session's numbers begin. If
+/// the record has no room for that, nothing may be written before all is retired.
+fn begin_session<P: Payload>(
+    media: &impl Media<P>,
+    log: &mut WriteLog<P>,
+    record: &mut Record,
+    last: u64,
+    seen: u64,
+) -> Result<Option<Gap>, OpenError> {
+    let session = record.gaps.last().map_or(0, |gap| gap.session) + 1;
+    let next = record.gaps.last().map_or(0, |gap| gap.next).max(seen + 1).max(last + 1);
+    let gap = Gap { last, next, session };
+    if record.gaps.last().is_some_and(|newest| newest.last == last) {
+        // The session before has written nothing that counts.
+        record.gaps.pop();
+    }
+    if record.gaps.len() == GAPS_MAX {
+        return Ok(Some(gap));
+    }
+    record.gaps.push(gap);
+    let stamp = &mut log.stamps[usize::from(record.volume)];
+    *stamp += 1;
+    record.stamp = *stamp;
+    media.write_page(directory_offset(record.volume, (*stamp % 2) as u8), &record.encode())?;
+    media.flush()?;
+    Ok(None)
+}
+
+/// Puts a chunk's entries where reads and the destage find them.
+fn register<P: Payload>(
+    log: &mut WriteLog<P>,
+    volume: &mut Volume<P>,
+    header: &ChunkHeader,
+    used: &mut BTreeMap<u32, (u32, u64)>,
+) {
+    let place = volume.record.volume;
+    let segment = header.slot / SEGMENT_PAGES;
+    let end = header.slot % SEGMENT_PAGES + 1 + header.data_pages();
+    if volume.segments.back() != Some(&segment) {
+        log.slots.set_owner(segment, place);
+        volume.segments.push_back(segment);
+        // Chunks before the first one that counts are retired; their pages are used all the same.
+        volume.pages += u64::from(header.slot % SEGMENT_PAGES);
+        for page in 0..header.slot % SEGMENT_PAGES {
+            log.slots.set_header(segment * SEGMENT_PAGES + page, 0, volume.record.retired);
+        }
+    }
+    used.insert(segment, (end, header.opening));
+    volume.pages += u64::from(1 + header.data_pages());
+    log.slots.set_header(header.slot, header.epoch, header.number);
+    let mut slot = header.slot;
+    for entry in &header.entries {
+        match *entry {
+            Entry::Data { block, sectors, checksum } => {
+                slot += 1;
+                log.slots.set_data(slot, Held { block, sectors, checksum });
+                log.slots.supersede(slot);
+                volume.zeros.cut(block, block + 1);
+            }
+            Entry::Range { block, count, kind } => {
+                let (number, behind) = (header.number, slot - header.slot);
+                volume.records.push_back(RangeRecord { number, behind, block, count, kind });
+                volume.zeros.add(block, block + u64::from(count), number);
+                for segment in &volume.segments {
+                    let end = used[segment].0;
+                    for slot in (segment * SEGMENT_PAGES..).take(end as usize) {
+                        if let Some(held) = log.slots.data(slot)
+                            && held.block.checked_sub(block).is_some_and(|n| n < u64::from(count))
+                        {
+                            log.slots.remove(place, held.block);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

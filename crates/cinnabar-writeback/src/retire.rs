@@ -1,0 +1,371 @@
+//! What the destage does: reads of the log, requests of the engine, the record, and the slots that are
+//! free afterwards.
+
+use crate::commit::Who;
+use crate::destage::{Cursor, Destage, Run, Step, Write, gather, oldest_epoch, writes_of};
+use crate::format::SEGMENT_PAGES;
+use crate::format::chunk::RangeKind;
+use crate::log::{EngineIo, LogIo, WriteLog};
+use crate::mutant::Mutant;
+use crate::ranges::RangeRecord;
+use crate::read::runs;
+use crate::seam::EngineId;
+use crate::slots::ALL_SECTORS;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
+use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, Slice};
+
+/// Slots retired at a time.
+const RETIRE_STEP: u32 = 4096;
+
+impl<P: Payload> WriteLog<P> {
+    /// Goes on with the destage of a volume.
+    pub(crate) fn destage(&mut self, place: u16) {
+        if self.lost || self.volume(place).damaged {
+            return;
+        }
+        let now = self.now;
+        match self.volume(place).destage {
+            Destage::Idle(at) if at > now => self.wake_at(at),
+            Destage::Idle(_) => self.begin_epoch(place),
+            Destage::Running(_) => self.go_on(place),
+            Destage::Retiring { upto, end } => self.retire_some(place, upto, end),
+            Destage::Durable | Destage::Recording { .. } => {}
+        }
+    }
+
+    fn begin_epoch(&mut self, place: u16) {
+        let (now, after) = (self.now, self.config.destage_after_ns);
+        let pressed = {
+            let all = self.segments.all.len() as u64 * u64::from(SEGMENT_PAGES);
+            let volume = self.volume(place);
+            !volume.drains.is_empty() || !volume.waiting.is_empty() || volume.drains_first.is_some()
+                || volume.pages * 4 > all
+        };
+        let segments = &self.segments;
+        let used = |segment: u32| segments.all[segment as usize].used;
+        let volume = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
+        let Some((epoch, last)) = oldest_epoch(volume, &self.slots, &used) else { return };
+        let volume = self.volume(place);
+        if epoch == volume.epoch & ((1 << 40) - 1) {
+            let due = volume.epoch_since.unwrap_or(now).plus_ns(after);
+            if due > now && !pressed {
+                return self.wake_at(due);
+            }
+            volume.close_epoch();
+        }
+        let undurable = !self.config.mutants.is(Mutant::UndurableDestaged);
+        let volume = self.volume(place);
+        if volume.commits.durable < last && undurable {
+            volume.destage = Destage::Durable;
+            volume.commits.await_durable(Who::Destage, Instant::default());
+            return;
+        }
+        volume.destage = Destage::Running(Run::new(epoch, last));
+        self.go_on(place);
+    }
+
+    fn run(&mut self, place: u16) -> &mut Run<P> {
+        let Destage::Running(run) = &mut self.volume(place).destage else {
+            panic!("an epoch is on its way")
+        };
+        run
+    }
+
+    /// Goes on with an epoch once nothing of it is under way.
+    fn go_on(&mut self, place: u16) {
+        let (now, retry) = (self.now, self.config.retry_ns);
+        let run = self.run(place);
+        if !run.is_quiet() {
+            return;
+        }
+        if run.failed.is_some() {
+            self.volume(place).destage = Destage::Idle(now.plus_ns(retry));
+            return self.wake_at(now.plus_ns(retry));
+        }
+        if run.window.iter().any(|page| page.data.is_some()) {
+            return self.write_window(place);
+        }
+        let Self { volumes, segments, slots, .. } = self;
+        let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+        let Destage::Running(mut run) = std::mem::take(&mut volume.destage) else {
+            unreachable!("just looked at")
+        };
+        let used = |segment: u32| segments.all[segment as usize].used;
+        let step = gather(volume, &mut run, slots, &used);
+        volume.destage = Destage::Running(run);
+        match step {
+            Step::Window => self.read_window(place),
+            Step::Range(range) => self.write_range(place, range),
+            Step::End => self.end_epoch(place),
+        }
+    }
+
+    /// Reads the pages of the window; those that follow one another together.
+    fn read_window(&mut self, place: u16) {
+        let mut first = 0;
+        loop {
+            let run = self.run(place);
+            let Some(start) = run.window.get(first).map(|page| page.slot) else { return };
+            let rest = run.window[first..].iter().zip(start..).take(SEGMENT_PAGES as usize);
+            let len = rest.take_while(|(page, slot)| page.slot == *slot).count();
+            run.reading += 1;
+            self.read_pages(place, (first, len), false);
+            first += len;
+        }
+    }
+
+    fn read_pages(&mut self, place: u16, (first, count): (usize, usize), again: bool) {
+        let memory = P::alloc(count as u32);
+        let run = self.run(place);
+        let slot = run.window[first].slot;
+        for (n, page) in run.window[first..first + count].iter_mut().enumerate() {
+            page.data = Some((memory.clone(), n as u64 * BLOCK_BYTES));
+        }
+        let len = count as u64 * BLOCK_BYTES;
+        let data = std::iter::once(Slice { data: memory, at: 0, len }).collect();
+        let op = IoOp::Read { offset: crate::format::offset_of(slot), data };
+        self.log(LogIo::Destage { place, first, count, again }, op);
+    }
+
+    pub(crate) fn destage_read(
+        &mut self,
+        place: u16,
+        (first, count): (usize, usize),
+        again: bool,
+        result: Result<(), IoError>,
+    ) {
+        if self.lost {
+            return;
+        }
+        let pages = &self.run(place).window[first..first + count];
+        let all: Vec<(u32, P, u64)> = pages
+            .iter()
+            .map(|page| {
+                let (data, at) = page.data.as_ref().expect("being read");
+                (page.slot, data.clone(), *at)
+            })
+            .collect();
+        let trusts = self.config.mutants.is(Mutant::DestageUnverified);
+        let sound = all.iter().all(|(slot, data, at)| trusts || self.is_sound(*slot, data, *at));
+        if result.is_err() || !sound {
+            if !again {
+                return self.read_pages(place, (first, count), true);
+            }
+            // The epoch can't be written as a whole: nothing of it, or of later ones, is.
+            let volume = self.volume(place);
+            volume.damaged = true;
+            let drains = std::mem::take(&mut volume.drains);
+            for (id, _) in drains {
+                self.answer(id, Err(crate::seam::Refusal::Damaged));
+            }
+        }
+        self.run(place).reading -= 1;
+    }
+
+    fn write_window(&mut self, place: u16) {
+        let mut window = std::mem::take(&mut self.run(place).window);
+        let at_end = self.run(place).at_end;
+        let writes = writes_of(&window);
+        let alone = at_end && writes.len() == 1 && self.run(place).writes == 0;
+        let single = alone && (writes[0].sectors == ALL_SECTORS || runs(writes[0].sectors).count() == 1);
+        for Write { block, pages, sectors } in writes {
+            let memory = if let [page] = pages[..] {
+                window[page].data.take().expect("it was read")
+            } else {
+                let memory = P::alloc(pages.len() as u32);
+                for (n, page) in pages.iter().enumerate() {
+                    let (data, at) = window[*page].data.as_ref().expect("it was read");
+                    memory.copy_from(n as u64 * BLOCK_BYTES, data, *at, BLOCK_BYTES);
+                }
+                (memory, 0)
+            };
+            self.write_blocks(place, (block, pages.len() as u64), sectors, memory, single);
+        }
+        if single {
+            self.run(place).durable = true;
+        }
+        if self.run(place).writing == 0 {
+            self.go_on(place);
+        }
+    }
+
+    fn write_blocks(
+        &mut self,
+        place: u16,
+        (block, count): (u64, u64),
+        sectors: u8,
+        (data, at): (P, u64),
+        fua: bool,
+    ) {
+        let size = self.volume(place).record.size_bytes;
+        let start = block * BLOCK_BYTES;
+        let parts: Vec<(u64, u64)> = if sectors == ALL_SECTORS {
+            vec![(0, count * BLOCK_BYTES)]
+        } else {
+            runs(sectors).collect()
+        };
+        for (from, len) in parts {
+            let len = len.min(size.saturating_sub(start + from));
+            if len == 0 {
+                continue;
+            }
+            // A request's memory covers the blocks around its span.
+            let data = if at == 0 {
+                data.clone()
+            } else {
+                let own = P::alloc(count as u32);
+                own.copy_from(0, &data, at, count * BLOCK_BYTES);
+                own
+            };
+            let span = ByteSpan::new(start + from, len);
+            let run = self.run(place);
+            run.writing += 1;
+            run.writes += 1;
+            let volume = self.volume(place);
+            volume.destaged_blocks += span.blocks();
+            volume.destaged_writes += 1;
+            self.ask(EngineIo::Write { place }, place, Op::Write { span, data, fua });
+        }
+    }
+
+    fn write_range(&mut self, place: u16, range: RangeRecord) {
+        let RangeRecord { block, count, kind, .. } = range;
+        let size = self.volume(place).record.size_bytes;
+        let offset = block * BLOCK_BYTES;
+        let len = (u64::from(count) * BLOCK_BYTES).min(size.saturating_sub(offset));
+        if len == 0 {
+            return self.go_on(place);
+        }
+        let (span, fua) = (ByteSpan::new(offset, len), false);
+        let op = match kind {
+            RangeKind::Trim => Op::Trim { span, fua },
+            RangeKind::Zero => Op::WriteZeroes { span, fua, may_punch: false },
+            RangeKind::Punch => Op::WriteZeroes { span, fua, may_punch: true },
+        };
+        let run = self.run(place);
+        run.writing += 1;
+        run.writes += 1;
+        self.ask(EngineIo::Write { place }, place, op);
+    }
+
+    /// All of the epoch is at the back end: it is made durable there.
+    fn end_epoch(&mut self, place: u16) {
+        let skips = self.config.mutants.is(Mutant::NoFlushBetweenEpochs);
+        let run = self.run(place);
+        if run.repeat {
+            let (epoch, last) = (run.epoch, run.last);
+            *run = Run::new(epoch, last);
+            return self.go_on(place);
+        }
+        if run.writes == 0 || run.durable || skips {
+            return self.retire_epoch(place);
+        }
+        run.flushing = true;
+        self.ask(EngineIo::Flush { place }, place, Op::Flush);
+    }
+
+    pub(crate) fn engine_done(&mut self, id: EngineId, result: Result<Answer<P>, Failure>) {
+        match self.asked.remove(id.0 as usize) {
+            EngineIo::Read { read } => {
+                if let Err(failure) = result {
+                    self.reads[read].failed = Some(failure);
+                }
+                self.reads[read].outstanding -= 1;
+                self.end_read(read);
+            }
+            _ if self.lost => {}
+            EngineIo::Write { place } => {
+                let run = self.run(place);
+                run.writing -= 1;
+                if let Err(failure) = result {
+                    run.failed = Some(failure);
+                }
+            }
+            EngineIo::Flush { place } => {
+                let run = self.run(place);
+                run.flushing = false;
+                match result {
+                    Err(failure) => run.failed = Some(failure),
+                    Ok(_) => run.durable = true,
+                }
+                if run.failed.is_none() && !run.repeat {
+                    self.retire_epoch(place);
+                }
+            }
+        }
+    }
+
+    /// The back end has the epoch durably: this is recorded before anything else is sent there.
+    fn retire_epoch(&mut self, place: u16) {
+        let run = self.run(place);
+        if run.repeat {
+            let (epoch, last) = (run.epoch, run.last);
+            *run = Run::new(epoch, last);
+            return;
+        }
+        let (upto, epoch, end) = (run.last, run.epoch, run.cursor);
+        let volume = self.volume(place);
+        volume.destage = Destage::Recording { upto, end };
+        volume.record.retired = upto;
+        volume.record.retired_epoch = epoch;
+        volume.prune_gaps();
+        if upto == volume.commits.last
+            && let Some(gap) = volume.drains_first.take()
+        {
+            volume.record.gaps = vec![gap];
+            volume.session = gap.session;
+        }
+        self.record(place);
+    }
+
+    pub(crate) fn retired_is_recorded(&mut self, place: u16) {
+        let volume = self.volume(place);
+        if let Destage::Recording { upto, end } = volume.destage {
+            volume.destage = Destage::Retiring { upto, end };
+            self.answer_drains(place);
+        }
+    }
+
+    /// Retires some slots of an epoch, oldest first. Reads see the same data before and after.
+    fn retire_some(&mut self, place: u16, upto: u64, end: Cursor) {
+        let Self { volumes, segments, slots, .. } = self;
+        let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+        let (mut left, mut end) = (RETIRE_STEP, end);
+        loop {
+            let segment = *volume.segments.front().expect("an epoch has a segment");
+            let used = segments.all[segment as usize].used;
+            let is_last = end.segment == 0;
+            let pages = if is_last { end.page } else { used };
+            for slot in (segment * SEGMENT_PAGES..).take(pages as usize) {
+                slots.retire(slot);
+            }
+            if is_last {
+                break;
+            }
+            volume.segments.pop_front();
+            volume.pages -= u64::from(used);
+            segments.retire(segment);
+            end.segment -= 1;
+            left = left.saturating_sub(pages);
+            if left == 0 {
+                volume.destage = Destage::Retiring { upto, end };
+                let now = self.now;
+                return self.wake_at(now);
+            }
+        }
+        volume.zeros.retire(upto);
+        while volume.records.front().is_some_and(|range| range.number <= upto) {
+            volume.records.pop_front();
+        }
+        volume.destage = Destage::default();
+        if upto == volume.commits.last && volume.commits.open.is_none() {
+            // Nothing is left: the segment being filled goes, too.
+            volume.has_open = false;
+            for segment in volume.segments.drain(..) {
+                volume.pages -= u64::from(segments.all[segment as usize].used);
+                segments.retire(segment);
+            }
+        }
+        self.begin_epoch(place);
+    }
+}

@@ -1,0 +1,118 @@
+//! The way in and out of the write log: events in, actions out. It never waits and does no I/O.
+//!
+//! # Rules for the driver
+//!
+//! * Each [`Action::Log`] is answered by one [`Event::LogDone`], each [`Action::Engine`] by one
+//!   [`Event::EngineDone`], in any order.
+//! * Requests for the engine are submitted in the order of the actions: requests that overlap are
+//!   carried out in that order.
+//! * If a back end's server may have restarted, [`Command::Restarted`] comes before the answers to
+//!   whatever was sent to the server that came back.
+
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Answer, Failure, IoDone, IoId, IoOp, Op, RequestId};
+
+/// A volume's place in the directory of the write log, as long as it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u16);
+
+/// Names a request that the write log has given to the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineId(pub u64);
+
+/// Into the write log.
+#[derive(Clone, Debug)]
+pub enum Event<P> {
+    /// A guest's request to a volume in write-back mode.
+    Submit(RequestId, Place, Op<P>),
+    /// An I/O on the log's device has ended.
+    LogDone(IoDone),
+    /// The engine has answered.
+    EngineDone(EngineId, Result<Answer<P>, Failure>),
+    /// An instant asked for has come.
+    Wake,
+    /// A command of the driver's or the operator's.
+    Control(RequestId, Command),
+}
+
+/// What the driver or the operator asks for.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Give a volume a place, or say which one it has. Answered with [`Done::Attached`] once that is
+    /// durable.
+    Attach {
+        /// Its name.
+        name: String,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// Drawn at random; used if the volume has no place yet.
+        incarnation: u64,
+    },
+    /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end has everything
+    /// that was acknowledged before the command came.
+    Drain(Place),
+    /// Give up the place of a volume. With dirty data it is refused unless `discard` says that they
+    /// may be lost.
+    Remove {
+        /// The volume's place.
+        place: Place,
+        /// Dirty data may be lost.
+        discard: bool,
+    },
+    /// The volume's server may have restarted and lost what was not flushed: the epoch under way is
+    /// destaged again. Not answered.
+    Restarted(Place),
+    /// Make everything durable on the log's device; dirty data stay there. Requests are refused from
+    /// now on.
+    Close,
+}
+
+/// What comes back with a command that has succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Nothing.
+    Nothing,
+    /// A volume has this place.
+    Attached(Place),
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// All 256 places are taken.
+    #[error("the write log has no place for another volume")]
+    NoPlace,
+    /// The volume has dirty data.
+    #[error("the volume has writes that its back end does not have yet")]
+    Dirty,
+    /// Something of it is under way.
+    #[error("the volume is busy")]
+    Busy,
+    /// The place is free.
+    #[error("no such volume in the write log")]
+    NoVolume,
+    /// The volume's size is less than what its dirty data need.
+    #[error("the volume was larger when it was written")]
+    Smaller,
+    /// Some of the volume's dirty data are damaged.
+    #[error("dirty data of the volume are damaged")]
+    Damaged,
+    /// The write log's device has failed.
+    #[error("the write log's device has failed")]
+    Lost,
+}
+
+/// Out of the write log.
+#[derive(Clone, Debug)]
+pub enum Action<P> {
+    /// Carry out an I/O on the log's device.
+    Log(IoId, IoOp<P>),
+    /// Have the engine do this, on behalf of the volume at this place.
+    Engine(EngineId, Place, Op<P>),
+    /// Answer a guest.
+    Reply(RequestId, Result<Answer<P>, Failure>),
+    /// Answer a command.
+    Answer(RequestId, Result<Done, Refusal>),
+    /// Send [`Event::Wake`] at this instant or soon after.
+    WakeAt(Instant),
+}

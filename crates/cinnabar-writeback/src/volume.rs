@@ -1,0 +1,232 @@
+//! One volume of the write log.
+
+use crate::commit::{Commits, Identity};
+use crate::destage::Destage;
+use crate::format::directory::{Gap, Record};
+use crate::format::{SEGMENT_PAGES, chunk::Entry};
+use crate::ranges::{RangeRecord, ZeroRanges};
+use crate::segments::Segments;
+use crate::slots::Slots;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES};
+use cinnabar_engine::{Op, RequestId};
+use std::collections::VecDeque;
+
+/// Zeroed ranges of a volume that reads have to know of; more wait for the destage.
+const RANGES_MAX: usize = 4096;
+
+/// Epochs that begin within this time count as equally old, in ns.
+const AGE_STEP_NS: u64 = 100_000_000;
+
+/// See the module.
+pub(crate) struct Volume<P> {
+    /// What the directory says, or will say with the record being written.
+    pub(crate) record: Record,
+    pub(crate) session: u32,
+    /// The epoch that writes belong to now.
+    pub(crate) epoch: u64,
+    /// Since when it has chunks.
+    pub(crate) epoch_since: Option<Instant>,
+    /// Some epochs that are not retired, and when they began: the age of what is dirty.
+    ages: VecDeque<(u64, Instant)>,
+    pub(crate) commits: Commits<P>,
+    /// Oldest first. The last one is being filled, if `has_open`.
+    pub(crate) segments: VecDeque<u32>,
+    pub(crate) has_open: bool,
+    /// Pages of its segments that are in use.
+    pub(crate) pages: u64,
+    pub(crate) zeros: ZeroRanges,
+    pub(crate) records: VecDeque<RangeRecord>,
+    /// Requests that wait for room, in order.
+    pub(crate) waiting: VecDeque<(RequestId, Op<P>)>,
+    pub(crate) destage: Destage<P>,
+    /// Commands that wait until the back end has every chunk up to this number.
+    pub(crate) drains: Vec<(RequestId, u64)>,
+    /// The records of its place are not durable yet; this command waits for so many of them.
+    pub(crate) attaching: Option<(RequestId, u8)>,
+    /// A directory record of it is being written.
+    pub(crate) recording: bool,
+    /// Dirty data are damaged: it is not served.
+    pub(crate) damaged: bool,
+    /// No chunk may be written before everything is retired: the record has no room for this gap.
+    pub(crate) drains_first: Option<Gap>,
+    /// Blocks that have been written at the back end, and requests that took.
+    pub(crate) destaged_blocks: u64,
+    pub(crate) destaged_writes: u64,
+}
+
+impl<P: cinnabar_engine::Payload> Volume<P> {
+    /// A volume as its record has it, with chunks up to `last`, of epochs up to `epoch`.
+    pub(crate) fn new(record: Record, last: u64, epoch: u64) -> Self {
+        let session = record.gaps.last().map_or(0, |gap| gap.session);
+        Self {
+            record,
+            session,
+            epoch: epoch + 1,
+            epoch_since: None,
+            ages: VecDeque::new(),
+            commits: Commits::new(last),
+            segments: VecDeque::new(),
+            has_open: false,
+            pages: 0,
+            zeros: ZeroRanges::default(),
+            records: VecDeque::new(),
+            waiting: VecDeque::new(),
+            destage: Destage::default(),
+            drains: Vec::new(),
+            attaching: None,
+            recording: false,
+            damaged: false,
+            drains_first: None,
+            destaged_blocks: 0,
+            destaged_writes: 0,
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        let Record { uuid, volume, incarnation, .. } = self.record;
+        Identity { uuid, place: volume, incarnation }
+    }
+
+    /// Whether the back end lacks anything that was acknowledged, or is about to be.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.record.retired < self.commits.last
+    }
+
+    /// Ends the epoch: what is written from now on may depend on what was written before.
+    pub(crate) fn close_epoch(&mut self) {
+        if self.epoch_since.take().is_some() {
+            self.commits.seal();
+            self.epoch += 1;
+        }
+    }
+
+    /// Sectors of a span in one of its blocks, bit 0 the first. Those behind the volume's end count.
+    pub(crate) fn sectors(&self, span: ByteSpan, block: u64) -> u8 {
+        let start = block * BLOCK_BYTES;
+        let (from, to) = (span.offset.max(start), span.end().min(start + BLOCK_BYTES));
+        let to = if to == self.record.size_bytes { start + BLOCK_BYTES } else { to };
+        let bit = |at: u64| (at - start) / SECTOR_BYTES;
+        let below = |at: u64| ((1u32 << bit(at)) - 1) as u8;
+        below(to) & !below(from)
+    }
+
+    /// Whether so many blocks can be appended without waiting.
+    pub(crate) fn has_room(&self, blocks: u64, segments: &Segments) -> bool {
+        if self.drains_first.is_some() || self.zeros.len() >= RANGES_MAX || self.records.len() >= RANGES_MAX {
+            return false;
+        }
+        let open = match self.segments.back().filter(|_| self.has_open) {
+            Some(open) => SEGMENT_PAGES - segments.all[*open as usize].used,
+            None => 0,
+        };
+        // A header for each chunk, and one chunk more than needed.
+        blocks + 2 <= u64::from(open)
+            || u64::from(segments.free_count()) > blocks / u64::from(SEGMENT_PAGES - 2) + 1
+    }
+
+    /// Makes sure that there is a chunk of this epoch with room for an entry. Room was checked before.
+    pub(crate) fn open_chunk(
+        &mut self,
+        now: Instant,
+        data: bool,
+        segments: &mut Segments,
+        slots: &mut Slots,
+    ) {
+        let used = |segments: &Segments, segment: u32| segments.all[segment as usize].used;
+        let left = |this: &Self, segments: &Segments| {
+            let open = this.segments.back().filter(|_| this.has_open);
+            open.map_or(0, |open| SEGMENT_PAGES - used(segments, *open))
+        };
+        if let Some(chunk) = &self.commits.open {
+            let fits = !data || left(self, segments) > 0;
+            if chunk.epoch == self.epoch && !chunk.is_full() && fits {
+                return;
+            }
+            self.commits.seal();
+        }
+        if left(self, segments) < 2 {
+            let segment = segments.open().expect("room was checked");
+            slots.set_owner(segment, self.record.volume);
+            self.segments.push_back(segment);
+            self.has_open = true;
+        }
+        let segment = *self.segments.back().expect("one is open");
+        let state = &mut segments.all[segment as usize];
+        let first = segment * SEGMENT_PAGES + state.used;
+        state.used += 1;
+        self.pages += 1;
+        let (number, session) = self.record.after(self.commits.last);
+        assert_eq!(session, self.session, "a session writes its own numbers");
+        slots.set_header(first, self.epoch, number);
+        self.commits.begin((number, session), self.epoch, (first, state.opening));
+        if self.epoch_since.is_none() {
+            self.epoch_since = Some(now);
+            let newest = self.ages.back();
+            if newest.is_none_or(|(_, since)| now.since_ns(*since) >= AGE_STEP_NS) {
+                self.ages.push_back((self.epoch, now));
+            }
+        }
+    }
+
+    /// How long the oldest dirty data have been waiting for the back end, in ns.
+    pub(crate) fn age_ns(&mut self, now: Instant) -> u64 {
+        if !self.is_dirty() {
+            self.ages.clear();
+        }
+        let oldest = self.record.retired_epoch + 1;
+        while self.ages.get(1).is_some_and(|(epoch, _)| *epoch <= oldest) {
+            self.ages.pop_front();
+        }
+        self.ages.front().map_or(0, |(_, since)| now.since_ns(*since))
+    }
+
+    /// The slot for the next page of data of the open chunk.
+    pub(crate) fn next_slot(&mut self, segments: &mut Segments) -> u32 {
+        let segment = *self.segments.back().expect("a chunk is open");
+        let state = &mut segments.all[segment as usize];
+        assert!(state.used < SEGMENT_PAGES, "a chunk ends within its segment");
+        let slot = segment * SEGMENT_PAGES + state.used;
+        state.used += 1;
+        self.pages += 1;
+        slot
+    }
+
+    /// Adds a range to the open chunk.
+    pub(crate) fn push_range(&mut self, entry: Entry) {
+        let chunk = self.commits.open.as_mut().expect("a chunk is open");
+        let Entry::Range { block, count, kind } = entry else { panic!("a range has no data") };
+        let (number, behind) = (chunk.number, chunk.data.len() as u32);
+        chunk.entries.push(entry);
+        self.records.push_back(RangeRecord { number, behind, block, count, kind });
+        self.zeros.add(block, block + u64::from(count), number);
+    }
+
+    /// Forgets gaps that no chunk needs any more.
+    pub(crate) fn prune_gaps(&mut self) {
+        let retired = self.record.retired;
+        let keep = self.record.gaps.iter().rposition(|gap| gap.last <= retired).unwrap_or(0);
+        self.record.gaps.drain(..keep);
+    }
+
+    /// The record of a new volume.
+    pub(crate) fn first_record(
+        uuid: [u8; 16],
+        volume: u16,
+        stamp: u64,
+        (name, size_bytes, incarnation): (String, u64, u64),
+    ) -> Record {
+        Record {
+            uuid,
+            volume,
+            stamp,
+            in_use: true,
+            name,
+            incarnation,
+            size_bytes,
+            retired: 0,
+            retired_epoch: 0,
+            claim: 0,
+            gaps: vec![Gap { last: 0, next: 1, session: 1 }],
+        }
+    }
+}

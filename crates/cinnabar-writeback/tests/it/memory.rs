@@ -1,0 +1,60 @@
+//! Memory of the simulation: real bytes.
+
+use cinnabar_engine::Payload;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Mem(pub(crate) Rc<RefCell<Vec<u8>>>);
+
+impl Payload for Mem {
+    fn alloc(blocks: u32) -> Self {
+        // Not zeros: what is not written must not matter.
+        Self(Rc::new(RefCell::new(vec![0xA5; blocks as usize * 4096])))
+    }
+
+    fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64) {
+        let bytes = from.bytes(from_at, len);
+        self.0.borrow_mut()[at as usize..(at + len) as usize].copy_from_slice(&bytes);
+    }
+
+    fn zero(&self, at: u64, len: u64) {
+        self.0.borrow_mut()[at as usize..(at + len) as usize].fill(0);
+    }
+
+    fn checksum(&self, at: u64, seed: u64) -> u32 {
+        let mut sum = seed ^ 0xCBF2_9CE4_8422_2325;
+        for word in self.0.borrow()[at as usize..at as usize + 4096].chunks(8) {
+            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+            sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
+        }
+        (sum ^ (sum >> 32)) as u32
+    }
+}
+
+impl Mem {
+    /// Memory whose sectors hold these values, from its `head`th sector on.
+    pub(crate) fn of(head: usize, values: &[u64]) -> Self {
+        let blocks = (head + values.len()).div_ceil(8);
+        let mem = Self::alloc(blocks as u32);
+        for (sector, value) in values.iter().enumerate() {
+            let at = (head + sector) * 512;
+            for word in mem.0.borrow_mut()[at..at + 512].chunks_mut(8) {
+                word.copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        mem
+    }
+
+    pub(crate) fn bytes(&self, at: u64, len: u64) -> Vec<u8> {
+        self.0.borrow()[at as usize..(at + len) as usize].to_vec()
+    }
+
+    /// The value of a sector; one that is torn has none.
+    pub(crate) fn value(&self, sector: usize) -> Option<u64> {
+        let bytes = self.bytes(sector as u64 * 512, 512);
+        let first = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+        bytes.chunks(8).all(|word| word == first.to_le_bytes()).then_some(first)
+    }
+}

@@ -1,0 +1,199 @@
+//! What a guest may see, and what the back end may hold: section 8 of the reference, by sectors.
+//!
+//! Barriers are numbered by the answers to FLUSH and FUA. A write `w` has `before`, the barriers
+//! answered before it was submitted. Once a later write of its sector was answered before a flush was
+//! submitted, the barrier of that flush covers the later one: `w` may be seen up to the barrier before
+//! (`until`). An image is legal if there is one T such that each sector has a value with
+//! before <= T <= until.
+
+use std::collections::BTreeMap;
+
+/// A write of one sector.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    value: u64,
+    before: u64,
+    submitted: u64,
+    answered: Option<u64>,
+    /// The first barrier that makes it durable.
+    covered: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    /// By sector, in order.
+    history: Vec<Vec<Written>>,
+    /// Barriers that were answered.
+    barriers: u64,
+    clock: u64,
+}
+
+impl Oracle {
+    pub(crate) fn new(sectors: usize) -> Self {
+        let first = Written { value: 0, before: 0, submitted: 0, answered: Some(0), covered: Some(0) };
+        Self { history: vec![vec![first]; sectors], barriers: 0, clock: 0 }
+    }
+
+    pub(crate) fn now(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    pub(crate) fn write(&mut self, sectors: std::ops::Range<usize>, value: u64) {
+        let (submitted, before) = (self.now(), self.barriers);
+        for sector in sectors {
+            let (answered, covered) = (None, None);
+            self.history[sector].push(Written { value, before, submitted, answered, covered });
+        }
+    }
+
+    pub(crate) fn written(&mut self, sectors: std::ops::Range<usize>) {
+        let now = self.now();
+        for sector in sectors {
+            let newest = self.history[sector].last_mut().expect("it was submitted");
+            assert!(newest.answered.is_none(), "writes of a sector come one at a time");
+            newest.answered = Some(now);
+        }
+    }
+
+    /// A flush that was submitted at `submitted` is answered.
+    pub(crate) fn barrier(&mut self, submitted: u64) {
+        let number = self.barriers;
+        self.barriers += 1;
+        for written in self.history.iter_mut().flatten() {
+            if written.covered.is_none() && written.answered.is_some_and(|at| at < submitted) {
+                written.covered = Some(number);
+            }
+        }
+    }
+
+    /// A write with FUA is answered: a barrier that covers it alone.
+    pub(crate) fn fua(&mut self, sectors: std::ops::Range<usize>) {
+        let number = self.barriers;
+        self.barriers += 1;
+        for sector in sectors {
+            let newest = self.history[sector].last_mut().expect("it was submitted");
+            newest.covered.get_or_insert(number);
+        }
+    }
+
+    /// The last barrier up to which a write may be seen.
+    fn until(&self, sector: usize, index: usize) -> u64 {
+        let later = &self.history[sector][index + 1..];
+        later.iter().filter_map(|written| written.covered).min().unwrap_or(u64::MAX)
+    }
+
+    /// The back end holds the newest values durably, and nothing is under way: history begins again.
+    pub(crate) fn settled(&mut self) {
+        for sector in &mut self.history {
+            let mut newest = *sector.last().expect("a sector has a value");
+            newest.before = 0;
+            newest.answered = Some(0);
+            newest.submitted = 0;
+            newest.covered = Some(0);
+            *sector = vec![newest];
+        }
+        self.barriers = 0;
+        self.clock = 0;
+    }
+
+    /// Whether the back end may hold these values, of each sector any. `Err` says which sectors
+    /// contradict each other.
+    pub(crate) fn check_image(&self, image: impl Fn(usize) -> Vec<u64>) -> Result<(), String> {
+        // For each value of each sector the T that it allows, as a list of ranges.
+        let mut allowed: BTreeMap<u64, i64> = BTreeMap::new();
+        let (mut values, mut notes) = (0i64, Vec::new());
+        for sector in 0..self.history.len() {
+            let mut candidates = image(sector);
+            candidates.sort_unstable();
+            candidates.dedup();
+            for value in candidates {
+                values += 1;
+                let mut ranges: Vec<(u64, u64)> = Vec::new();
+                for (index, written) in self.history[sector].iter().enumerate() {
+                    if written.value == value {
+                        let until = self.until(sector, index);
+                        if written.before <= until {
+                            ranges.push((written.before, until));
+                        }
+                    }
+                }
+                if ranges.is_empty() {
+                    return Err(format!("sector {sector} holds {value}, which it must not"));
+                }
+                ranges.sort_unstable();
+                notes.push((sector, value, ranges.clone()));
+                // Ranges of one value count once where they overlap.
+                let mut merged: Vec<(u64, u64)> = Vec::new();
+                for (from, to) in ranges {
+                    match merged.last_mut() {
+                        Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
+                        _ => merged.push((from, to)),
+                    }
+                }
+                for (from, to) in merged {
+                    *allowed.entry(from).or_default() += 1;
+                    if to != u64::MAX {
+                        *allowed.entry(to + 1).or_default() -= 1;
+                    }
+                }
+            }
+        }
+        let mut sum = 0;
+        for change in allowed.values() {
+            sum += change;
+            if sum == values {
+                return Ok(());
+            }
+        }
+        let latest = notes.iter().max_by_key(|note| note.2[0].0);
+        let earliest = notes.iter().min_by_key(|note| note.2.last().map(|range| range.1));
+        Err(format!("no barrier allows this image: {latest:?} and {earliest:?}"))
+    }
+
+    /// Whether a guest may read this value of a sector after a crash. `power`: what was not flushed
+    /// may be lost, else only what was not answered.
+    pub(crate) fn check_after_crash(&self, sector: usize, value: u64, power: bool) -> bool {
+        let history = &self.history[sector];
+        let now = self.barriers;
+        history.iter().enumerate().any(|(index, written)| {
+            let superseded = history[index + 1..].iter().any(|later| later.answered.is_some());
+            let seen = if power { self.until(sector, index) >= now } else { !superseded };
+            written.value == value && seen
+        })
+    }
+
+    /// After a crash this is the value; later writes did not happen.
+    pub(crate) fn decide(&mut self, sector: usize, value: u64) {
+        let now = self.clock + 1;
+        let history = &mut self.history[sector];
+        let at = history.iter().rposition(|written| written.value == value).expect("it was checked");
+        history.truncate(at + 1);
+        let newest = history.last_mut().expect("one is left");
+        newest.answered = Some(newest.answered.unwrap_or(now));
+    }
+
+    /// After a crash everything that is left is durable.
+    pub(crate) fn crash_barrier(&mut self) {
+        let now = self.now();
+        let after = self.now();
+        assert!(now < after, "time goes on");
+        self.barrier(after);
+    }
+
+    /// What a sector may be read as now: the newest answered value, or one under way.
+    pub(crate) fn newest(&self, sector: usize) -> u64 {
+        self.history[sector].last().expect("a sector has a value").value
+    }
+
+    /// The values that a read may bring that was submitted at `since`.
+    pub(crate) fn check_read(&self, sector: usize, value: u64, since: u64) -> bool {
+        let history = &self.history[sector];
+        history.iter().enumerate().any(|(index, written)| {
+            let later = &history[index + 1..];
+            let hidden = later.iter().any(|l| l.answered.is_some_and(|answered| answered < since));
+            written.value == value && !hidden
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! The SSD: what was written is visible once it has ended, and durable after a flush.
+
+use crate::memory::Mem;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::{IoId, IoOp};
+use cinnabar_writeback::recover::Media;
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+type Page = Vec<u8>;
+
+/// A write, by pages.
+#[derive(Clone, Debug)]
+struct Write {
+    pages: Vec<(u64, Page)>,
+}
+
+#[derive(Debug)]
+enum Io {
+    Write(Write, bool),
+    Read(u64, Mem, u64),
+    /// Makes so many writes durable.
+    Flush(usize),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    durable: BTreeMap<u64, Page>,
+    /// Ended, not durable; in the order in which they ended.
+    volatile: Vec<Write>,
+    under_way: Vec<(IoId, Io)>,
+    flushes: u64,
+    fua_writes: u64,
+    writes: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Ssd(RefCell<State>);
+
+impl State {
+    fn page(&self, page: u64) -> Page {
+        let newest = self.volatile.iter().rev().find_map(|write| {
+            write.pages.iter().find(|(at, _)| *at == page).map(|(_, bytes)| bytes.clone())
+        });
+        newest.or_else(|| self.durable.get(&page).cloned()).unwrap_or_else(|| vec![0; 4096])
+    }
+
+    fn make_durable(&mut self, count: usize) {
+        for write in self.volatile.drain(..count) {
+            self.durable.extend(write.pages);
+        }
+    }
+}
+
+impl Ssd {
+    pub(crate) fn submit(&self, id: IoId, op: IoOp<Mem>) {
+        let mut state = self.0.borrow_mut();
+        let io = match op {
+            IoOp::WriteMeta { offset, pages, data, fua } => {
+                let mut all: Vec<(u64, Page)> = Vec::new();
+                let metas = pages.iter().map(|page| page.0.to_vec());
+                let blocks = data.iter().map(|slice| slice.data.bytes(slice.at, slice.len));
+                for (page, bytes) in (offset / 4096..).zip(metas.chain(blocks)) {
+                    assert_eq!(bytes.len(), 4096, "whole pages");
+                    all.push((page, bytes));
+                }
+                for (_, other) in &state.under_way {
+                    if let Io::Write(write, _) = other {
+                        let same = write.pages.iter().any(|(at, _)| all.iter().any(|a| a.0 == *at));
+                        assert!(!same, "two writes of a page under way");
+                    }
+                }
+                state.writes += 1;
+                state.fua_writes += u64::from(fua);
+                Io::Write(Write { pages: all }, fua)
+            }
+            IoOp::Read { offset, data } => {
+                let [slice] = &data[..] else { panic!("one piece of memory") };
+                assert_eq!(slice.at, 0);
+                Io::Read(offset / 4096, slice.data.clone(), slice.len / 4096)
+            }
+            IoOp::Flush => {
+                state.flushes += 1;
+                Io::Flush(state.volatile.len())
+            }
+            op => panic!("not for this device: {op:?}"),
+        };
+        state.under_way.push((id, io));
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.0.borrow().under_way.len()
+    }
+
+    /// Ends one of the I/Os under way.
+    pub(crate) fn end(&self, which: usize) -> IoId {
+        let mut state = self.0.borrow_mut();
+        let (id, io) = state.under_way.swap_remove(which);
+        match io {
+            Io::Write(write, fua) => {
+                state.volatile.push(write.clone());
+                if fua {
+                    // Its own pages, whatever else is volatile.
+                    state.volatile.pop();
+                    let same = |at: &u64| write.pages.iter().any(|(page, _)| page == at);
+                    for other in &mut state.volatile {
+                        other.pages.retain(|(at, _)| !same(at));
+                    }
+                    state.durable.extend(write.pages);
+                }
+            }
+            Io::Read(page, memory, count) => {
+                for n in 0..count {
+                    let bytes = state.page(page + n);
+                    let at = n as usize * 4096;
+                    memory.0.borrow_mut()[at..at + 4096].copy_from_slice(&bytes);
+                }
+            }
+            Io::Flush(count) => {
+                state.make_durable(count);
+                for (_, io) in &mut state.under_way {
+                    if let Io::Flush(other) = io {
+                        *other = other.saturating_sub(count);
+                    }
+                }
+            }
+        }
+        id
+    }
+
+    /// The daemon is killed: what was under way has happened, or not, page by page.
+    pub(crate) fn kill(&self, rng: &mut Rng) {
+        let mut state = self.0.borrow_mut();
+        for (_, io) in std::mem::take(&mut state.under_way) {
+            if let Io::Write(mut write, _) = io {
+                write.pages.retain(|_| rng.random_bool(0.5));
+                state.volatile.push(write);
+            }
+        }
+    }
+
+    /// Power fails: of what is not durable any page may be as before, or torn if it was under way.
+    pub(crate) fn power_cut(&self, rng: &mut Rng) {
+        let mut state = self.0.borrow_mut();
+        let keep = [0.1, 0.5, 0.9][rng.random_range(0..3)];
+        let mut survivors = std::mem::take(&mut state.volatile);
+        for (_, io) in std::mem::take(&mut state.under_way) {
+            if let Io::Write(mut write, _) = io {
+                for (page, bytes) in &mut write.pages {
+                    if rng.random_bool(0.2) {
+                        let old = state.durable.get(page).cloned().unwrap_or_else(|| vec![0; 4096]);
+                        let cut = rng.random_range(0..8) * 512;
+                        bytes[cut..].copy_from_slice(&old[cut..]);
+                    }
+                }
+                survivors.push(write);
+            }
+        }
+        for write in survivors {
+            for (page, bytes) in write.pages {
+                if rng.random_bool(keep) {
+                    state.durable.insert(page, bytes);
+                }
+            }
+        }
+    }
+
+    /// Flushes, FUA writes and writes so far.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let state = self.0.borrow();
+        (state.flushes, state.fua_writes, state.writes)
+    }
+}
+
+impl Media<Mem> for Ssd {
+    fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> std::io::Result<()> {
+        for (n, page) in pages.iter_mut().enumerate() {
+            page.0.copy_from_slice(&self.0.borrow().page(offset / 4096 + n as u64));
+        }
+        Ok(())
+    }
+
+    fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<Mem> {
+        let mem = <Mem as cinnabar_engine::Payload>::alloc(blocks);
+        for n in 0..u64::from(blocks) {
+            let bytes = self.0.borrow().page(offset / 4096 + n);
+            let at = n as usize * 4096;
+            mem.0.borrow_mut()[at..at + 4096].copy_from_slice(&bytes);
+        }
+        Ok(mem)
+    }
+
+    fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        let at = offset / 4096;
+        for write in &mut state.volatile {
+            write.pages.retain(|(page, _)| *page != at);
+        }
+        state.durable.insert(at, page.0.to_vec());
+        Ok(())
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        let count = state.volatile.len();
+        state.make_durable(count);
+        Ok(())
+    }
+}
