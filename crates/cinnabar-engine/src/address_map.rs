@@ -26,6 +26,9 @@ pub struct AddressMap {
 
 impl AddressMap {
     /// A map for slots below `slots`. Memory is allocated zeroed and not touched.
+    ///
+    /// # Panics
+    /// If there are more than 2^28.
     pub fn new(slots: u32) -> Self {
         let buckets = (u64::from(slots) * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(2);
         assert!(buckets < 1 << 32, "half a hash chooses a bucket");
@@ -121,6 +124,9 @@ impl AddressMap {
 
     /// Adds `slot` under `hash`. If no room can be made, some slot (perhaps this one) is pushed out
     /// of the map and returned; the caller drops that block.
+    ///
+    /// # Panics
+    /// If the map is not for a slot of that number.
     #[must_use]
     pub fn insert(&mut self, hash: u64, slot: u32) -> Option<u32> {
         debug_assert!(self.find(hash, |other| other == slot).is_none(), "a slot is mapped once");

@@ -3,6 +3,7 @@
 use crate::commit::Who;
 use crate::format::chunk::{Entry, RangeKind};
 use crate::log::{EngineIo, LogIo, WriteLog};
+use crate::mutant::Mutant;
 use crate::read::{Read, Source, layers_of, runs};
 use crate::seam::Place;
 use crate::slots::{ALL_SECTORS, Held, checksum_seed};
@@ -39,19 +40,22 @@ impl<P: Payload> WriteLog<P> {
         };
         let fits = |span: &ByteSpan| {
             span.len > 0
-                && span.offset % SECTOR_BYTES == 0
-                && span.len % SECTOR_BYTES == 0
+                && span.offset.is_multiple_of(SECTOR_BYTES)
+                && span.len.is_multiple_of(SECTOR_BYTES)
                 && span.offset.checked_add(span.len).is_some_and(|end| end <= size)
         };
-        if span.filter(fits).is_none() {
+        if span.as_ref().is_none_or(|x| !fits(x)) {
             return self.reply(id, Err(Failure::Invalid));
         }
         match op {
             Op::Read { span, data } => self.read(id, place, span, data),
             Op::Flush => {
                 let closes_epoch = false;
+                let keeps = self.config.mutants.is(Mutant::FlushKeepsEpoch);
                 let volume = self.volume(place);
-                volume.close_epoch();
+                if !keeps {
+                    volume.close_epoch();
+                }
                 let who = Who::Guest { id, answer: Answer::Done, closes_epoch };
                 volume.commits.await_durable(who, Instant::default());
             }
@@ -109,9 +113,14 @@ impl<P: Payload> WriteLog<P> {
     /// Appends some sectors of a block; the rest of the page is zeros.
     fn append(&mut self, place: u16, block: u64, mut sectors: u8, page: P) {
         let (seed, now) = (self.seed, self.now);
+        let drops = self.config.mutants.is(Mutant::OlderVersionDropped);
+        let forgets = self.config.mutants.is(Mutant::WriteKeepsRange);
         let Self { volumes, segments, slots, .. } = self;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
         volume.open_chunk(now, true, segments, slots);
+        if forgets && volume.zeros.holds(block) {
+            volume.zeros.cut(block, block + 1);
+        }
         if sectors != ALL_SECTORS {
             sectors |= volume.merge(block, sectors, &page, slots);
         }
@@ -124,13 +133,16 @@ impl<P: Payload> WriteLog<P> {
         chunk.entries.push(Entry::Data { block, sectors, checksum });
         chunk.data.push((page, 0));
         slots.set_data(slot, Held { block, sectors, checksum });
+        if drops {
+            slots.remove(place, block);
+        }
         slots.supersede(slot);
         volume.zeros.cut(block, block + 1);
     }
 
     fn range(&mut self, id: RequestId, place: u16, span: ByteSpan, fua: bool, kind: RangeKind) {
         let size = self.volume(place).record.size_bytes;
-        let inside = |at: u64| at == size || at % BLOCK_BYTES == 0;
+        let inside = |at: u64| at == size || at.is_multiple_of(BLOCK_BYTES);
         let first = span.offset.div_ceil(BLOCK_BYTES);
         let end = if inside(span.end()) { span.end_block() } else { span.end() / BLOCK_BYTES };
         if kind != RangeKind::Trim {
@@ -150,7 +162,9 @@ impl<P: Payload> WriteLog<P> {
             let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
             volume.open_chunk(*now, false, segments, slots);
             volume.push_range(Entry::Range { block, count: count as u32, kind });
-            volume.forget_blocks(block..block + count, segments, slots);
+            if !self.config.mutants.is(Mutant::RangeKeepsBlocks) {
+                volume.forget_blocks(block..block + count, segments, slots);
+            }
             block += count;
         }
         self.appended(id, place, fua, Answer::Done);
@@ -187,7 +201,9 @@ impl<P: Payload> WriteLog<P> {
         }
         for layer in 0..self.reads[read].layers.len() {
             if let Source::Slot(slot, _) = self.reads[read].layers[layer].from {
-                self.segments.pin(slot);
+                if !self.config.mutants.is(Mutant::ReadUnpinned) {
+                    self.segments.pin(slot);
+                }
                 self.reads[read].outstanding += 1;
                 self.read_slot(read, layer, slot, false);
             }
@@ -215,13 +231,18 @@ impl<P: Payload> WriteLog<P> {
             panic!("a slot was read")
         };
         let (slot, page) = (*slot, page.clone());
-        if result.is_err() || !self.is_sound(slot, &page, 0) {
+        let trusts =
+            [Mutant::ReadUnverified, Mutant::ReadUnpinned].map(|m| self.config.mutants.is(m));
+        let sound = trusts.contains(&true) || self.is_sound(slot, &page, 0);
+        if result.is_err() || !sound {
             if !again {
                 return self.read_slot(read, layer, slot, true);
             }
             self.reads[read].failed = Some(Failure::Io(IoError::Io));
         }
-        self.segments.unpin(slot);
+        if !self.config.mutants.is(Mutant::ReadUnpinned) {
+            self.segments.unpin(slot);
+        }
         self.reads[read].outstanding -= 1;
         self.end_read(read);
     }

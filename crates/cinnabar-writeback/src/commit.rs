@@ -5,6 +5,7 @@
 //! comes: this is the group commit.
 
 use crate::format::chunk::{ChunkHeader, ENTRIES_MAX, Entry};
+use crate::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, IoOp, RequestId, Slice};
 use std::collections::VecDeque;
@@ -121,11 +122,12 @@ pub(crate) struct Commits<P> {
     writes: VecDeque<Waiter<P>>,
     /// For chunks to be durable.
     flushes: VecDeque<Waiter<P>>,
+    mutants: Mutants,
 }
 
 impl<P: Clone> Commits<P> {
     /// With chunks up to `last` durable.
-    pub(crate) fn new(last: u64) -> Self {
+    pub(crate) fn new(last: u64, mutants: Mutants) -> Self {
         Self {
             open: None,
             chunks: VecDeque::new(),
@@ -134,6 +136,7 @@ impl<P: Clone> Commits<P> {
             durable: last,
             writes: VecDeque::new(),
             flushes: VecDeque::new(),
+            mutants,
         }
     }
 
@@ -148,8 +151,7 @@ impl<P: Clone> Commits<P> {
         let before = std::mem::replace(&mut self.last, number);
         let (entries, data) = (Vec::new(), Vec::new());
         let state = State::Sealed;
-        let chunk =
-            Chunk { number, before, session, epoch, opening, first, entries, data, state };
+        let chunk = Chunk { number, before, session, epoch, opening, first, entries, data, state };
         self.open = Some(chunk);
     }
 
@@ -203,7 +205,9 @@ impl<P: Clone> Commits<P> {
         let awaited = self.flushes.back().is_some_and(|waiter| waiter.number >= last);
         let chunk = &mut self.chunks[at];
         // One write for a commit: it is durable as soon as it has ended.
-        let fua = awaited && chunk.number == last && chunk.before == durable;
+        let fua = awaited
+            && chunk.number == last
+            && (chunk.before == durable || self.mutants.is(Mutant::FuaAlone));
         chunk.state = State::InFlight { fua };
         Some((chunk.number, chunk.write(of, durable, fua)))
     }
@@ -218,7 +222,7 @@ impl<P: Clone> Commits<P> {
             && let State::Written { fua } = chunk.state
         {
             self.complete = chunk.number;
-            if fua && self.durable == chunk.before {
+            if fua && (self.durable == chunk.before || self.mutants.is(Mutant::FuaAlone)) {
                 self.durable = chunk.number;
             }
             self.chunks.pop_front();
@@ -228,7 +232,9 @@ impl<P: Clone> Commits<P> {
     /// Whether a flush of the device would bring somebody further.
     pub(crate) fn wants_flush(&self) -> bool {
         let first = self.flushes.front();
-        first.is_some_and(|waiter| waiter.number > self.durable && waiter.number <= self.complete)
+        let early = self.mutants.is(Mutant::FlushBeforeCompletion);
+        let written = |waiter: &Waiter<P>| waiter.number <= self.complete || early;
+        first.is_some_and(|waiter| waiter.number > self.durable && written(waiter))
     }
 
     /// A flush of the device has ended that began when chunks up to `number` were written.
@@ -238,18 +244,35 @@ impl<P: Clone> Commits<P> {
 
     /// Who need not wait any longer. `Err`: the next one only has to wait for this instant.
     pub(crate) fn ready(&mut self, now: Instant) -> Option<Result<Who<P>, Instant>> {
-        for (queue, reached) in
-            [(&mut self.writes, self.complete), (&mut self.flushes, self.durable)]
-        {
+        let (written, durable) = self.reached();
+        for (queue, reached) in [(&mut self.writes, written), (&mut self.flushes, durable)] {
             if let Some(waiter) = queue.front().filter(|waiter| waiter.number <= reached)
                 && waiter.not_before <= now
             {
                 return queue.pop_front().map(|waiter| Ok(waiter.who));
             }
         }
-        let write = self.writes.front().filter(|waiter| waiter.number <= self.complete);
-        let flush = self.flushes.front().filter(|waiter| waiter.number <= self.durable);
+        let write = self.writes.front().filter(|waiter| waiter.number <= written);
+        let flush = self.flushes.front().filter(|waiter| waiter.number <= durable);
         write.into_iter().chain(flush).map(|waiter| waiter.not_before).min().map(Err)
+    }
+
+    /// Up to which chunk all are written, and all are durable.
+    fn reached(&self) -> (u64, u64) {
+        let durable =
+            if self.mutants.is(Mutant::FlushUndurable) { self.complete } else { self.durable };
+        let highest = || {
+            let written = |chunk: &&Chunk<P>| matches!(chunk.state, State::Written { .. });
+            self.chunks.iter().filter(written).map(|chunk| chunk.number).max()
+        };
+        let written = if self.mutants.is(Mutant::AckBeforeChunk) {
+            self.last
+        } else if self.mutants.is(Mutant::AckOutOfOrder) {
+            highest().unwrap_or(self.complete)
+        } else {
+            self.complete
+        };
+        (written, durable)
     }
 
     /// Everybody who waits, with what they get instead: the device has failed.
@@ -262,8 +285,8 @@ impl<P: Clone> Commits<P> {
     /// The data of a slot, if its chunk is still in RAM.
     pub(crate) fn data_of(&self, slot: u32) -> Option<&(P, u64)> {
         let chunks = self.chunks.iter().chain(self.open.as_ref());
-        chunks.filter(|chunk| chunk.first < slot).find_map(|chunk| {
-            chunk.data.get((slot - chunk.first - 1) as usize)
-        })
+        chunks
+            .filter(|chunk| chunk.first < slot)
+            .find_map(|chunk| chunk.data.get((slot - chunk.first - 1) as usize))
     }
 }

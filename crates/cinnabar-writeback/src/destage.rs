@@ -6,6 +6,7 @@
 //! lost power. A crash, a failed request or a server that restarted repeats the epoch from its begin.
 
 use crate::format::SEGMENT_PAGES;
+use crate::mutant::{Mutant, Mutants};
 use crate::ranges::RangeRecord;
 use crate::slots::{ALL_SECTORS, Held, Slots};
 use crate::volume::Volume;
@@ -131,7 +132,11 @@ impl<P: Payload> Run<P> {
 }
 
 /// The number of the last chunk of the epoch that is the oldest one not retired, and the epoch.
-pub(crate) fn oldest_epoch<P: Payload>(volume: &Volume<P>, slots: &Slots, used: &dyn Fn(u32) -> u32) -> Option<(u64, u64)> {
+pub(crate) fn oldest_epoch<P: Payload>(
+    volume: &Volume<P>,
+    slots: &Slots,
+    used: &dyn Fn(u32) -> u32,
+) -> Option<(u64, u64)> {
     let mut found: Option<(u64, u64)> = None;
     let mut number = volume.record.retired;
     for segment in &volume.segments {
@@ -162,15 +167,16 @@ pub(crate) fn gather<P: Payload>(
     run: &mut Run<P>,
     slots: &Slots,
     used: &dyn Fn(u32) -> u32,
+    mutants: Mutants,
 ) -> Step {
     assert!(run.window.is_empty(), "one window at a time");
     let retired = volume.record.retired;
     loop {
         // Ranges that stand here.
         if let Some(range) = volume.records.get(run.ranges)
-            && range.number as u32 == run.number
-            && range.behind <= run.behind
             && run.cursor != Cursor::START
+            && (range.number as u32 == run.number && range.behind <= run.behind
+                || mutants.is(Mutant::RangesFirst) && range.number <= run.last)
         {
             if !run.window.is_empty() {
                 return Step::Window;
@@ -194,16 +200,20 @@ pub(crate) fn gather<P: Payload>(
         match slots.data(slot) {
             None => {
                 let (_, epoch, number) = slots.chunk_of(slot);
-                let is_retired = (number.wrapping_sub(retired as u32)) as i32 <= 0;
-                if !is_retired && epoch != run.epoch & ((1 << 40) - 1) {
+                let is_retired = is_up_to(number, retired);
+                let merges = mutants.is(Mutant::EpochsMerged);
+                if !is_retired && epoch != run.epoch & ((1 << 40) - 1) && !merges {
                     break;
                 }
                 (run.number, run.behind) = (number, 0);
             }
             Some(held) => {
-                let is_retired = (run.number.wrapping_sub(retired as u32)) as i32 <= 0;
+                let is_retired = is_up_to(run.number, retired);
                 run.behind += 1;
-                if !is_retired && is_needed(volume, slots, slot, held, run.epoch) {
+                let needed = is_needed(volume, slots, slot, held, run.epoch)
+                    && !(mutants.is(Mutant::EpochsCoalesced)
+                        && slots.find(volume.record.volume, held.block) != Some(slot));
+                if !is_retired && needed {
                     run.window.push(Page { slot, held, data: None });
                 }
             }
@@ -212,6 +222,12 @@ pub(crate) fn gather<P: Payload>(
     }
     run.at_end = true;
     if run.window.is_empty() { Step::End } else { Step::Window }
+}
+
+/// Whether a chunk, of whose number the low 32 bits are given, is not newer than another one. Chunks in
+/// the log at a time are fewer than 2^31.
+fn is_up_to(number: u32, other: u64) -> bool {
+    (other as u32).wrapping_sub(number) < 1 << 31
 }
 
 /// Whether no newer version of the same epoch holds all of a page's sectors.
@@ -247,12 +263,13 @@ pub(crate) struct Write {
 
 /// The requests that write a window, in the order in which they must be submitted. Of two pages with
 /// the same block the later one goes alone if it has all that the earlier one has.
-pub(crate) fn writes_of<P>(window: &[Page<P>]) -> Vec<Write> {
+pub(crate) fn writes_of<P>(window: &[Page<P>], mutants: Mutants) -> Vec<Write> {
     let mut by_block: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (index, page) in window.iter().enumerate() {
         let versions = by_block.entry(page.held.block).or_default();
         versions.retain(|older| window[*older].held.sectors & !page.held.sectors != 0);
-        versions.push(index);
+        let last = if mutants.is(Mutant::WindowUnordered) { 0 } else { versions.len() };
+        versions.insert(last, index);
     }
     let mut writes: Vec<Write> = Vec::new();
     for (block, versions) in by_block {

@@ -4,14 +4,14 @@ use crate::commit::Who;
 use crate::destage::Destage;
 use crate::format::directory::Record;
 use crate::format::{VOLUMES_MAX, directory_offset};
-use crate::mutant::Mutants;
+use crate::mutant::{Mutant, Mutants};
 use crate::read::Read;
 use crate::seam::{Action, Command, Done, EngineId, Event, Place, Refusal};
 use crate::segments::Segments;
 use crate::slots::{Slots, device_seed};
 use crate::volume::Volume;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Answer, Failure, IoDone, IoError, IoId, IoOp, Op, Payload, RequestId};
+use cinnabar_engine::{Answer, Failure, IoError, IoId, IoOp, Op, Payload, RequestId};
 use slab::Slab;
 
 /// How a write log is set up.
@@ -115,14 +115,19 @@ impl<P: Payload> WriteLog<P> {
     }
 
     /// Takes events; what is to be done is appended to `actions`.
-    pub fn apply(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+    pub fn apply(
+        &mut self,
+        now: Instant,
+        events: &mut Vec<Event<P>>,
+        actions: &mut Vec<Action<P>>,
+    ) {
         self.now = now;
         self.actions = std::mem::take(actions);
         for event in events.drain(..) {
             match event {
                 Event::Submit(id, place, op) => self.submit(id, place, op),
-                Event::LogDone(done) => self.log_done(done),
-                Event::EngineDone(id, result) => self.engine_done(id, result),
+                Event::LogDone(done) => self.log_done(done.id, done.result),
+                Event::EngineDone(id, result) => self.engine_done(id, result.err()),
                 Event::Wake => self.wake = None,
                 Event::Control(id, command) => self.control(id, command),
             }
@@ -195,7 +200,7 @@ impl<P: Payload> WriteLog<P> {
                 None => return,
                 Some(Err(at)) => return self.wake_at(at),
                 Some(Ok(Who::Guest { id, answer, closes_epoch })) => {
-                    if closes_epoch {
+                    if closes_epoch && !self.config.mutants.is(Mutant::FuaKeepsEpoch) {
                         self.volume(place).close_epoch();
                     }
                     self.reply(id, Ok(answer));
@@ -218,20 +223,24 @@ impl<P: Payload> WriteLog<P> {
         if !all.clone().any(|volume| volume.commits.wants_flush()) {
             return;
         }
-        let covered = all.map(|volume| (volume.record.volume, volume.commits.complete)).collect();
+        let early = self.config.mutants.is(Mutant::FlushBeforeCompletion);
+        let reached = |volume: &Volume<P>| {
+            if early { volume.commits.last } else { volume.commits.complete }
+        };
+        let covered = all.map(|volume| (volume.record.volume, reached(volume))).collect();
         self.flushing = Some(covered);
         self.log(LogIo::Flush, IoOp::Flush);
     }
 
-    fn log_done(&mut self, done: IoDone) {
-        let io = self.ios.remove(done.id.0 as usize);
+    fn log_done(&mut self, id: IoId, result: Result<(), IoError>) {
+        let io = self.ios.remove(id.0 as usize);
         match io {
-            LogIo::Read { read, layer, again } => self.slot_read(read, layer, again, done.result),
+            LogIo::Read { read, layer, again } => self.slot_read(read, layer, again, result),
             LogIo::Destage { place, first, count, again } => {
-                self.destage_read(place, (first, count), again, done.result);
+                self.destage_read(place, (first, count), again, result);
             }
             _ if self.lost => {}
-            LogIo::Chunk { .. } | LogIo::Flush | LogIo::Record { .. } if done.result.is_err() => {
+            LogIo::Chunk { .. } | LogIo::Flush | LogIo::Record { .. } if result.is_err() => {
                 self.lose();
             }
             LogIo::Chunk { place, number } => {
@@ -325,6 +334,7 @@ impl<P: Payload> WriteLog<P> {
             Command::Restarted(Place(place)) => {
                 if let Some(volume) = self.volumes[usize::from(place)].as_mut()
                     && let Destage::Running(run) = &mut volume.destage
+                    && !self.config.mutants.is(Mutant::RestartNotRepeated)
                 {
                     run.repeat = true;
                 }

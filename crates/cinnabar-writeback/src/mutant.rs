@@ -3,12 +3,87 @@
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// Chunks are destaged that are not durable on the log's device.
-    UndurableDestaged,
-    /// Pages read for the destage are not compared with their checksums.
-    DestageUnverified,
+    /// A write with FUA does not end its epoch.
+    FuaKeepsEpoch,
+    /// A flush does not end the epoch.
+    FlushKeepsEpoch,
+    /// A block that a later epoch has again is not destaged with its own.
+    EpochsCoalesced,
+    /// An epoch's destage does not stop where the next one begins.
+    EpochsMerged,
     /// The back end is not flushed between two epochs.
     NoFlushBetweenEpochs,
+    /// The next epoch begins before it is recorded that the back end has this one.
+    RecordNotAwaited,
+    /// Chunks are destaged that are not durable on the log's device.
+    UndurableDestaged,
+    /// The epoch under way is not repeated when the server has restarted.
+    RestartNotRepeated,
+    /// Trims and zeroes of an epoch overtake the writes before them.
+    RangesFirst,
+    /// Versions of a block in one window are written the wrong way round.
+    WindowUnordered,
+    /// Pages read for the destage are not compared with their checksums.
+    DestageUnverified,
+    /// Pages read for a guest are not compared with their checksums.
+    ReadUnverified,
+    /// The device is flushed before the chunks have been written.
+    FlushBeforeCompletion,
+    /// A write is answered when its chunk is sent.
+    AckBeforeChunk,
+    /// A write is answered although a lower chunk is still being written.
+    AckOutOfOrder,
+    /// A flush is answered when the chunks are written, not durable.
+    FlushUndurable,
+    /// A chunk written with FUA counts as durable although a lower one is not.
+    FuaAlone,
+    /// Recovery believes a chunk whose data it has not looked at.
+    TornChunkBelieved,
+    /// What recovery has cut off is not recorded as void.
+    GapNotRecorded,
+    /// Recovery believes chunks of any session.
+    SessionIgnored,
+    /// A segment is used again before it is recorded that the back end has it.
+    SegmentFreedEarly,
+    /// A segment is used again while a guest reads from it.
+    ReadUnpinned,
+    /// A version with some sectors of a block hides all of the older one.
+    OlderVersionDropped,
+    /// A trim or zeroing leaves older blocks in the index.
+    RangeKeepsBlocks,
+    /// A partial write into a zeroed range forgets the zeros around it.
+    WriteKeepsRange,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::FuaKeepsEpoch,
+        Self::FlushKeepsEpoch,
+        Self::EpochsCoalesced,
+        Self::EpochsMerged,
+        Self::NoFlushBetweenEpochs,
+        Self::RecordNotAwaited,
+        Self::UndurableDestaged,
+        Self::RestartNotRepeated,
+        Self::RangesFirst,
+        Self::WindowUnordered,
+        Self::DestageUnverified,
+        Self::ReadUnverified,
+        Self::FlushBeforeCompletion,
+        Self::AckBeforeChunk,
+        Self::AckOutOfOrder,
+        Self::FlushUndurable,
+        Self::FuaAlone,
+        Self::TornChunkBelieved,
+        Self::GapNotRecorded,
+        Self::SessionIgnored,
+        Self::SegmentFreedEarly,
+        Self::ReadUnpinned,
+        Self::OlderVersionDropped,
+        Self::RangeKeepsBlocks,
+        Self::WriteKeepsRange,
+    ];
 }
 
 /// The bugs that are switched on.

@@ -41,7 +41,7 @@ impl<P: Payload> WriteLog<P> {
         let stamp = self.stamps[usize::from(place)];
         let new = (name, size_bytes, incarnation);
         let record = Volume::<P>::first_record(self.uuid, place, stamp, new);
-        let mut volume = Volume::new(record, 0, 0);
+        let mut volume = Volume::new(record, 0, 0, self.config.mutants);
         // Both pages: a place in use never has but one record that could be lost.
         volume.attaching = Some((id, 2));
         self.volumes[usize::from(place)] = Some(volume);

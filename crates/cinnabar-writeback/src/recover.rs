@@ -8,8 +8,11 @@
 use crate::format::chunk::{ChunkHeader, Entry};
 use crate::format::directory::{GAPS_MAX, Gap, Record};
 use crate::format::superblock::{Superblock, SuperblockError};
-use crate::format::{SEGMENT_PAGES, SEGMENTS_PAGE, VOLUMES_MAX, directory_offset, offset_of, segments_of};
+use crate::format::{
+    SEGMENT_PAGES, SEGMENTS_PAGE, VOLUMES_MAX, directory_offset, offset_of, segments_of,
+};
 use crate::log::{Config, WriteLog};
+use crate::mutant::{Mutant, Mutants};
 use crate::ranges::RangeRecord;
 use crate::slots::{Held, checksum_seed, device_seed};
 use crate::volume::Volume;
@@ -128,7 +131,7 @@ pub fn open<P: Payload>(
     // What an earlier session has written without a flush is not built on.
     media.flush()?;
     let (mut logs, stamps) = directory(media, uuid)?;
-    let opening = scan(media, uuid, segments, &mut logs)?;
+    let opening = scan(media, uuid, segments, &mut logs, config.mutants)?;
     let mut log = WriteLog::new(config, uuid, segments, stamps, opening);
     let mut used = BTreeMap::new();
     for found in logs.into_values() {
@@ -171,6 +174,7 @@ fn scan<P>(
     uuid: [u8; 16],
     segments: u32,
     logs: &mut BTreeMap<u16, Log>,
+    mutants: Mutants,
 ) -> Result<u64, OpenError> {
     let mut newest = 0;
     for segment in 0..segments {
@@ -186,7 +190,9 @@ fn scan<P>(
             newest = newest.max(header.opening);
             // What follows was left behind by an earlier use of the segment. Each session opens its
             // own.
-            let use_of = (header.volume, header.incarnation, header.session, header.opening);
+            let ignores = mutants.is(Mutant::SessionIgnored);
+            let session = if ignores { 0 } else { header.session };
+            let use_of = (header.volume, header.incarnation, session, header.opening);
             if *opening.get_or_insert(use_of) != use_of {
                 break;
             }
@@ -197,7 +203,7 @@ fn scan<P>(
             }
             log.seen = log.seen.max(header.number);
             log.durable = log.durable.max(header.durable);
-            log.chunks.insert((header.number, header.session), header);
+            log.chunks.insert((header.number, session), header);
         }
     }
     Ok(newest)
@@ -215,9 +221,13 @@ fn take_over<P: Payload>(
     let (mut valid, mut damaged) = (Vec::new(), false);
     loop {
         let (number, session) = record.after(last);
+        let mutants = log.config.mutants;
+        let session = if mutants.is(Mutant::SessionIgnored) { 0 } else { session };
         let chunk = chunks.remove(&(number, session));
         let whole = match &chunk {
-            Some(header) if number > durable => is_whole(media, &record, header)?,
+            Some(header) if number > durable && !mutants.is(Mutant::TornChunkBelieved) => {
+                is_whole(media, &record, header)?
+            }
             Some(_) => true,
             None => false,
         };
@@ -232,7 +242,7 @@ fn take_over<P: Payload>(
     }
     let drains_first =
         if damaged { None } else { begin_session(media, log, &mut record, last, seen)? };
-    let mut volume = Volume::new(record, last, epoch);
+    let mut volume = Volume::new(record, last, epoch, log.config.mutants);
     volume.damaged = damaged;
     volume.drains_first = drains_first;
     for header in valid {
@@ -274,6 +284,9 @@ fn begin_session<P: Payload>(
 ) -> Result<Option<Gap>, OpenError> {
     let session = record.gaps.last().map_or(0, |gap| gap.session) + 1;
     let next = record.gaps.last().map_or(0, |gap| gap.next).max(seen + 1).max(last + 1);
+    if log.config.mutants.is(Mutant::GapNotRecorded) && !record.gaps.is_empty() {
+        return Ok(None);
+    }
     let gap = Gap { last, next, session };
     if record.gaps.last().is_some_and(|newest| newest.last == last) {
         // The session before has written nothing that counts.

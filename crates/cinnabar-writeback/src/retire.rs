@@ -12,7 +12,7 @@ use crate::read::runs;
 use crate::seam::EngineId;
 use crate::slots::ALL_SECTORS;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
-use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, Slice};
+use cinnabar_engine::{Failure, IoError, IoOp, Op, Payload, Slice};
 
 /// Slots retired at a time.
 const RETIRE_STEP: u32 = 4096;
@@ -38,7 +38,9 @@ impl<P: Payload> WriteLog<P> {
         let pressed = {
             let all = self.segments.all.len() as u64 * u64::from(SEGMENT_PAGES);
             let volume = self.volume(place);
-            !volume.drains.is_empty() || !volume.waiting.is_empty() || volume.drains_first.is_some()
+            !volume.drains.is_empty()
+                || !volume.waiting.is_empty()
+                || volume.drains_first.is_some()
                 || volume.pages * 4 > all
         };
         let segments = &self.segments;
@@ -85,13 +87,13 @@ impl<P: Payload> WriteLog<P> {
         if run.window.iter().any(|page| page.data.is_some()) {
             return self.write_window(place);
         }
-        let Self { volumes, segments, slots, .. } = self;
+        let Self { volumes, segments, slots, config, .. } = self;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
         let Destage::Running(mut run) = std::mem::take(&mut volume.destage) else {
             unreachable!("just looked at")
         };
         let used = |segment: u32| segments.all[segment as usize].used;
-        let step = gather(volume, &mut run, slots, &used);
+        let step = gather(volume, &mut run, slots, &used, config.mutants);
         volume.destage = Destage::Running(run);
         match step {
             Step::Window => self.read_window(place),
@@ -165,9 +167,10 @@ impl<P: Payload> WriteLog<P> {
     fn write_window(&mut self, place: u16) {
         let mut window = std::mem::take(&mut self.run(place).window);
         let at_end = self.run(place).at_end;
-        let writes = writes_of(&window);
+        let writes = writes_of(&window, self.config.mutants);
         let alone = at_end && writes.len() == 1 && self.run(place).writes == 0;
-        let single = alone && (writes[0].sectors == ALL_SECTORS || runs(writes[0].sectors).count() == 1);
+        let single =
+            alone && (writes[0].sectors == ALL_SECTORS || runs(writes[0].sectors).count() == 1);
         for Write { block, pages, sectors } in writes {
             let memory = if let [page] = pages[..] {
                 window[page].data.take().expect("it was read")
@@ -264,10 +267,10 @@ impl<P: Payload> WriteLog<P> {
         self.ask(EngineIo::Flush { place }, place, Op::Flush);
     }
 
-    pub(crate) fn engine_done(&mut self, id: EngineId, result: Result<Answer<P>, Failure>) {
+    pub(crate) fn engine_done(&mut self, id: EngineId, failed: Option<Failure>) {
         match self.asked.remove(id.0 as usize) {
             EngineIo::Read { read } => {
-                if let Err(failure) = result {
+                if let Some(failure) = failed {
                     self.reads[read].failed = Some(failure);
                 }
                 self.reads[read].outstanding -= 1;
@@ -277,16 +280,16 @@ impl<P: Payload> WriteLog<P> {
             EngineIo::Write { place } => {
                 let run = self.run(place);
                 run.writing -= 1;
-                if let Err(failure) = result {
+                if let Some(failure) = failed {
                     run.failed = Some(failure);
                 }
             }
             EngineIo::Flush { place } => {
                 let run = self.run(place);
                 run.flushing = false;
-                match result {
-                    Err(failure) => run.failed = Some(failure),
-                    Ok(_) => run.durable = true,
+                match failed {
+                    Some(failure) => run.failed = Some(failure),
+                    None => run.durable = true,
                 }
                 if run.failed.is_none() && !run.repeat {
                     self.retire_epoch(place);
@@ -315,7 +318,13 @@ impl<P: Payload> WriteLog<P> {
             volume.record.gaps = vec![gap];
             volume.session = gap.session;
         }
-        self.record(place);
+        let early = [Mutant::RecordNotAwaited, Mutant::SegmentFreedEarly];
+        if early.iter().any(|mutant| self.config.mutants.is(*mutant)) {
+            self.volume(place).destage = Destage::Retiring { upto, end };
+        }
+        if !self.volume(place).recording {
+            self.record(place);
+        }
     }
 
     pub(crate) fn retired_is_recorded(&mut self, place: u16) {

@@ -4,6 +4,7 @@ use crate::commit::{Commits, Identity};
 use crate::destage::Destage;
 use crate::format::directory::{Gap, Record};
 use crate::format::{SEGMENT_PAGES, chunk::Entry};
+use crate::mutant::Mutants;
 use crate::ranges::{RangeRecord, ZeroRanges};
 use crate::segments::Segments;
 use crate::slots::Slots;
@@ -56,7 +57,7 @@ pub(crate) struct Volume<P> {
 
 impl<P: cinnabar_engine::Payload> Volume<P> {
     /// A volume as its record has it, with chunks up to `last`, of epochs up to `epoch`.
-    pub(crate) fn new(record: Record, last: u64, epoch: u64) -> Self {
+    pub(crate) fn new(record: Record, last: u64, epoch: u64, mutants: Mutants) -> Self {
         let session = record.gaps.last().map_or(0, |gap| gap.session);
         Self {
             record,
@@ -64,7 +65,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             epoch: epoch + 1,
             epoch_since: None,
             ages: VecDeque::new(),
-            commits: Commits::new(last),
+            commits: Commits::new(last, mutants),
             segments: VecDeque::new(),
             has_open: false,
             pages: 0,
@@ -112,7 +113,10 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
 
     /// Whether so many blocks can be appended without waiting.
     pub(crate) fn has_room(&self, blocks: u64, segments: &Segments) -> bool {
-        if self.drains_first.is_some() || self.zeros.len() >= RANGES_MAX || self.records.len() >= RANGES_MAX {
+        if self.drains_first.is_some()
+            || self.zeros.len() >= RANGES_MAX
+            || self.records.len() >= RANGES_MAX
+        {
             return false;
         }
         let open = match self.segments.back().filter(|_| self.has_open) {

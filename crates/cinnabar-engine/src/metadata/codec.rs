@@ -11,12 +11,18 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Starts behind the checksum.
+    ///
+    /// # Panics
+    /// If the page has no room for it.
     pub fn new(page: &'a mut [u8]) -> Self {
         assert!(page.len() > CRC_BYTES, "a page has room behind its checksum");
         Self { page, at: CRC_BYTES }
     }
 
     /// Appends bytes; more than fit is a bug of the caller.
+    ///
+    /// # Panics
+    /// If they don't fit.
     pub fn bytes(&mut self, bytes: &[u8]) {
         assert!(self.at + bytes.len() <= self.page.len(), "fields fit their page");
         self.page[self.at..self.at + bytes.len()].copy_from_slice(bytes);
@@ -28,18 +34,22 @@ impl<'a> Writer<'a> {
         self.at
     }
 
+    /// Appends a byte.
     pub fn u8(&mut self, value: u8) {
         self.bytes(&[value]);
     }
 
+    /// Appends two bytes.
     pub fn u16(&mut self, value: u16) {
         self.bytes(&value.to_le_bytes());
     }
 
+    /// Appends four bytes.
     pub fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
+    /// Appends eight bytes.
     pub fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
@@ -77,18 +87,22 @@ impl<'a> Reader<'a> {
         out
     }
 
+    /// The next a byte, as a number.
     pub fn u8(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
+    /// The next two bytes, as a number.
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
+    /// The next four bytes, as a number.
     pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
+    /// The next eight bytes, as a number.
     pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }

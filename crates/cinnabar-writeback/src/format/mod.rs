@@ -43,6 +43,9 @@ pub const fn offset_of(slot: u32) -> u64 {
 }
 
 /// Byte offset of one of the two directory pages of a volume.
+///
+/// # Panics
+/// If there is no such place or copy.
 pub fn directory_offset(volume: u16, copy: u8) -> u64 {
     assert!(volume < VOLUMES_MAX && copy < 2, "a directory page that does not exist");
     (DIRECTORY_PAGE + u64::from(volume) * 2 + u64::from(copy)) * BLOCK_BYTES

@@ -33,6 +33,9 @@ pub enum SuperblockError {
 
 impl Superblock {
     /// The page.
+    ///
+    /// # Panics
+    /// If the number of segments is not allowed.
     pub fn encode(&self) -> MetaPage {
         assert!((SEGMENTS_MIN..=SEGMENTS_MAX).contains(&self.segments), "a size that is allowed");
         let mut page = MetaPage::zeroed();

@@ -7,6 +7,7 @@ mod oracle;
 mod ssd;
 mod world;
 
+use cinnabar_writeback::mutant::{Mutant, Mutants};
 use world::{Settings, World};
 
 fn seeds() -> std::ops::Range<u64> {
@@ -28,5 +29,60 @@ fn no_seed_shows_an_image_that_a_disk_could_not_hold() {
     println!("{counts:?}");
     if seeds().end - seeds().start >= 200 {
         counts.check();
+    }
+}
+
+/// Runs a seed with a deliberate bug; whether anything was wrong. Asserts of the write log count.
+fn is_found(seed: u64, mutant: Mutant) -> bool {
+    let mut settings = Settings::drawn(seed);
+    settings.mutants = Mutants::only(mutant);
+    let run = move || World::new(seed, settings).run().is_err();
+    std::panic::catch_unwind(run).unwrap_or(true)
+}
+
+/// The first seed that finds each bug. After a change of the simulation they are found again with
+/// `CINNABAR_SEARCH=1`.
+const FOUND_AT: &[(Mutant, u64)] = &[
+    (Mutant::FuaKeepsEpoch, 0),
+    (Mutant::FlushKeepsEpoch, 0),
+    (Mutant::EpochsCoalesced, 0),
+    (Mutant::EpochsMerged, 0),
+    (Mutant::NoFlushBetweenEpochs, 0),
+    (Mutant::RecordNotAwaited, 1),
+    (Mutant::UndurableDestaged, 22),
+    (Mutant::RestartNotRepeated, 3),
+    (Mutant::RangesFirst, 9),
+    (Mutant::WindowUnordered, 1),
+    (Mutant::DestageUnverified, 4),
+    (Mutant::ReadUnverified, 20),
+    (Mutant::FlushBeforeCompletion, 3),
+    (Mutant::AckBeforeChunk, 3),
+    (Mutant::AckOutOfOrder, 7),
+    (Mutant::FlushUndurable, 0),
+    (Mutant::FuaAlone, 3),
+    (Mutant::TornChunkBelieved, 3),
+    (Mutant::GapNotRecorded, 9),
+    (Mutant::SessionIgnored, 687),
+    (Mutant::SegmentFreedEarly, 1),
+    (Mutant::ReadUnpinned, 20),
+    (Mutant::OlderVersionDropped, 3),
+    (Mutant::RangeKeepsBlocks, 6),
+    (Mutant::WriteKeepsRange, 8),
+];
+
+#[test]
+fn each_deliberate_bug_is_found() {
+    std::panic::set_hook(Box::new(|_| {}));
+    if std::env::var_os("CINNABAR_SEARCH").is_some() {
+        for mutant in Mutant::ALL {
+            let found = (0..2_000).find(|seed| is_found(*seed, *mutant));
+            println!("    (Mutant::{mutant:?}, {found:?}),");
+        }
+        return;
+    }
+    for mutant in Mutant::ALL {
+        let seed = FOUND_AT.iter().find(|(of, _)| of == mutant).map(|(_, seed)| *seed);
+        let seed = seed.unwrap_or_else(|| panic!("no seed is known for {mutant:?}"));
+        assert!(is_found(seed, *mutant), "{mutant:?} was not found at seed {seed}");
     }
 }

@@ -31,7 +31,8 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn new(sectors: usize) -> Self {
-        let first = Written { value: 0, before: 0, submitted: 0, answered: Some(0), covered: Some(0) };
+        let first =
+            Written { value: 0, before: 0, submitted: 0, answered: Some(0), covered: Some(0) };
         Self { history: vec![vec![first]; sectors], barriers: 0, clock: 0 }
     }
 
@@ -168,7 +169,8 @@ impl Oracle {
     pub(crate) fn decide(&mut self, sector: usize, value: u64) {
         let now = self.clock + 1;
         let history = &mut self.history[sector];
-        let at = history.iter().rposition(|written| written.value == value).expect("it was checked");
+        let at =
+            history.iter().rposition(|written| written.value == value).expect("it was checked");
         history.truncate(at + 1);
         let newest = history.last_mut().expect("one is left");
         newest.answered = Some(newest.answered.unwrap_or(now));

@@ -168,6 +168,28 @@ impl Ssd {
         }
     }
 
+    /// A byte of one of the pages of data changes by itself. False if there is none.
+    pub(crate) fn rot(&self, rng: &mut Rng) -> bool {
+        let mut state = self.0.borrow_mut();
+        let first = cinnabar_writeback::format::SEGMENTS_PAGE;
+        let is_header = |bytes: &Page| {
+            let page = MetaPage(bytes[..].try_into().expect("a page"));
+            cinnabar_writeback::format::chunk::ChunkHeader::decode(&page).is_some()
+        };
+        let pages = state.durable.iter_mut().filter(|(page, _)| **page >= first);
+        let mut pages: Vec<&mut Page> =
+            pages.map(|(_, bytes)| bytes).filter(|bytes| !is_header(bytes)).collect();
+        if pages.is_empty() {
+            return false;
+        }
+        let which = rng.random_range(0..pages.len());
+        let at = rng.random_range(0..512) * 8;
+        for byte in &mut pages[which][at..at + 8] {
+            *byte ^= 0x40;
+        }
+        true
+    }
+
     /// Flushes, FUA writes and writes so far.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let state = self.0.borrow();

@@ -26,12 +26,13 @@ pub(crate) struct Settings {
     fua: f64,
     crash: f64,
     restart: f64,
+    rot: f64,
     partial: f64,
     range: f64,
     large: f64,
     in_flight: usize,
     /// Preference for ending SSD I/O, engine I/O, and new requests.
-    weights: [u32; 3],
+    weights: [f64; 3],
     pub(crate) mutants: Mutants,
 }
 
@@ -43,6 +44,7 @@ impl Settings {
         let (crash, restart) = (pick(&[0.0, 0.002, 0.01]), pick(&[0.0, 0.0, 0.01]));
         let (partial, range, large) =
             (pick(&[0.0, 0.2, 0.8]), pick(&[0.0, 0.05, 0.3]), pick(&[0.0, 0.0, 0.1]));
+        let rot = pick(&[0.0, 0.0, 0.005]);
         let weights = [pick(&[1.0, 4.0]), pick(&[1.0, 4.0]), pick(&[1.0, 4.0])];
         Self {
             steps: rng.random_range(200..1_500),
@@ -52,11 +54,12 @@ impl Settings {
             fua,
             crash,
             restart,
+            rot,
             partial,
             range,
             large,
             in_flight: [1, 4, 12][rng.random_range(0..3)],
-            weights: weights.map(|weight| weight as u32),
+            weights,
             mutants: Mutants::default(),
         }
     }
@@ -78,7 +81,7 @@ pub(crate) struct Counts {
     ssd_fua: u64,
     ssd_flushes: u64,
     drains: u64,
-    waited: u64,
+    failed: u64,
 }
 
 impl Counts {
@@ -95,13 +98,15 @@ impl Counts {
         self.ssd_fua += other.ssd_fua;
         self.ssd_flushes += other.ssd_flushes;
         self.drains += other.drains;
-        self.waited += other.waited;
+        self.failed += other.failed;
     }
 
     /// Everything that a run can meet has been met.
     pub(crate) fn check(&self) {
-        let Self { kills, power_cuts, restarts, lost, drains, ssd_fua, ssd_flushes, .. } = *self;
-        let all = [kills, power_cuts, restarts, lost, drains, ssd_fua, ssd_flushes];
+        let Self {
+            kills, power_cuts, restarts, lost, drains, ssd_fua, ssd_flushes, failed, ..
+        } = *self;
+        let all = [kills, power_cuts, restarts, lost, drains, ssd_fua, ssd_flushes, failed];
         assert!(all.iter().all(|count| *count > 0), "{self:?}");
     }
 }
@@ -129,6 +134,10 @@ pub(crate) struct World {
     events: Vec<Event<Mem>>,
     actions: Vec<Action<Mem>>,
     answers: Vec<(RequestId, Result<Done, Refusal>)>,
+    /// A page has changed by itself: requests may fail, but nothing wrong may be seen.
+    rotten: bool,
+    /// A request has failed for that reason.
+    over: bool,
     traces: bool,
     pub(crate) counts: Counts,
 }
@@ -139,7 +148,7 @@ impl World {
     pub(crate) fn new(seed: u64, settings: Settings) -> Self {
         let ssd = Ssd::default();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
-        let uuid = (u128::from(seed) << 64 | 77).to_le_bytes();
+        let uuid = ((u128::from(seed) << 64) + 77).to_le_bytes();
         format(&ssd, bytes, uuid).expect("it is large enough");
         let config = Self::config(&settings);
         let log = open(&ssd, bytes, config).expect("just formatted");
@@ -161,6 +170,8 @@ impl World {
             events: Vec::new(),
             actions: Vec::new(),
             answers: Vec::new(),
+            rotten: false,
+            over: false,
             traces: std::env::var_os("CINNABAR_TRACE").is_some(),
             counts: Counts::default(),
         }
@@ -178,10 +189,16 @@ impl World {
         self.attach()?;
         for _ in 0..self.settings.steps {
             self.step()?;
+            if self.over {
+                return self.check_backend();
+            }
         }
         // The end: everything is answered, drained, and where it should be.
         self.finish_requests()?;
         self.drain()?;
+        if self.over {
+            return self.check_backend();
+        }
         for sector in 0..self.disk.durable.len() {
             let (is, newest) = (self.disk.durable[sector], self.oracle.newest(sector));
             if is != newest || self.disk.volatile.iter().any(|(at, _)| *at == sector) {
@@ -224,7 +241,10 @@ impl World {
             self.wake = None;
             self.apply(Event::Wake)?;
         }
-        if self.rng.random_bool(self.settings.crash) {
+        if self.rng.random_bool(self.settings.rot) {
+            self.rotten |= self.ssd.rot(&mut self.rng);
+        }
+        if !self.rotten && self.rng.random_bool(self.settings.crash) {
             let power = self.rng.random_bool(0.5);
             return self.crash(power);
         }
@@ -240,7 +260,7 @@ impl World {
             return self.apply(Event::Control(id, Command::Drain(self.place)));
         }
         let [ssd, disk, guest] = self.settings.weights;
-        let choice = self.rng.random_range(0..ssd + disk + guest);
+        let choice = self.rng.random_range(0.0..ssd + disk + guest);
         if choice < ssd {
             self.end_ssd()
         } else if choice < ssd + disk {
@@ -306,7 +326,8 @@ impl World {
         } else {
             let first = self.rng.random_range(0..settings.blocks);
             let len = self.rng.random_range(1..=blocks_max.min(settings.blocks - first));
-            let end = if first + len == settings.blocks { total * 512 } else { (first + len) * 4096 };
+            let end =
+                if first + len == settings.blocks { total * 512 } else { (first + len) * 4096 };
             ByteSpan::new(first * 4096, end - first * 4096)
         };
         let head = (span.offset % 4096) as usize / 512;
@@ -319,7 +340,8 @@ impl World {
         let busy = self.asked.values().any(|asked| {
             let writes = !matches!(asked.op, Op::Read { .. } | Op::Flush);
             let other = span_of(&asked.op);
-            writes && other.is_some_and(|other| other.offset < span.end() && span.offset < other.end())
+            writes
+                && other.is_some_and(|other| other.offset < span.end() && span.offset < other.end())
         });
         if busy {
             return self.end_something();
@@ -371,6 +393,7 @@ impl World {
                 Action::Engine(id, _, op) => self.disk.submit(id, op),
                 Action::Reply(id, result) => self.replied(id, result)?,
                 Action::Answer(id, result) => {
+                    self.over |= self.rotten && result.is_err();
                     if self.draining == Some(id) {
                         self.draining = None;
                         self.counts.drains += 1;
@@ -396,7 +419,8 @@ impl World {
         let mut short = String::new();
         for part in text.split("RefCell { value: [") {
             // Bytes of memory say nothing here.
-            let rest = if short.is_empty() { part } else { part.split_once(']').map_or("", |p| p.1) };
+            let rest =
+                if short.is_empty() { part } else { part.split_once(']').map_or("", |p| p.1) };
             short.push_str(rest);
         }
         let short = short.split("MetaPage(").next().unwrap_or_default().to_owned();
@@ -405,6 +429,12 @@ impl World {
 
     fn replied(&mut self, id: RequestId, result: Result<Answer<Mem>, Failure>) -> Checked {
         let asked = self.asked.remove(&id.0).ok_or("an answer to nothing")?;
+        if self.rotten && result.is_err() {
+            // Later requests of this sector may or may not have happened.
+            self.over = true;
+            self.counts.failed += 1;
+            return Ok(());
+        }
         let answer = result.map_err(|failure| format!("{:?} failed: {failure}", asked.op))?;
         match asked.op {
             Op::Flush => {
@@ -436,11 +466,19 @@ impl World {
     }
 
     fn crash(&mut self, power: bool) -> Checked {
-        if power { self.counts.power_cuts += 1 } else { self.counts.kills += 1 }
+        if power {
+            self.counts.power_cuts += 1;
+        } else {
+            self.counts.kills += 1;
+        }
         self.disk.abandon(&mut self.rng);
         self.trace("crash", &power);
         self.check_backend()?;
-        if power { self.ssd.power_cut(&mut self.rng) } else { self.ssd.kill(&mut self.rng) }
+        if power {
+            self.ssd.power_cut(&mut self.rng);
+        } else {
+            self.ssd.kill(&mut self.rng);
+        }
         self.asked.clear();
         (self.draining, self.wake) = (None, None);
         self.events.clear();
@@ -474,7 +512,7 @@ impl World {
 
     fn finish_requests(&mut self) -> Checked {
         for _ in 0..100_000 {
-            if self.asked.is_empty() {
+            if self.asked.is_empty() || self.over {
                 return Ok(());
             }
             self.end_something()?;
@@ -487,6 +525,9 @@ impl World {
         self.draining = Some(id);
         self.apply(Event::Control(id, Command::Drain(self.place)))?;
         for _ in 0..100_000 {
+            if self.over {
+                return Ok(());
+            }
             if self.draining.is_none() {
                 self.oracle.settled();
                 return Ok(());
