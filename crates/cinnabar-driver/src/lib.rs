@@ -4,6 +4,7 @@
 //! them comes in through doors: the time is an argument, the port is a trait ([`ShardIo`]) or a token,
 //! a wake-up is an instant that the caller waits for.
 //!
+//! * [`pool`]: all shards, which any thread runs, one at a time each.
 //! * [`shard`]: one engine with its events, its wake-up and the binding of its volumes.
 //! * [`change_proof`]: what a recorded change proof says of the time since.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
@@ -17,6 +18,7 @@ pub mod change_proof;
 mod held;
 pub mod io_tracker;
 pub mod lost_ranges;
+pub mod pool;
 pub mod shard;
 pub mod volume_end;
 pub mod warmth;
@@ -24,5 +26,6 @@ pub mod warmth;
 pub use change_proof::ChangeProof;
 pub use io_tracker::{IoTracker, TrackedIo};
 pub use lost_ranges::LostRanges;
+pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
 pub use volume_end::VolumeEnd;

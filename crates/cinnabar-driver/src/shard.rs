@@ -5,6 +5,7 @@
 //! engine's I/O to that volume waits here.
 
 use crate::lost_ranges::bounded;
+use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::shards::OWN_COMMAND;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
@@ -32,6 +33,15 @@ pub trait ShardIo<P> {
 
     /// The engine wants to be woken then; [`Shard::wake`] keeps the earliest such instant.
     fn wake_at(&mut self, _at: Instant) {}
+
+    /// A shard that is run away from its home wants to be woken earlier than that thread knows.
+    fn tell_home(&mut self, _shard: u32, _home: usize, _at: Instant) {}
+
+    /// How the engine is has changed; progress while it loads is not told.
+    fn health(&mut self, _shard: u32, _health: Health) {}
+
+    /// All events are taken; the shard is about to be let go of.
+    fn letting_go(&mut self, _shard: u32) {}
 }
 
 /// Which volume of the driver's an engine's volume is.
@@ -55,6 +65,9 @@ pub struct Shard<P, V> {
     actions: Vec<Action<P>>,
     /// When the engine wants to be woken.
     pub wake: Option<Instant>,
+    /// The latest time that the engine was told: threads that run it in turn have looked at the clock
+    /// at different moments.
+    latest: Instant,
     /// By the engine's names.
     bindings: Vec<Option<Binding<V>>>,
     /// I/Os of volumes that are not bound yet.
@@ -81,6 +94,7 @@ impl<P: Payload, V: Copy + PartialEq> Shard<P, V> {
             events: Vec::new(),
             actions: Vec::new(),
             wake: None,
+            latest: Instant::default(),
             bindings: Vec::new(),
             early: Vec::new(),
             endings: Vec::new(),
@@ -101,7 +115,8 @@ impl<P: Payload, V: Copy + PartialEq> Shard<P, V> {
     /// Lets the engine take its events, and does what it says.
     pub fn apply(&mut self, now: Instant, io: &mut impl ShardIo<P, Volume = V>) {
         self.watch_for_endings(io);
-        self.engine.apply(now, &mut self.events, &mut self.actions);
+        self.latest = self.latest.max(now);
+        self.engine.apply(self.latest, &mut self.events, &mut self.actions);
         io.applied();
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {

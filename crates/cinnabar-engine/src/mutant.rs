@@ -134,6 +134,10 @@ mutants! {
     WindowUnbounded,
     /// Driver: the engine is not woken when it wants to be.
     WakeForgotten,
+    /// Driver: what is left for a shard in the moment before it is let go of stays in its inbox.
+    InboxNotLookedAtAgain,
+    /// Driver: the home of a shard is not told of a wake-up that a run elsewhere has set.
+    WakeNotPassedOn,
 }
 
 /// The mutants switched on: none, in production.

@@ -1,10 +1,14 @@
-//! Shards on threads of their own: what a shard answers is heard by the router some time later, and
-//! each shard knows for itself whose its engine's I/O is.
+//! Shards that several threads run: what a shard answers is heard by the router some time later, and
+//! each shard knows for itself which volume its engine's I/O belongs to.
 //!
-//! Router and shards are the production ones; the doors are the simulator's.
+//! Router and pool are the production ones; the doors are the simulator's. The threads are simulated,
+//! one at a time. So that they meet, some of a shard's events come from another thread while the shard
+//! is being run: its attempt to run the shard finds the lock taken. And a shard is often run away from
+//! its home, which knows of its wake-ups what it was told.
 
 use crate::machine::Machine;
-use cinnabar_driver::{Binding, Shard, ShardIo};
+use cinnabar_driver::pool::{Left, Ran};
+use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
@@ -16,16 +20,42 @@ use cinnabar_engine::{
     Payload, Phases, Reply, Target,
 };
 
-/// A shard, and its answers that the router has not heard.
-struct Unheard<P> {
-    shard: Shard<P, VolumeId>,
+/// What the threads have for a shard, and have of it.
+struct Desk<P> {
+    events: Vec<Event<P>>,
+    /// It is to be run, with or without events.
+    again: bool,
+    /// Its answers that the router has not heard.
     said: Vec<Reply<P>>,
+    /// When its home wakes it, as far as that knows.
+    wake: Option<Instant>,
+    /// How it is, as last told.
+    health: Health,
 }
 
 /// The doors of a shard: what goes through them is done by the simulator.
 struct Doors<'a, P> {
+    pool: &'a ShardPool<P, VolumeId>,
+    now: Instant,
     actions: &'a mut Vec<Action<P>>,
     said: &'a mut Vec<Reply<P>>,
+    health: &'a mut Health,
+    /// The home is told of an earlier wake-up.
+    told: Option<Instant>,
+    /// What another thread has for the shard: it comes when the engine has taken its batch,
+    during: Vec<Event<P>>,
+    /// or just before the shard is let go of.
+    at_end: Vec<Event<P>>,
+}
+
+impl<P: Payload> Doors<'_, P> {
+    fn meet(&mut self, shard: u32, mut events: Vec<Event<P>>) {
+        if !events.is_empty() {
+            let other = self.pool.home(shard) + 1;
+            let ran = self.pool.run(shard, other, self.now, &mut events, &mut Shut);
+            assert!(ran == Ran::Taken && events.is_empty(), "the shard is being run");
+        }
+    }
 }
 
 impl<P: Payload> ShardIo<P> for Doors<'_, P> {
@@ -41,20 +71,54 @@ impl<P: Payload> ShardIo<P> for Doors<'_, P> {
         self.actions.push(Action::Io(IoRequest { id, target, op }));
     }
 
-    fn reply(&mut self, _: u32, reply: Reply<P>) {
+    fn reply(&mut self, shard: u32, reply: Reply<P>) {
         self.said.push(reply);
+        let events = std::mem::take(&mut self.during);
+        self.meet(shard, events);
     }
 
-    fn wake_at(&mut self, at: Instant) {
-        self.actions.push(Action::WakeAt(at));
+    fn tell_home(&mut self, _: u32, _: usize, at: Instant) {
+        self.told = Some(at);
+    }
+
+    fn health(&mut self, _: u32, health: Health) {
+        *self.health = health;
+    }
+
+    fn letting_go(&mut self, shard: u32) {
+        let mut events = std::mem::take(&mut self.during);
+        events.append(&mut self.at_end);
+        self.meet(shard, events);
+    }
+}
+
+/// The doors of a thread that finds its shard taken.
+struct Shut;
+
+impl<P: Payload> ShardIo<P> for Shut {
+    type Volume = VolumeId;
+
+    fn start_on_cache(&mut self, _: u32, _: IoId, _: IoOp<P>) {
+        unreachable!("another thread runs the shard");
+    }
+
+    fn start_on_backend(&mut self, _: u32, _: IoId, _: VolumeId, _: IoOp<P>) {
+        unreachable!("another thread runs the shard");
+    }
+
+    fn reply(&mut self, _: u32, _: Reply<P>) {
+        unreachable!("another thread runs the shard");
     }
 }
 
 /// See the module.
 pub struct Threaded<P> {
     router: Router<P>,
-    shards: Vec<Unheard<P>>,
+    pool: ShardPool<P, VolumeId>,
+    desks: Vec<Desk<P>>,
     losses: Losses,
+    /// Runs so far: decides how the threads of the next one meet.
+    runs: u64,
 }
 
 impl<P: Payload> Threaded<P> {
@@ -64,31 +128,83 @@ impl<P: Payload> Threaded<P> {
     /// If there are none.
     pub fn new(config: Config, superblocks: Vec<Superblock>) -> Self {
         let map = ShardMap::of(&superblocks[0].geometry);
-        let new = |(number, superblock)| {
-            let engine = Engine::new(config, superblock);
-            Unheard { shard: Shard::new(number, engine, config.mutants), said: Vec::new() }
+        let engines: Vec<_> =
+            superblocks.into_iter().map(|superblock| Engine::new(config, superblock)).collect();
+        let desk = |_: &Engine<P>| Desk {
+            events: Vec::new(),
+            again: false,
+            said: Vec::new(),
+            wake: None,
+            health: Health::Opening,
         };
-        let shards = (0..).zip(superblocks).map(new).collect();
+        let desks = engines.iter().map(desk).collect();
+        let threads = engines.len();
         let losses = Losses::new(&map);
-        Self { router: Router::new(map, &config), shards, losses }
+        let pool = ShardPool::new(engines, threads, config.mutants);
+        Self { router: Router::new(map, &config), pool, desks, losses, runs: 0 }
     }
 
-    /// Wakes the engines whose time has come; the others' is asked for again.
+    /// What each engine says.
+    fn ask<T>(&self, question: impl Fn(&Engine<P>) -> T) -> Vec<T> {
+        let shards = 0..self.pool.shards();
+        shards.map(|shard| self.pool.ask(shard, |shard| question(&shard.engine))).collect()
+    }
+
+    /// The homes wake the shards whose time has come; the others' is asked for again.
     fn wake(&mut self, now: Instant, actions: &mut Vec<Action<P>>) {
-        for Unheard { shard, .. } in &mut self.shards {
-            shard.look_at_time(now);
-            actions.extend(shard.wake.map(Action::WakeAt));
+        for (shard, desk) in (0..).zip(&mut self.desks) {
+            if desk.wake.is_some_and(|at| at <= now) {
+                // A home looks at the shard then, which may have been woken since.
+                desk.wake = self.pool.wake(shard).filter(|at| *at > now);
+                desk.again = true;
+            }
+            actions.extend(desk.wake.map(Action::WakeAt));
+        }
+    }
+
+    /// Some thread runs a shard.
+    fn run(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
+        let Self { pool, desks, runs, .. } = self;
+        let Desk { events, again, said, wake, health } = &mut desks[shard as usize];
+        *runs += 1;
+        let dice = mixed(*runs);
+        // A wake-up is a matter of the home, whichever thread brings events.
+        let home = *again || dice.is_multiple_of(2);
+        let thread = pool.home(shard) + usize::from(!home);
+        let cut = |events: &mut Vec<Event<P>>, dice: u64| {
+            let len = events.len() as u64;
+            events.split_off(if dice.is_multiple_of(2) { len } else { dice / 2 % (len + 1) } as usize)
+        };
+        let at_end = cut(events, dice >> 8);
+        let during = cut(events, dice >> 32);
+        *again = false;
+        let mut doors = Doors { pool, now, actions, said, health, told: None, during, at_end };
+        let ran = pool.run(shard, thread, now, events, &mut doors);
+        let told = doors.told;
+        *again = ran == Ran::More;
+        // The home goes by what the pool says when it looks, others have it look.
+        let known = if home { pool.wake(shard) } else { told };
+        if let Some(at) = known {
+            *wake = Some(wake.map_or(at, |wake| wake.min(at)));
+            actions.push(Action::WakeAt(at));
         }
     }
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        let health = self.shards.iter().map(|one| one.shard.engine.health());
-        for shard in self.losses.notice(health) {
+        for shard in self.losses.notice(self.desks.iter().map(|desk| desk.health)) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
-            self.shards[shard as usize].shard.events.push(event);
+            self.desks[shard as usize].events.push(event);
         }
     }
+}
+
+/// A number that looks drawn, the same for the same `number` (`SplitMix64`).
+const fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 impl<P: Payload> Machine<P> for Threaded<P> {
@@ -101,48 +217,52 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn cache_counters(&self) -> CacheCounters {
-        self.shards.iter().map(|one| one.shard.engine.cache_counters()).sum()
+        self.ask(Engine::cache_counters).into_iter().sum()
     }
 
     fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
         let names = self.names(volume);
-        (names.len() == self.shards.len()).then(|| self.counters_of(&names))?
+        (names.len() == self.desks.len()).then(|| self.counters_of(&names))?
     }
 
     fn recorded(&self, name: &str) -> Vec<Recorded> {
-        self.shards.iter().filter_map(|one| one.shard.engine.recorded(name)).collect()
+        self.ask(|engine| engine.recorded(name)).into_iter().flatten().collect()
     }
 
     fn health(&self) -> Health {
-        Health::of_all(self.shards.iter().map(|one| one.shard.engine.health()))
+        Health::of_all(self.ask(Engine::health))
     }
 
     fn crossings(&self) -> Crossings {
         let all = self.router.crossings().clone();
-        self.shards.iter().for_each(|one| all.add(&one.shard.engine.crossings()));
+        self.ask(|engine| all.add(&engine.crossings()));
         all
     }
 
     fn phases(&self) -> Option<Phases> {
-        self.shards.iter().map(|one| one.shard.engine.phases()).reduce(Phases::or)
+        self.ask(Engine::phases).into_iter().reduce(Phases::or)
     }
 
     fn at_risk(&self) -> AtRisk {
-        let all = self.shards.iter().map(|one| one.shard.engine.at_risk());
-        all.fold(AtRisk::default(), std::ops::Add::add)
+        self.ask(Engine::at_risk).into_iter().fold(AtRisk::default(), std::ops::Add::add)
     }
 
     fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
-        let all = self.shards.iter().zip(names);
-        all.flat_map(|(one, name)| one.shard.engine.settled_blocks(*name)).collect()
+        let of = |(shard, name): (u32, &VolumeId)| {
+            self.pool.ask(shard, |shard| shard.engine.settled_blocks(*name))
+        };
+        (0..self.shards()).zip(names).flat_map(of).collect()
     }
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
-        self.shards.iter().zip(names).any(|(one, name)| one.shard.engine.holds(*name, block))
+        let of = |(shard, name): (u32, &VolumeId)| {
+            self.pool.ask(shard, |shard| shard.engine.holds(*name, block))
+        };
+        (0..self.shards()).zip(names).any(of)
     }
 
     fn check_invariants(&self) {
-        self.shards.iter().for_each(|one| one.shard.engine.check_invariants());
+        self.ask(Engine::check_invariants);
     }
 
     fn shards(&self) -> u32 {
@@ -156,7 +276,7 @@ impl<P: Payload> Machine<P> for Threaded<P> {
                 continue;
             }
             let mut to = |routed: Routed<P>| {
-                self.shards[routed.shard as usize].shard.events.push(routed.event);
+                self.desks[routed.shard as usize].events.push(routed.event);
             };
             let reply = self.router.route(event, &mut to);
             actions.extend(reply.map(Action::Reply));
@@ -164,26 +284,26 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn has_events(&self, shard: u32) -> bool {
-        !self.shards[shard as usize].shard.events.is_empty()
+        let desk = &self.desks[shard as usize];
+        desk.again || !desk.events.is_empty()
     }
 
     fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
-        let Unheard { shard, said } = &mut self.shards[shard as usize];
-        shard.apply(now, &mut Doors { actions, said });
+        self.run(shard, now, actions);
         self.share_loss();
     }
 
     fn has_said(&self, shard: u32) -> bool {
-        !self.shards[shard as usize].said.is_empty()
+        !self.desks[shard as usize].said.is_empty()
     }
 
     fn hear(&mut self, shard: u32, actions: &mut Vec<Action<P>>) {
-        for reply in std::mem::take(&mut self.shards[shard as usize].said) {
+        for reply in std::mem::take(&mut self.desks[shard as usize].said) {
             if reply.id == OWN_COMMAND {
                 continue;
             }
             let mut to = |routed: Routed<P>| {
-                self.shards[routed.shard as usize].shard.events.push(routed.event);
+                self.desks[routed.shard as usize].events.push(routed.event);
             };
             let Some(reply) = self.router.reply(shard, reply, &mut to) else { continue };
             let attached = match &reply.result {
@@ -194,8 +314,9 @@ impl<P: Payload> Machine<P> for Threaded<P> {
             let Some(volume) = attached else { continue };
             for shard in 0..self.router.map().shards() {
                 let inner = self.router.inner(volume, shard).expect("every shard has it");
-                let Unheard { shard, said } = &mut self.shards[shard as usize];
-                shard.bind(inner, Binding::Volume(volume), &mut Doors { actions, said });
+                let desk = &mut self.desks[shard as usize];
+                self.pool.leave(shard, &mut desk.events, Some(Left::Bind(inner, volume)));
+                desk.again = true;
             }
         }
     }
@@ -206,8 +327,10 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
-        let all = self.shards.iter().zip(names);
-        let each = all.map(|(one, name)| one.shard.engine.volume_counters(*name));
+        let of = |(shard, name): (u32, &VolumeId)| {
+            self.pool.ask(shard, |shard| shard.engine.volume_counters(*name))
+        };
+        let each = (0..self.shards()).zip(names).map(of);
         each.collect::<Option<Vec<_>>>().map(VolumeCounters::of_shards)
     }
 

@@ -48,6 +48,8 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::WindowAfterSeal, 40),
     (Mutant::WindowUnbounded, 0),
     (Mutant::WakeForgotten, 0),
+    (Mutant::InboxNotLookedAtAgain, 0),
+    (Mutant::WakeNotPassedOn, 8),
 ];
 
 /// The same, but found among seeds without shards and replays.

@@ -353,7 +353,7 @@ impl Plane {
     }
 
     fn serve(&mut self, now: Instant, key: usize, id: VolumeId, warmth: Warmth) {
-        self.crew.bind(&mut self.lane, now, id, key);
+        self.crew.bind(&mut self.lane, id, key);
         let volume = &mut self.volumes[key];
         (volume.id, volume.warmth, volume.phase) = (Some(id), warmth, Phase::Serving);
         let name = &volume.config.name;

@@ -1,21 +1,23 @@
 //! All engines, wherever they are: events on their way to them, answers on their way back.
 //!
-//! The first thread has a lane of its own; shard `s` is served by thread `s % threads`.
+//! Requests and completions are run where they arrive ([`Lane`]); commands go to the home of each
+//! shard.
 
 mod counters;
 mod disks;
 
 use super::desk::Desk;
-use super::lane::Lane;
+use super::lane::{Lane, Pool};
 use super::worker::Worker;
 use cinnabar_backend::Memory;
-use cinnabar_driver::Shard;
+use cinnabar_driver::ShardPool;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Plan;
 use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
-use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::{Command, Config, Engine, Event, Reply, Request, RequestId};
+use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Crew {
@@ -36,25 +38,17 @@ impl Crew {
         Self { router, workers, health: Vec::new(), losses, capacity_blocks: 0 }
     }
 
-    /// Thread of a shard; 0 is the first.
-    fn thread_of(&self, shard: u32) -> usize {
-        shard as usize % (self.workers.len() + 1)
-    }
-
     /// Seats engines, one for each shard, in place of those there were.
     pub(super) fn seat(&mut self, lane: &mut Lane, map: ShardMap, engines: Vec<Engine<Memory>>) {
         self.router = Router::new(map, &Config::default());
         self.health = vec![Health::Opening; engines.len()];
         self.losses = Losses::new(self.router.map());
-        lane.unseat();
-        self.workers.iter().for_each(|worker| worker.call(Lane::unseat));
-        for (number, engine) in (0..).zip(engines) {
-            let shard = Shard::new(number, engine, Mutants::default());
-            match self.thread_of(number) {
-                0 => lane.shards.push(shard),
-                thread => self.workers[thread - 1].call(move |lane| lane.shards.push(shard)),
-            }
+        let pool: Arc<Pool> = Arc::new(ShardPool::new(engines, self.threads(), Mutants::default()));
+        for worker in &self.workers {
+            let pool = Arc::clone(&pool);
+            worker.call(move |lane| lane.seat(pool));
         }
+        lane.seat(pool);
     }
 
     /// Number of shards.
@@ -73,14 +67,12 @@ impl Crew {
         lane: &mut Lane,
         request: Request<Memory>,
     ) -> Option<Reply<Memory>> {
-        let Self { router, workers, .. } = self;
-        router.submit(request, &mut |routed| post(lane, workers, routed))
+        self.router.submit(request, &mut |routed| post(lane, routed))
     }
 
     /// Requests take too long; those are answered here that no shard has seen.
     pub(super) fn late(&mut self, lane: &mut Lane, ids: Vec<RequestId>) -> Vec<Reply<Memory>> {
-        let Self { router, workers, .. } = self;
-        router.all_late(ids, &mut |routed| post(lane, workers, routed))
+        self.router.all_late(ids, &mut |routed| post(lane, routed))
     }
 
     /// An operator's command; answered at once only if it can't be carried out.
@@ -90,14 +82,12 @@ impl Crew {
         id: RequestId,
         command: &Command,
     ) -> Option<Reply<Memory>> {
-        let Self { router, workers, .. } = self;
-        router.control(id, command, &mut |routed| post(lane, workers, routed))
+        self.router.control(id, command, &mut |routed| post(lane, routed))
     }
 
     /// New settings.
     pub(super) fn adopt(&mut self, lane: &mut Lane, plan: &Plan) {
-        let Self { router, workers, .. } = self;
-        router.adopt(plan, &mut |routed| post(lane, workers, routed));
+        self.router.adopt(plan, &mut |routed| post(lane, routed));
     }
 
     /// A shard has answered: gives the answer for whoever asked, once all of it is there.
@@ -110,28 +100,20 @@ impl Crew {
         if reply.id == OWN_COMMAND {
             return None;
         }
-        let Self { router, workers, .. } = self;
-        router.reply(shard, reply, &mut |routed| post(lane, workers, routed))
+        self.router.reply(shard, reply, &mut |routed| post(lane, routed))
     }
 
-    /// Sends the workers what they were told.
-    pub(super) fn send(&mut self) {
-        self.workers.iter_mut().for_each(Worker::send);
-    }
-
-    /// Has something done by the thread of a shard.
-    fn on(&mut self, lane: &mut Lane, shard: u32, work: impl FnOnce(&mut Lane) + Send + 'static) {
-        match self.thread_of(shard) {
-            0 => work(lane),
-            thread => self.workers[thread - 1].order(work),
-        }
+    /// Has each other thread say when it has looked at its port and run what came of that.
+    pub(super) fn have_look(&mut self) {
+        self.workers.iter_mut().for_each(Worker::have_look);
     }
 
     /// The engines' I/O to a volume whose attach was answered goes to the plane's volume `key`.
-    pub(super) fn bind(&mut self, lane: &mut Lane, now: Instant, volume: VolumeId, key: usize) {
+    pub(super) fn bind(&self, lane: &mut Lane, volume: VolumeId, key: usize) {
         for shard in 0..self.shards() {
-            let Some(inner) = self.router.inner(volume, shard) else { continue };
-            self.on(lane, shard, move |lane| lane.bind(now, shard, inner, key));
+            if let Some(inner) = self.router.inner(volume, shard) {
+                lane.bind(shard, inner, key);
+            }
         }
     }
 
@@ -140,22 +122,18 @@ impl Crew {
         Health::of_all(self.health.iter().copied())
     }
 
-    /// A shard elsewhere is doing otherwise than before.
+    /// A shard is doing otherwise than before.
     pub(super) fn heard_health(&mut self, shard: u32, health: Health) {
         if let Some(known) = self.health.get_mut(shard as usize) {
             *known = health;
         }
     }
 
-    /// Looks at the shards here, and has all give up a device that one of them lost.
+    /// Has all shards give up a device that one of them lost.
     pub(super) fn watch_health(&mut self, lane: &mut Lane) {
-        for shard in &lane.shards {
-            self.health[shard.number as usize] = shard.engine.health();
-        }
-        let Self { health, losses, workers, .. } = self;
-        for shard in losses.notice(health.iter().copied()) {
+        for shard in self.losses.notice(self.health.iter().copied()) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
-            post(lane, workers, Routed { shard, event });
+            post(lane, Routed { shard, event });
         }
     }
 
@@ -182,11 +160,10 @@ impl Crew {
     }
 }
 
-/// Hands an event to the thread of its shard.
-fn post(lane: &mut Lane, workers: &mut [Worker], routed: Routed<Memory>) {
-    let Routed { shard, event } = routed;
-    match shard as usize % (workers.len() + 1) {
-        0 => lane.shard(shard).events.push(event),
-        thread => workers[thread - 1].event(shard, event),
+/// What guests ask for is run here; commands are carried out at the home of their shard.
+fn post(lane: &mut Lane, Routed { shard, event }: Routed<Memory>) {
+    match event {
+        Event::Control(..) | Event::Adopt(_) => lane.hand_over(shard, event),
+        event => lane.give(shard, event),
     }
 }

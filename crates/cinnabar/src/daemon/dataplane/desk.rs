@@ -10,15 +10,17 @@ mod overdue;
 pub(super) mod tests;
 
 use super::clock::Clock;
-use super::lane::Said;
+use super::lane::{Mail, Pool, Said};
 use super::volume::VolumeIo;
 use super::warnings::Warnings;
+use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::port::{Extent, Port};
 use cinnabar_backend::sim::OpKind;
 use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Disk, Done, FileId, Job, JobOp, Memory, port};
 use cinnabar_driver::ShardIo;
 use cinnabar_driver::io_tracker::{EndedIo, IoTracker};
+use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
@@ -244,6 +246,11 @@ impl Desk {
         self.ios.get(io).of.volume.map_or(0, |key| self.volume(key).1.attachment)
     }
 
+    /// Whether a volume's backend is a server.
+    fn is_server(&self, key: usize) -> bool {
+        self.volume(key).1.disk.kind() == DiskKind::Server
+    }
+
     /// The name of the volume that an I/O is for.
     pub(super) fn name_of(&self, io: usize) -> &str {
         self.ios.get(io).of.volume.map_or("", |key| &self.volume(key).1.name)
@@ -285,12 +292,16 @@ impl Desk {
     }
 }
 
-/// The doors of the shards on one thread: its clock, its desk, and what others are told.
+/// The doors of the shards that one thread runs: its clock, its desk, what others are told, and
+/// letters to other threads.
 pub(super) struct ShardDoors<'a> {
     pub(super) now: Instant,
     pub(super) clock: Clock,
     pub(super) desk: &'a mut Desk,
     pub(super) said: &'a mut Vec<Said>,
+    pub(super) thread: usize,
+    pub(super) pool: &'a Pool,
+    pub(super) letters: &'a mut Vec<(usize, Mail)>,
 }
 
 impl ShardIo<Memory> for ShardDoors<'_> {
@@ -305,10 +316,23 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     }
 
     fn start_on_backend(&mut self, shard: u32, id: IoId, key: usize, op: IoOp<Memory>) {
-        self.desk.backend_io(self.now, (shard, id), key, op);
+        let home = self.pool.home(shard);
+        if home != self.thread && self.desk.is_server(key) {
+            self.letters.push((home, Mail::Io { shard, id, key, op }));
+        } else {
+            self.desk.backend_io(self.now, (shard, id), key, op);
+        }
     }
 
     fn reply(&mut self, shard: u32, reply: Reply<Memory>) {
         self.said.push(Said::Reply(shard, reply));
+    }
+
+    fn tell_home(&mut self, _: u32, home: usize, _: Instant) {
+        self.letters.push((home, Mail::Look));
+    }
+
+    fn health(&mut self, shard: u32, health: Health) {
+        self.said.push(Said::Health(shard, health));
     }
 }

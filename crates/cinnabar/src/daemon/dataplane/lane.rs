@@ -1,21 +1,52 @@
-//! What one data thread does beside talking: its engines and its desk.
+//! What one data thread does beside talking: shards that it runs, and its desk.
+//!
+//! A thread runs a shard when it has something for it: a request that arrived here, a completion of
+//! its own port. It is the home of some shards ([`ShardPool::home`]): it wakes them, carries commands
+//! out, and runs what others have left. Backends that are servers have all I/O of a shard done by the
+//! shard's home, so that what a restarted server may have lost is known where its answers arrive.
 
 use super::clock::Clock;
 use super::desk::{Desk, ShardDoors, Told};
 use super::idle::Idle;
+use super::inbox::Inbox;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
-use cinnabar_driver::{Binding, Shard};
+use cinnabar_driver::ShardPool;
+use cinnabar_driver::pool::{Left, Ran};
+use cinnabar_engine::health::Health;
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
-use cinnabar_engine::{Event, Reply};
+use cinnabar_engine::{Event, IoId, IoOp, Reply};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// The shards, as data threads share them. Volumes are named by the plane's keys.
+pub(super) type Pool = ShardPool<Memory, usize>;
 
 /// See the module.
 pub(super) struct Lane {
+    /// This thread's; 0 is the first.
+    pub(super) number: usize,
     pub(super) clock: Clock,
     pub(super) desk: Desk,
-    pub(super) shards: Vec<Shard<Memory, usize>>,
+    pub(super) pool: Arc<Pool>,
+    /// By shard: what is for it from here.
+    events: Vec<Vec<Event<Memory>>>,
+    /// By shard: it is to be run here, with or without events.
+    again: Vec<bool>,
+    /// By thread, this one's included.
+    mail: Arc<[Inbox<Mail>]>,
+    /// For other threads, by number; sent with each [`apply`](Self::apply).
+    letters: Vec<(usize, Mail)>,
     idle: Idle,
+}
+
+/// From one data thread to another.
+pub(super) enum Mail {
+    /// A shard of which the reader is the home has something to do, or wants to be woken earlier.
+    Look,
+    /// An I/O of such a shard, on the backend of the volume of this key.
+    Io { shard: u32, id: IoId, key: usize, op: IoOp<Memory> },
 }
 
 /// What is for others to hear.
@@ -24,64 +55,139 @@ pub(super) enum Said {
     Reply(u32, Reply<Memory>),
     /// The desk can't settle it.
     Told(Told),
+    /// How a shard is has changed.
+    Health(u32, Health),
 }
 
 impl Lane {
-    pub(super) fn new(clock: Clock, desk: Desk, poll_max: Duration) -> Self {
-        Self { clock, desk, shards: Vec::new(), idle: Idle::new(poll_max) }
+    /// A thread without shards, and alone until it is told of others.
+    pub(super) fn new(number: usize, clock: Clock, desk: Desk, poll_max: Duration) -> Self {
+        Self {
+            number,
+            clock,
+            desk,
+            pool: Arc::new(ShardPool::new(Vec::new(), 1, Mutants::default())),
+            events: Vec::new(),
+            again: Vec::new(),
+            mail: Arc::new([]),
+            letters: Vec::new(),
+            idle: Idle::new(poll_max),
+        }
     }
 
-    /// A shard that is served here.
-    pub(super) fn shard(&mut self, number: u32) -> &mut Shard<Memory, usize> {
-        shard_of(&mut self.shards, number)
+    /// Takes the inboxes of all threads, in order.
+    pub(super) fn meet(&mut self, mail: Arc<[Inbox<Mail>]>) {
+        self.mail = mail;
     }
 
-    /// The engine's I/O to a volume of its own goes to the plane's volume `key`.
-    pub(super) fn bind(&mut self, now: Instant, number: u32, volume: VolumeId, key: usize) {
-        let mut said = Vec::new();
-        let Self { shards, desk, clock, .. } = self;
-        let mut doors = ShardDoors { now, clock: *clock, desk, said: &mut said };
-        shard_of(shards, number).bind(volume, Binding::Volume(key), &mut doors);
-        debug_assert!(said.is_empty(), "only the engine answers");
-    }
-
-    /// Lets go of all engines, and of what was for them.
-    pub(super) fn unseat(&mut self) {
-        self.shards.clear();
+    /// Takes other shards, and lets go of those there were and of what was for them.
+    pub(super) fn seat(&mut self, pool: Arc<Pool>) {
+        let shards = pool.shards() as usize;
+        self.pool = pool;
+        self.events = (0..shards).map(|_| Vec::new()).collect();
+        self.again = vec![false; shards];
         self.desk.told.clear();
     }
 
-    /// When something is due here; at once if an engine has something to do.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.shards.iter().any(|shard| !shard.events.is_empty()) || !self.desk.told.is_empty() {
-            return Some(Instant::default());
-        }
-        let wakes = self.shards.iter().filter_map(|shard| shard.wake);
-        wakes.chain(self.desk.deadline()).min()
+    /// Something for a shard, which is run here.
+    pub(super) fn give(&mut self, shard: u32, event: Event<Memory>) {
+        self.events[shard as usize].push(event);
     }
 
-    /// Waits for whatever comes first: the port, what `others` looks for while this thread does not
-    /// sleep, or the time. `sleeps` is called before it does, and may say that it must not.
+    /// A command for a shard, which its home carries out: what it brings is I/O for long.
+    pub(super) fn hand_over(&mut self, shard: u32, event: Event<Memory>) {
+        if self.is_home(shard) {
+            self.give(shard, event);
+        } else {
+            self.leave(shard, Left::Event(event));
+        }
+    }
+
+    /// The engine's I/O to a volume of its own goes to the plane's volume `key`.
+    pub(super) fn bind(&mut self, shard: u32, volume: VolumeId, key: usize) {
+        self.leave(shard, Left::Bind(volume, key));
+    }
+
+    /// The server of the volume of this key may have lost these ranges: what the shards whose home
+    /// this is have of them goes before they hear of anything that the server has done since.
+    pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
+        for shard in 0..self.pool.shards() {
+            if !self.is_home(shard) {
+                continue;
+            }
+            let events = &mut self.events[shard as usize];
+            self.pool.leave(shard, events, Some(Left::DropLost(key, ranges.to_vec())));
+            self.again[shard as usize] = true;
+        }
+    }
+
+    /// Leaves something for a shard's home, behind what this thread has for it.
+    fn leave(&mut self, shard: u32, left: Left<Memory, usize>) {
+        self.pool.leave(shard, &mut self.events[shard as usize], Some(left));
+        if self.is_home(shard) {
+            self.again[shard as usize] = true;
+        } else {
+            self.mail[self.pool.home(shard)].push(Mail::Look);
+        }
+    }
+
+    fn is_home(&self, shard: u32) -> bool {
+        self.pool.home(shard) == self.number
+    }
+
+    /// Asks each shard something, in order.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl Fn(u32, &cinnabar_engine::Engine<Memory>) -> T,
+    ) -> Vec<T> {
+        let one = |number| {
+            let answer = self.pool.ask(number, |shard| question(number, &shard.engine));
+            // A thread that came meanwhile has found it taken.
+            if self.pool.is_filled(number)
+                && let Some(home) = self.mail.get(self.pool.home(number))
+            {
+                home.push(Mail::Look);
+            }
+            answer
+        };
+        (0..self.pool.shards()).map(one).collect()
+    }
+
+    /// When something is due here; at once if a shard has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let busy = self.events.iter().any(|events| !events.is_empty());
+        if busy || self.again.contains(&true) || !self.desk.told.is_empty() {
+            return Some(Instant::default());
+        }
+        let mut due = self.desk.deadline();
+        for shard in (0..self.pool.shards()).filter(|shard| self.is_home(*shard)) {
+            if self.pool.is_filled(shard) {
+                return Some(Instant::default());
+            }
+            due = due.into_iter().chain(self.pool.wake(shard)).min();
+        }
+        due
+    }
+
+    /// Waits for whatever comes first: the port, mail, what `others` looks for while this thread does
+    /// not sleep, or the time. `sleeps` is called before it does, and may say that it must not.
     pub(super) fn wait(
         &mut self,
         until: Option<Instant>,
-        others: impl FnMut(Instant) -> bool,
+        mut others: impl FnMut(Instant) -> bool,
         sleeps: impl FnOnce() -> bool,
         events: &mut Vec<PortEvent>,
     ) -> rustix::io::Result<()> {
-        let Self { idle, desk, clock, .. } = self;
+        let Self { idle, desk, clock, mail, number, .. } = self;
+        let mail = mail.get(*number);
+        let others = |now| mail.is_some_and(Inbox::is_filled) || others(now);
+        let sleeps = || mail.is_some_and(Inbox::sleeps) | sleeps();
         idle.wait(*clock, &mut **desk.port, until, others, sleeps, events)
     }
 
     /// Whether the next wait begins with looking.
     pub(super) fn looks(&self) -> bool {
         self.idle.looks()
-    }
-
-    /// The server of the volume of this key may have lost these ranges: what the engines here have of
-    /// them goes before they hear of anything that the server has done since.
-    pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
-        self.shards.iter_mut().for_each(|shard| shard.drop_lost(key, ranges));
     }
 
     /// Takes note of the time, after everything that the port brought. The engines hear of that
@@ -92,23 +198,65 @@ impl Lane {
         let mut rest = Vec::new();
         self.deliver(|told| rest.push(told));
         self.desk.told.append(&mut rest);
-        self.shards.iter_mut().for_each(|shard| shard.look_at_time(now));
+        self.look_at_shards(now);
     }
 
-    /// Lets the engines take what there is, until there is nothing; gives what is for others.
+    /// Takes note of shards that are to be woken, or that others have left something for.
+    fn look_at_shards(&mut self, now: Instant) {
+        for shard in 0..self.pool.shards() {
+            if self.is_home(shard)
+                && (self.pool.is_filled(shard) || self.pool.wake(shard).is_some_and(|at| at <= now))
+            {
+                self.again[shard as usize] = true;
+            }
+        }
+    }
+
+    /// Takes what other threads have sent.
+    pub(super) fn read_mail(&mut self, now: Instant) {
+        let Some(inbox) = self.mail.get(self.number).filter(|inbox| inbox.is_filled()) else {
+            return;
+        };
+        let mut letters = Vec::new();
+        inbox.take(&mut letters);
+        for mail in letters {
+            match mail {
+                Mail::Look => self.look_at_shards(now),
+                Mail::Io { shard, id, key, op } => {
+                    self.desk.backend_io(now, (shard, id), key, op);
+                }
+            }
+        }
+    }
+
+    /// Runs the shards that have something to do, until they have not; gives what is for others.
     pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<Said>) {
         loop {
             self.deliver(|told| said.push(Said::Told(told)));
-            let Self { shards, desk, clock, .. } = self;
             let mut quiet = true;
-            for shard in shards.iter_mut().filter(|shard| !shard.events.is_empty()) {
-                quiet = false;
-                shard.apply(now, &mut ShardDoors { now, clock: *clock, desk, said });
+            for shard in 0..self.events.len() {
+                let again = std::mem::take(&mut self.again[shard]);
+                if again || !self.events[shard].is_empty() {
+                    quiet &= !self.run(shard as u32, now, said);
+                }
             }
             if quiet {
-                return;
+                break;
             }
         }
+        for (thread, mail) in self.letters.drain(..) {
+            self.mail[thread].push(mail);
+        }
+    }
+
+    /// Runs a shard; says whether it may have brought more to do at once.
+    fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<Said>) -> bool {
+        let Self { number, clock, desk, pool, events, letters, .. } = self;
+        let mut doors =
+            ShardDoors { now, clock: *clock, desk, said, thread: *number, pool, letters };
+        let ran = pool.run(shard, *number, now, &mut events[shard as usize], &mut doors);
+        self.again[shard as usize] |= ran == Ran::More;
+        ran == Ran::Done
     }
 
     /// Gives the engines what the desk has for them, and the rest to `others`.
@@ -116,8 +264,8 @@ impl Lane {
         let mut told = std::mem::take(&mut self.desk.told);
         for one in told.drain(..) {
             match one {
-                Told::Done(shard, done) => self.shard(shard).events.push(Event::IoDone(done)),
-                Told::Overdue(shard, id) => self.shard(shard).events.push(Event::Overdue(id)),
+                Told::Done(shard, done) => self.give(shard, Event::IoDone(done)),
+                Told::Overdue(shard, id) => self.give(shard, Event::Overdue(id)),
                 other => others(other),
             }
         }
@@ -131,12 +279,7 @@ impl Lane {
 
     /// Lets go of everything.
     pub(super) fn end(self) {
-        drop(self.shards);
+        drop((self.events, self.letters, self.pool));
         self.desk.end();
     }
-}
-
-fn shard_of(shards: &mut [Shard<Memory, usize>], number: u32) -> &mut Shard<Memory, usize> {
-    let found = shards.iter_mut().find(|shard| shard.number == number);
-    found.expect("what is for a shard goes to its thread")
 }

@@ -11,7 +11,7 @@ use super::lane::{Lane, Said};
 use super::proofs::{GenerationBumps, IoName};
 use super::recordings::Recordings;
 use super::replace::Replacing;
-use super::requests::{GuestRequest, Waiting};
+use super::requests::{GuestRequest, Overdue, Waiting};
 use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
@@ -71,6 +71,8 @@ pub(super) struct Plane {
     pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,
     /// When the first guest's request takes too long.
     pub(super) next_late: Option<Instant>,
+    /// Requests whose time is over, until every thread has looked at its port.
+    pub(super) overdue: Overdue,
     /// Something looks at the time then.
     pub(super) look_at: Option<Instant>,
     pub(super) from_nbd: Vec<Incoming<Memory>>,
@@ -142,7 +144,6 @@ impl Plane {
         self.vhost.flush(now, &mut Pool);
         self.watch_health();
         self.advance_stop(now);
-        self.crew.send();
         Ok(())
     }
 
@@ -199,6 +200,7 @@ impl Plane {
         }
         self.port_events = port_events;
         self.lane.look_at_time(now);
+        self.lane.read_mail(now);
         self.tell_late(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
@@ -232,7 +234,7 @@ impl Plane {
             match heard {
                 Heard::Said(thread, said) => self.take(now, thread, said),
                 Heard::Restarted(key, ranges) => self.server_restarted(now, key, &ranges),
-                Heard::Health(shard, health) => self.crew.heard_health(shard, health),
+                Heard::Looked => self.have_looked(),
                 Heard::Failed(error) => return Err(error),
             }
         }
@@ -271,6 +273,7 @@ impl Plane {
                     self.reply(now, reply);
                 }
             }
+            Said::Health(shard, health) => self.crew.heard_health(shard, health),
             Said::Told(Told::Extents(ticket, found)) => {
                 // Where it can't be told, everything counts as data.
                 let body = found.map_or(Body::Done, |found| Body::Extents(extents(&found)));

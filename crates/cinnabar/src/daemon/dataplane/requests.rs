@@ -22,6 +22,20 @@ pub(super) struct GuestRequest {
     arrived: Instant,
     /// When the engines are told that it takes too long; `None`: never, or they were told.
     answer_by: Option<Instant>,
+    /// That time is over.
+    late: bool,
+}
+
+/// Requests whose time is over. Completions that other threads' ports have brought by then come first:
+/// a process that was stopped for longer has answers for its guests.
+#[derive(Default)]
+pub(super) struct Overdue {
+    /// Those of the look under way.
+    ids: Vec<RequestId>,
+    /// Threads that have yet to look at their ports.
+    awaited: usize,
+    /// Those that came late since.
+    next: Vec<RequestId>,
 }
 
 /// A request of a volume that is being attached.
@@ -112,7 +126,8 @@ impl Plane {
         };
         let answer_by = volume.answer_by(arrived);
         let asker = Asker::Guest(front, ticket);
-        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by };
+        let late = false;
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
         self.note_answer_by(answer_by);
         self.submit(request, id, op);
     }
@@ -148,7 +163,7 @@ impl Plane {
         for (id, request) in &mut self.requests {
             match request.answer_by {
                 Some(at) if at <= now => {
-                    request.answer_by = None;
+                    (request.answer_by, request.late) = (None, true);
                     due.push(RequestId(id as u64));
                 }
                 Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
@@ -156,10 +171,8 @@ impl Plane {
             }
         }
         self.note_answer_by(next);
-        if !due.is_empty() {
-            let replies = self.crew.late(&mut self.lane, due);
-            self.replies.extend(replies);
-        }
+        self.overdue.next.append(&mut due);
+        self.look_for_overdue();
         let all = std::mem::take(&mut self.waiting);
         for waiting in all {
             if waiting.answer_by.is_some_and(|at| at <= now) {
@@ -170,6 +183,39 @@ impl Plane {
                 self.waiting.push(waiting);
             }
         }
+    }
+
+    /// Has every thread look at its port, unless that is under way; then the engines hear of what is
+    /// still there.
+    fn look_for_overdue(&mut self) {
+        if self.overdue.awaited > 0 || self.overdue.next.is_empty() {
+            return;
+        }
+        self.overdue.ids = std::mem::take(&mut self.overdue.next);
+        self.overdue.awaited = self.crew.threads() - 1;
+        self.crew.have_look();
+        self.tell_overdue();
+    }
+
+    /// Another thread has looked at its port.
+    pub(super) fn have_looked(&mut self) {
+        assert!(self.overdue.awaited > 0, "it was asked to look");
+        self.overdue.awaited -= 1;
+        self.tell_overdue();
+    }
+
+    fn tell_overdue(&mut self) {
+        if self.overdue.awaited > 0 {
+            return;
+        }
+        let mut ids = std::mem::take(&mut self.overdue.ids);
+        // The place of one that was answered meanwhile may be another's.
+        ids.retain(|id| self.requests.get(id.0 as usize).is_some_and(|request| request.late));
+        if !ids.is_empty() {
+            let replies = self.crew.late(&mut self.lane, ids);
+            self.replies.extend(replies);
+        }
+        self.look_for_overdue();
     }
 
     fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
@@ -214,7 +260,8 @@ impl Plane {
             _ => None,
         };
         self.note_answer_by(answer_by);
-        let request = GuestRequest { asker, volume: key, kind, arrived: now, answer_by };
+        let (arrived, late) = (now, false);
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
         let volume = self.volumes[key].id.expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
     }

@@ -19,6 +19,7 @@ use super::lane::Lane;
 use super::plane::Plane;
 use super::proofs::GenerationBumps;
 use super::recordings::Recordings;
+use super::requests::Overdue;
 use super::volume::{Phase, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
@@ -116,8 +117,18 @@ impl Plane {
                 Worker::start(number, clock, io, (device_timeout, poll_max), heard.clone())
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
+        if !workers.is_empty() {
+            let own = std::iter::once(Inbox::new(lane.desk.port.waker()));
+            let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
+            for worker in &workers {
+                let mail = Arc::clone(&mail);
+                worker.call(move |lane| lane.meet(mail));
+            }
+            lane.meet(mail);
+        }
         let plane = Self {
-            lane: Lane::new(clock, Desk::new(port, device_timeout), poll_max),
+            lane,
             crew: Crew::new(workers),
             server: Server::new(Limits::default()),
             vhost,
@@ -145,6 +156,7 @@ impl Plane {
             from_vhost: Vec::new(),
             waiting: Vec::new(),
             next_late: None,
+            overdue: Overdue::default(),
             port_events: Vec::new(),
             said: Vec::new(),
         };

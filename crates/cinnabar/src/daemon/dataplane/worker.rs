@@ -1,18 +1,14 @@
-//! A data thread beside the first one: some of the engines, with an I/O port of their own.
+//! A data thread beside the first one, with an I/O port of its own: the home of some of the shards.
 //!
-//! Requests come through an inbox and run to completion here; what a worker can't settle by itself
-//! goes to the plane's inbox.
+//! What a worker can't settle by itself goes to the plane's inbox.
 
 use super::clock::Clock;
 use super::desk::Desk;
 use super::inbox::Inbox;
-use super::lane::{Lane, Said};
+use super::lane::{Lane, Mail, Said};
 use super::startup::{open_port, sharpen_timers};
 use crate::daemon::messages::{IoMode, StartError, StartErrorKind, Subject};
-use cinnabar_backend::Memory;
 use cinnabar_backend::port::PortEvent;
-use cinnabar_engine::Event;
-use cinnabar_engine::health::Health;
 use cinnabar_engine::units::ByteSpan;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -23,10 +19,10 @@ const END_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// What a worker is told.
 enum Order {
-    /// For the engine of this shard.
-    Event(u32, Event<Memory>),
     /// To be done between two turns.
     Call(Box<dyn FnOnce(&mut Lane) + Send>),
+    /// To say when what the port has brought by now has been run.
+    Look,
     End,
 }
 
@@ -36,8 +32,8 @@ pub(super) enum Heard {
     Said(usize, Said),
     /// The server of the volume of this key may have restarted, and lost these ranges.
     Restarted(usize, Vec<ByteSpan>),
-    /// The health of a shard has changed.
-    Health(u32, Health),
+    /// What a port had brought when this was asked for has been run.
+    Looked,
     /// It can't go on.
     Failed(StartError),
 }
@@ -45,8 +41,8 @@ pub(super) enum Heard {
 /// The plane's handle of a worker.
 pub(super) struct Worker {
     inbox: Inbox<Order>,
-    /// Not sent yet.
-    orders: Vec<Order>,
+    /// The same from all threads.
+    pub(super) mail: Inbox<Mail>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
 }
@@ -70,36 +66,32 @@ impl Worker {
             };
             sharpen_timers();
             let inbox = Inbox::new(port.waker());
-            let _ = started.send(Ok(inbox.clone()));
-            let lane = Lane::new(clock, Desk::new(port, cache_timeout), poll_max);
-            let thread = Thread { number, lane, inbox, plane, health: Vec::new() };
+            let mail = Inbox::new(port.waker());
+            let _ = started.send(Ok((inbox.clone(), mail)));
+            let lane = Lane::new(number, clock, Desk::new(port, cache_timeout), poll_max);
+            let thread = Thread { number, lane, inbox, plane };
             thread.run();
             let _ = end.send(());
         };
         let thread = std::thread::Builder::new().name(name).spawn(work);
         let thread = thread.map_err(|error| super::no_thread(&error.to_string()))?;
-        let inbox = starting.recv().map_err(|_| super::no_thread("it ended unexpectedly"))??;
-        Ok(Self { inbox, orders: Vec::new(), thread: Some(thread), ended })
-    }
-
-    /// An event for the engine of a shard, sent with the next [`send`](Self::send).
-    pub(super) fn event(&mut self, shard: u32, event: Event<Memory>) {
-        self.orders.push(Order::Event(shard, event));
-    }
-
-    /// Sends what there is to send.
-    pub(super) fn send(&mut self) {
-        self.inbox.append(&mut self.orders);
+        let (inbox, mail) =
+            starting.recv().map_err(|_| super::no_thread("it ended unexpectedly"))??;
+        Ok(Self { inbox, mail, thread: Some(thread), ended })
     }
 
     /// Has something done between two turns.
-    pub(super) fn order(&mut self, work: impl FnOnce(&mut Lane) + Send + 'static) {
-        self.orders.push(Order::Call(Box::new(work)));
-        self.send();
+    pub(super) fn order(&self, work: impl FnOnce(&mut Lane) + Send + 'static) {
+        self.inbox.push(Order::Call(Box::new(work)));
     }
 
-    /// The same, and waits for what comes of it: a moment, for a worker never waits. What was not
-    /// sent yet stays so, for it came later than what this is about.
+    /// Has it say when what its port has brought has been run.
+    pub(super) fn have_look(&mut self) {
+        self.inbox.push(Order::Look);
+    }
+
+    /// Has something done between two turns, and waits for what comes of it: a moment, for a worker
+    /// never waits.
     ///
     /// # Panics
     /// If the thread is gone, which ends the daemon anyway.
@@ -129,8 +121,6 @@ struct Thread {
     lane: Lane,
     inbox: Inbox<Order>,
     plane: Inbox<Heard>,
-    /// As last told.
-    health: Vec<(u32, Health)>,
 }
 
 impl Thread {
@@ -165,12 +155,13 @@ impl Thread {
                 }
             }
             self.lane.look_at_time(now);
+            self.lane.read_mail(now);
             self.inbox.take(&mut orders);
-            let mut ends = false;
+            let (mut ends, mut looked) = (false, 0);
             for order in orders.drain(..) {
                 match order {
-                    Order::Event(shard, event) => self.lane.shard(shard).events.push(event),
                     Order::Call(work) => work(&mut self.lane),
+                    Order::Look => looked += 1,
                     Order::End => ends = true,
                 }
             }
@@ -179,21 +170,9 @@ impl Thread {
             }
             self.lane.apply(now, &mut said);
             heard.extend(said.drain(..).map(|said| Heard::Said(self.number, said)));
-            self.tell_health(&mut heard);
+            heard.extend((0..looked).map(|_| Heard::Looked));
             self.plane.append(&mut heard);
         }
         self.lane.end();
-    }
-
-    /// Tells of shards that are doing otherwise than before.
-    fn tell_health(&mut self, heard: &mut Vec<Heard>) {
-        let all = self.lane.shards.iter().map(|shard| (shard.number, shard.engine.health()));
-        let kind = |health: &Health| std::mem::discriminant(health);
-        let same = |(a, b): ((u32, Health), &(u32, Health))| a.0 == b.0 && kind(&a.1) == kind(&b.1);
-        if all.clone().count() == self.health.len() && all.clone().zip(&self.health).all(same) {
-            return;
-        }
-        self.health = all.collect();
-        heard.extend(self.health.iter().map(|(shard, health)| Heard::Health(*shard, *health)));
     }
 }

@@ -2,13 +2,10 @@
 
 use super::super::lane::Lane;
 use super::Crew;
-use cinnabar_backend::Memory;
-use cinnabar_engine::Engine;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use std::sync::Arc;
 
 /// All counters.
 pub(in super::super) struct Counters {
@@ -20,27 +17,6 @@ pub(in super::super) struct Counters {
 }
 
 impl Crew {
-    /// What each engine says, in the order of shards.
-    fn ask<T: Send + 'static>(
-        &self,
-        lane: &Lane,
-        question: impl Fn(u32, &Engine<Memory>) -> T + Clone + Send + 'static,
-    ) -> Vec<T> {
-        let of = move |lane: &Lane| -> Vec<(u32, T)> {
-            lane.shards
-                .iter()
-                .map(|shard| (shard.number, question(shard.number, &shard.engine)))
-                .collect()
-        };
-        let mut all = of(lane);
-        for worker in &self.workers {
-            let of = of.clone();
-            all.extend(worker.call(move |lane| of(lane)));
-        }
-        all.sort_by_key(|(shard, _)| *shard);
-        all.into_iter().map(|(_, answer)| answer).collect()
-    }
-
     /// When the oldest backend I/O under way of each volume began, by the plane's keys.
     pub(in super::super) fn oldest(&self, lane: &Lane) -> Vec<Option<Instant>> {
         let mut oldest = lane.desk.oldest();
@@ -56,9 +32,7 @@ impl Crew {
 
     /// What the device knows of a volume that is not attached.
     pub(in super::super) fn recorded(&self, lane: &Lane, name: &str) -> Vec<Recorded> {
-        let name = name.to_owned();
-        let all = self.ask(lane, move |_, engine| engine.recorded(&name));
-        all.into_iter().flatten().collect()
+        lane.ask(|_, engine| engine.recorded(name)).into_iter().flatten().collect()
     }
 
     /// All counters: of the cache, and of these volumes.
@@ -69,8 +43,7 @@ impl Crew {
                 volumes.iter().map(name).collect()
             })
             .collect();
-        let inner = Arc::new(inner);
-        let all = self.ask(lane, move |shard, engine| {
+        let all = lane.ask(|shard, engine| {
             let of = |volume: &Option<VolumeId>| volume.and_then(|id| engine.volume_counters(id));
             let all = inner[shard as usize].iter();
             let volumes: Vec<VolumeCounters> = all.map(|v| of(v).unwrap_or_default()).collect();

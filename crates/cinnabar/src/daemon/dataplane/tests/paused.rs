@@ -9,7 +9,7 @@ use crate::daemon::dataplane::volume::VolumeIo;
 use crate::daemon::messages::IoMode;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::{BackendSpec, Disk, Done, Memory};
-use cinnabar_driver::Shard;
+use cinnabar_driver::ShardPool;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
@@ -27,19 +27,19 @@ fn what_was_done_meanwhile_is_answered() {
     let disk = Disk::open_backend(&spec, &OpenOptions::default()).expect("it is there");
     let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), 1));
     let (clock, port) = (Clock::start(), Box::new(Silent::default()));
-    let mut lane = Lane::new(clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
+    let mut lane = Lane::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
     lane.desk.install(0, io).expect("there is room");
     let engine = Engine::without_device(Config::default());
-    lane.shards.push(Shard::new(0, engine, Mutants::default()));
+    lane.seat(Arc::new(ShardPool::new(vec![engine], 1, Mutants::default())));
 
     let (now, mut said) = (clock.now(), Vec::new());
     let attach = Command::Attach(VolumeSpec::new("vm".into(), 8 * BLOCK_BYTES));
-    lane.shard(0).events.push(Event::Control(RequestId(1), attach));
+    lane.give(0, Event::Control(RequestId(1), attach));
     lane.apply(now, &mut said);
-    lane.bind(now, 0, VolumeId(0), 0);
+    lane.bind(0, VolumeId(0), 0);
     let op = Op::Read { span: ByteSpan::new(0, BLOCK_BYTES), data: Memory::alloc(1) };
     let request = Request { id: RequestId(2), volume: VolumeId(0), op };
-    lane.shard(0).events.push(Event::Submit(request));
+    lane.give(0, Event::Submit(request));
     lane.apply(now, &mut said);
     said.clear();
 
@@ -48,7 +48,7 @@ fn what_was_done_meanwhile_is_answered() {
     let done = Done { token: 0, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
     lane.desk.io_done(now, done);
     lane.look_at_time(now);
-    lane.shard(0).events.push(Event::Late(RequestId(2)));
+    lane.give(0, Event::Late(RequestId(2)));
     lane.apply(now, &mut said);
     let [Said::Reply(0, reply)] = &said[..] else { panic!("it is answered, once") };
     assert!(reply.id == RequestId(2) && reply.result.is_ok(), "{reply:?}");

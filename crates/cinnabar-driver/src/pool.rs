@@ -1,0 +1,265 @@
+//! All shards of a cache, for any of its threads to run.
+//!
+//! The thread where a request or a completion arrives runs its shard itself. Each shard stands behind
+//! a lock that is only ever *tried*: a thread that finds it taken leaves its events in the shard's
+//! inbox, and the holder takes them before it lets go, and looks again after it has let go. So no
+//! event is lost, and no thread waits for another.
+//!
+//! A shard's wake-ups belong to one thread, its home. When a shard that is run elsewhere wants to be
+//! woken earlier than its home knows, the home is told ([`ShardIo::tell_home`]).
+
+#![expect(clippy::disallowed_types, reason = "its locks are tried, or held for a list's append")]
+
+use crate::shard::{Binding, Shard, ShardIo};
+use cinnabar_engine::health::Health;
+use cinnabar_engine::mutant::{Mutant, Mutants};
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
+use cinnabar_engine::{Engine, Event, Payload};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Batches that a holder takes before it goes back to its other work. What is left is its own to
+/// take, at its next turn.
+const BATCHES_MAX: u32 = 16;
+/// In place of an instant: the engine does not want to be woken.
+const NEVER: u64 = u64::MAX;
+
+/// What is left for a shard.
+#[derive(Debug)]
+pub enum Left<P, V> {
+    /// An event of its engine.
+    Event(Event<P>),
+    /// [`Shard::bind`].
+    Bind(VolumeId, V),
+    /// [`Shard::drop_lost`].
+    DropLost(V, Vec<ByteSpan>),
+}
+
+/// What became of an attempt to run a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// It has taken all there was.
+    Done,
+    /// Another thread runs it, and takes what was left.
+    Taken,
+    /// There is more; the caller runs it again, after a look at its port.
+    More,
+}
+
+/// See the module.
+pub struct ShardPool<P, V> {
+    seats: Vec<Seat<P, V>>,
+    threads: usize,
+    mutants: Mutants,
+}
+
+/// A shard's place.
+struct Seat<P, V> {
+    held: Mutex<Held<P, V>>,
+    inbox: Mutex<Vec<Left<P, V>>>,
+    /// There may be something in the inbox.
+    filled: AtomicBool,
+    /// When the engine wants to be woken, as of the last run.
+    wake: AtomicU64,
+}
+
+struct Held<P, V> {
+    shard: Shard<P, V>,
+    /// As last told.
+    health: Option<Health>,
+}
+
+impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
+    /// A shard for each engine, in order, for so many threads. The mutants are those of tests.
+    ///
+    /// # Panics
+    /// If there is no thread.
+    pub fn new(engines: Vec<Engine<P>>, threads: usize, mutants: Mutants) -> Self {
+        assert!(threads > 0, "a thread runs the shards");
+        let seat = |(number, engine)| Seat {
+            held: Mutex::new(Held { shard: Shard::new(number, engine, mutants), health: None }),
+            inbox: Mutex::new(Vec::new()),
+            filled: AtomicBool::new(false),
+            wake: AtomicU64::new(NEVER),
+        };
+        Self { seats: (0..).zip(engines).map(seat).collect(), threads, mutants }
+    }
+
+    /// Number of shards.
+    pub fn shards(&self) -> u32 {
+        self.seats.len() as u32
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The thread that wakes a shard, and carries its commands out.
+    pub fn home(&self, shard: u32) -> usize {
+        shard as usize % self.threads
+    }
+
+    /// When a shard wants to be woken, as of its last run.
+    pub fn wake(&self, shard: u32) -> Option<Instant> {
+        let at = self.seats[shard as usize].wake.load(Acquire);
+        (at != NEVER).then_some(Instant(at))
+    }
+
+    /// Whether something was left for a shard.
+    pub fn is_filled(&self, shard: u32) -> bool {
+        self.seats[shard as usize].filled.load(Acquire)
+    }
+
+    /// Leaves events for a shard, and then `last`. The caller runs it, or has its home run it.
+    pub fn leave(&self, shard: u32, events: &mut Vec<Event<P>>, last: Option<Left<P, V>>) {
+        let seat = &self.seats[shard as usize];
+        let mut inbox = seat.inbox();
+        inbox.extend(events.drain(..).map(Left::Event));
+        inbox.extend(last);
+        drop(inbox);
+        seat.filled.store(true, Release);
+    }
+
+    /// Runs a shard with these events and whatever is left for it, unless another thread does: then
+    /// they are left to that.
+    pub fn run(
+        &self,
+        shard: u32,
+        thread: usize,
+        now: Instant,
+        events: &mut Vec<Event<P>>,
+        io: &mut impl ShardIo<P, Volume = V>,
+    ) -> Ran {
+        let seat = &self.seats[shard as usize];
+        for _ in 0..BATCHES_MAX {
+            let Some(mut held) = seat.hold().or_else(|| {
+                if !events.is_empty() {
+                    self.leave(shard, events, None);
+                }
+                // Either the holder sees what was left, or it has let go by now: see below.
+                fence(SeqCst);
+                seat.hold()
+            }) else {
+                return Ran::Taken;
+            };
+            let all = seat.turn(&mut held, now, events, io);
+            self.publish(seat, &held, shard, thread, io);
+            io.letting_go(shard);
+            drop(held);
+            // What was left between the last look and now: a thread that has found the lock taken
+            // has filled the inbox before.
+            fence(SeqCst);
+            if !all {
+                return Ran::More;
+            }
+            if !seat.filled.load(Relaxed) || self.mutants.is(Mutant::InboxNotLookedAtAgain) {
+                return Ran::Done;
+            }
+        }
+        Ran::More
+    }
+
+    /// Lets others know when the shard wants to be woken, and how it is.
+    fn publish(
+        &self,
+        seat: &Seat<P, V>,
+        held: &Held<P, V>,
+        shard: u32,
+        thread: usize,
+        io: &mut impl ShardIo<P, Volume = V>,
+    ) {
+        let wake = held.shard.wake.map_or(NEVER, |at| at.0);
+        // Only a holder writes it.
+        let before = seat.wake.load(Relaxed);
+        if wake == before {
+            return;
+        }
+        seat.wake.store(wake, Release);
+        let home = self.home(shard);
+        if wake < before && home != thread && !self.mutants.is(Mutant::WakeNotPassedOn) {
+            io.tell_home(shard, home, Instant(wake));
+        }
+    }
+
+    /// Asks a shard something. Tries until it is free, which takes as long as a batch. The caller has
+    /// the shard run afterwards if something was left for it ([`is_filled`](Self::is_filled)).
+    pub fn ask<T>(&self, shard: u32, question: impl FnOnce(&Shard<P, V>) -> T) -> T {
+        let seat = &self.seats[shard as usize];
+        let held = loop {
+            match seat.hold() {
+                Some(held) => break held,
+                None => std::thread::yield_now(),
+            }
+        };
+        let answer = question(&held.shard);
+        drop(held);
+        fence(SeqCst);
+        answer
+    }
+}
+
+impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
+    /// The shard, unless another thread has it.
+    fn hold(&self) -> Option<MutexGuard<'_, Held<P, V>>> {
+        match self.held.try_lock() {
+            Ok(held) => Some(held),
+            Err(TryLockError::WouldBlock) => None,
+            // The panic that did it ends the process, or a test.
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Vec<Left<P, V>>> {
+        // A panic can't leave a list half appended to.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the engine take what there is; false if there was too much for one turn.
+    fn turn(
+        &self,
+        held: &mut Held<P, V>,
+        now: Instant,
+        events: &mut Vec<Event<P>>,
+        io: &mut impl ShardIo<P, Volume = V>,
+    ) -> bool {
+        let Held { shard, health } = held;
+        let mut all = false;
+        shard.look_at_time(now);
+        for _ in 0..BATCHES_MAX {
+            // What was left came before what this thread brings.
+            if self.filled.load(Relaxed) && self.filled.swap(false, Acquire) {
+                for left in std::mem::take(&mut *self.inbox()) {
+                    match left {
+                        Left::Event(event) => shard.events.push(event),
+                        Left::Bind(volume, bound) => {
+                            shard.bind(volume, Binding::Volume(bound), io);
+                        }
+                        Left::DropLost(volume, ranges) => shard.drop_lost(volume, &ranges),
+                    }
+                }
+            }
+            if shard.events.is_empty() {
+                std::mem::swap(&mut shard.events, events);
+            } else {
+                shard.events.append(events);
+            }
+            if shard.events.is_empty() {
+                all = true;
+                break;
+            }
+            shard.apply(now, io);
+        }
+        let now = shard.engine.health();
+        let loads = |health| matches!(health, Health::Loading { .. });
+        if health.is_none_or(|told| told != now && !(loads(told) && loads(now))) {
+            *health = Some(now);
+            io.health(shard.number, now);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;
