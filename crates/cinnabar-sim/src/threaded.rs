@@ -173,7 +173,8 @@ impl<P: Payload> Threaded<P> {
         let thread = pool.home(shard) + usize::from(!home);
         let cut = |events: &mut Vec<Event<P>>, dice: u64| {
             let len = events.len() as u64;
-            events.split_off(if dice.is_multiple_of(2) { len } else { dice / 2 % (len + 1) } as usize)
+            events
+                .split_off(if dice.is_multiple_of(2) { len } else { dice / 2 % (len + 1) } as usize)
         };
         let at_end = cut(events, dice >> 8);
         let during = cut(events, dice >> 32);

@@ -3,9 +3,7 @@
 use super::*;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::VolumeSpec;
-use cinnabar_engine::{
-    Answer, Command, Config, IoDone, IoId, IoOp, Op, Reply, Request, RequestId,
-};
+use cinnabar_engine::{Answer, Command, Config, IoDone, IoId, IoOp, Op, Reply, Request, RequestId};
 
 /// Data that are not there.
 #[derive(Clone, Debug)]
@@ -95,7 +93,8 @@ fn nothing_that_was_left_stays() {
         doors.replies
     };
     let mut replies: Vec<u64> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
         let all = threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
         all.map(|reply| reply.result.map(|_| reply.id.0).expect("it is read")).collect()
     });

@@ -16,7 +16,8 @@ use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
-use cinnabar_engine::{Event, IoId, IoOp, Reply};
+use cinnabar_engine::volume::Recorded;
+use cinnabar_engine::{Engine, Event, IoId, IoOp, Reply};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,10 +137,7 @@ impl Lane {
     }
 
     /// Asks each shard something, in order.
-    pub(super) fn ask<T>(
-        &self,
-        question: impl Fn(u32, &cinnabar_engine::Engine<Memory>) -> T,
-    ) -> Vec<T> {
+    pub(super) fn ask<T>(&self, question: impl Fn(u32, &Engine<Memory>) -> T) -> Vec<T> {
         let one = |number| {
             let answer = self.pool.ask(number, |shard| question(number, &shard.engine));
             // A thread that came meanwhile has found it taken.
@@ -151,6 +149,11 @@ impl Lane {
             answer
         };
         (0..self.pool.shards()).map(one).collect()
+    }
+
+    /// What the device knows of a volume that is not attached.
+    pub(super) fn recorded(&self, name: &str) -> Vec<Recorded> {
+        self.ask(|_, engine| engine.recorded(name)).into_iter().flatten().collect()
     }
 
     /// When something is due here; at once if a shard has something to do.

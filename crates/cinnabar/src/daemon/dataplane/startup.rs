@@ -283,7 +283,7 @@ impl Plane {
         let volume = &mut self.volumes[key];
         let config = &volume.config;
         let epoch = volume.epoch.take();
-        let recorded = self.crew.recorded(&self.lane, &config.name);
+        let recorded = self.lane.recorded(&config.name);
         let disk = &volume.io.disk;
         let epoch = epoch.map(|epoch| epoch.of_attachment(volume.io.attachment));
         let belief = Belief::of_all(&recorded, |record| disk.judge(record, epoch.as_ref()));

@@ -5,7 +5,6 @@ use super::Crew;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::Recorded;
 
 /// All counters.
 pub(in super::super) struct Counters {
@@ -28,11 +27,6 @@ impl Crew {
             }
         }
         oldest
-    }
-
-    /// What the device knows of a volume that is not attached.
-    pub(in super::super) fn recorded(&self, lane: &Lane, name: &str) -> Vec<Recorded> {
-        lane.ask(|_, engine| engine.recorded(name)).into_iter().flatten().collect()
     }
 
     /// All counters: of the cache, and of these volumes.
