@@ -2,15 +2,16 @@
 
 use crate::Case;
 use anyhow::{Result, ensure};
-use e2e::{Config, Daemon, Fio, MIB, Site, Volume, daemon::free_port, tools::FIO};
+use e2e::{Config, Daemon, Fio, MIB, Running, Site, Volume, daemon::free_port, tools::FIO};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-pub(crate) const CASES: [Case; 7] = [
+pub(crate) const CASES: [Case; 8] = [
     Case::new("fio_4k", &[FIO], whole_blocks),
     Case::new("fio_mixed_sizes", &[FIO], mixed_sizes),
     Case::new("fio_several_connections", &[FIO], several_connections),
+    Case::new("fio_several_threads", &[FIO], several_threads),
     Case::new("fio_rereads_what_it_wrote", &[FIO], rereads),
     Case::new("fio_tcp_and_two_volumes", &[FIO], tcp_and_two_volumes),
     Case::new("fio_every_mode", &[FIO], every_mode),
@@ -46,11 +47,17 @@ fn one_volume() -> Result<(Site, Daemon)> {
 }
 
 /// fio at fault would verify nothing: the daemon's counters say that it did.
-fn check_traffic(daemon: &Daemon, blocks: u64) -> Result<()> {
+fn check_volume(daemon: &Daemon, blocks: u64) -> Result<()> {
     let status = daemon.status()?;
     let (read, written) =
         (status.count("vm1", "blocks_read")?, status.count("vm1", "blocks_written")?);
     ensure!(read >= blocks && written >= blocks, "{read} blocks read, {written} written");
+    Ok(())
+}
+
+fn check_traffic(daemon: &Daemon, blocks: u64) -> Result<()> {
+    check_volume(daemon, blocks)?;
+    let status = daemon.status()?;
     let (cached, capacity) = (status.cache("cached_blocks")?, status.cache("capacity_blocks")?);
     ensure!(cached > 0, "nothing is cached: {}", status.0);
     ensure!(capacity * 4096 <= CACHE, "more blocks than the device holds: {capacity}");
@@ -94,6 +101,56 @@ fn several_connections() -> Result<()> {
     };
     job(Fio::nbd(&site.uri("vm1"))).run()?;
     check_traffic(&daemon, DISK / 4096)?;
+    daemon.stop()?;
+    verify_file(job, &site.path("disk.raw"))
+}
+
+/// Connections that two data threads serve, while another volume comes and goes under load. The daemon
+/// is killed, too: what is in the file is what was acknowledged.
+fn several_threads() -> Result<()> {
+    const CONNECTIONS: u64 = 4;
+    const SHARDS: u64 = 3;
+    let site = Site::new()?;
+    site.sparse("disk.raw", DISK)?;
+    site.sparse("other.raw", DISK)?;
+    let config = Config::new(SHARDS * 24 * MIB)
+        .cache_key(&format!("shards = {SHARDS}"))
+        .cache_key("threads = 2")
+        .volume(Volume::new("vm1", "file:disk.raw"));
+    let daemon = site.serve(&config)?;
+    let job = |job: Fio| {
+        write_and_verify(job)
+            .arg("numjobs", CONNECTIONS)
+            .arg("size", DISK / CONNECTIONS)
+            .arg("offset_increment", DISK / CONNECTIONS)
+            .arg("bsrange", "4k-32k")
+            .arg("randseed", 4)
+    };
+    let verified = job(Fio::nbd(&site.uri("vm1")));
+    let fio = thread::spawn(move || verified.run());
+    let load = |name: &str| {
+        let job = Fio::nbd(&site.uri(name)).arg("rw", "randrw").arg("iodepth", 32);
+        job.arg("size", DISK).flag("time_based").arg("runtime", 60).command()
+    };
+    let backend = format!("file:{}", site.path("other.raw").display());
+    let socket = format!("unix:{}", site.path("vm2.sock").display());
+    let mut detached = 0;
+    while !fio.is_finished() || detached < 2 {
+        daemon.command(&["volume", "add", "vm2", "--backend", &backend, "--nbd", &socket])?;
+        let mut other = Running::start(&mut load("vm2"), &site.path("load.log"))?;
+        thread::sleep(Duration::from_millis(400));
+        daemon.command(&["volume", "remove", "vm2", "--force"])?;
+        other.kill()?;
+        detached += 1;
+    }
+    fio.join().expect("the job does not panic")?;
+    check_volume(&daemon, DISK / 4096)?;
+    let mut other = Running::start(&mut load("vm1"), &site.path("load.log"))?;
+    thread::sleep(Duration::from_millis(300));
+    daemon.crash()?;
+    other.kill()?;
+    let daemon = site.serve(&config)?;
+    job(Fio::nbd(&site.uri("vm1"))).run()?;
     daemon.stop()?;
     verify_file(job, &site.path("disk.raw"))
 }

@@ -19,10 +19,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What the server loses in its power cut is not in the cache either: neither at once, nor after a
 /// crash of the daemon.
 pub(super) fn unflushed() -> Result<()> {
+    lose_unflushed(|config| config)
+}
+
+/// The same with shards that two threads run in turn.
+pub(super) fn unflushed_with_threads() -> Result<()> {
+    lose_unflushed(|config| config.cache_key("shards = 3").cache_key("threads = 2"))
+}
+
+fn lose_unflushed(with: impl Fn(Config) -> Config) -> Result<()> {
     let site = Site::new()?;
     let mut server = Server::start(&site.path("server"), Manner::of_size(DISK));
     let volume = volume("vm1", "nbd:unix:server").key("exclusive = true");
-    let config = Config::new(CACHE).volume(volume);
+    let config = with(Config::new(CACHE.max(72 * MIB)).volume(volume));
     let daemon = site.serve(&config)?;
     let mut guest = client(&site, "vm1")?;
     for offset in (0..DISK).step_by(MIB as usize) {

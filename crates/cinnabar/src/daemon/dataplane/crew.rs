@@ -61,13 +61,20 @@ impl Crew {
         self.workers.len() + 1
     }
 
-    /// A guest's request; answered at once only if it can't be served.
+    /// A guest's request; answered at once only if it can't be served. `share`: the homes of the shards
+    /// run it.
     pub(super) fn submit(
         &mut self,
         lane: &mut Lane,
         request: Request<Memory>,
+        share: bool,
     ) -> Option<Reply<Memory>> {
-        self.router.submit(request, &mut |routed| post(lane, routed))
+        self.router.submit(request, &mut |routed| {
+            if share {
+                lane.share(routed.shard);
+            }
+            post(lane, routed);
+        })
     }
 
     /// Requests take too long; those are answered here that no shard has seen.

@@ -35,6 +35,8 @@ pub(super) struct Lane {
     events: Vec<Vec<Event<Memory>>>,
     /// By shard: it is to be run here, with or without events.
     again: Vec<bool>,
+    /// By shard: its home is to run it with what there is for it from here, this once.
+    shared: Vec<bool>,
     /// By thread, this one's included.
     mail: Arc<[Inbox<Mail>]>,
     /// For other threads, by number; sent with each [`apply`](Self::apply).
@@ -70,6 +72,7 @@ impl Lane {
             pool: Arc::new(ShardPool::new(Vec::new(), 1, Mutants::default())),
             events: Vec::new(),
             again: Vec::new(),
+            shared: Vec::new(),
             mail: Arc::new([]),
             letters: Vec::new(),
             idle: Idle::new(poll_max),
@@ -87,12 +90,18 @@ impl Lane {
         self.pool = pool;
         self.events = (0..shards).map(|_| Vec::new()).collect();
         self.again = vec![false; shards];
+        self.shared = vec![false; shards];
         self.desk.told.clear();
     }
 
     /// Something for a shard, which is run here.
     pub(super) fn give(&mut self, shard: u32, event: Event<Memory>) {
         self.events[shard as usize].push(event);
+    }
+
+    /// There is more than enough for this thread: what there is for a shard goes to its home.
+    pub(super) fn share(&mut self, shard: u32) {
+        self.shared[shard as usize] = !self.is_home(shard);
     }
 
     /// A command for a shard, which its home carries out: what it brings is I/O for long.
@@ -239,7 +248,11 @@ impl Lane {
             let mut quiet = true;
             for shard in 0..self.events.len() {
                 let again = std::mem::take(&mut self.again[shard]);
-                if again || !self.events[shard].is_empty() {
+                if std::mem::take(&mut self.shared[shard]) && !self.events[shard].is_empty() {
+                    let home = self.pool.home(shard as u32);
+                    self.pool.leave(shard as u32, &mut self.events[shard], None);
+                    self.mail[home].push(Mail::Look);
+                } else if again || !self.events[shard].is_empty() {
                     quiet &= !self.run(shard as u32, now, said);
                 }
             }

@@ -1,4 +1,5 @@
-//! The data plane: one thread that owns the engine, the NBD server, all volumes and all their I/O.
+//! The data plane: the data threads. The first one owns the front ends and the volumes; all of them
+//! run shards and their I/O (docs/design/data-threads.md).
 //!
 //! One turn of the loop (`plane`): wait in the port for completions, sockets, messages and the
 //! next due time, all in one system call; make events of them; let the engine apply the batch; make

@@ -13,6 +13,11 @@ use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming, Ticket};
 
+/// With so many requests under way, those of rings are shared with the other data threads: that costs
+/// each a little, and one thread has more to do than it can. Requests over NBD cost the thread of their
+/// connection more than the engine, so sharing would gain nothing.
+const SHARE_FROM: usize = 64;
+
 /// A request in the engine's hands.
 pub(super) struct GuestRequest {
     asker: Asker,
@@ -219,8 +224,10 @@ impl Plane {
     }
 
     fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
+        let share = self.requests.len() >= SHARE_FROM
+            && matches!(request.asker, Asker::Guest(Front::Vhost, _));
         let id = RequestId(self.requests.insert(request) as u64);
-        let reply = self.crew.submit(&mut self.lane, Request { id, volume, op });
+        let reply = self.crew.submit(&mut self.lane, Request { id, volume, op }, share);
         self.replies.extend(reply);
     }
 
