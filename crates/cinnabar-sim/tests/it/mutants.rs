@@ -43,21 +43,21 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::PartialTakenForWhole, 2),
     (Mutant::PartialNotTakenOut, 746),
     (Mutant::FailedPartialKept, 136),
-    (Mutant::PartialOutlivesTrim, 13),
+    (Mutant::PartialOutlivesTrim, 346),
     (Mutant::RegionNotAdded, 0),
-    (Mutant::WindowAfterSeal, 40),
-    (Mutant::WindowUnbounded, 0),
-    (Mutant::WakeForgotten, 0),
+    (Mutant::WindowAfterSeal, 17),
+    (Mutant::WindowUnbounded, 229),
+    (Mutant::WakeForgotten, 3),
     (Mutant::InboxNotLookedAtAgain, 0),
     (Mutant::WakeNotPassedOn, 8),
 ];
 
 /// The same, but found among seeds without shards and replays.
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
-    (Mutant::RecordsLostInSecondCrash, 282),
+    (Mutant::RecordsLostInSecondCrash, 24),
     (Mutant::CheckpointBeforeSegments, 48),
-    (Mutant::JournalGapIgnored, 366),
-    (Mutant::SegmentReusedSilently, 21),
+    (Mutant::JournalGapIgnored, 530),
+    (Mutant::SegmentReusedSilently, 198),
     (Mutant::NoRecordWhileLoading, 117),
     (Mutant::RebaseMistaken, 1532),
 ];
