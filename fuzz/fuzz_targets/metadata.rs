@@ -9,7 +9,7 @@ use cinnabar_engine::metadata::chunk::{ChunkHeader, Entry, RecordKind};
 use cinnabar_engine::metadata::journal::{PageHeader, Record, Sector, decode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 
 const SECTOR_BYTES: usize = 512;
 
@@ -53,7 +53,7 @@ fn examples() -> [MetaPage; 5] {
         flushed: 5,
         written: true,
         name: "vm1".into(),
-        epoch: Some(Epoch([9; 64])),
+        proof: Some(ProofToken([9; 64])),
     };
     let entry = Entry { incarnation: 7, block: 3, kind: RecordKind::Clean, checksum: 5 };
     let chunk = ChunkHeader {

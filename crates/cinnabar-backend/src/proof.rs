@@ -1,9 +1,9 @@
 //! Proof of who a volume is and whether another writer wrote it: what every kind of backend brings
 //! in its own way.
 //!
-//! Files prove it by their change time (`disk::epoch`); other backends will bring what they have.
+//! Files prove it by their change time (`disk::change_proof`); other backends will bring what they have.
 
-use cinnabar_engine::volume::{Belief, Epoch, Recorded};
+use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use rustix::io::Errno;
 
 /// Why no proof could be had.
@@ -30,20 +30,20 @@ pub enum ProofError {
 
 /// A backend that may be able to prove who wrote it last. All calls block.
 ///
-/// `None` in place of an [`Epoch`]: this backend can't prove anything.
+/// `None` in place of an [`ProofToken`]: this backend can't prove anything.
 pub trait Proof {
     /// The proof as it stands, for the attach: no I/O of this process is under way.
     ///
     /// # Errors
     /// [`ProofError::Io`].
-    fn read_epoch(&self) -> Result<Option<Epoch>, ProofError>;
+    fn read_proof(&self) -> Result<Option<ProofToken>, ProofError>;
 
     /// For the clean detach: makes everything written durable and takes the proof, waiting until
     /// any later write, even one right afterwards, would change it.
     ///
     /// # Errors
     /// [`ProofError`]; the volume's cached blocks are then not to be believed next time.
-    fn take_epoch(&self) -> Result<Option<Epoch>, ProofError>;
+    fn take_proof(&self) -> Result<Option<ProofToken>, ProofError>;
 
     /// For the heartbeat, while we write: makes durable whatever was written before this call, then
     /// takes the proof and the backend's own time. Never waits for a clock.
@@ -51,8 +51,8 @@ pub trait Proof {
     /// # Errors
     /// [`ProofError::Flush`]: nothing is durable. Any other: what was written is durable, but there
     /// is no proof.
-    fn prove(&self) -> Result<Option<Epoch>, ProofError>;
+    fn prove(&self) -> Result<Option<ProofToken>, ProofError>;
 
     /// What the time between a recorded proof and `now` was.
-    fn judge(&self, recorded: &Recorded, now: Option<&Epoch>) -> Belief;
+    fn judge(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief;
 }

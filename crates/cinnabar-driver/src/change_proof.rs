@@ -2,7 +2,7 @@
 //!
 //! A change proof says who a backend is, when it last changed, and what time it was by the backend's
 //! own clock when that was looked at. How it is taken and packed is the backend's matter
-//! (`cinnabar_engine::volume::Epoch`); the comparison is the same for files and for the simulator's
+//! (`cinnabar_engine::volume::ProofToken`); the comparison is the same for files and for the simulator's
 //! media.
 //!
 //! # After a clean detach

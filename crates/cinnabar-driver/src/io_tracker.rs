@@ -12,7 +12,7 @@
 use crate::held::{Held, HeldBack};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{IoDone, IoError, IoId};
 use slab::Slab;
 use std::time::Duration;
@@ -50,8 +50,8 @@ pub struct TrackedIo<T> {
 /// What an I/O brings the engine beside the result: a change proof, or a new generation.
 #[derive(Debug, Default)]
 pub struct ProofResult {
-    /// See [`IoDone::epoch`].
-    pub epoch: Option<Epoch>,
+    /// See [`IoDone::proof`].
+    pub proof: Option<ProofToken>,
     /// See [`IoDone::generation`].
     pub generation: Option<u64>,
 }
@@ -71,8 +71,8 @@ impl<T> EndedIo<T> {
         let Self { io, result, pages } = self;
         let result = io.error.map_or(result, Err);
         let proof = io.proof.filter(|_| result.is_ok()).map(|proof| *proof);
-        let ProofResult { epoch, generation } = proof.unwrap_or_default();
-        IoDone { id, result, pages, epoch, generation }
+        let ProofResult { proof, generation } = proof.unwrap_or_default();
+        IoDone { id, result, pages, proof, generation }
     }
 }
 

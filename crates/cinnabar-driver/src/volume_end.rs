@@ -7,7 +7,7 @@
 
 use crate::lost_ranges::LostRanges;
 use cinnabar_engine::units::VolumeId;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 
 /// See the module.
@@ -94,11 +94,11 @@ impl VolumeEnd {
     ///
     /// # Panics
     /// If it was not asked for.
-    pub fn proved(&mut self, epoch: Option<Epoch>) -> Command {
+    pub fn proved(&mut self, proof: Option<ProofToken>) -> Command {
         assert_eq!(self.step, Step::Proof, "a seal follows the last flush, and comes once");
         self.step = Step::Seal;
-        let epoch = epoch.map(|epoch| epoch.of_attachment(self.attachment));
-        Command::Seal(self.volume, epoch)
+        let proof = proof.map(|proof| proof.of_attachment(self.attachment));
+        Command::Seal(self.volume, proof)
     }
 
     fn gone(&mut self, what: &'static str, result: Result<(), Failure>) -> EndStep {
@@ -120,10 +120,10 @@ mod tests {
         assert!(matches!(first, Command::Detach(V)));
         let next = end.answered(Ok(()), "v", &LostRanges::default());
         assert!(matches!(next, EndStep::TakeProof), "{next:?}");
-        let Command::Seal(V, Some(epoch)) = end.proved(Some(Epoch([0; 64]))) else {
+        let Command::Seal(V, Some(proof)) = end.proved(Some(ProofToken([0; 64]))) else {
             panic!("the proof is recorded")
         };
-        assert_eq!(epoch.attachment(), 7);
+        assert_eq!(proof.attachment(), 7);
         end
     }
 

@@ -35,7 +35,7 @@ mutants! {
     /// A volume written without the cache keeps its generation.
     GenerationNotRaised,
     /// The backend's proof is not asked for: every volume is believed.
-    EpochIgnored,
+    ProofIgnored,
     /// Checksums of data are not verified.
     ChecksumNotVerified,
     /// A chunk header is trusted without its checksum.

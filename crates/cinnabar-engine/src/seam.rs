@@ -193,8 +193,8 @@ pub enum IoOp<P> {
     /// Make durable every write that completed before.
     Flush,
     /// Backend only: a [`Flush`](Self::Flush), then the backend's proof as it stands and its own
-    /// clock's time, together in [`IoDone::epoch`]; `None` if this backend can't prove anything.
-    /// For the heartbeat while a volume is being written (design.md, "Epochs of files").
+    /// clock's time, together in [`IoDone::proof`]; `None` if this backend can't prove anything.
+    /// For the heartbeat while a volume is being written.
     Prove,
     /// Backend only: record durably, *outside* of the cache device, that what any cache device
     /// holds of this volume is not to be believed any more: a new generation, given back in
@@ -273,7 +273,7 @@ pub struct IoDone {
     /// The pages of `ReadMeta` and `WriteMeta`, empty otherwise.
     pub pages: Vec<MetaPage>,
     /// What a [`IoOp::Prove`] brought, `None` otherwise.
-    pub epoch: Option<crate::volume::Epoch>,
+    pub proof: Option<crate::volume::ProofToken>,
     /// The generation that a [`IoOp::BumpGeneration`] brought, `None` otherwise.
     pub generation: Option<u64>,
 }
@@ -281,7 +281,7 @@ pub struct IoDone {
 impl IoDone {
     /// A completion without pages or proof.
     pub const fn new(id: IoId, result: Result<(), IoError>) -> Self {
-        Self { id, result, pages: Vec::new(), epoch: None, generation: None }
+        Self { id, result, pages: Vec::new(), proof: None, generation: None }
     }
 }
 
@@ -301,7 +301,7 @@ pub enum Command {
     Detach(VolumeId),
     /// After a `Detach` that succeeded: remember the backend's change proof. `None`
     /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
-    Seal(VolumeId, Option<crate::volume::Epoch>),
+    Seal(VolumeId, Option<crate::volume::ProofToken>),
     /// What is cached of a volume that is attached or being detached goes with it, whatever its
     /// `Seal` says, for its backend may have lost what was not flushed. Until then no flush of the
     /// backend covers anything, so that a crash does not have those copies believed. Answered at
@@ -309,7 +309,7 @@ pub enum Command {
     Discard(VolumeId),
     /// The volume's backend has grown to so many bytes, and this is its proof as it stands now.
     /// Nothing is dropped: its last block was a whole one. Answered once the device knows of it.
-    Grow(VolumeId, u64, Option<crate::volume::Epoch>),
+    Grow(VolumeId, u64, Option<crate::volume::ProofToken>),
     /// Drop the blocks of a volume that is not attached.
     Forget(String),
     /// Give up the cache device and go on with another, empty one, whose superblock this is; I/O

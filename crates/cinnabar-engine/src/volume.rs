@@ -11,9 +11,9 @@ use crate::units::ByteSpan;
 /// size, change time and the clock's time for a file. Opaque here; the backend that wrote it judges
 /// it ([`Belief`]). The last 8 bytes are the driver's: the attachment in which it was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Epoch(pub [u8; 64]);
+pub struct ProofToken(pub [u8; 64]);
 
-impl Epoch {
+impl ProofToken {
     /// Where the driver's part begins.
     const ATTACHMENT: usize = 56;
 
@@ -33,7 +33,7 @@ impl Epoch {
     }
 }
 
-/// What the backend says of the time between a recorded [`Epoch`] and now.
+/// What the backend says of the time between a recorded [`ProofToken`] and now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belief {
     /// No one else wrote.
@@ -52,7 +52,7 @@ impl Belief {
     /// attachments are left by a crash in the middle of an attach: a shard that has not recorded
     /// the newer one may hold what that one had dropped, so all of them must agree.
     pub fn of_all(recorded: &[Recorded], judge: impl Fn(&Recorded) -> Self) -> Self {
-        let attachment = |record: &Recorded| record.epoch.as_ref().map(Epoch::attachment);
+        let attachment = |record: &Recorded| record.proof.as_ref().map(ProofToken::attachment);
         let mut groups: Vec<(Option<u64>, Self)> = Vec::new();
         for record in recorded {
             let (name, belief) = (attachment(record), judge(record));
@@ -83,7 +83,7 @@ impl Belief {
     }
 
     /// For a backend whose proof holds only as long as it stays the same.
-    pub fn of_equality(then: Option<&Epoch>, now: Option<&Epoch>) -> Self {
+    pub fn of_equality(then: Option<&ProofToken>, now: Option<&ProofToken>) -> Self {
         match (then, now) {
             (Some(then), Some(now)) if then == now => Self::Unchanged,
             (Some(_), Some(_)) => Self::Changed,
@@ -97,7 +97,7 @@ impl Belief {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The newest proof; `None`: none could be had.
-    pub epoch: Option<Epoch>,
+    pub proof: Option<ProofToken>,
     /// We may have written since that proof was taken: it was left by a crash. A change time that
     /// moved within the stated window is then our own doing.
     pub written: bool,
@@ -125,7 +125,7 @@ pub struct VolumeSpec {
     /// Single requests of at least this many bytes bypass the cache; 0 = never.
     pub bypass_large_bytes: u64,
     /// The backend's proof as it stands now. `None`: this backend can't prove anything.
-    pub epoch: Option<Epoch>,
+    pub proof: Option<ProofToken>,
     /// What the backend says of the time since the [`Recorded`] proof.
     pub belief: Belief,
     /// Raised outside of the cache device whenever it may have been written without it
@@ -150,7 +150,7 @@ impl VolumeSpec {
             share_max_blocks: u64::MAX,
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
-            epoch: None,
+            proof: None,
             belief: Belief::Unknown,
             generation: 0,
             exclusive: false,
@@ -193,7 +193,7 @@ pub enum Warmth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// The backend was changed, replaced or resized since.
-    EpochChanged,
+    BackendChanged,
     /// The backend can't prove that it was not changed, and `exclusive` is not set.
     NoProof,
     /// It was, or may have been, written in a run that could not use this cache device.
@@ -370,13 +370,13 @@ mod tests {
             let records: Vec<_> = records
                 .iter()
                 .map(|(attachment, belief)| {
-                    let mut epoch = Epoch([0; 64]);
-                    epoch.0[0] = *belief as u8;
-                    Recorded { epoch: Some(epoch.of_attachment(*attachment)), written: true }
+                    let mut proof = ProofToken([0; 64]);
+                    proof.0[0] = *belief as u8;
+                    Recorded { proof: Some(proof.of_attachment(*attachment)), written: true }
                 })
                 .collect();
             let beliefs = [Unchanged, Changed, Unknown];
-            Belief::of_all(&records, |r| beliefs[usize::from(r.epoch.as_ref().expect("one").0[0])])
+            Belief::of_all(&records, |r| beliefs[usize::from(r.proof.as_ref().expect("one").0[0])])
         };
         assert_eq!(all(&[]), Unknown);
         assert_eq!(all(&[(1, Unknown), (1, Unchanged)]), Unchanged);

@@ -187,7 +187,7 @@ pub struct VolumeReport {
     /// Written copies in chunks up to this one are covered by a flush of the back end.
     pub flushed: u64,
     /// The back end's proof, in hexadecimal.
-    pub epoch: Option<String>,
+    pub proof: Option<String>,
     /// Its blocks in the checkpoint that counts.
     pub checkpoint_blocks: u64,
 }

@@ -178,7 +178,7 @@ fn volumes(shards: &[CheckReport]) -> Vec<VolumeSum> {
         let sum = sums.entry(&volume.name).or_default();
         sum.name.clone_from(&volume.name);
         sum.shards += 1;
-        sum.proven += u32::from(volume.epoch.is_some());
+        sum.proven += u32::from(volume.proof.is_some());
         sum.written |= volume.written;
         sum.size_bytes = sum.size_bytes.max(volume.size_bytes);
         sum.checkpoint_blocks += volume.checkpoint_blocks;

@@ -248,7 +248,7 @@ counted! {
         /// Volumes believed after a clean detach.
         BelievedAfterStop = "believed_after_stop",
         /// Volumes dropped because of their proof.
-        DroppedChanged = "dropped_epoch_changed",
+        DroppedChanged = "dropped_backend_changed",
         /// Volumes dropped for lack of proof.
         DroppedNoProof = "dropped_no_proof",
         /// Volumes dropped because of their generation.

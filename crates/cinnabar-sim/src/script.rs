@@ -9,7 +9,7 @@ use crate::medium::proof::judge;
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::stamp::{Stamp, Stamped};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{ProofToken, VolumeSpec, Warmth};
 use cinnabar_engine::{
     Action, Answer, Command, Event, Failure, IoError, IoId, IoOp, IoRequest, Op, Payload, Request,
     RequestId, Target,
@@ -66,7 +66,7 @@ impl<F: Factory<Stamped>> Script<F> {
         script
     }
 
-    /// Attaches a backend as a volume. The spec's size, alignment and epoch are the backend's.
+    /// Attaches a backend as a volume. The spec's size, alignment and proof are the backend's.
     ///
     /// # Panics
     /// If the machine refuses.
@@ -76,8 +76,8 @@ impl<F: Factory<Stamped>> Script<F> {
         let spec = VolumeSpec {
             size_bytes: medium.sectors() * SECTOR_BYTES,
             align_bytes: medium.align_bytes as u32,
-            belief: judge(&then, Some(&medium.epoch()), self.setup.config.mutants),
-            epoch: Some(medium.epoch()),
+            belief: judge(&then, Some(&medium.proof()), self.setup.config.mutants),
+            proof: Some(medium.proof()),
             ..spec
         };
         match self.command(Command::Attach(spec)) {
@@ -95,14 +95,14 @@ impl<F: Factory<Stamped>> Script<F> {
     /// If the machine refuses.
     pub fn detach(&mut self, volume: VolumeId) {
         self.command(Command::Detach(volume)).expect("the volume detaches");
-        let epoch = self.take_epoch(volume);
-        self.command(Command::Seal(volume, epoch)).expect("the volume is sealed");
+        let proof = self.take_proof(volume);
+        self.command(Command::Seal(volume, proof)).expect("the volume is sealed");
         self.media.detach(volume);
     }
 
-    fn take_epoch(&mut self, volume: VolumeId) -> Option<Epoch> {
+    fn take_proof(&mut self, volume: VolumeId) -> Option<ProofToken> {
         let backend = self.media.backend_of(Target::Backend(volume))?;
-        self.media.backends[backend].take_epoch()
+        self.media.backends[backend].take_proof()
     }
 
     /// Stops clean, all volumes being detached, and starts again.

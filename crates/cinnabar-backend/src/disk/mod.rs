@@ -2,9 +2,9 @@
 
 mod blocking;
 mod cache;
+mod change_proof;
 mod clock;
 mod durable;
-mod epoch;
 mod error;
 mod fresh;
 mod ioctl;

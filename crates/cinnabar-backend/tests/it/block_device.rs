@@ -93,10 +93,10 @@ fn devices_are_zeroed_and_trimmed() {
 }
 
 #[test]
-fn devices_have_no_epoch_and_one_user() {
+fn devices_have_no_proof_and_one_user() {
     each(|_, _, device| {
         let disk = Disk::open(device, &soon()).expect("it opens");
-        assert_eq!((disk.read_epoch(), disk.take_epoch()), (Ok(None), Ok(None)));
+        assert_eq!((disk.read_proof(), disk.take_proof()), (Ok(None), Ok(None)));
         for read_only in [false, true] {
             let options = OpenOptions { read_only, ..now() };
             let error = Disk::open(device, &options).expect_err("it is locked");

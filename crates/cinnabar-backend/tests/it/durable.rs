@@ -55,7 +55,7 @@ fn a_flush_that_failed_is_not_forgotten() {
         assert_eq!(rig.run(JobOp::Flush).result, Err(Errno::IO), "{mode:?}: and the next one");
         assert_eq!(write(&mut rig, true), Err(Errno::IO), "{mode:?}: a durable write is a flush");
         assert!(matches!(rig.disk.prove(), Err(ProofError::Flush(Errno::IO))));
-        assert!(matches!(rig.disk.take_epoch(), Err(ProofError::Flush(Errno::IO))));
+        assert!(matches!(rig.disk.take_proof(), Err(ProofError::Flush(Errno::IO))));
         assert_eq!(write(&mut rig, false), Ok(()), "others are the kernel's to judge");
         // Opened again, what it holds is what there is.
         drop(rig);

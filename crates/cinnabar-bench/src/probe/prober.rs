@@ -34,7 +34,7 @@ pub(super) struct Prober {
     file: FileId,
     models: Vec<SimModel>,
     timers: Timers,
-    epoch: std::time::Instant,
+    proof: std::time::Instant,
     waits: Waits,
     /// Operations that were begun, for what writes write.
     begun: u64,
@@ -66,7 +66,7 @@ impl Prober {
             file,
             models,
             timers: Timers::default(),
-            epoch: std::time::Instant::now(),
+            proof: std::time::Instant::now(),
             waits: Waits::new(0),
             begun: 0,
         };
@@ -204,7 +204,7 @@ impl Prober {
     }
 
     fn now(&self) -> Instant {
-        Instant(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Instant(u64::try_from(self.proof.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }
 

@@ -61,7 +61,7 @@ fn a_proof_comes_with_success_only() {
     let mut tracker = IoTracker::new();
     for (result, generation) in [(Ok(()), Some(7)), (Err(IoError::Io), None)] {
         let token = tracker.start(at(0), (), BOUND);
-        tracker.bring(token, ProofResult { epoch: None, generation: Some(7) });
+        tracker.bring(token, ProofResult { proof: None, generation: Some(7) });
         tracker.end_elsewhere(at(1), token, result);
         let done = tracker.take_due(at(1)).expect("the port was looked at").done(IoId(3));
         assert_eq!((done.result, done.generation), (result, generation));

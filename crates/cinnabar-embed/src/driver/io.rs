@@ -9,7 +9,7 @@ use cinnabar_driver::TrackedIo;
 use cinnabar_driver::io_tracker::{EndedIo, ProofResult};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,14 +109,14 @@ impl Driver {
         &mut self,
         now: Instant,
         io: usize,
-        result: Result<Option<Epoch>, ProofError>,
+        result: Result<Option<ProofToken>, ProofError>,
     ) {
         let result = match result {
-            Ok(epoch) => {
+            Ok(proof) => {
                 let volume = self.ios.get(io).of.volume.map(|key| self.volumes[key].attachment);
                 let attachment = volume.unwrap_or_default();
-                let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
-                self.ios.bring(io, ProofResult { epoch, generation: None });
+                let proof = proof.map(|proof| proof.of_attachment(attachment));
+                self.ios.bring(io, ProofResult { proof, generation: None });
                 Ok(())
             }
             Err(ProofError::Flush(errno)) => {
@@ -143,7 +143,7 @@ impl Driver {
     ) {
         let result = match result {
             Ok(generation) => {
-                let proof = ProofResult { epoch: None, generation: Some(generation) };
+                let proof = ProofResult { proof: None, generation: Some(generation) };
                 self.ios.bring(io, proof);
                 Ok(())
             }

@@ -7,7 +7,7 @@ use super::Driver;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker};
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use std::sync::{Arc, Mutex, mpsc};
 
 /// Something to be done for an I/O of the engine's.
@@ -18,7 +18,7 @@ pub(super) enum Task {
 
 /// What came of it.
 enum Finished {
-    Proved { io: usize, result: Result<Option<Epoch>, ProofError> },
+    Proved { io: usize, result: Result<Option<ProofToken>, ProofError> },
     GenerationBumped { io: usize, result: Result<u64, StateError> },
 }
 

@@ -11,7 +11,7 @@ use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
 use cinnabar_driver::volume_end::{EndError, EndStep};
 use cinnabar_driver::{LostRanges, VolumeEnd, warmth};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
-use cinnabar_engine::volume::{Belief, Epoch, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, ProofToken, VolumeSpec, Warmth};
 use cinnabar_engine::{Answer, Command, Failure};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Driver {
             return Err(Error::Exists(options.name.clone()));
         }
         let (disk, models) = self.open_backend(options)?;
-        let epoch = disk.read_epoch().unwrap_or_else(|error| {
+        let proof = disk.read_proof().unwrap_or_else(|error| {
             let volume = &options.name;
             tracing::warn!(volume, reason = %error, "nothing proves who wrote it last");
             None
@@ -61,7 +61,7 @@ impl Driver {
         let attachment = u64::from_le_bytes(entropy::bytes().map_err(Error::Random)?);
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
         let serial = SERIAL.fetch_add(1, Relaxed);
-        let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
+        let proof = proof.map(|proof| proof.of_attachment(attachment));
         let key = self.volumes.insert(Attached {
             name: options.name.clone(),
             disk,
@@ -78,7 +78,7 @@ impl Driver {
             warmth: Warmth::New,
             gone: false,
         });
-        let attached = self.make_known(key, options, epoch);
+        let attached = self.make_known(key, options, proof);
         if attached.is_err() {
             self.leave(key);
         }
@@ -89,7 +89,7 @@ impl Driver {
         &mut self,
         key: usize,
         options: &VolumeOptions,
-        epoch: Option<Epoch>,
+        proof: Option<ProofToken>,
     ) -> Result<(), Error> {
         let name = &options.name;
         let device = self.device.identity().map(|(id, _)| (id, self.device.path.clone()));
@@ -100,7 +100,7 @@ impl Driver {
             .map_err(Error::State)?[0];
         let disk = &self.volumes[key].disk;
         let recorded = self.engine.recorded(name);
-        let belief = Belief::of_all(&recorded, |record| disk.judge(record, epoch.as_ref()));
+        let belief = Belief::of_all(&recorded, |record| disk.judge(record, proof.as_ref()));
         let spec = VolumeSpec {
             name: name.clone(),
             size_bytes: disk.size_bytes(),
@@ -113,7 +113,7 @@ impl Driver {
             bypass_large_bytes: options.bypass_large_bytes,
             belief,
             generation,
-            epoch,
+            proof,
             exclusive: options.exclusive,
         };
         let failed = |failure| Error::Attach { volume: name.clone(), failure };
@@ -272,7 +272,7 @@ impl Driver {
             let Attached { name, disk, lost, .. } = &self.volumes[key];
             command = match end.answered(answer, name, lost) {
                 EndStep::Ask(next) => next,
-                EndStep::TakeProof => end.proved(disk.take_epoch().unwrap_or_else(|error| {
+                EndStep::TakeProof => end.proved(disk.take_proof().unwrap_or_else(|error| {
                     tracing::warn!(
                         path = %disk.path().display(), reason = %error,
                         "nothing proves that nobody will write the volume; its blocks are dropped"

@@ -145,7 +145,7 @@ pub(crate) fn what_is_dropped_is_counted() -> Result<()> {
     cache.wait_loaded()?;
     let warmth = cache.warmth(volume)?;
     ensure!(
-        warmth == Warmth::Dropped { blocks: 16, reason: DropReason::EpochChanged },
+        warmth == Warmth::Dropped { blocks: 16, reason: DropReason::BackendChanged },
         "{warmth:?}"
     );
     Ok(())

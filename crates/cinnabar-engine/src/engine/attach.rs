@@ -14,7 +14,7 @@ use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
 use crate::store::Holding;
 use crate::units::{BLOCK_BYTES, VolumeId};
 use crate::volume::{
-    Belief, Covers, DropReason, Epoch, Recorded, Volume, VolumeSpec, VolumeState, Warmth,
+    Belief, Covers, DropReason, ProofToken, Recorded, Volume, VolumeSpec, VolumeState, Warmth,
 };
 
 impl<P: Payload> Engine<P> {
@@ -23,7 +23,7 @@ impl<P: Payload> Engine<P> {
     pub fn recorded(&self, name: &str) -> Option<Recorded> {
         let mut known = self.volumes.iter().flatten();
         let volume = known.find(|v| v.state == VolumeState::Sealed && v.spec.name == name)?;
-        Some(Recorded { epoch: volume.spec.epoch.clone(), written: volume.written })
+        Some(Recorded { proof: volume.spec.proof.clone(), written: volume.written })
     }
 
     /// Volumes that recovery found.
@@ -31,7 +31,7 @@ impl<P: Payload> Engine<P> {
         for record in records {
             let index = usize::from(record.index);
             let spec = VolumeSpec {
-                epoch: record.epoch,
+                proof: record.proof,
                 generation: record.generation,
                 ..VolumeSpec::new(record.name, record.size_bytes)
             };
@@ -122,7 +122,7 @@ impl<P: Payload> Engine<P> {
     /// needs no index and no incarnation.
     fn is_remembered(&self, spec: &VolumeSpec) -> bool {
         let known = self.volumes.iter().flatten().find(|volume| volume.spec.name == spec.name);
-        let anyway = self.config.mutants.is(Mutant::EpochIgnored);
+        let anyway = self.config.mutants.is(Mutant::ProofIgnored);
         known.is_some_and(|volume| {
             volume.state != VolumeState::Sealed || believe(&volume.spec, spec, anyway).is_ok()
         })
@@ -138,7 +138,7 @@ impl<P: Payload> Engine<P> {
                 return Err(Failure::Invalid);
             }
             let blocks = self.store.holdings[index].cached_blocks;
-            match believe(&old.spec, &spec, self.config.mutants.is(Mutant::EpochIgnored)) {
+            match believe(&old.spec, &spec, self.config.mutants.is(Mutant::ProofIgnored)) {
                 Ok(()) => {
                     let (incarnation, group) = (old.incarnation, old.group);
                     // What it holds may have been written without a flush, if it was left so.
@@ -205,7 +205,7 @@ impl<P: Payload> Engine<P> {
             flushed: self.store.holdings[usize::from(index)].flushed,
             written: volume.written,
             name: volume.spec.name.clone(),
-            epoch: volume.spec.epoch.clone(),
+            proof: volume.spec.proof.clone(),
         }
     }
 
@@ -257,7 +257,7 @@ impl<P: Payload> Engine<P> {
         id: RequestId,
         volume: VolumeId,
         size_bytes: u64,
-        epoch: Option<Epoch>,
+        proof: Option<ProofToken>,
     ) {
         let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
         let Some(known) = known.filter(|v| v.state == VolumeState::Attached) else {
@@ -271,8 +271,8 @@ impl<P: Payload> Engine<P> {
             return self.outbox.reply(id, Err(Failure::Invalid));
         }
         known.spec.size_bytes = size_bytes;
-        if epoch.is_some() {
-            known.spec.epoch = epoch;
+        if proof.is_some() {
+            known.spec.proof = proof;
         }
         // The proof under way may be of the old size.
         known.beat.due |= known.beat.in_flight;
@@ -364,17 +364,17 @@ impl<P: Payload> Engine<P> {
     /// A volume ends, with the proof by which it is known again. Answered when the device knows of
     /// that: until then it has the volume as one that is being written, and what others write
     /// within the window would pass for the volume's own.
-    pub(super) fn seal(&mut self, id: RequestId, volume: VolumeId, epoch: Option<Epoch>) {
+    pub(super) fn seal(&mut self, id: RequestId, volume: VolumeId, proof: Option<ProofToken>) {
         let known = self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut);
         let Some(state) = known.filter(|v| v.state == VolumeState::Detached) else {
             return self.outbox.reply(id, Err(Failure::NoVolume));
         };
         state.state = VolumeState::Sealing(id, None);
-        let unproven = epoch.is_none() && !state.spec.exclusive;
+        let unproven = proof.is_none() && !state.spec.exclusive;
         if self.store.dead || state.discarded || unproven {
             self.end_incarnation(volume.0);
         } else {
-            state.spec.epoch = epoch;
+            state.spec.proof = proof;
             state.written = false;
             // What it was guaranteed is for those who are there.
             state.spec.share_min_blocks = 0;
@@ -441,7 +441,7 @@ impl<P: Payload> Engine<P> {
 /// Whether blocks of `old` may be served for `new`.
 fn believe(old: &VolumeSpec, new: &VolumeSpec, anyway: bool) -> Result<(), DropReason> {
     if old.size_bytes != new.size_bytes {
-        return Err(DropReason::EpochChanged);
+        return Err(DropReason::BackendChanged);
     }
     if old.generation != new.generation {
         return Err(DropReason::WrittenWithoutCache);
@@ -449,7 +449,7 @@ fn believe(old: &VolumeSpec, new: &VolumeSpec, anyway: bool) -> Result<(), DropR
     match new.belief {
         _ if anyway => Ok(()),
         Belief::Unchanged => Ok(()),
-        Belief::Changed => Err(DropReason::EpochChanged),
+        Belief::Changed => Err(DropReason::BackendChanged),
         Belief::Unknown if new.exclusive => Ok(()),
         Belief::Unknown => Err(DropReason::NoProof),
     }

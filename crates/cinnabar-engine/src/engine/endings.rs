@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::mutant::{Mutant, Mutants};
 use crate::seam::{Answer, Command, Event, Failure, IoError, Op, Payload, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
-use crate::volume::{Epoch, Recorded};
+use crate::volume::{ProofToken, Recorded};
 
 const V: VolumeId = VolumeId(0);
 
@@ -22,7 +22,7 @@ fn detached(mutants: Mutants) -> Rig {
 }
 
 fn seal(rig: &mut Rig, proof: u8) -> RequestId {
-    rig.ask(vec![Command::Seal(V, Some(Epoch([proof; 64])))])[0]
+    rig.ask(vec![Command::Seal(V, Some(ProofToken([proof; 64])))])[0]
 }
 
 /// What the device knows after a crash in the moment in which a seal is answered.
@@ -42,7 +42,7 @@ fn sealed_and_crashed(mutants: Mutants) -> Recorded {
 #[test]
 fn a_seal_is_answered_when_its_record_is_durable() {
     let recorded = sealed_and_crashed(Mutants::default());
-    assert_eq!(recorded, Recorded { epoch: Some(Epoch([7; 64])), written: false });
+    assert_eq!(recorded, Recorded { proof: Some(ProofToken([7; 64])), written: false });
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_volume_on_its_way_out_keeps_no_device_from_taking_anothers_place() {
     assert!(rig.answer(left).is_ok());
     let sealed = seal(&mut rig, 7);
     assert!(rig.answer(sealed).is_ok());
-    let known = Recorded { epoch: Some(Epoch([7; 64])), written: false };
+    let known = Recorded { proof: Some(ProofToken([7; 64])), written: false };
     assert_eq!(rig.crash().engine.recorded("v"), Some(known));
 }
 
@@ -150,7 +150,7 @@ fn a_volume_grows_although_the_device_is_lost_meanwhile() {
     let mut rig = Rig::open(1020);
     rig.ask(vec![Command::Attach(volume("v"))]);
     rig.holds = true;
-    let grow = Command::Grow(V, 128 * crate::units::BLOCK_BYTES, Some(Epoch([7; 64])));
+    let grow = Command::Grow(V, 128 * crate::units::BLOCK_BYTES, Some(ProofToken([7; 64])));
     let grown = rig.ask(vec![grow])[0];
     assert!(!rig.is_answered(grown));
     rig.ask(vec![Command::Abandon]);
@@ -370,7 +370,7 @@ fn an_invalidation_that_is_late_at_its_gate_is_counted_once() {
 /// blocks without a proof, too.
 #[test]
 fn what_is_discarded_is_not_sealed() {
-    for (before, proof) in [(true, None), (false, None), (false, Some(Epoch([7; 64])))] {
+    for (before, proof) in [(true, None), (false, None), (false, Some(ProofToken([7; 64])))] {
         let mut rig = Rig::open(1020);
         rig.ask(vec![Command::Attach(volume("v"))]);
         let order = if before {

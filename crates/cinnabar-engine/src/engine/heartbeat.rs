@@ -2,7 +2,7 @@
 //! once a period; while chunks are being written, the cache device is flushed.
 //!
 //! Called at the end of each batch. Without the first a written copy is not believed after a crash;
-//! without the second it may not be there. (design.md, "Epochs of files".)
+//! without the second it may not be there.
 
 use super::Engine;
 use crate::metadata::journal::Record;
@@ -10,7 +10,7 @@ use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Target};
 use crate::units::{Instant, VolumeId};
-use crate::volume::{Covers, Epoch, Volume, VolumeState};
+use crate::volume::{Covers, ProofToken, Volume, VolumeState};
 
 impl<P: Payload> Engine<P> {
     /// What a flush of this volume's backend covers if it begins now.
@@ -176,7 +176,7 @@ impl<P: Payload> Engine<P> {
         index: u16,
         covers: Covers,
         result: Result<(), IoError>,
-        epoch: Option<Epoch>,
+        proof: Option<ProofToken>,
     ) {
         let result = self.flush_ended(index, covers, result);
         let period = self.config.heartbeat_ns;
@@ -187,9 +187,9 @@ impl<P: Payload> Engine<P> {
             volume.counters.backend_errors += 1;
             volume.beat.due = volume.sync_failed.is_none();
         }
-        let proven = result.is_ok() && epoch.is_some();
+        let proven = result.is_ok() && proof.is_some();
         if proven {
-            volume.spec.epoch = epoch;
+            volume.spec.proof = proof;
         }
         let again = due(volume, period);
         if let Some(at) = again {
@@ -235,7 +235,7 @@ mod tests {
     use super::super::rig::{Rig, superblock, volume};
     use crate::seam::Command;
     use crate::units::{BLOCK_BYTES, VolumeId};
-    use crate::volume::Epoch;
+    use crate::volume::ProofToken;
 
     /// Chunks are numbered by their device, and a new device's numbers may be much lower.
     #[test]
@@ -259,15 +259,15 @@ mod tests {
     fn a_proof_that_was_under_way_while_a_volume_grew_is_followed_by_another() {
         let mut rig = Rig::open(1020);
         rig.ask(vec![Command::Attach(volume("v"))]);
-        (rig.holds_proofs, rig.proof) = (true, Some(Epoch([1; 64])));
+        (rig.holds_proofs, rig.proof) = (true, Some(ProofToken([1; 64])));
         rig.wait(2_000_000_000);
-        let grow = Command::Grow(VolumeId(0), 128 * BLOCK_BYTES, Some(Epoch([2; 64])));
+        let grow = Command::Grow(VolumeId(0), 128 * BLOCK_BYTES, Some(ProofToken([2; 64])));
         let grown = rig.ask(vec![grow])[0];
         assert!(rig.answer(grown).is_ok());
         rig.release();
-        rig.proof = Some(Epoch([3; 64]));
+        rig.proof = Some(ProofToken([3; 64]));
         rig.wait(2_000_000_000);
         let recorded = rig.crash().engine.recorded("v").expect("it is known");
-        assert_eq!(recorded.epoch, Some(Epoch([3; 64])));
+        assert_eq!(recorded.proof, Some(ProofToken([3; 64])));
     }
 }

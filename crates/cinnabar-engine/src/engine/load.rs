@@ -375,7 +375,7 @@ mod tests {
             flushed: 0,
             written: false,
             name: "volume".into(),
-            epoch: None,
+            proof: None,
         };
         let head = Head {
             volumes: 1,

@@ -284,7 +284,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn io_done(&mut self, done: IoDone) {
-        let IoDone { id, result, pages, epoch, generation } = done;
+        let IoDone { id, result, pages, proof, generation } = done;
         match self.outbox.complete(id) {
             Pending::CacheRead { request, index, slot, count, direct } => {
                 self.cache_read_done(request, index, Flash { slot, count, direct }, result);
@@ -317,7 +317,7 @@ impl<P: Payload> Engine<P> {
                 self.advance_lifecycle();
             }
             Pending::Detach { volume, covers } => self.detach_flushed(volume, covers, result),
-            Pending::Prove { volume, covers } => self.proved(volume, covers, result, epoch),
+            Pending::Prove { volume, covers } => self.proved(volume, covers, result, proof),
             Pending::GivenUp { request } => self.given_up_done(request),
             Pending::BumpGeneration { volume } => {
                 self.generation_bump_done(volume, result, generation);

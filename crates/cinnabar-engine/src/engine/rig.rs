@@ -9,7 +9,7 @@ use crate::seam::{
     Request, RequestId, Target,
 };
 use crate::units::{BLOCK_BYTES, Instant, VolumeId};
-use crate::volume::{Epoch, VolumeSpec};
+use crate::volume::{ProofToken, VolumeSpec};
 use std::collections::BTreeMap;
 
 /// Data that is never read.
@@ -46,7 +46,7 @@ pub(super) struct Rig {
     /// Backend flushes end when this is false.
     pub(super) holds_flushes: bool,
     /// What a proof that comes is.
-    pub(super) proof: Option<Epoch>,
+    pub(super) proof: Option<ProofToken>,
     /// Backend flushes fail.
     pub(super) flush_fails: bool,
     /// New generations asked for.
@@ -230,7 +230,7 @@ impl Rig {
                 self.generation_bumps += 1;
                 done.generation = Some(1);
             }
-            IoOp::Prove => done.epoch = self.proof.clone(),
+            IoOp::Prove => done.proof = self.proof.clone(),
             IoOp::Flush if io.target != Target::Cache && self.flush_fails => {
                 done.result = Err(IoError::Io);
             }

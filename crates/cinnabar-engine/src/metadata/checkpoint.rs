@@ -8,7 +8,7 @@ use super::MetaPage;
 use super::codec::{Reader, Writer};
 use crate::descriptors::{DESCRIPTOR_BYTES, Descriptors};
 use crate::limits::{NAME_BYTES_MAX, VOLUMES_MAX};
-use crate::volume::Epoch;
+use crate::volume::ProofToken;
 
 const MAGIC: u32 = 0x504B_4843;
 const PAGE_HEADER_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1 + 2;
@@ -83,7 +83,7 @@ pub struct VolumeRecord {
     /// It may have been written since the proof was taken.
     pub written: bool,
     /// The newest proof; `None`: none could be had.
-    pub epoch: Option<Epoch>,
+    pub proof: Option<ProofToken>,
 }
 
 /// A segment that holds data.
@@ -284,10 +284,10 @@ impl VolumeRecord {
             w.u64(value);
         }
         w.u8(self.name.len() as u8);
-        w.u8(u8::from(self.epoch.is_some()));
+        w.u8(u8::from(self.proof.is_some()));
         w.u8(u8::from(self.written));
         w.bytes(&name);
-        w.bytes(&self.epoch.as_ref().map_or([0; 64], |epoch| epoch.0));
+        w.bytes(&self.proof.as_ref().map_or([0; 64], |proof| proof.0));
         assert_eq!(w.written(), end, "a volume takes the room that is counted for it");
     }
 
@@ -296,7 +296,7 @@ impl VolumeRecord {
         let (size_bytes, generation, stamp, flushed) = (r.u64(), r.u64(), r.u64(), r.u64());
         let (len, proven, written) = (usize::from(r.u8()), r.u8() == 1, r.u8() == 1);
         let name: [u8; NAME_BYTES_MAX] = r.array();
-        let epoch = Some(Epoch(r.array())).filter(|_| proven);
+        let proof = Some(ProofToken(r.array())).filter(|_| proven);
         let name = String::from_utf8(name.get(..len)?.to_vec()).ok()?;
         let known = index < VOLUMES_MAX && !name.is_empty();
         known.then_some(Self {
@@ -308,7 +308,7 @@ impl VolumeRecord {
             stamp,
             flushed,
             written,
-            epoch,
+            proof,
         })
     }
 }
@@ -328,7 +328,7 @@ mod tests {
             flushed: 3,
             written: true,
             name: "n".repeat(NAME_BYTES_MAX),
-            epoch: Some(Epoch([4; 64])),
+            proof: Some(ProofToken([4; 64])),
         };
         let segment = SegmentRecord {
             segment: 1,

@@ -281,7 +281,7 @@ fn decode_sector(sector: &[u8], index: usize) -> Sector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::Epoch;
+    use crate::volume::ProofToken;
 
     fn header() -> PageHeader {
         PageHeader { device: 1, era: 2, page: 77, first: 76, tail: 5, checkpoint: 4 }
@@ -297,7 +297,7 @@ mod tests {
             flushed: 6,
             written: true,
             name: "n".repeat(64),
-            epoch: Some(Epoch([4; 64])),
+            proof: Some(ProofToken([4; 64])),
         };
         vec![
             Record::Invalidation {

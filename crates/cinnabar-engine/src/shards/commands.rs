@@ -160,11 +160,11 @@ impl<P: Payload> Router<P> {
             }),
             Command::Detach(volume) => Command::Detach(self.inner(*volume, shard)?),
             Command::Discard(volume) => Command::Discard(self.inner(*volume, shard)?),
-            Command::Seal(volume, epoch) => {
-                Command::Seal(self.inner(*volume, shard)?, epoch.clone())
+            Command::Seal(volume, proof) => {
+                Command::Seal(self.inner(*volume, shard)?, proof.clone())
             }
-            Command::Grow(volume, size_bytes, epoch) => {
-                Command::Grow(self.inner(*volume, shard)?, *size_bytes, epoch.clone())
+            Command::Grow(volume, size_bytes, proof) => {
+                Command::Grow(self.inner(*volume, shard)?, *size_bytes, proof.clone())
             }
             Command::Replace(first) => Command::Replace(Box::new(first.for_shard(shard))),
             other => other.clone(),
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn what_one_shard_dropped_is_told_with_the_reason_whatever_the_others_believe() {
         use Warmth::{Dropped, Loading, New, Partly, Warm};
-        let reason = DropReason::EpochChanged;
+        let reason = DropReason::BackendChanged;
         let all = |warmths: &[Warmth]| warmths.iter().copied().reduce(both_warm).expect("some");
         let dropped = Dropped { blocks: 7, reason };
         for (others, blocks) in [

@@ -152,7 +152,7 @@ fn report(volume: &VolumeRecord, index: Option<&Index>) -> VolumeReport {
         generation: volume.generation,
         written: volume.written,
         flushed: volume.flushed,
-        epoch: volume.epoch.as_ref().map(|epoch| hex(&epoch.0)),
+        proof: volume.proof.as_ref().map(|proof| hex(&proof.0)),
         checkpoint_blocks: blocks.copied().unwrap_or(0),
     }
 }

@@ -70,11 +70,11 @@ mod tests {
             .with("name", "vm\n1 \"x\"")
             .with("plain", "vm-1")
             .with("bytes", 7)
-            .with("epoch", Value::Null);
-        let text = r#"volume name="vm\n1 \"x\"" plain=vm-1 bytes=7 epoch=-"#;
+            .with("proof", Value::Null);
+        let text = r#"volume name="vm\n1 \"x\"" plain=vm-1 bytes=7 proof=-"#;
         assert_eq!(line.to_string(), text);
         let value: Value = serde_json::from_str(&line.to_json()).expect("it is JSON");
         assert_eq!((&value["what"], &value["name"]), (&"volume".into(), &"vm\n1 \"x\"".into()));
-        assert_eq!((&value["bytes"], &value["epoch"]), (&7.into(), &Value::Null));
+        assert_eq!((&value["bytes"], &value["proof"]), (&7.into(), &Value::Null));
     }
 }

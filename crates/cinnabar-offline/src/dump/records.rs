@@ -75,7 +75,7 @@ pub(super) fn volume(what: &'static str, volume: &VolumeRecord) -> Line {
         .with("stamp", volume.stamp)
         .with("flushed", volume.flushed)
         .with("written", volume.written)
-        .with("epoch", volume.epoch.as_ref().map(|epoch| hex(&epoch.0)))
+        .with("proof", volume.proof.as_ref().map(|proof| hex(&proof.0)))
 }
 
 pub(super) fn segment(slot: usize, segment: &SegmentRecord) -> Line {

@@ -77,7 +77,7 @@ impl Account {
         generation: u64,
     ) -> bool {
         match reason {
-            DropReason::EpochChanged => belief == Belief::Changed,
+            DropReason::BackendChanged => belief == Belief::Changed,
             DropReason::NoProof => belief == Belief::Unknown && !exclusive,
             DropReason::WrittenWithoutCache => {
                 self.generation != generation || self.attached != generation || self.mixed

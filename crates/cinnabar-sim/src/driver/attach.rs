@@ -13,7 +13,7 @@ use crate::violation::{Kind, Violation};
 use cinnabar_engine::Command;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
-use cinnabar_engine::volume::{Belief, DropReason, Epoch, Recorded, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, DropReason, ProofToken, Recorded, VolumeSpec, Warmth};
 
 /// What an engine was told when a volume was attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(super) struct Attaching {
 
 impl<F: Factory<Stamped>> World<'_, F> {
     /// The backend's proof as it stands now.
-    pub(super) fn proof(&self, volume: usize) -> Option<Epoch> {
-        self.can_prove(volume).then(|| self.media.backends[volume].epoch())
+    pub(super) fn proof(&self, volume: usize) -> Option<ProofToken> {
+        self.can_prove(volume).then(|| self.media.backends[volume].proof())
     }
 
     /// Can this volume's backend prove anything, as it is now attached?
@@ -54,7 +54,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.media.backends[volume].begin_attachment();
         self.volumes[volume].sticks = false;
-        let epoch = self.proof(volume);
+        let proof = self.proof(volume);
         let name = format!("vol{volume}");
         let machine = self.machine.as_ref().expect("volumes are attached to a machine");
         let recorded = machine.recorded(&name);
@@ -63,7 +63,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let device = self.present.then_some(self.media.cache.serial);
         let attaching = Attaching {
-            belief: judge(&recorded, epoch.as_ref(), self.options.mutants),
+            belief: judge(&recorded, proof.as_ref(), self.options.mutants),
             generation: self.media.backends[volume].generation_with(device),
             written: recorded.iter().any(|recorded| recorded.written),
             sealed: std::mem::take(&mut self.accounts[volume].sealed_before_crash),
@@ -88,7 +88,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             bypass_large_bytes: profile.bypass_large_bytes,
             belief: attaching.belief,
             generation: attaching.generation,
-            epoch,
+            proof,
             exclusive: profile.exclusive,
         };
         self.volumes[volume].state = State::Attaching;
@@ -99,8 +99,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// stated window after a crash, and there only.
     fn excuse_window(&mut self, volume: usize, recorded: &[Recorded]) {
         let open = |recorded: &&Recorded| recorded.written;
-        let epochs = recorded.iter().filter(open).filter_map(|one| one.epoch.as_ref());
-        let Some(now) = epochs.map(|epoch| Proof::decode(epoch).now).max() else { return };
+        let proofs = recorded.iter().filter(open).filter_map(|one| one.proof.as_ref());
+        let Some(now) = proofs.map(|proof| Proof::decode(proof).now).max() else { return };
         let back = self.media.backends[volume].stepped_back_ns();
         for foreign in &self.accounts[volume].foreign {
             // A clock that was set back shows an earlier time, and passes the window twice.
@@ -181,7 +181,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let forgotten = self.has_few_indices();
         let justified = |reason| {
             account.justifies(reason, belief, exclusive, generation)
-                || reason == DropReason::EpochChanged && self.volumes[volume].resized
+                || reason == DropReason::BackendChanged && self.volumes[volume].resized
                 || self.options.cold_after_crash && crashed
                 || self.cache_has_failed()
         };
@@ -235,7 +235,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 Some(Path::BelievedAfterStop)
             }
             Warmth::Dropped { reason, .. } => Some(match reason {
-                DropReason::EpochChanged => Path::DroppedChanged,
+                DropReason::BackendChanged => Path::DroppedChanged,
                 DropReason::NoProof => Path::DroppedNoProof,
                 DropReason::WrittenWithoutCache => Path::DroppedGeneration,
             }),
@@ -268,7 +268,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let proves = self.can_prove(volume);
         let backend = &mut self.media.backends[volume];
-        let proof = if proves { backend.take_epoch() } else { None };
+        let proof = if proves { backend.take_proof() } else { None };
         let id = self.volumes[volume].id.expect("a detaching volume has an index");
         self.volumes[volume].state = State::Sealing;
         self.command(Control::Seal(volume, proof.is_some()), Command::Seal(id, proof));

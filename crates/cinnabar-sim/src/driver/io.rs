@@ -402,7 +402,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Some(backend) = backend {
             // A request that began to wait for it since has a reason to fail, too.
             self.volumes[backend].errors += u64::from(done.result.is_err());
-            done.epoch = done.epoch.filter(|_| self.can_prove(backend));
+            done.proof = done.proof.filter(|_| self.can_prove(backend));
             self.settle_flown(born);
         }
         self.batch.push(Event::IoDone(done));

@@ -7,7 +7,7 @@ use crate::stamp::{Stamp, Stamped, mix};
 use crate::violation::Violation;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Action, Answer, Command, IoOp, IoRequest, Slices, Target};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -207,7 +207,7 @@ pub(super) fn describe(request: &IoRequest<Stamped>) -> String {
 
 /// A command in few words: proofs are decoded, superblocks left out.
 pub(super) fn describe_command(command: &Command) -> String {
-    let proof = |epoch: &Option<Epoch>| epoch.as_ref().map(Proof::decode);
+    let decoded = |proof: &Option<ProofToken>| proof.as_ref().map(Proof::decode);
     match command {
         Command::Attach(spec) => format!(
             "attach {}, {:?}, generation {}, exclusive {}, {:?}, {:?}",
@@ -216,9 +216,9 @@ pub(super) fn describe_command(command: &Command) -> String {
             spec.generation,
             spec.exclusive,
             spec.mode,
-            proof(&spec.epoch)
+            decoded(&spec.proof)
         ),
-        Command::Seal(volume, epoch) => format!("seal {volume:?}, {:?}", proof(epoch)),
+        Command::Seal(volume, proof) => format!("seal {volume:?}, {:?}", decoded(proof)),
         Command::Replace(_) => "replace".to_owned(),
         command => format!("{command:?}"),
     }

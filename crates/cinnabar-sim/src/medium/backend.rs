@@ -8,7 +8,7 @@ use crate::medium::volatile::Volatile;
 use crate::medium::{initial, rules, transfer::Transfer};
 use crate::stamp::{BLOCK_SECTORS, Stamp, mix};
 use cinnabar_engine::units::SECTOR_BYTES;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{IoError, IoOp};
 use std::ops::Range;
 
@@ -121,7 +121,7 @@ impl Backend {
     }
 
     /// The change proof: identity, size, change time, the clock's time.
-    pub fn epoch(&self) -> Epoch {
+    pub fn proof(&self) -> ProofToken {
         let identity = (self.index as u64) << 32 | self.creation;
         let (sectors, change, now) = (self.sectors(), self.change, self.clock);
         Proof { identity, sectors, change, now, attachment: self.attachment }.encode()
@@ -129,12 +129,12 @@ impl Backend {
 
     /// The proof for a clean detach: waits until the clock has passed the change time, so that any
     /// later write changes the proof. `None`: that takes too long, for the clock was set back.
-    pub fn take_epoch(&mut self) -> Option<Epoch> {
+    pub fn take_proof(&mut self) -> Option<ProofToken> {
         if self.change >= self.clock + CLOCK_WAIT_NS_MAX {
             return None;
         }
         self.clock = self.clock.max(self.change + 1);
-        Some(self.epoch())
+        Some(self.proof())
     }
 
     /// Adds what is on it, and what it can prove.

@@ -192,7 +192,7 @@ impl Media {
         }
         transfer.deliver();
         let proves = matches!(transfer.request.op, IoOp::Prove) && result.is_ok();
-        let epoch = transfer.backend.filter(|_| proves).map(|index| self.backends[index].epoch());
+        let proof = transfer.backend.filter(|_| proves).map(|index| self.backends[index].proof());
         let raises = matches!(transfer.request.op, IoOp::BumpGeneration { .. }) && result.is_ok();
         let raised = transfer.backend.filter(|_| raises);
         let generation = raised.map(|index| self.backends[index].generation);
@@ -200,7 +200,7 @@ impl Media {
             IoOp::ReadMeta { pages, .. } | IoOp::WriteMeta { pages, .. } => pages,
             _ => Vec::new(),
         };
-        Ok(IoDone { pages, epoch, generation, ..IoDone::new(transfer.request.id, result) })
+        Ok(IoDone { pages, proof, generation, ..IoDone::new(transfer.request.id, result) })
     }
 
     /// The whole life of a transfer at once.

@@ -4,7 +4,7 @@
 
 use cinnabar_driver::{ChangeProof, change_proof};
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_engine::volume::{Belief, Epoch, Recorded};
+use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 
 /// How much later than the last recorded time our own writes may have changed a volume.
 pub const WINDOW_NS: u64 = change_proof::WINDOW_NS.cast_unsigned();
@@ -26,23 +26,23 @@ pub struct Proof {
 
 impl Proof {
     /// As the engine keeps it.
-    pub fn encode(self) -> Epoch {
+    pub fn encode(self) -> ProofToken {
         let mut bytes = [0; 64];
         let Self { identity, sectors, change, now, attachment } = self;
         let fields = [identity, sectors, change, now];
         for (at, field) in (0..).step_by(8).zip(fields) {
             bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
         }
-        Epoch(bytes).of_attachment(attachment)
+        ProofToken(bytes).of_attachment(attachment)
     }
 
     /// What [`Proof::encode`] made.
     ///
     /// # Panics
     /// Never: there are bytes enough.
-    pub fn decode(epoch: &Epoch) -> Self {
+    pub fn decode(proof: &ProofToken) -> Self {
         let field = |index: usize| {
-            let bytes = epoch.0[8 * index..8 * index + 8].try_into();
+            let bytes = proof.0[8 * index..8 * index + 8].try_into();
             u64::from_le_bytes(bytes.expect("eight bytes"))
         };
         Self {
@@ -50,7 +50,7 @@ impl Proof {
             sectors: field(1),
             change: field(2),
             now: field(3),
-            attachment: epoch.attachment(),
+            attachment: proof.attachment(),
         }
     }
 
@@ -65,9 +65,9 @@ impl Proof {
 }
 
 /// What the backend makes of what the shards of a cache device have recorded.
-pub fn judge(recorded: &[Recorded], now: Option<&Epoch>, mutants: Mutants) -> Belief {
+pub fn judge(recorded: &[Recorded], now: Option<&ProofToken>, mutants: Mutants) -> Belief {
     Belief::of_all(recorded, |one| {
-        let (Some(then), Some(now)) = (&one.epoch, now) else { return Belief::Unknown };
+        let (Some(then), Some(now)) = (&one.proof, now) else { return Belief::Unknown };
         Proof::decode(then).unpacked().judge(one.written, &Proof::decode(now).unpacked(), mutants)
     })
 }
@@ -78,7 +78,7 @@ mod tests {
 
     fn recorded(attachment: u64, now: u64, written: bool) -> Recorded {
         let then = Proof { identity: 7, sectors: 8, change: 100, now, attachment };
-        Recorded { epoch: Some(then.encode()), written }
+        Recorded { proof: Some(then.encode()), written }
     }
 
     fn belief(written: bool, now: Proof) -> Belief {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(judge(&[idle.clone(), busy]), Belief::Unchanged);
         assert_eq!(judge(&[idle.clone(), recorded(2, 300, true)]), Belief::Unknown);
         assert_eq!(judge(&[idle, recorded(1, 300, false)]), Belief::Changed, "sealed since");
-        let unproven = Recorded { epoch: None, written: true };
+        let unproven = Recorded { proof: None, written: true };
         assert_eq!(judge(&[unproven, recorded(2, 300, true)]), Belief::Unknown);
     }
 }

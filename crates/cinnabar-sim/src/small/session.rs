@@ -123,7 +123,7 @@ impl World {
     pub(super) fn attach(&mut self, volume: usize) {
         let setup = self.volumes[volume].setup;
         self.media.backends[volume].begin_attachment();
-        let epoch = setup.proof.then(|| self.media.backends[volume].epoch());
+        let proof = setup.proof.then(|| self.media.backends[volume].proof());
         let name = format!("vol{volume}");
         let recorded = self.machine().recorded(&name);
         let device = self.present.then_some(self.media.cache.serial);
@@ -131,9 +131,9 @@ impl World {
             size_bytes: setup.sectors * SECTOR_BYTES,
             align_bytes: setup.align_bytes,
             mode: setup.mode,
-            belief: judge(&recorded, epoch.as_ref(), self.setup.cache.config.mutants),
+            belief: judge(&recorded, proof.as_ref(), self.setup.cache.config.mutants),
             generation: self.media.backends[volume].generation_with(device),
-            epoch,
+            proof,
             exclusive: setup.exclusive,
             ..VolumeSpec::new(name, 0)
         };
@@ -346,10 +346,10 @@ impl World {
         let State::Detaching(id) = self.volumes[volume].state else { return Ok(()) };
         let proves = self.volumes[volume].setup.proof;
         let backend = &mut self.media.backends[volume];
-        let epoch = if proves { backend.take_epoch() } else { None };
-        let proof = epoch.is_some();
+        let proof = if proves { backend.take_proof() } else { None };
+        let proven = proof.is_some();
         self.volumes[volume].state = State::Sealing(id);
-        self.command(Control::Seal(volume, proof), Command::Seal(id, epoch));
+        self.command(Control::Seal(volume, proven), Command::Seal(id, proof));
         Ok(())
     }
 

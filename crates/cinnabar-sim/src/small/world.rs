@@ -370,7 +370,7 @@ impl World {
         let backend = held.transfer.backend();
         let mut done = self.media.finish(held.transfer, result, tick)?;
         if let Some(backend) = backend {
-            done.epoch = done.epoch.filter(|_| self.volumes[backend].setup.proof);
+            done.proof = done.proof.filter(|_| self.volumes[backend].setup.proof);
             if held.overdue {
                 self.volumes[backend].overdue -= 1;
                 self.settle_doubts();

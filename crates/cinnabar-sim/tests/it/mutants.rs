@@ -23,7 +23,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::RecordTooOld, 5),
     (Mutant::RecordRetiredBeforeFlush, 4),
     (Mutant::GenerationNotRaised, 240),
-    (Mutant::EpochIgnored, 4),
+    (Mutant::ProofIgnored, 4),
     (Mutant::ChecksumNotVerified, 4),
     (Mutant::ForgottenNotRecorded, 304),
     (Mutant::FillNotRevalidated, 5),

@@ -189,7 +189,7 @@ fn sample(reads: u64) -> DataStatus {
         overdue_now: 2,
         oldest: Some(Duration::from_millis(12_340)),
         backend_size_bytes: 30 << 30,
-        warmth: Warmth::Dropped { blocks: 512, reason: DropReason::EpochChanged },
+        warmth: Warmth::Dropped { blocks: 512, reason: DropReason::BackendChanged },
         counters: VolumeCounters {
             reads,
             blocks_read: reads,

@@ -96,7 +96,7 @@ fn a_stopped_device_is_whole_and_starts_warm() {
     assert_eq!(volume["written"], false);
     let kept = volume["checkpoint_blocks"].as_u64().expect("a count");
     assert!(kept > 400, "{report}");
-    assert!(volume["epoch"].as_str().is_some_and(|epoch| epoch.len() == 128), "{volume}");
+    assert!(volume["proof"].as_str().is_some_and(|proof| proof.len() == 128), "{volume}");
     assert_eq!(report["log"]["wrong_blocks"], 0);
     assert!(report["log"]["blocks"].as_u64().is_some_and(|blocks| blocks >= kept), "{report}");
     let text = site.ask(&["cache", "check", "cache.img"]);

@@ -124,7 +124,7 @@ fn the_log_says_in_words_what_became_of_the_last_run() {
     fs::write(site.path("vm1.raw"), pattern(MIB, 8 * MIB)).expect("the disk");
     let log = site.serve().stop();
     assert!(log.contains("the backend was changed, replaced or resized"), "{log}");
-    assert!(!log.contains("EpochChanged") && !log.contains("Dropped {"), "{log}");
+    assert!(!log.contains("BackendChanged") && !log.contains("Dropped {"), "{log}");
 }
 
 #[test]

@@ -68,9 +68,9 @@ fn flushes_trims_and_zeroes_reach_the_server() {
         ];
         assert_eq!(asked, expected);
         // The proof of a server is none; taking it flushes.
-        assert_eq!(volume.disk.read_epoch().expect("nothing to fail"), None);
+        assert_eq!(volume.disk.read_proof().expect("nothing to fail"), None);
         assert_eq!(volume.disk.prove().expect("it flushes"), None);
-        assert_eq!(volume.disk.take_epoch().expect("it flushes"), None);
+        assert_eq!(volume.disk.take_proof().expect("it flushes"), None);
         assert_eq!(server.take_asked().iter().filter(|one| one.kind == FLUSH).count(), 2);
         // Everything counts as data, and the server is not asked.
         volume.port.submit(cinnabar_backend::Job {

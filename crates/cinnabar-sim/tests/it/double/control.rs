@@ -65,7 +65,7 @@ impl Double {
             Command::Seal(volume, proof) => {
                 let volume = &self.volumes[usize::from(volume.0)];
                 let mut kept = volume.kept.borrow_mut();
-                kept.epoch = proof;
+                kept.proof = proof;
                 kept.written = false;
                 reply(actions, id, Ok(Answer::Done));
             }

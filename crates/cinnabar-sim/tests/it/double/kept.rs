@@ -4,7 +4,7 @@
 use super::{Bug, Double};
 use cinnabar_engine::health::{LoadReport, Start};
 use cinnabar_engine::units::VolumeId;
-use cinnabar_engine::volume::{Belief, DropReason, Epoch, Recorded, VolumeSpec, Warmth};
+use cinnabar_engine::volume::{Belief, DropReason, ProofToken, Recorded, VolumeSpec, Warmth};
 use cinnabar_engine::{Action, IoId, IoOp, IoRequest, Target};
 use cinnabar_sim::Stamped;
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ pub(super) struct Kept {
     pub(super) cached: BTreeMap<u64, Block>,
     /// Blocks that writes took out: a broken double finds them again after a crash.
     pub(super) removed: BTreeMap<u64, Block>,
-    pub(super) epoch: Option<Epoch>,
+    pub(super) proof: Option<ProofToken>,
     pub(super) written: bool,
     pub(super) generation: u64,
 }
@@ -86,7 +86,7 @@ impl Kept {
         }
         match spec.belief {
             Belief::Unchanged => Ok(()),
-            Belief::Changed => Err(DropReason::EpochChanged),
+            Belief::Changed => Err(DropReason::BackendChanged),
             Belief::Unknown if spec.exclusive => Ok(()),
             Belief::Unknown => Err(DropReason::NoProof),
         }
@@ -102,7 +102,7 @@ impl Double {
     pub(super) fn recorded_of(&self, name: &str) -> Option<Recorded> {
         let device = self.device.as_ref()?.borrow();
         let kept = device.volumes.get(name)?.borrow();
-        Some(Recorded { epoch: kept.epoch.clone(), written: kept.written })
+        Some(Recorded { proof: kept.proof.clone(), written: kept.written })
     }
 
     /// What is kept of a volume that is attached, and how it may be believed. A volume that the
@@ -125,7 +125,7 @@ impl Double {
             }
         };
         kept.generation = spec.generation;
-        kept.epoch.clone_from(&spec.epoch);
+        kept.proof.clone_from(&spec.proof);
         kept.written = false;
         drop(kept);
         (shared, warmth, false)
@@ -156,7 +156,7 @@ impl Double {
         let volume = &mut self.volumes[index];
         let Some(device) = &self.device else { return };
         let kept = Kept {
-            epoch: volume.spec.epoch.clone(),
+            proof: volume.spec.proof.clone(),
             written: volume.written,
             generation: volume.spec.generation,
             ..Kept::default()

@@ -255,8 +255,8 @@ impl World {
             },
             State::Detached(volume) => {
                 self.states[index] = State::Sealing(volume);
-                let epoch = self.media.backends[index].epoch();
-                self.command(Asked::Seal(index), Command::Seal(volume, Some(epoch)));
+                let proof = self.media.backends[index].proof();
+                self.command(Asked::Seal(index), Command::Seal(volume, Some(proof)));
             }
             State::Attaching | State::Detaching(_) | State::Sealing(_) => {}
         }
@@ -267,7 +267,7 @@ impl World {
         let backend = &mut self.media.backends[index];
         let sectors = backend.sectors() + 8;
         backend.grow(sectors, self.version);
-        let grow = Command::Grow(volume, sectors * SECTOR_BYTES, Some(backend.epoch()));
+        let grow = Command::Grow(volume, sectors * SECTOR_BYTES, Some(backend.proof()));
         self.command(Asked::Other, grow);
     }
 
@@ -287,11 +287,11 @@ impl World {
         let then = self.machine.recorded(&name);
         let backend = &mut self.media.backends[index];
         backend.begin_attachment();
-        let epoch = backend.epoch();
+        let proof = backend.proof();
         let spec = VolumeSpec {
             align_bytes: backend.align_bytes as u32,
-            belief: judge(&then, Some(&epoch), Mutants::default()),
-            epoch: Some(epoch),
+            belief: judge(&then, Some(&proof), Mutants::default()),
+            proof: Some(proof),
             generation: backend.generation_with(Some(self.device)),
             bypass_sequential_bytes: self.dice.pick(&[0, 0, 16 << 10]),
             bypass_large_bytes: self.dice.pick(&[0, 0, 8 << 10]),

@@ -184,7 +184,7 @@ fn volumes(volumes: &[VolumeReport]) -> String {
     let header = ["VOLUME", "PROOF", "SIZE", "INCARNATION", "GENERATION", "CHECKPOINTED"];
     let mut table = Table::new(2, &header).least(&["GENERATION", "INCARNATION", "CHECKPOINTED"]);
     for volume in volumes {
-        let proof = match (&volume.epoch, volume.written) {
+        let proof = match (&volume.proof, volume.written) {
             (None, _) => "none",
             (Some(_), false) => "left clean",
             (Some(_), true) => "of a heartbeat",

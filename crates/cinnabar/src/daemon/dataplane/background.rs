@@ -13,7 +13,7 @@ use crate::daemon::messages::{
 };
 use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_backend::{Proof, ProofError, Waker};
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -94,11 +94,11 @@ pub(super) enum Finished {
     },
     Taken {
         volume: usize,
-        epoch: Option<Epoch>,
+        proof: Option<ProofToken>,
     },
     Proved {
         io: IoName,
-        result: Result<Option<Epoch>, ProofError>,
+        result: Result<Option<ProofToken>, ProofError>,
     },
     GenerationBumped {
         ios: Vec<IoName>,
@@ -116,7 +116,7 @@ pub(super) enum Finished {
     Grown {
         volume: usize,
         attachment: u64,
-        result: Result<(u64, Option<Epoch>), CommandError>,
+        result: Result<(u64, Option<ProofToken>), CommandError>,
         answer: AnswerTo<u64>,
     },
     Entrusted(Result<(), StateError>),
@@ -284,7 +284,7 @@ impl Task {
                 Finished::Opened { name, result, answer, attempt }
             }
             Self::Take { volume, disk } => {
-                let epoch = disk.take_epoch().unwrap_or_else(|error| {
+                let proof = disk.take_proof().unwrap_or_else(|error| {
                     let path = disk.path().display();
                     tracing::warn!(
                         %path, reason = %error,
@@ -294,7 +294,7 @@ impl Task {
                 });
                 // Before the loop hears of it: it may mean to close the disk.
                 drop(disk);
-                Finished::Taken { volume, epoch }
+                Finished::Taken { volume, proof }
             }
             Self::Prove { io, disk } => {
                 let result = disk.prove();
@@ -338,17 +338,17 @@ fn measure(cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)>) ->
     Sizes { cache, volumes: volumes.into_iter().filter_map(of).collect() }
 }
 
-fn grown(disk: &Weak<Disk>) -> Result<(u64, Option<Epoch>), CommandError> {
+fn grown(disk: &Weak<Disk>) -> Result<(u64, Option<ProofToken>), CommandError> {
     let disk = disk.upgrade().ok_or_else(CommandError::gone)?;
     let size = disk.measure().map_err(|error| {
         CommandError::new(CommandErrorKind::Io, format!("backend {error}"), error.hint())
     })?;
     // Without a proof a crash leaves the volume cold, no more.
-    let epoch = disk.prove().unwrap_or_else(|error| {
+    let proof = disk.prove().unwrap_or_else(|error| {
         tracing::warn!(path = %disk.path().display(), reason = %error, "no proof of a grown disk");
         None
     });
-    Ok((size, epoch))
+    Ok((size, proof))
 }
 
 impl Finished {

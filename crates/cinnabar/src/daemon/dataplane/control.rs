@@ -15,7 +15,7 @@ use cinnabar_driver::VolumeEnd;
 use cinnabar_driver::volume_end::{EndError, EndStep};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::{Epoch, Warmth};
+use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::TryRecvError;
@@ -76,7 +76,7 @@ impl Plane {
                     self.tried(now, attempt, result);
                 }
                 Finished::Opened { name, result, answer, .. } => self.opened(&name, result, answer),
-                Finished::Taken { volume, epoch } => self.seal(volume, epoch),
+                Finished::Taken { volume, proof } => self.seal(volume, proof),
                 Finished::Proved { io, result } => self.proved(now, io, result),
                 Finished::GenerationBumped { ios, result } => {
                     self.generation_bumped(now, ios, result);
@@ -267,9 +267,9 @@ impl Plane {
     }
 
     /// The proof was taken: the engine may keep the blocks for the next start.
-    fn seal(&mut self, key: usize, epoch: Option<Epoch>) {
+    fn seal(&mut self, key: usize, proof: Option<ProofToken>) {
         let end = self.volumes[key].end.as_mut();
-        let command = end.expect("a proof is taken of a volume that leaves").proved(epoch);
+        let command = end.expect("a proof is taken of a volume that leaves").proved(proof);
         self.command(Awaited::End(key), &command);
     }
 

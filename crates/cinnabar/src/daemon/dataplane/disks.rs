@@ -11,7 +11,7 @@ use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) struct OpenedVolume {
     pub(super) disk: Disk,
     pub(super) layers: Vec<SimSpec>,
     /// The proof as it stands now.
-    pub(super) epoch: Option<Epoch>,
+    pub(super) proof: Option<ProofToken>,
     /// Under which its blocks are believed; 0 until that is looked up.
     pub(super) generation: u64,
     /// Whether it was looked up, and for which cache device, if there was one.
@@ -81,7 +81,7 @@ pub(super) fn open_volume(
         let kind = StartErrorKind::BackendSize;
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
-    let epoch = disk.read_epoch().unwrap_or_else(|error| {
+    let proof = disk.read_proof().unwrap_or_else(|error| {
         tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
         None
     });
@@ -89,7 +89,7 @@ pub(super) fn open_volume(
         config: config.clone(),
         disk,
         layers: spec.layers,
-        epoch,
+        proof,
         generation: 0,
         kept: false,
         kept_on: None,

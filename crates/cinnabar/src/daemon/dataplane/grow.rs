@@ -10,7 +10,7 @@ use super::plane::Plane;
 use super::volume::{Phase, export_of};
 use crate::daemon::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 use std::sync::Arc;
 
@@ -37,14 +37,14 @@ impl Plane {
         &mut self,
         key: usize,
         attachment: u64,
-        result: Result<(u64, Option<Epoch>), CommandError>,
+        result: Result<(u64, Option<ProofToken>), CommandError>,
         answer: AnswerTo<u64>,
     ) {
         let volume = self.volumes.get_mut(key).filter(|volume| {
             volume.io.attachment == attachment && matches!(volume.phase, Phase::Serving)
         });
         let Some(volume) = volume else { return drop(answer.send(Err(CommandError::gone()))) };
-        let (size_bytes, epoch) = match result {
+        let (size_bytes, proof) = match result {
             Ok(found) => found,
             Err(error) => return drop(answer.send(Err(error))),
         };
@@ -60,12 +60,12 @@ impl Plane {
             let error = CommandError::new(CommandErrorKind::Invalid, message, hint);
             return drop(answer.send(Err(error)));
         }
-        let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
+        let proof = proof.map(|proof| proof.of_attachment(attachment));
         let id = volume.id.expect("a volume that serves is attached");
         // From now on the port lets it pass; the engines do when they know.
         volume.io.disk.grow_to(size_bytes);
         let awaited = Awaited::Grow(key, attachment, size_bytes, answer);
-        self.command(awaited, &Command::Grow(id, size_bytes, epoch));
+        self.command(awaited, &Command::Grow(id, size_bytes, proof));
     }
 
     /// The engines know of the size.

@@ -10,7 +10,7 @@ use cinnabar_backend::{ProofError, port};
 use cinnabar_driver::io_tracker::ProofResult;
 use cinnabar_engine::IoError;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::volume::Epoch;
+use cinnabar_engine::volume::ProofToken;
 use std::sync::Arc;
 
 /// An I/O of some thread's desk.
@@ -40,7 +40,7 @@ impl Plane {
         &mut self,
         now: Instant,
         IoName { thread, io }: IoName,
-        result: Result<Option<Epoch>, ProofError>,
+        result: Result<Option<ProofToken>, ProofError>,
     ) {
         let settle = move |desk: &mut Desk| desk.proved(now, io, result);
         self.crew.on_desk(&mut self.lane, thread, settle);
@@ -88,9 +88,9 @@ impl Plane {
 }
 
 impl Desk {
-    fn proved(&mut self, now: Instant, io: usize, result: Result<Option<Epoch>, ProofError>) {
-        let (result, epoch) = match result {
-            Ok(epoch) => (Ok(()), epoch),
+    fn proved(&mut self, now: Instant, io: usize, result: Result<Option<ProofToken>, ProofError>) {
+        let (result, proof) = match result {
+            Ok(proof) => (Ok(()), proof),
             Err(ProofError::Flush(errno)) => {
                 self.warn(now, io, errno);
                 (Err(port::io_error(errno)), None)
@@ -105,8 +105,8 @@ impl Desk {
             }
         };
         let attachment = self.attachment_of(io);
-        let epoch = epoch.map(|epoch| epoch.of_attachment(attachment));
-        self.ios.bring(io, ProofResult { epoch, generation: None });
+        let proof = proof.map(|proof| proof.of_attachment(attachment));
+        self.ios.bring(io, ProofResult { proof, generation: None });
         self.ios.end_elsewhere(now, io, result);
     }
 
@@ -114,7 +114,7 @@ impl Desk {
         let result = if generation.is_some() {
             let volume = self.name_of(io);
             tracing::info!(volume, "what any cache device holds of it is void now");
-            self.ios.bring(io, ProofResult { epoch: None, generation });
+            self.ios.bring(io, ProofResult { proof: None, generation });
             Ok(())
         } else {
             Err(IoError::Io)

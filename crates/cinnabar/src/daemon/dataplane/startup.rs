@@ -244,7 +244,7 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, epoch, generation, .. } = opened;
+        let OpenedVolume { config, disk, layers, proof, generation, .. } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
@@ -263,7 +263,7 @@ impl Plane {
             config,
             io,
             id: None,
-            epoch,
+            proof,
             generation,
             warmth: Warmth::New,
             latencies: Recorders::default(),
@@ -282,11 +282,11 @@ impl Plane {
         let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
         let volume = &mut self.volumes[key];
         let config = &volume.config;
-        let epoch = volume.epoch.take();
+        let proof = volume.proof.take();
         let recorded = self.lane.recorded(&config.name);
         let disk = &volume.io.disk;
-        let epoch = epoch.map(|epoch| epoch.of_attachment(volume.io.attachment));
-        let belief = Belief::of_all(&recorded, |record| disk.judge(record, epoch.as_ref()));
+        let proof = proof.map(|proof| proof.of_attachment(volume.io.attachment));
+        let belief = Belief::of_all(&recorded, |record| disk.judge(record, proof.as_ref()));
         let spec = VolumeSpec {
             name: config.name.clone(),
             size_bytes: disk.size_bytes(),
@@ -299,7 +299,7 @@ impl Plane {
             bypass_large_bytes: config.bypass_large_bytes,
             belief,
             generation: volume.generation,
-            epoch,
+            proof,
             exclusive: config.exclusive,
         };
         self.command(Awaited::Attach(key, answer), &Command::Attach(spec));

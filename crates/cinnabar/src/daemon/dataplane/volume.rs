@@ -7,7 +7,7 @@ use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
 use cinnabar_backend::{Disk, SimModel};
 use cinnabar_driver::{LostRanges, VolumeEnd};
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::{Epoch, Warmth};
+use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_frontend::nbd::ExportId;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub(super) struct Volume {
     /// The engine's name for it, once attached.
     pub(super) id: Option<VolumeId>,
     /// The backend's proof as it stood when it was opened.
-    pub(super) epoch: Option<Epoch>,
+    pub(super) proof: Option<ProofToken>,
     /// Under which its blocks are believed.
     pub(super) generation: u64,
     pub(super) warmth: Warmth,

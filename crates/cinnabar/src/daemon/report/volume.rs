@@ -348,7 +348,7 @@ const fn words_of(reason: DropReason) -> &'static str {
         DropReason::WrittenWithoutCache => {
             "the volume may have been written in a run without this cache device"
         }
-        DropReason::EpochChanged => "the backend was changed, replaced or resized",
+        DropReason::BackendChanged => "the backend was changed, replaced or resized",
         DropReason::NoProof => {
             "nothing proves that the backend was not changed, and exclusive is not set"
         }

@@ -109,7 +109,7 @@ fn another_file_is_not_believed_whatever_the_operator_says() {
     std::fs::rename(&new, &old).expect("it takes its place");
     rig.start();
     let warmth = rig.loaded().volumes[0].warmth;
-    let reason = DropReason::EpochChanged;
+    let reason = DropReason::BackendChanged;
     assert!(matches!(warmth, Warmth::Dropped { reason: r, .. } if r == reason), "{warmth:?}");
     assert!(rig.stop().clean);
 }

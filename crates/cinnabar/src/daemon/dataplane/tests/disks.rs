@@ -150,7 +150,7 @@ fn a_disk_that_grew_while_nobody_served_it_is_another_disk_and_what_is_dropped_i
             rig.start();
             let warmth = rig.loaded().volumes[0].warmth;
             let Warmth::Dropped { blocks, reason } = warmth else { panic!("{warmth:?}") };
-            assert_eq!((blocks, reason), (kept, DropReason::EpochChanged));
+            assert_eq!((blocks, reason), (kept, DropReason::BackendChanged));
             assert!(rig.client("vm1").read(SIZE, 4096) == Ok(vec![0; 4096]));
             assert!(rig.stop().clean);
         }

@@ -94,7 +94,7 @@ fn a_clean_restart_is_warm_and_a_changed_backend_is_not() {
         file.expect("it opens").write_all_at(b"changed!", 4096).expect("it is written");
         rig.start();
         let warmth = rig.loaded().volumes[0].warmth;
-        let reason = DropReason::EpochChanged;
+        let reason = DropReason::BackendChanged;
         assert!(matches!(warmth, Warmth::Dropped { reason: r, .. } if r == reason), "{warmth:?}");
         let mut client = rig.client("vm1");
         assert_eq!(client.read(4096, 512).expect("it is read")[..8], *b"changed!");

@@ -4,7 +4,7 @@ use crate::rig::{Rig, file, folders, soon};
 use cinnabar_backend::disk::Disk;
 use cinnabar_backend::port::IoMode;
 use cinnabar_backend::proof::Proof;
-use cinnabar_engine::volume::{Belief, Epoch, Recorded};
+use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -13,13 +13,13 @@ fn open(path: &Path) -> Disk {
 }
 
 /// What the next start sees.
-fn seen(path: &Path) -> Epoch {
+fn seen(path: &Path) -> ProofToken {
     seen_by(&open(path))
 }
 
 /// What the next start believes of a proof that was left by a clean detach.
-fn belief(path: &Path, taken: Epoch) -> Belief {
-    let recorded = Recorded { epoch: Some(taken), written: false };
+fn belief(path: &Path, taken: ProofToken) -> Belief {
+    let recorded = Recorded { proof: Some(taken), written: false };
     let disk = open(path);
     disk.judge(&recorded, Some(&seen_by(&disk)))
 }
@@ -32,9 +32,9 @@ fn each_folder(test: impl Fn(&tempfile::TempDir, &Path)) {
 }
 
 #[test]
-fn an_untouched_file_has_the_same_epoch() {
+fn an_untouched_file_has_the_same_proof() {
     each_folder(|folder, path| {
-        let taken = open(path).take_epoch().expect("it works").expect("files have one");
+        let taken = open(path).take_proof().expect("it works").expect("files have one");
         assert_eq!(belief(path, taken.clone()), Belief::Unchanged);
         // Reading and renaming its neighbours is not writing.
         std::fs::read(path).expect("it can be read");
@@ -50,7 +50,7 @@ fn a_write_right_after_changes_it() {
     each_folder(|_, path| {
         // Many times, since a coarse clock would only hide some of the writes.
         for round in 0..25_u8 {
-            let taken = open(path).take_epoch().expect("it works").expect("files have one");
+            let taken = open(path).take_proof().expect("it works").expect("files have one");
             let file = std::fs::OpenOptions::new().write(true).open(path).expect("it opens");
             file.write_all_at(&[round], 4096).expect("it is written");
             drop(file);
@@ -64,7 +64,7 @@ fn our_own_writes_are_in_it() {
     each_folder(|_, path| {
         let mut rig = Rig::new(IoMode::Auto, path);
         rig.write(0, &[9; 4096], false);
-        let taken = rig.disk.take_epoch().expect("it works").expect("files have one");
+        let taken = rig.disk.take_proof().expect("it works").expect("files have one");
         drop(rig);
         assert_eq!(belief(path, taken), Belief::Unchanged, "closing it changes nothing");
     });
@@ -73,7 +73,7 @@ fn our_own_writes_are_in_it() {
 #[test]
 fn another_file_of_the_same_name_has_another() {
     each_folder(|folder, path| {
-        let taken = open(path).take_epoch().expect("it works").expect("files have one");
+        let taken = open(path).take_proof().expect("it works").expect("files have one");
         let copy = folder.path().join("copy");
         std::fs::copy(path, &copy).expect("a copy");
         std::fs::rename(&copy, path).expect("it takes its place");
@@ -84,7 +84,7 @@ fn another_file_of_the_same_name_has_another() {
 #[test]
 fn another_size_has_another() {
     each_folder(|_, path| {
-        let taken = open(path).take_epoch().expect("it works").expect("files have one");
+        let taken = open(path).take_proof().expect("it works").expect("files have one");
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("it opens");
         file.set_len(131_072).expect("it grows");
         drop(file);
@@ -96,7 +96,7 @@ fn another_size_has_another() {
 fn going_back_to_an_old_modification_time_does_not_hide_a_write() {
     each_folder(|_, path| {
         let modified = std::fs::metadata(path).expect("it is there").modified().expect("a time");
-        let taken = open(path).take_epoch().expect("it works").expect("files have one");
+        let taken = open(path).take_proof().expect("it works").expect("files have one");
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("it opens");
         file.write_all_at(b"x", 0).expect("it is written");
         file.set_modified(modified).expect("it is set back");
@@ -115,9 +115,9 @@ fn after_a_crash_our_own_last_writes_are_believed() {
         rig.write(4096, &[8; 4096], false);
         drop(rig);
         let now = seen(path);
-        let crashed = Recorded { epoch: Some(proved.clone()), written: true };
+        let crashed = Recorded { proof: Some(proved.clone()), written: true };
         assert_eq!(open(path).judge(&crashed, Some(&now)), Belief::Unchanged);
-        let clean = Recorded { epoch: Some(proved), written: false };
+        let clean = Recorded { proof: Some(proved), written: false };
         assert_eq!(open(path).judge(&clean, Some(&now)), Belief::Changed, "the write shows");
     });
 }
@@ -132,7 +132,7 @@ fn after_a_crash_a_write_beyond_the_window_is_not_believed() {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("it opens");
         file.write_all_at(b"x", 0).expect("it is written");
         drop(file);
-        let crashed = Recorded { epoch: Some(proved), written: true };
+        let crashed = Recorded { proof: Some(proved), written: true };
         let disk = open(path);
         assert_eq!(disk.judge(&crashed, Some(&seen_by(&disk))), Belief::Unknown);
         let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").collect();
@@ -140,6 +140,6 @@ fn after_a_crash_a_write_beyond_the_window_is_not_believed() {
     });
 }
 
-fn seen_by(disk: &Disk) -> Epoch {
-    disk.read_epoch().expect("it can be read").expect("files have one")
+fn seen_by(disk: &Disk) -> ProofToken {
+    disk.read_proof().expect("it can be read").expect("files have one")
 }

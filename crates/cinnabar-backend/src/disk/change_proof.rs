@@ -13,7 +13,7 @@ use super::{Disk, DiskKind, SyncExtent};
 use crate::proof::{Proof, ProofError};
 use cinnabar_driver::ChangeProof;
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_engine::volume::{Belief, Epoch, Recorded};
+use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const LAYOUT: u64 = 2;
 impl Proof for Disk {
     /// Takes the file's own change time for the time where no clock can be had: that
     /// proves less, never more.
-    fn read_epoch(&self) -> Result<Option<Epoch>, ProofError> {
+    fn read_proof(&self) -> Result<Option<ProofToken>, ProofError> {
         if self.kind != DiskKind::File {
             return Ok(None);
         }
@@ -37,7 +37,7 @@ impl Proof for Disk {
     }
 
     /// Usually takes 5 to 10 ms, at most 2.5 s.
-    fn take_epoch(&self) -> Result<Option<Epoch>, ProofError> {
+    fn take_proof(&self) -> Result<Option<ProofToken>, ProofError> {
         flush(self)?;
         if self.kind != DiskKind::File {
             return Ok(None);
@@ -62,12 +62,12 @@ impl Proof for Disk {
         }
     }
 
-    fn prove(&self) -> Result<Option<Epoch>, ProofError> {
+    fn prove(&self) -> Result<Option<ProofToken>, ProofError> {
         flush(self)?;
-        self.read_epoch()
+        self.read_proof()
     }
 
-    fn judge(&self, recorded: &Recorded, now: Option<&Epoch>) -> Belief {
+    fn judge(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
         judge(recorded, now)
     }
 }
@@ -124,7 +124,7 @@ impl Stamped {
         ChangeProof { identity: seen.identity(), change_ns: seen.change_ns, now_ns }
     }
 
-    fn pack(self) -> Epoch {
+    fn pack(self) -> ProofToken {
         let Self { seen, now_ns } = self;
         let fields = [
             LAYOUT,
@@ -139,14 +139,14 @@ impl Stamped {
         for (place, field) in bytes.chunks_exact_mut(8).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
-        Epoch(bytes)
+        ProofToken(bytes)
     }
 
-    /// What `epoch` says, if it has this layout: another version, or another kind of backend under
+    /// What `proof` says, if it has this layout: another version, or another kind of backend under
     /// the same name, may have made it.
-    fn unpack(epoch: &Epoch) -> Option<Self> {
+    fn unpack(proof: &ProofToken) -> Option<Self> {
         let mut fields = [0; 8];
-        for (field, place) in fields.iter_mut().zip(epoch.0.chunks_exact(8)) {
+        for (field, place) in fields.iter_mut().zip(proof.0.chunks_exact(8)) {
             *field = u64::from_le_bytes(place.try_into().ok()?);
         }
         // The last one is the driver's.
@@ -158,8 +158,8 @@ impl Stamped {
 }
 
 /// See [`Proof::judge`].
-fn judge(recorded: &Recorded, now: Option<&Epoch>) -> Belief {
-    let then = recorded.epoch.as_ref().and_then(Stamped::unpack);
+fn judge(recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+    let then = recorded.proof.as_ref().and_then(Stamped::unpack);
     let (Some(then), Some(now)) = (then, now.and_then(Stamped::unpack)) else {
         return Belief::Unknown;
     };

@@ -11,7 +11,7 @@ const THEN: Stamped = Stamped {
 };
 
 fn recorded(then: Stamped, written: bool) -> Recorded {
-    Recorded { epoch: Some(then.pack()), written }
+    Recorded { proof: Some(then.pack()), written }
 }
 
 /// What is believed of a file that was left as `THEN` and then looks like `seen`.
@@ -33,7 +33,7 @@ fn what_is_packed_is_unpacked() {
     for stamped in [THEN, odd] {
         assert_eq!(Stamped::unpack(&stamped.pack()), Some(stamped));
     }
-    assert_eq!(Stamped::unpack(&Epoch([0; 64])), None);
+    assert_eq!(Stamped::unpack(&ProofToken([0; 64])), None);
     let mut other = THEN.pack();
     other.0[63] = 1;
     assert_eq!(Stamped::unpack(&other), Some(THEN), "the last field is the driver's");
@@ -86,10 +86,10 @@ fn another_file_is_never_believed() {
 fn without_a_proof_nothing_is_known() {
     let now = THEN.pack();
     for written in [false, true] {
-        let nothing = Recorded { epoch: None, written };
+        let nothing = Recorded { proof: None, written };
         assert_eq!(judge(&nothing, Some(&now)), Belief::Unknown);
         assert_eq!(judge(&recorded(THEN, written), None), Belief::Unknown);
-        let foreign = Recorded { epoch: Some(Epoch([7; 64])), written };
+        let foreign = Recorded { proof: Some(ProofToken([7; 64])), written };
         assert_eq!(judge(&foreign, Some(&now)), Belief::Unknown);
     }
 }
