@@ -4,7 +4,7 @@
 
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
-use crate::{faults, fuzz, install, layers, tidy};
+use crate::{circles, faults, fuzz, install, layers, tidy};
 use anyhow::Result;
 use e2e::tools;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ const FUZZ_TIME: Duration = Duration::from_mins(5);
 /// Which stages to run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Only these stages: tools, fmt, tidy, layers, clippy, doc, deny, test, e2e, faults, fuzz [default: all]
+    /// Only these stages: tools, fmt, tidy, layers, circles, clippy, doc, deny, test, e2e, faults, fuzz [default: all]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -28,6 +28,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Stage::new("fmt", || cargo_stage(&["fmt", "--all", "--check"])),
         Stage::new("tidy", || tidy::check().map(passed)),
         Stage::new("layers", || layers::check().map(passed)),
+        Stage::new("circles", || circles::check().map(passed)),
         Stage::new("clippy", || {
             let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
             show(cargo(&lint).args(["--", "-D", "warnings"])).map(Done::Passed)

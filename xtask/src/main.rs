@@ -4,14 +4,18 @@
 
 mod bench;
 mod ci;
+mod circles;
+mod count;
 mod coverage;
 mod demo;
 mod faults;
 mod fuzz;
 mod install;
 mod layers;
+mod modules;
 mod shell;
 mod soak;
+mod source;
 mod stage;
 mod table;
 mod tidy;
@@ -38,6 +42,8 @@ enum Chore {
     Bench(bench::Bench),
     /// Lines of the engine that each search reaches (some minutes)
     Coverage(coverage::Args),
+    /// Count lines, functions, asserts and circles of modules, crate by crate
+    Count(count::Args),
     /// Search longer: fault simulations on and on, or all searches for some minutes
     Soak(soak::Args),
 }
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Demo(args) => demo::run(&args),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Coverage(args) => coverage::run(&args),
+        Chore::Count(args) => count::run(&args),
         Chore::Soak(args) => return soak::run(&args),
     };
     match done {

@@ -15,5 +15,5 @@ pub mod units;
 pub use error::{ConfigError, suggest};
 pub use failure::Failure;
 pub use table::Table;
-pub use unit::Unit;
+pub use unit::{Unit, percent, percent_of};
 pub use units::{parse_duration, parse_size, show_size, write_size};

@@ -142,6 +142,16 @@ pub fn decimal(value: f64, decimals: usize) -> String {
     format!("{value:.decimals$}")
 }
 
+/// `12.3 %`: a part of 1 with one decimal, as tables have it whose rows are compared.
+pub fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// So many of a whole as [`percent`]; a hyphen of nothing.
+pub fn percent_of(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { percent(part as f64 / whole as f64) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

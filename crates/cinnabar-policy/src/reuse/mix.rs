@@ -6,7 +6,7 @@
 use std::ops::Add;
 
 /// Accesses by kind, and reuses by (previous, this) access of the block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Mix {
     /// Number of reads.
     pub reads: u64,

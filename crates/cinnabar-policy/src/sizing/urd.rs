@@ -18,7 +18,7 @@ const HALVINGS: u32 = 30;
 const DOUBLINGS_MAX: u32 = 64;
 
 /// Latencies, in microseconds, and what else counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Prices {
     /// A read of the SSD.
     pub ssd_read_us: f64,

@@ -56,13 +56,8 @@ struct SettingsOut {
     reuses_min: u8,
     eci_threshold: f64,
     reuse_intensity: f64,
-    ssd_read_us: f64,
-    ssd_write_us: f64,
-    backend_read_us: f64,
-    backend_write_us: f64,
-    omega: f64,
-    lambda_us: f64,
-    mu_us: f64,
+    #[serde(flatten)]
+    prices: Prices,
     ssd_budget_bytes_per_day: Option<f64>,
     gain_min: f64,
     step_max: f64,
@@ -78,16 +73,6 @@ struct TraceOut {
 struct RecommendedOut {
     cache_blocks: u64,
     most_blocks: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Classes {
-    reads: u64,
-    writes: u64,
-    rar: u64,
-    raw: u64,
-    war: u64,
-    waw: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -110,7 +95,7 @@ struct VolumeOut {
     sample_rate: f64,
     is_coarse: bool,
     #[serde(flatten)]
-    classes: Classes,
+    classes: Mix,
     working_set_blocks: u64,
     reuse_working_set_blocks: u64,
     trd_blocks: u64,
@@ -145,7 +130,7 @@ struct IntervalOut {
 struct IntervalVolumeOut {
     volume: usize,
     #[serde(flatten)]
-    classes: Classes,
+    classes: Mix,
     working_set_blocks: u64,
     reuse_working_set_blocks: u64,
     trd_blocks: u64,
@@ -197,7 +182,7 @@ pub fn document(analysis: &Analysis, settings: &Settings) -> Document {
 
 impl SettingsOut {
     fn new(settings: &Settings, every: Every) -> Self {
-        let (rules, prices) = (&settings.rules, &settings.rules.prices);
+        let rules = &settings.rules;
         let sampling = match settings.look {
             Look::Exact => None,
             Look::Sampled(sampling) => Some(sampling),
@@ -208,7 +193,6 @@ impl SettingsOut {
             Every::Never => (None, None),
         };
         let a_day = |blocks_per_s| bytes_a_day(blocks_per_s, 1.0);
-        let Prices { ssd_read_us, ssd_write_us, backend_read_us, backend_write_us, .. } = *prices;
         Self {
             allocator: rules.allocator.name(),
             cache_blocks: settings.cache_blocks,
@@ -229,24 +213,11 @@ impl SettingsOut {
             reuses_min: settings.reuses_min,
             eci_threshold: rules.written_part_max,
             reuse_intensity: rules.intensity,
-            ssd_read_us,
-            ssd_write_us,
-            backend_read_us,
-            backend_write_us,
-            omega: prices.omega,
-            lambda_us: prices.lambda_us,
-            mu_us: prices.mu_us,
+            prices: rules.prices,
             ssd_budget_bytes_per_day: rules.ssd_blocks_per_s.map(a_day),
             gain_min: rules.steadiness.gain_min,
             step_max: rules.steadiness.step_max,
         }
-    }
-}
-
-impl Classes {
-    const fn new(mix: Mix) -> Self {
-        let Mix { reads, writes, rar, raw, war, waw } = mix;
-        Self { reads, writes, rar, raw, war, waw }
     }
 }
 
@@ -279,7 +250,7 @@ impl VolumeOut {
             max_blocks: (bounds.max_blocks < u64::MAX).then_some(bounds.max_blocks),
             sample_rate: curves.rate(),
             is_coarse: words::is_coarse(found),
-            classes: Classes::new(curves.mix()),
+            classes: curves.mix(),
             working_set_blocks: curves.working_set(),
             reuse_working_set_blocks: curves.reuse_working_set(),
             trd_blocks: curves.reach(settings.rules.reach_part),
@@ -307,7 +278,7 @@ impl IntervalVolumeOut {
         let (share_blocks, policy) = share(planned.part);
         Self {
             volume: planned.volume,
-            classes: Classes::new(planned.mix),
+            classes: planned.mix,
             working_set_blocks: planned.working_set,
             reuse_working_set_blocks: planned.reuse_working_set,
             trd_blocks: planned.reach,

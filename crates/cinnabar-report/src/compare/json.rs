@@ -46,7 +46,7 @@ struct OneCache {
     capacity_blocks: u64,
     yardstick: Option<&'static str>,
     contestants: Vec<One>,
-    eci_over_centaur: BTreeMap<&'static str, Gained>,
+    eci_over_centaur: BTreeMap<&'static str, Gains>,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,7 +63,7 @@ struct Found {
     total: Counted,
     ssd_writes: u64,
     ssd_writes_back: u64,
-    gains: Gained,
+    gains: Gains,
     volumes: Vec<Counted>,
 }
 
@@ -78,13 +78,6 @@ struct Counted {
     writes_back: u64,
     backend_reads: u64,
     backend_writes: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Gained {
-    performance: Option<f64>,
-    per_block: Option<f64>,
-    lifetime: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -134,7 +127,7 @@ pub fn of<'a>(found: &'a Comparison, options: &Options, traces: &[PathBuf]) -> C
 fn one_cache(cache: &Cache, found: &Comparison, options: &Options) -> OneCache {
     let gained = |model: &Model| {
         let gains = cache.eci_over_centaur(*model, &options.rules.prices)?;
-        Some((name(*model), Gained::of(gains)))
+        Some((name(*model), gains))
     };
     OneCache {
         part: cache.part,
@@ -168,7 +161,7 @@ impl Found {
             total: Counted::of(&outcome.total(), prices),
             ssd_writes: outcome.ssd_writes,
             ssd_writes_back: outcome.ssd_writes_back,
-            gains: Gained::of(gains),
+            gains,
             volumes: outcome.volumes.iter().map(|counts| Counted::of(counts, prices)).collect(),
         }
     }
@@ -187,13 +180,6 @@ impl Counted {
             backend_reads: counts.backend_reads(),
             backend_writes: counts.backend_writes,
         }
-    }
-}
-
-impl Gained {
-    const fn of(gains: Gains) -> Self {
-        let Gains { performance, per_block, lifetime } = gains;
-        Self { performance, per_block, lifetime }
     }
 }
 

@@ -31,54 +31,7 @@ struct Line<'a> {
     volumes: u32,
     /// What became of the blocks, by reason; of the engine only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasons: Option<ReasonsLine>,
-}
-
-/// See [`Reasons`].
-#[derive(Debug, Serialize)]
-struct ReasonsLine {
-    kept_room: u64,
-    kept_used: u64,
-    kept_returned: u64,
-    reinserted: u64,
-    refused_unused: u64,
-    refused_written: u64,
-    completed_partial: u64,
-    refused_partial: u64,
-    refused_no_space: u64,
-    evicted: u64,
-    missed_again: u64,
-}
-
-impl From<Reasons> for ReasonsLine {
-    fn from(reasons: Reasons) -> Self {
-        let Reasons {
-            kept_room,
-            kept_used,
-            kept_returned,
-            reinserted,
-            refused_unused,
-            refused_written,
-            completed_partial,
-            refused_partial,
-            refused_no_space,
-            evicted,
-            missed_again,
-        } = reasons;
-        Self {
-            kept_room,
-            kept_used,
-            kept_returned,
-            reinserted,
-            refused_unused,
-            refused_written,
-            completed_partial,
-            refused_partial,
-            refused_no_space,
-            evicted,
-            missed_again,
-        }
-    }
+    reasons: Option<Reasons>,
 }
 
 impl<'a> Line<'a> {
@@ -100,7 +53,7 @@ impl<'a> Line<'a> {
             dirty_blocks: counts.dirty,
             footprint_blocks: survey.blocks,
             volumes: survey.volumes,
-            reasons: outcome.reasons.map(Into::into),
+            reasons: outcome.reasons,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The files of the figures: drawings, numbers, the page.
 
+use super::PAGE;
 use super::found::{Found, FoundFigure};
 use super::page::{drawing, of};
 use crate::page::{Page, PageError, save};
@@ -8,8 +9,6 @@ use cinnabar_text::Failure;
 use std::fs;
 use std::path::Path;
 
-/// Name of the page.
-pub(crate) const PAGE: &str = "holland.html";
 /// Name of the file with the other model's values.
 const TARGETS: &str = "targets.csv";
 

@@ -1,6 +1,6 @@
 //! What the experiments found as text for the terminal.
 
-use super::files::PAGE;
+use super::PAGE;
 use super::found::{Found, FoundCheck, FoundExperiment, Listed};
 use cinnabar_text::Table;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What a replay came to, as a report with charts.
 
-use super::show::{CHANGE_HEADER, SERVER_HEADER, TIME_HEADER, changes};
+use super::show::{CHANGE_HEADER, SERVER_HEADER, TIME_HEADER, changes, latencies_ms};
 use crate::page::{Axis, Bars, Chart, Page, Section, Style};
 use cinnabar_bench::meter::Period;
 use cinnabar_bench::replay::{Outcome, Run};
@@ -41,21 +41,9 @@ const NOTE: &str = "SERVICE is the mean from submission, the others count from t
     says; READ and WRITE are means.";
 
 fn times(run: &Run) -> Vec<String> {
-    let latency = &run.latency;
-    let latencies = [
-        run.service.mean_ms,
-        latency.mean_ms,
-        latency.p50_ms,
-        latency.p90_ms,
-        latency.p99_ms,
-        latency.p999_ms,
-        latency.max_ms,
-        run.latency_reads.mean_ms,
-        run.latency_writes.mean_ms,
-    ];
     let mut row = vec![run.warm.clone(), Unit::Count.show(run.ios as f64)];
     row.push(Unit::Count.show(run.seconds));
-    row.extend(latencies.map(|ms| Unit::Micros.show(ms * 1e3)));
+    row.extend(latencies_ms(run).map(|ms| Unit::Micros.show(ms * 1e3)));
     row
 }
 

@@ -2,9 +2,7 @@
 
 use cinnabar_bench::replay::outcome::{Change, WITHOUT};
 use cinnabar_bench::replay::{Outcome, Run};
-use cinnabar_text::Table;
-use cinnabar_text::Unit;
-use cinnabar_text::show_size;
+use cinnabar_text::{Table, Unit, percent, show_size};
 
 /// All of it.
 pub fn render(outcome: &Outcome, room: Option<usize>) -> String {
@@ -50,10 +48,10 @@ pub(crate) const TIME_HEADER: &[&str] = &[
     "WRITE",
 ];
 
-/// A run as such a row: latencies in ms.
-fn times(run: &Run) -> Vec<String> {
+/// Latencies of a run in the order of the columns.
+pub(crate) fn latencies_ms(run: &Run) -> [f64; 9] {
     let latency = &run.latency;
-    let latencies = [
+    [
         run.service.mean_ms,
         latency.mean_ms,
         latency.p50_ms,
@@ -63,9 +61,13 @@ fn times(run: &Run) -> Vec<String> {
         latency.max_ms,
         run.latency_reads.mean_ms,
         run.latency_writes.mean_ms,
-    ];
+    ]
+}
+
+/// A run as such a row: latencies in ms.
+fn times(run: &Run) -> Vec<String> {
     let mut row = vec![run.warm.clone(), run.ios.to_string(), format!("{:.1}", run.seconds)];
-    row.extend(latencies.map(|ms| format!("{ms:.3}")));
+    row.extend(latencies_ms(run).map(|ms| format!("{ms:.3}")));
     row
 }
 
@@ -82,7 +84,7 @@ fn server(run: &Run) -> Vec<String> {
         show_size(server.read_bytes),
         server.writes.to_string(),
         show_size(server.write_bytes),
-        run.hit_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.1} %", 100.0 * ratio)),
+        run.hit_ratio.map_or_else(|| "-".to_owned(), percent),
     ]
 }
 

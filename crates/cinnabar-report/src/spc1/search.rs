@@ -2,7 +2,7 @@
 
 use super::show::ms;
 use cinnabar_bench::spc1::{MaxReport, Maximum};
-use cinnabar_text::Table;
+use cinnabar_text::{Table, percent};
 
 /// The steps of each search, then what was found.
 pub fn render(report: &MaxReport, room: Option<usize>) -> String {
@@ -52,7 +52,6 @@ fn steps(maximum: &Maximum, room: Option<usize>) -> String {
         ],
     )
     .least(&["P50", "KEPT UP", "STEADY", "ALL CUT", "P99"]);
-    let share = |share: f64| format!("{:.1} %", share * 100.0);
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     for step in &maximum.steps {
         // Given up before it was measured.
@@ -65,8 +64,8 @@ fn steps(maximum: &Maximum, room: Option<usize>) -> String {
             ms(step.latency.p50_ms),
             ms(step.latency.p99_ms),
             step.hit_ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
-            told(share(step.reads_cut)),
-            told(share(step.all_cut)),
+            told(percent(step.reads_cut)),
+            told(percent(step.all_cut)),
             yes(step.steady),
             yes(step.kept_up),
             yes(step.within),

@@ -2,7 +2,7 @@
 
 use cinnabar_bench::latency::LatencySummary;
 use cinnabar_bench::spc1::{CacheReport, MockReport, Report};
-use cinnabar_text::Table;
+use cinnabar_text::{Table, percent};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -94,8 +94,8 @@ fn latencies(report: &Report, room: Option<usize>) -> String {
     let all = report.ios.max(1) as f64;
     let mut row = |name: &str, of: &LatencySummary, reads: Option<f64>, blocks: Option<f64>| {
         let mut cells = vec![name.to_owned(), of.count.to_string()];
-        cells.push(format!("{:.1} %", of.count as f64 / all * 100.0));
-        cells.push(reads.map_or_else(String::new, |share| format!("{:.1} %", share * 100.0)));
+        cells.push(percent(of.count as f64 / all));
+        cells.push(reads.map_or_else(String::new, percent));
         cells.push(blocks.map_or_else(String::new, |blocks| format!("{blocks:.2}")));
         let times = [of.mean_ms, of.p50_ms, of.p90_ms, of.p99_ms, of.p999_ms, of.max_ms];
         cells.extend(times.map(ms));
@@ -112,7 +112,6 @@ fn latencies(report: &Report, room: Option<usize>) -> String {
 
 fn rest(report: &Report) -> String {
     let server = &report.server;
-    let cut = |share: f64| format!("{:.1} %", share * 100.0);
     let verdict = if report.within_30_ms { "yes" } else { "no" };
     format!(
         "mean within 30 ms: {verdict}\n\
@@ -120,10 +119,10 @@ fn rest(report: &Report) -> String {
          CPU: {:.1} us an I/O\n",
         server.reads,
         server.asked_reads,
-        cut(server.reads_cut),
+        percent(server.reads_cut),
         server.writes,
         server.asked_writes,
-        cut(server.all_cut),
+        percent(server.all_cut),
         report.cpu_us_per_io,
     )
 }
@@ -155,7 +154,6 @@ pub(crate) fn ms(ms: f64) -> String {
 
 /// A run of generator and engine alone.
 pub fn mock(report: &MockReport, room: Option<usize>) -> String {
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut table = Table::new(2, &["mock", "generator and engine; no media, no pace"]);
     let mut row = |name: &str, value: String| table.push(vec![name.to_owned(), value]);
     let sizes = report.asu_bytes.map(|bytes| format!("{:.2}", bytes as f64 / GIB));

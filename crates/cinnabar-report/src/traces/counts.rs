@@ -47,14 +47,6 @@ impl Counts {
     }
 }
 
-/// `12.3 %`: a part of a whole, for people.
-pub fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    format!("{:.1} %", 100.0 * part as f64 / whole as f64)
-}
-
 /// A time of a trace for people, in the unit that fits: `190.3 s`, `2.50 h`.
 pub fn show_time(micros: u64) -> String {
     let seconds = micros as f64 / 1e6;

@@ -6,7 +6,7 @@ mod footprint;
 mod show;
 mod summary;
 
-pub use counts::{Counts, percent, show_time};
+pub use counts::{Counts, show_time};
 pub use show::render;
 pub use summary::{Summary, Summing, TooManyVolumes, VOLUMES_MAX};
 

@@ -1,10 +1,10 @@
 //! A trace's summary as tables for people.
 
 use super::Info;
-use super::counts::{percent, show_time};
+use super::counts::show_time;
 use super::summary::{Sizes, Summary, Volume};
 use cinnabar_text::Table;
-use cinnabar_text::show_size;
+use cinnabar_text::{percent_of, show_size};
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -23,13 +23,13 @@ pub fn render(info: &Info<'_>, room: Option<usize>) -> String {
         ("reads", counts.reads, counts.read_bytes, &summary.read_size),
         ("writes", counts.writes, counts.write_bytes, &summary.write_size),
     ] {
-        line(name, format!("{count} ({}){}", percent(count, accesses), lengths(bytes, sizes)));
+        line(name, format!("{count} ({}){}", percent_of(count, accesses), lengths(bytes, sizes)));
     }
     line("flushes", counts.flushes.to_string());
     line("discards", counts.discards.to_string());
     line("references", references(summary));
     line("footprint", footprint(summary));
-    let share = |part: u64| format!("{} of reads and writes", percent(part, accesses));
+    let share = |part: u64| format!("{} of reads and writes", percent_of(part, accesses));
     line("unaligned", format!("{}, to 4 KiB", share(summary.unaligned)));
     line("sequential", format!("{} begin where the one before ended", share(summary.sequential)));
     line("volumes", summary.volume_count.to_string());
@@ -123,7 +123,7 @@ fn volumes(summary: &Summary, room: Option<usize>) -> String {
             show_size(counts.write_bytes),
             blocks(footprint.blocks),
             format!("{:.2}", *references as f64 / footprint.blocks.max(1) as f64),
-            percent(*sequential, counts.accesses()),
+            percent_of(*sequential, counts.accesses()),
             show_size(*size_bytes),
         ]);
     }

@@ -14,7 +14,7 @@ pub const ECI_CLAIMS: Gains =
 
 /// How much better than another one, as parts of it: 0.17 is 17 % better. `None` where there is nothing
 /// to divide by.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Gains {
     /// Gain of performance, as a fraction.
     pub performance: Option<f64>,

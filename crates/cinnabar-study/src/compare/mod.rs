@@ -14,6 +14,7 @@ pub mod input;
 pub mod outcome;
 pub mod papers;
 pub mod plans;
+mod progress;
 pub mod runs;
 pub mod survey;
 pub mod watch;
@@ -23,7 +24,7 @@ pub use error::CompareError;
 pub use input::Input;
 pub use outcome::{Counts, Outcome};
 pub use plans::Division;
-pub use runs::Progress;
+pub use progress::Progress;
 
 use crate::analysis::{Bounds, Every, Interval, Look, Rules};
 use cinnabar_policy::sizing::Allocator;

@@ -4,7 +4,7 @@
 //! From then on `analyze`'s planner makes the plans.
 
 use super::input::{Input, Step};
-use super::runs::Progress;
+use super::progress::Progress;
 use super::survey::Survey;
 use super::watch::{Ended, Watch};
 use super::{Cache, CompareError, Contestant, Entry, Options};

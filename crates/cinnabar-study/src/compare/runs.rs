@@ -8,7 +8,9 @@ use super::input::{Input, Step};
 use super::outcome::{Counts, Outcome};
 use super::papers::Papers;
 use super::plans::Division;
-use super::survey::{Survey, blocks_of};
+use super::progress::Progress;
+use super::survey::Survey;
+use super::watch::blocks_of;
 use super::{Cache, CompareError, Contestant, Model, Options};
 use crate::analysis::Every;
 use cinnabar_policy::sizing::Allocator;
@@ -20,34 +22,6 @@ use std::sync::mpsc;
 const REQUEST_NS_DEFAULT: u64 = 10_000;
 /// The slowest pace: the engine's periods are seconds, and nothing more comes of longer pauses.
 const REQUEST_NS_MAX: u64 = 1_000_000_000;
-
-/// How far a comparison is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// In the first pass.
-    Surveying {
-        /// Requests read.
-        requests: u64,
-    },
-    /// In the second one.
-    Planning {
-        /// Requests read.
-        requests: u64,
-        /// Of so many.
-        of: u64,
-    },
-    /// In the runs.
-    Running {
-        /// Requests replayed, in all runs.
-        requests: u64,
-        /// Of so many.
-        of: u64,
-        /// Runs that are done.
-        runs: usize,
-        /// Of so many.
-        runs_of: usize,
-    },
-}
 
 /// One run.
 #[derive(Clone, Copy)]

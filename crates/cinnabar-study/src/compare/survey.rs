@@ -8,15 +8,14 @@
 //! allocator.
 
 use super::input::{Input, KEPT_MAX, Step};
-use super::watch::{Ended, Watch};
+use super::watch::{Ended, Watch, blocks_of};
 use super::{
     CAPACITY_BLOCKS_MAX, CompareError, Model, Options, REQUEST_BLOCKS_MAX, SHARES_MAX, VOLUMES_MAX,
 };
 use crate::analysis::{Bounds, Curves, Every, Interval};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::metadata::chunk::DATA_BLOCKS_MAX;
-use cinnabar_trace::{Op, Record};
-use std::ops::Range;
+use cinnabar_trace::Record;
 
 /// Blocks of a segment of the engine's log, as [`CacheSetup::single`](crate::CacheSetup::single) makes
 /// it.
@@ -189,13 +188,4 @@ impl Survey {
 #[allow(clippy::cast_sign_loss, reason = "a part of a size is never below zero")]
 fn part_of(blocks: u64, part: f64) -> u64 {
     (blocks as f64 * part) as u64
-}
-
-/// The blocks that a request refers to, and whether it writes them.
-pub(super) fn blocks_of(record: &Record) -> Option<(Range<u64>, bool)> {
-    match record.op {
-        Op::Read => Some((record.blocks(), false)),
-        Op::Write => Some((record.blocks(), true)),
-        Op::Flush | Op::Discard => None,
-    }
 }

@@ -2,10 +2,11 @@
 
 use super::Options;
 use super::input::Step;
-use super::survey::blocks_of;
 use crate::analysis::{Curves, Every, Interval};
 use cinnabar_policy::Monitor;
 use cinnabar_policy::monitor::Settings;
+use cinnabar_trace::{Op, Record};
+use std::ops::Range;
 
 /// A monitor, and when it was looked at last.
 #[derive(Debug)]
@@ -71,5 +72,14 @@ impl Watch {
         let curves = self.monitor.curves().map(of).collect();
         let left = self.monitor.end_intervals(passed);
         Ended { seconds: to_us.saturating_sub(from_us) as f64 / 1e6, curves, left }
+    }
+}
+
+/// The blocks that a request refers to, and whether it writes them.
+pub(super) fn blocks_of(record: &Record) -> Option<(Range<u64>, bool)> {
+    match record.op {
+        Op::Read => Some((record.blocks(), false)),
+        Op::Write => Some((record.blocks(), true)),
+        Op::Flush | Op::Discard => None,
     }
 }

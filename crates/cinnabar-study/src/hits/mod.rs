@@ -113,7 +113,7 @@ pub struct Outcome {
 }
 
 /// Blocks that the engine kept, refused, gave up and missed again, each for a reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Reasons {
     /// Written to flash because there was room, or because everything is let in just now.
     pub kept_room: u64,

@@ -1,7 +1,7 @@
 //! Axes, and the points that they make: each value of one with each of the others.
 
+use super::at::At;
 use super::keys::{self, KEYS, Key};
-use super::read::At;
 use super::value::Literal;
 use super::{Origin, Plan};
 use crate::timed::Config;

@@ -4,6 +4,7 @@
 //! says what there is to set, `value` what a value may look like, `axes` makes points of axes,
 //! `check` looks at each of them before anything is simulated, `survey` looks through a trace.
 
+mod at;
 mod axes;
 mod check;
 pub mod keys;

@@ -1,7 +1,8 @@
 //! From the text of a plan to a [`Plan`].
 
+use super::at::At;
 use super::axes::{Axis, POINTS_MAX};
-use super::keys::{self, KEYS, Key, MADE_UP};
+use super::keys::{self, KEYS, MADE_UP};
 use super::value::Literal;
 use super::{Origin, Plan, TraceInput};
 use crate::timed::{Config, Pace};
@@ -50,33 +51,6 @@ impl std::str::FromStr for Setting {
             tried.map_err(|(message, hint)| format!("{message}; {hint}"))?;
         }
         Ok(Self { key, value })
-    }
-}
-
-/// The plan's text, for errors with lines.
-#[derive(Clone, Copy)]
-pub(super) struct At<'s>(Source<'s>);
-
-impl At<'_> {
-    pub(super) fn error(
-        self,
-        line: Option<usize>,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> ConfigError {
-        self.0.error(line, message, hint)
-    }
-
-    pub(super) fn set(
-        self,
-        key: &Key,
-        config: &mut Config,
-        value: &Literal,
-        line: usize,
-    ) -> Result<(), ConfigError> {
-        key.set(config, value).map_err(|(message, hint)| {
-            self.error(Some(line), format!("{}: {message}", key.name), hint)
-        })
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! A reader that goes away early (`| head`) ends the command quietly.
 
+use crate::daemon::messages::VolumeMode;
 use cinnabar_text::Failure;
-use cinnabar_text::Table;
+use cinnabar_text::{Table, percent_of};
+use clap::ValueEnum;
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -36,6 +38,17 @@ pub(super) fn json(value: &impl Serialize) -> Result<(), Failure> {
     };
     let line = written.map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
     text(&(line + "\n"))
+}
+
+/// `87.5%`: so many of a whole, short for columns; `-` of nothing.
+pub(super) fn ratio(part: u64, whole: u64) -> String {
+    percent_of(part, whole).replace(' ', "")
+}
+
+/// A mode as it is written.
+pub(super) fn mode_name(mode: VolumeMode) -> String {
+    // No variant is skipped, so each has a value.
+    mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Whether colours are welcome.

@@ -2,7 +2,6 @@
 
 use super::client::Daemon;
 use super::output;
-use super::volume::mode_name;
 use crate::daemon::messages::State;
 use crate::daemon::report::{
     CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
@@ -123,7 +122,7 @@ fn cache(cache: &CacheReport) -> String {
             "{} of {} ({}), {} of it in RAM only{}",
             in_bytes(cache.cached_blocks),
             in_bytes(cache.capacity_blocks),
-            ratio(cache.cached_blocks, cache.capacity_blocks),
+            output::ratio(cache.cached_blocks, cache.capacity_blocks),
             in_bytes(cache.ram_blocks),
             match cache.detached_blocks {
                 0 => String::new(),
@@ -229,11 +228,11 @@ fn volumes(volumes: &[VolumeReport]) -> String {
     for volume in volumes {
         table.push(vec![
             volume.name.clone(),
-            mode_name(volume.mode),
+            output::mode_name(volume.mode),
             name_of(volume.state).to_owned(),
             show_size(volume.cached_blocks * BLOCK_BYTES),
             format!("{}..{}", volume.share_min, volume.share_max),
-            ratio(volume.read_hits, volume.blocks_read),
+            output::ratio(volume.read_hits, volume.blocks_read),
             count(volume.reads),
             count(volume.writes),
             latency(&volume.latency_us.read),
@@ -259,7 +258,7 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
             new.name.clone(),
             rate(|volume| volume.reads),
             rate(|volume| volume.writes),
-            ratio(since(|volume| volume.read_hits), since(|volume| volume.blocks_read)),
+            output::ratio(since(|volume| volume.read_hits), since(|volume| volume.blocks_read)),
             rate(|volume| volume.backend_reads),
             rate(|volume| volume.backend_writes),
         ]);
@@ -321,11 +320,6 @@ const fn name_of(state: State) -> &'static str {
         State::Waiting => "waiting",
         State::Failed => "failed",
     }
-}
-
-/// `87.5%`, or `-` of nothing.
-pub(super) fn ratio(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".into() } else { format!("{:.1}%", part as f64 * 100.0 / whole as f64) }
 }
 
 /// `1234`, `56.8k`, `9.1M`.

@@ -4,7 +4,6 @@
 
 use super::client::{Daemon, escape};
 use super::output;
-use super::status::ratio;
 use crate::config::VolumeInput;
 use crate::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use crate::daemon::control::actions::InvalidateInput;
@@ -14,7 +13,6 @@ use crate::daemon::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::{parse_size, show_size};
-use clap::ValueEnum;
 use hyper::Method;
 
 /// What to do.
@@ -179,7 +177,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Set { name, mode, share_min, share_max, daemon } => {
             check_name(name)?;
             let change = ChangeInput {
-                mode: mode.map(mode_name),
+                mode: mode.map(output::mode_name),
                 share_min: share_min.clone(),
                 share_max: share_max.clone(),
             };
@@ -211,10 +209,10 @@ fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
     for volume in volumes {
         table.push(vec![
             volume.name.clone(),
-            mode_name(volume.mode),
+            output::mode_name(volume.mode),
             show_size(volume.size_bytes),
             format!("{}..{}", volume.share_min, volume.share_max),
-            ratio(volume.read_hits, volume.blocks_read),
+            output::ratio(volume.read_hits, volume.blocks_read),
             volume.connections.to_string(),
             at(&volume),
             volume.backend,
@@ -234,7 +232,7 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
     let input = VolumeInput {
         name: args.name.clone(),
         backend: absolute_backend(&args.backend, &here)?,
-        mode: Some(mode_name(args.mode)),
+        mode: Some(output::mode_name(args.mode)),
         share_min: Some(args.share_min.clone()),
         share_max: Some(args.share_max.clone()),
         nbd,
@@ -267,10 +265,4 @@ fn in_words(path: &std::path::Path) -> Result<String, Failure> {
     path.to_str()
         .map(ToOwned::to_owned)
         .ok_or_else(|| Failure::at_run_time(message(), "choose another"))
-}
-
-/// A mode as it is written.
-pub(super) fn mode_name(mode: VolumeMode) -> String {
-    // No variant is skipped, so each has a value.
-    mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -2,7 +2,6 @@
 //!
 //! The laboratory's comparison does it, `cinnabar-report` shows it.
 
-use super::args::Args;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use cinnabar_policy::sizing::Allocator;
@@ -14,6 +13,7 @@ use cinnabar_study::compare::{
 use cinnabar_text::Failure;
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// The largest part of the demand that a cache may be, in per cent.
 const PERCENT_MAX: f64 = 1000.0;
@@ -84,22 +84,33 @@ pub(super) fn single(choices: &[Choice]) -> Result<Allocator, Failure> {
     }
 }
 
+/// What flags of the command as a whole say about a comparison.
+pub(super) struct Asked<'a> {
+    pub(super) allocators: &'a [Choice],
+    pub(super) html: Option<&'a Path>,
+    pub(super) json: bool,
+}
+
 /// Compares and shows it.
-pub(super) fn run(args: &Args, settings: &Settings) -> Result<(), Failure> {
-    let options = args.compare.options(&args.allocator, settings);
+pub(super) fn run(
+    args: &CompareArgs,
+    asked: &Asked<'_>,
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let options = args.options(asked.allocators, settings);
     let found = compare(settings, &options)?;
     for note in notes(&options) {
         // If stderr is gone there is nobody to tell.
         let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = asked.html {
         let page = report::page(&found, &options, &settings.traces);
         let failed = |error: cinnabar_report::page::PageError| {
             Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
         };
         page.save(path).map_err(failed)?;
     }
-    if args.json {
+    if asked.json {
         return output::json(&report::of(&found, &options, &settings.traces));
     }
     output::text(&report::render(&found, &options, output::width()))

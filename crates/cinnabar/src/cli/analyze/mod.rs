@@ -26,7 +26,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         report_file::check("--html", path)?;
     }
     if args.compare.compare {
-        return compare::run(args, &settings);
+        let (allocators, html) = (args.allocator.as_slice(), args.html.as_deref());
+        let asked = compare::Asked { allocators, html, json: args.json };
+        return compare::run(&args.compare, &asked, &settings);
     }
     let analysis = analyze(&settings)?;
     if let Some(path) = &args.html {

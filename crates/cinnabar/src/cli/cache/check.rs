@@ -6,7 +6,7 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::Image;
 use cinnabar_offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
 use cinnabar_offline::report::{
-    CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, StartReport, VolumeReport,
+    CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, VolumeReport,
 };
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
@@ -102,18 +102,7 @@ pub(in crate::cli) fn render(report: &CheckReport) -> String {
     if !report.volumes.is_empty() {
         parts.push(format!("\n{}", volumes(&report.volumes)));
     }
-    parts.push(verdict(&report.findings, report.more_findings, &report.next_start));
-    parts.concat()
-}
-
-/// What is damaged, and what comes of it.
-pub(super) fn verdict(findings: &[String], more: u64, next_start: &StartReport) -> String {
-    let mut parts = vec!["\n".to_owned()];
-    parts.extend(findings.iter().map(|finding| format!("damaged: {finding}\n")));
-    if more > 0 {
-        parts.push(format!("damaged: and {more} more\n"));
-    }
-    parts.push(format!("next start: {}\n", next_start.text));
+    parts.push(super::verdict(&report.findings, report.more_findings, &report.next_start));
     parts.concat()
 }
 

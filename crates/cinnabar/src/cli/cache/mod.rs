@@ -8,6 +8,7 @@ mod shards;
 
 use super::progress::Progress;
 use cinnabar_offline::Watch;
+use cinnabar_offline::report::StartReport;
 use cinnabar_text::Failure;
 
 /// What to do with a cache device.
@@ -40,6 +41,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Replace(args) => live::replace(args),
         Command::Abandon(args) => live::abandon(args),
     }
+}
+
+/// What is damaged, and what comes of it.
+fn verdict(findings: &[String], more: u64, next_start: &StartReport) -> String {
+    let mut parts = vec!["\n".to_owned()];
+    parts.extend(findings.iter().map(|finding| format!("damaged: {finding}\n")));
+    if more > 0 {
+        parts.push(format!("damaged: and {more} more\n"));
+    }
+    parts.push(format!("next start: {}\n", next_start.text));
+    parts.concat()
 }
 
 /// Shows how far an offline tool is.

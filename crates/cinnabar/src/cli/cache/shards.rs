@@ -1,6 +1,6 @@
 //! `cinnabar cache check` for people, of a device with several shards: a line each, and the sum.
 
-use super::check::verdict;
+use super::verdict;
 use crate::cli::output;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::report::{CheckReport, LogReport};

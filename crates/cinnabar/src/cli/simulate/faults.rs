@@ -239,7 +239,7 @@ fn render(found: &Found) -> String {
             "{} of {} blocks that were on flash at a crash came back ({})",
             found.crash_blocks_back,
             found.crash_blocks_before,
-            crate::cli::status::ratio(found.crash_blocks_back, found.crash_blocks_before)
+            output::ratio(found.crash_blocks_back, found.crash_blocks_before)
         ),
     );
     line(

@@ -8,7 +8,7 @@ use crate::cli::parse::{duration, size};
 use crate::cli::progress::Progress;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
-use cinnabar_text::show_size;
+use cinnabar_text::{percent_of, show_size};
 use cinnabar_trace::generate::desktop::{self, Desktop};
 use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
 use cinnabar_trace::{Op, Record, TraceFile};
@@ -307,7 +307,6 @@ impl Made {
     }
 
     fn render(&self) -> String {
-        let part = |some: u64| 100.0 * some as f64 / (self.reads + self.writes).max(1) as f64;
         let mut table = Table::new(2, &["trace", &self.file.display().to_string()]);
         let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
         line("made by", format!("{}, seed {}", self.generator, self.seed));
@@ -316,7 +315,8 @@ impl Made {
         for (name, count, bytes) in
             [("reads", self.reads, self.read_bytes), ("writes", self.writes, self.write_bytes)]
         {
-            line(name, format!("{count} ({:.1} %), {}", part(count), show_size(bytes)));
+            let part = percent_of(count, self.reads + self.writes);
+            line(name, format!("{count} ({part}), {}", show_size(bytes)));
         }
         line("flushes", self.flushes.to_string());
         for (volume, bytes) in self.volume_bytes.iter().enumerate().take(SHOWN_MAX) {
