@@ -130,7 +130,6 @@ impl<P: Payload, V: Copy + PartialEq> Shard<P, V> {
                     self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
                     io.wake_at(at);
                 }
-                Action::Sample(_) => {}
             }
         }
         self.actions = actions;

@@ -136,8 +136,6 @@ pub struct Config {
     pub probation_blocks: Option<u32>,
     /// Longest time a block waits in a partly filled chunk before that is written, in ns.
     pub chunk_age_ns_max: u64,
-    /// Emit [`Action::Sample`](crate::Action::Sample) for each block access.
-    pub sample: bool,
     /// Keep the device recoverable after a crash: invalidation records, checkpoints, heartbeats. Without it a
     /// crash leaves the cache cold.
     pub crash_safe: bool,
@@ -169,7 +167,6 @@ impl Default for Config {
             admission: None,
             probation_blocks: None,
             chunk_age_ns_max: 1_000_000_000,
-            sample: false,
             crash_safe: true,
             heartbeat_ns: 1_000_000_000,
             bounds: Bounds::default(),

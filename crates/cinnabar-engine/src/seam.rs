@@ -396,17 +396,6 @@ pub enum Event<P> {
     Control(RequestId, Command),
 }
 
-/// One access of a guest to one block, for the monitor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Volume.
-    pub volume: VolumeId,
-    /// Block.
-    pub block: crate::units::BlockNo,
-    /// A write?
-    pub write: bool,
-}
-
 /// Out of the engine.
 #[derive(Clone, Debug)]
 pub enum Action<P> {
@@ -417,8 +406,6 @@ pub enum Action<P> {
     /// Send [`Event::Wake`] at this instant or soon after. Several may be pending; the driver may
     /// keep the earliest only, for the engine asks again at each wake.
     WakeAt(Instant),
-    /// An access, if sampling is on.
-    Sample(Access),
 }
 
 /// A payload that is real memory, which edges hand to the kernel and copy from and to sockets.

@@ -347,7 +347,6 @@ impl<F: Factory<Stamped>> Script<F> {
                 Action::WakeAt(at) => {
                     self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
                 }
-                Action::Sample(_) => {}
             }
         }
     }

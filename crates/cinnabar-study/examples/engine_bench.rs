@@ -85,7 +85,7 @@ impl Bench {
                         }
                     }
                     // Cleaning goes on with the next batch, as it would beside real I/O.
-                    Action::WakeAt(_) | Action::Sample(_) => {}
+                    Action::WakeAt(_) => {}
                 }
             }
         }

@@ -229,7 +229,6 @@ impl Driver {
                     Action::WakeAt(at) => {
                         self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
                     }
-                    Action::Sample(_) => {}
                 }
             }
             self.actions = actions;

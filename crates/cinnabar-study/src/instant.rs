@@ -221,7 +221,6 @@ impl InstantCache {
                 Action::WakeAt(at) => {
                     self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
                 }
-                Action::Sample(_) => {}
             }
         }
         self.actions = actions;

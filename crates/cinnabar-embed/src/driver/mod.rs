@@ -215,7 +215,6 @@ impl Driver {
                     Action::WakeAt(at) => {
                         self.engine_wake = Some(self.engine_wake.map_or(at, |wake| wake.min(at)));
                     }
-                    Action::Sample(_) => {}
                 }
             }
             self.actions = actions;

@@ -136,7 +136,7 @@ impl Rig {
                         self.answers.insert(reply.id, reply.result);
                     }
                     Action::WakeAt(at) if at <= now => events.push(Event::Wake),
-                    Action::WakeAt(_) | Action::Sample(_) => {}
+                    Action::WakeAt(_) => {}
                 }
             }
         }

@@ -338,7 +338,7 @@ mod tests {
                         }
                         return;
                     }
-                    _ => {}
+                    Action::WakeAt(_) => {}
                 }
             }
         }

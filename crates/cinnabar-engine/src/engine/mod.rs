@@ -45,11 +45,9 @@ use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::superblock::Superblock;
 use crate::outbox::{Outbox, Pending};
 use crate::plan::Plan;
-use crate::seam::{
-    Access, Action, Answer, Event, Failure, IoDone, Op, Payload, Request, RequestId,
-};
+use crate::seam::{Action, Answer, Event, Failure, IoDone, Op, Payload, Request, RequestId};
 use crate::store::{CheckpointWriter, Store};
-use crate::units::{BlockNo, ByteSpan, Instant, VolumeId};
+use crate::units::{ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, VolumeSpec, Warmth};
 pub(crate) use digest::add as add_digest;
 use identity::Identities;
@@ -321,15 +319,6 @@ impl<P: Payload> Engine<P> {
             Pending::GivenUp { request } => self.given_up_done(request),
             Pending::BumpGeneration { volume } => {
                 self.generation_bump_done(volume, result, generation);
-            }
-        }
-    }
-
-    fn sample(&mut self, volume: u16, span: ByteSpan, write: bool) {
-        if self.config.sample {
-            for block in span.first_block()..span.end_block() {
-                let access = Access { volume: VolumeId(volume), block: BlockNo(block), write };
-                self.outbox.actions.push(Action::Sample(access));
             }
         }
     }

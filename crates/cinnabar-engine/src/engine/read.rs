@@ -100,7 +100,6 @@ impl<P: Payload> Engine<P> {
         let bypass = volume.bypass(span, stripes, unready);
         volume.counters.reads += 1;
         volume.counters.blocks_read += span.blocks();
-        self.sample(index, span, false);
         let blind = [Bypass::PassThrough, Bypass::Loading, Bypass::NoDevice];
         let looks = bypass.is_none_or(|bypass| !blind.contains(&bypass)) && unready.is_none();
         debug_assert!((1..=DATA_BLOCKS_MAX).contains(&span.blocks()), "looked at on arrival");

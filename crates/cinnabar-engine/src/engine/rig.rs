@@ -213,7 +213,7 @@ impl Rig {
                     }
                     Action::WakeAt(at) if at <= self.now && self.holds_wakes => self.woken = true,
                     Action::WakeAt(at) if at <= self.now => events.push(Event::Wake),
-                    Action::WakeAt(_) | Action::Sample(_) => {}
+                    Action::WakeAt(_) => {}
                 }
             }
             if events.is_empty() {

@@ -111,7 +111,6 @@ impl<P: Payload> Engine<P> {
             volume.counters.bypassed.write_around += span.blocks();
         }
         let size = volume.spec.size_bytes;
-        self.sample(index, span, true);
         self.requests[request].outstanding = 1;
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
         state.keep = keep;

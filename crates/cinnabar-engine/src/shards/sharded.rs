@@ -9,9 +9,7 @@ use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
 use crate::engine::Engine;
 use crate::health::Health;
 use crate::metadata::superblock::Superblock;
-use crate::seam::{
-    Access, Action, Answer, Command, Event, IoDone, IoError, IoRequest, Payload, Target,
-};
+use crate::seam::{Action, Answer, Command, Event, IoDone, IoError, IoRequest, Payload, Target};
 use crate::units::{Instant, VolumeId};
 use crate::volume::Recorded;
 
@@ -150,11 +148,6 @@ impl<P: Payload> Sharded<P> {
                     let wake = &mut self.shards[shard as usize].wake;
                     *wake = Some(wake.map_or(at, |wake| wake.min(at)));
                     actions.push(Action::WakeAt(at));
-                }
-                Action::Sample(access) => {
-                    if let Owner::Volume(volume) = self.router.owner(shard, access.volume) {
-                        actions.push(Action::Sample(Access { volume, ..access }));
-                    }
                 }
             }
         }

@@ -120,10 +120,6 @@ impl Log {
                 self.word(3 << 8);
                 self.word(at.0);
             }
-            Action::Sample(access) => {
-                self.word(4 << 8 | u64::from(access.write));
-                self.word(access.block.0);
-            }
         }
     }
 

@@ -408,7 +408,6 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                 Action::Io(request) => self.take_off(request)?,
                 Action::Reply(reply) => self.replied(reply)?,
                 Action::WakeAt(at) => self.wake_at(at),
-                Action::Sample(_) => {}
             }
         }
         if last {

@@ -278,7 +278,6 @@ impl World {
                 Action::WakeAt(at) => {
                     self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
                 }
-                Action::Sample(_) => {}
             }
         }
         Ok(())

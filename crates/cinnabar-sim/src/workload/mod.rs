@@ -333,8 +333,11 @@ impl Profile {
                 eviction: if features.clock { Eviction::Clock } else { Eviction::Probation },
                 probation_blocks: dice.chance(0.7).then(|| dice.within(16..256) as u32),
                 chunk_age_ns_max: dice.pick(&[1_000_000, 20_000_000, 1_000_000_000]),
-                sample: dice.chance(0.1),
-                heartbeat_ns: dice.pick(&[20_000_000, 200_000_000, 1_000_000_000]),
+                heartbeat_ns: {
+                    // The draw of a setting that is gone: seeds mean what they meant.
+                    dice.chance(0.1);
+                    dice.pick(&[20_000_000, 200_000_000, 1_000_000_000])
+                },
                 ..Config::default()
             },
         };

@@ -188,7 +188,6 @@ impl World {
                 Action::WakeAt(at) => {
                     self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
                 }
-                Action::Sample(_) => {}
             }
         }
     }

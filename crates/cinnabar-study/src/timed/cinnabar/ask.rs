@@ -132,7 +132,6 @@ impl Model<'_> {
                     Action::Io(io) => self.start_engine_io(now, host, &mut node, io),
                     Action::Reply(reply) => self.engine_replied(now, &mut node, reply),
                     Action::WakeAt(at) => self.wake_engine_at(at.0.max(now), host, &mut node),
-                    Action::Sample(_) => {}
                 }
             }
             node.actions = actions;
