@@ -17,7 +17,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // Shows what the laboratory and the benchmarks found.
     (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.
-    (BENCH, &[STUDY, EMBED, BACKEND, MODEL, ENGINE, TRACE, TEXT]),
+    (BENCH, &[STUDY, EMBED, BACKEND, DRIVER, MODEL, ENGINE, TRACE, TEXT]),
     (OFFLINE, &[BACKEND, ENGINE, TEXT]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.

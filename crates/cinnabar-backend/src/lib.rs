@@ -25,8 +25,6 @@ pub mod proof;
 pub mod spec;
 pub mod work;
 
-/// For the drivers, which hold completions back by a model.
-pub use cinnabar_model::{self as sim, SimModel};
 pub use disk::{Disk, DiskError, DiskKind};
 pub use generations::Ledger;
 pub use memory::Memory;

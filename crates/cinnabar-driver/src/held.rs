@@ -8,18 +8,18 @@ use std::collections::BinaryHeap;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub struct Held {
     /// When.
-    pub(crate) at: Instant,
+    pub at: Instant,
     /// The I/O's token.
-    pub(crate) io: usize,
+    pub io: usize,
     /// How it ended.
-    pub(crate) result: Result<(), IoError>,
+    pub result: Result<(), IoError>,
 }
 
 /// All of them, the earliest first. As many as there are I/Os in flight at most.
 #[derive(Default)]
-pub(crate) struct HeldBack {
+pub struct HeldBack {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
     held: slab::Slab<Held>,
     /// Makes those of one instant come in order.
@@ -28,19 +28,19 @@ pub(crate) struct HeldBack {
 
 impl HeldBack {
     /// Keeps one until it is due.
-    pub(crate) fn hold(&mut self, held: Held) {
+    pub fn hold(&mut self, held: Held) {
         let place = self.held.insert(held) as u64;
         self.sequence = self.sequence.wrapping_add(1);
         self.heap.push(Reverse((held.at, u64::from(self.sequence) << 32 | place)));
     }
 
     /// When the next one is due.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes one that is due.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<Held> {
+    pub fn due(&mut self, now: Instant) -> Option<Held> {
         self.next().filter(|at| *at <= now)?;
         let Reverse((_, name)) = self.heap.pop()?;
         Some(self.held.remove((name & u64::from(u32::MAX)) as usize))

@@ -7,6 +7,7 @@
 //! * [`pool`]: all shards, which any thread runs, one at a time each.
 //! * [`shard`]: one engine with its events, its wake-up and the binding of its volumes.
 //! * [`change_proof`]: what a recorded change proof says of the time since.
+//! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
 //! * [`volume_end`]: the commands that end a volume, in their order.
@@ -15,7 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod change_proof;
-mod held;
+pub mod held;
 pub mod io_tracker;
 pub mod lost_ranges;
 pub mod pool;

@@ -10,7 +10,6 @@ mod model;
 mod preset;
 mod random;
 mod settings;
-pub mod timers;
 
 pub use file::PresetFileError;
 pub use latency::Latency;

@@ -11,9 +11,9 @@ use super::window::{Measured, Moment, Window};
 use cinnabar_backend::memory::Owned;
 use cinnabar_backend::port::{self, IoMode, OwnPort};
 use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory, PortEvent};
+use cinnabar_driver::held::{Held, HeldBack};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{IoError, Payload, Slice, Slices};
-use cinnabar_model::timers::{Held, Timers};
 use cinnabar_model::{OpKind, Random, SimModel, judge};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) struct Prober {
     disk: Arc<Disk>,
     file: FileId,
     models: Vec<SimModel>,
-    timers: Timers,
+    timers: HeldBack,
     proof: std::time::Instant,
     waits: Waits,
     /// Operations that were begun, for what writes write.
@@ -65,7 +65,7 @@ impl Prober {
             disk,
             file,
             models,
-            timers: Timers::default(),
+            timers: HeldBack::default(),
             proof: std::time::Instant::now(),
             waits: Waits::new(0),
             begun: 0,

@@ -8,9 +8,9 @@ use super::{LOCK_WAIT, ServerCounts, cached::noise};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{self, IoMode, OwnPort, PortEvent};
 use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory};
+use cinnabar_driver::held::{Held, HeldBack};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{Payload, Slice, Slices};
-use cinnabar_model::timers::{Held, Timers};
 use cinnabar_model::{OpKind, SimModel, judge};
 use slab::Slab;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Direct {
     port: OwnPort,
     places: Vec<Place>,
     ios: Slab<Flight>,
-    timers: Timers,
+    timers: HeldBack,
     /// What is written: no two pages alike, so that no storage can make it easy for itself.
     noise: Memory,
     turn: u64,
@@ -73,7 +73,7 @@ impl Direct {
             port,
             places,
             ios: Slab::new(),
-            timers: Timers::default(),
+            timers: HeldBack::default(),
             noise: memory,
             turn: 0,
             events: Vec::new(),

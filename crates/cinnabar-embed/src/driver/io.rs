@@ -4,7 +4,7 @@ use super::Driver;
 use super::slow::Task;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::work::{What, Work, pages_of, translate};
-use cinnabar_backend::{Done, Job, Memory, ProofError, port, sim};
+use cinnabar_backend::{Done, Job, Memory, ProofError, port};
 use cinnabar_driver::TrackedIo;
 use cinnabar_driver::io_tracker::{EndedIo, ProofResult};
 use cinnabar_engine::metadata::MetaPage;
@@ -62,7 +62,7 @@ impl Driver {
         let mut carry_out = true;
         if !matches!(work, Work::BumpGeneration { .. })
             && let Some(verdict) =
-                sim::judge(&mut volume.models, now.0, what.kind, what.offset, what.len)
+                cinnabar_model::judge(&mut volume.models, now.0, what.kind, what.offset, what.len)
         {
             self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
             carry_out = verdict.carry_out;

@@ -6,12 +6,12 @@ use crate::daemon::generations::{DeviceId, StateError};
 use crate::daemon::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::nbd::NbdError;
-use cinnabar_backend::sim::SimSpec;
 use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
+use cinnabar_model::SimSpec;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

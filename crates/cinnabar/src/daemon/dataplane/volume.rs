@@ -3,12 +3,12 @@
 use super::clock::after;
 use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
-use cinnabar_backend::sim::{self, OpKind, SimSpec, Verdict};
-use cinnabar_backend::{Disk, SimModel};
+use cinnabar_backend::Disk;
 use cinnabar_driver::{LostRanges, VolumeEnd};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_frontend::nbd::ExportId;
+use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -191,7 +191,7 @@ impl VolumeIo {
         }
         // A panic leaves a model as it was between two operations.
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        sim::judge(&mut models, now.0, kind, offset, len)
+        judge(&mut models, now.0, kind, offset, len)
     }
 }
 
