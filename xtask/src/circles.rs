@@ -15,6 +15,11 @@ struct Allowed {
 
 const ALLOWED: &[Allowed] = &[
     Allowed {
+        member: "crates/cinnabar-writeback",
+        modules: &["destage", "volume"],
+        reason: "destaging is what a volume does with its own log",
+    },
+    Allowed {
         member: "crates/cinnabar",
         modules: &["daemon::dataplane::*"],
         reason: "the data plane is one type over many files; docs/design/driver.md has the order in which its parts move to cinnabar-driver",

@@ -322,7 +322,7 @@ impl Profile {
             // A region has four segments at least.
             capacity_blocks = shards * more.within(1000..1300);
         }
-        let setup = CacheSetup {
+        let mut setup = CacheSetup {
             capacity_blocks,
             shards: shards as u32,
             span_log2: more.pick(&[2, 4, 6, 8]),
@@ -341,7 +341,6 @@ impl Profile {
                 ..Config::default()
             },
         };
-        let mut setup = setup;
         if features.tiny_bounds {
             setup.config.bounds = bounds::draw(sizes);
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);
