@@ -120,6 +120,32 @@ impl<T> IoTracker<T> {
         self.ios[token].proof = Some(Box::new(proof));
     }
 
+    /// The backend of an I/O that asked for a proof was flushed and may have proved itself in this
+    /// attachment of its volume, or could not be flushed.
+    pub fn proved(
+        &mut self,
+        now: Instant,
+        token: usize,
+        result: Result<Option<ProofToken>, IoError>,
+        attachment: u64,
+    ) {
+        let proof = result.clone().ok().flatten().map(|proof| proof.of_attachment(attachment));
+        self.bring(token, ProofResult { proof, generation: None });
+        self.end_elsewhere(now, token, result.map(drop));
+    }
+
+    /// A volume has this new generation, or it could not be kept. As [`end`](Self::end).
+    pub fn raised(
+        &mut self,
+        now: Instant,
+        token: usize,
+        generation: Option<u64>,
+    ) -> Option<EndedIo<T>> {
+        self.bring(token, ProofResult { proof: None, generation });
+        let result = if generation.is_some() { Ok(()) } else { Err(IoError::Io) };
+        self.end(now, token, result, Vec::new())
+    }
+
     /// It has ended; `None`: a model holds that back.
     pub fn end(
         &mut self,

@@ -10,23 +10,28 @@
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
-//! * [`volume_end`]: the commands that end a volume, in their order.
-//! * [`warmth`]: what became of a volume's blocks of an earlier run, once the index is loaded.
+//! * [`pending_proofs`]: change proofs and generations asked for, and what can be done together.
+//! * [`volume_life`]: a volume from its attach to its end: commands in their order, I/O under way.
 
 #![deny(unsafe_code)]
 
 pub mod change_proof;
 pub mod held;
+pub mod io_count;
 pub mod io_tracker;
 pub mod lost_ranges;
+pub mod pending_proofs;
 pub mod pool;
 pub mod shard;
-pub mod volume_end;
-pub mod warmth;
+mod volume_end;
+pub mod volume_life;
+mod warmth;
 
 pub use change_proof::ChangeProof;
+pub use io_count::IoCount;
 pub use io_tracker::{IoTracker, TrackedIo};
-pub use lost_ranges::LostRanges;
+pub use pending_proofs::PendingProofs;
 pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
-pub use volume_end::VolumeEnd;
+pub use volume_end::{EndError, EndStep};
+pub use volume_life::{Phase, VolumeLife};

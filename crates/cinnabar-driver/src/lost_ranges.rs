@@ -20,13 +20,13 @@ const ALL: ByteSpan = ByteSpan::new(0, VOLUME_BLOCKS_MAX * BLOCK_BYTES);
 /// What to invalidate for `ranges` that a server may have lost while so many invalidations are still
 /// under way for its earlier restarts. A server that restarts again and again while they wait for a
 /// silent cache device, say, brings one a time once there are many.
-pub fn bounded(ranges: &[ByteSpan], under_way: usize) -> &[ByteSpan] {
+pub(crate) fn bounded(ranges: &[ByteSpan], under_way: usize) -> &[ByteSpan] {
     if under_way + ranges.len() <= APART_MAX { ranges } else { &[ALL] }
 }
 
 /// See the module; of one attachment of a volume.
 #[derive(Debug, Default)]
-pub struct LostRanges {
+pub(crate) struct LostRanges {
     waiting: Vec<ByteSpan>,
     /// The engine was told to keep nothing of the volume.
     discarded: bool,
@@ -34,7 +34,7 @@ pub struct LostRanges {
 
 impl LostRanges {
     /// A server may have lost these, while so many invalidations are under way for the volume.
-    pub fn add(&mut self, ranges: &[ByteSpan], under_way: usize) {
+    pub(crate) fn add(&mut self, ranges: &[ByteSpan], under_way: usize) {
         let ranges = bounded(ranges, under_way + self.waiting.len());
         if ranges == [ALL] {
             self.waiting.clear();
@@ -43,22 +43,22 @@ impl LostRanges {
     }
 
     /// This one could not be dropped; it is to be tried again after [`AGAIN_AFTER_NS`].
-    pub fn put_back(&mut self, range: ByteSpan) {
+    pub(crate) fn put_back(&mut self, range: ByteSpan) {
         self.waiting.push(range);
     }
 
     /// Whether there is something that was not dropped.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// All there is, to be invalidated now: the volume serves.
-    pub fn take(&mut self) -> Vec<ByteSpan> {
+    pub(crate) fn take(&mut self) -> Vec<ByteSpan> {
         std::mem::take(&mut self.waiting)
     }
 
     /// The volume leaves: whether its engine is to be told now to keep nothing of it. True once.
-    pub fn discards(&mut self) -> bool {
+    pub(crate) fn discards(&mut self) -> bool {
         !self.waiting.is_empty() && !std::mem::replace(&mut self.discarded, true)
     }
 }

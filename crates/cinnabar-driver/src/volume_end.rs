@@ -6,15 +6,17 @@
 //! with it: what remains sealed must hold.
 
 use crate::lost_ranges::LostRanges;
+use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 
 /// See the module.
 #[derive(Debug)]
-pub struct VolumeEnd {
+pub(crate) struct VolumeEnd {
     volume: VolumeId,
     attachment: u64,
+    mutants: Mutants,
     step: Step,
     /// How the seal ended.
     sealed: Result<(), Failure>,
@@ -33,9 +35,11 @@ enum Step {
 /// What is to be done next.
 #[derive(Debug)]
 pub enum EndStep {
-    /// The engine gets this command, and its answer comes back ([`VolumeEnd::answered`]).
+    /// The engine gets this command, and its answer comes back
+    /// ([`VolumeLife::answered`](crate::VolumeLife::answered)).
     Ask(Command),
-    /// The backend is flushed and proves who wrote it last ([`VolumeEnd::proved`]).
+    /// The backend, which was flushed, proves who wrote it last
+    /// ([`VolumeLife::proved`](crate::VolumeLife::proved)).
     TakeProof,
     /// The engine has let go of the volume.
     Gone(Result<(), EndError>),
@@ -52,16 +56,21 @@ pub struct EndError {
 
 impl VolumeEnd {
     /// The end of a volume that serves, in this attachment, and the first command of it.
-    pub fn begin(volume: VolumeId, attachment: u64) -> (Self, Command) {
-        let end = Self { volume, attachment, step: Step::Detach, sealed: Ok(()) };
+    pub(crate) fn begin(volume: VolumeId, attachment: u64, mutants: Mutants) -> (Self, Command) {
+        let end = Self { volume, attachment, mutants, step: Step::Detach, sealed: Ok(()) };
         (end, Command::Detach(volume))
+    }
+
+    /// The engine's name for the volume.
+    pub(crate) const fn volume(&self) -> VolumeId {
+        self.volume
     }
 
     /// The engine has answered the last command; `lost` is what the volume's server may have lost.
     ///
     /// # Panics
     /// If it was asked nothing.
-    pub fn answered(
+    pub(crate) fn answered(
         &mut self,
         result: Result<(), Failure>,
         name: &str,
@@ -69,11 +78,13 @@ impl VolumeEnd {
     ) -> EndStep {
         match self.step {
             Step::Detach => match result {
-                Ok(()) => {
+                Err(_) if !self.mutants.is(Mutant::LastFlushIgnored) => {
+                    self.gone("the last flush of the backend", result)
+                }
+                _ => {
                     self.step = Step::Proof;
                     EndStep::TakeProof
                 }
-                Err(_) => self.gone("the last flush of the backend", result),
             },
             Step::Seal if lost.is_empty() => self.gone("sealing", result),
             Step::Seal => {
@@ -94,7 +105,7 @@ impl VolumeEnd {
     ///
     /// # Panics
     /// If it was not asked for.
-    pub fn proved(&mut self, proof: Option<ProofToken>) -> Command {
+    pub(crate) fn proved(&mut self, proof: Option<ProofToken>) -> Command {
         assert_eq!(self.step, Step::Proof, "a seal follows the last flush, and comes once");
         self.step = Step::Seal;
         let proof = proof.map(|proof| proof.of_attachment(self.attachment));
@@ -116,7 +127,7 @@ mod tests {
     const V: VolumeId = VolumeId(3);
 
     fn sealing() -> VolumeEnd {
-        let (mut end, first) = VolumeEnd::begin(V, 7);
+        let (mut end, first) = VolumeEnd::begin(V, 7, Mutants::default());
         assert!(matches!(first, Command::Detach(V)));
         let next = end.answered(Ok(()), "v", &LostRanges::default());
         assert!(matches!(next, EndStep::TakeProof), "{next:?}");
@@ -138,7 +149,7 @@ mod tests {
 
     #[test]
     fn without_its_last_flush_nothing_is_proved() {
-        let (mut end, _) = VolumeEnd::begin(V, 7);
+        let (mut end, _) = VolumeEnd::begin(V, 7, Mutants::default());
         let failure = Failure::Io(IoError::Io);
         let next = end.answered(Err(failure), "v", &LostRanges::default());
         assert!(matches!(next, EndStep::Gone(Err(error)) if error.failure == failure), "{next:?}");

@@ -8,7 +8,7 @@ use cinnabar_engine::volume::Warmth;
 
 /// What the answer to the attach becomes once the index is loaded. To be asked once of each
 /// attachment: later the counters tell of what was cached since.
-pub fn settled(warmth: Warmth, counters: &VolumeCounters) -> Warmth {
+pub(crate) fn settled(warmth: Warmth, counters: &VolumeCounters) -> Warmth {
     let VolumeCounters { cached_blocks: blocks, dropped_blocks: dropped, .. } = *counters;
     match warmth {
         Warmth::New | Warmth::Warm { .. } => warmth,

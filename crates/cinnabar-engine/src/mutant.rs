@@ -138,6 +138,12 @@ mutants! {
     InboxNotLookedAtAgain,
     /// Driver: the home of a shard is not told of a wake-up that a run elsewhere has set.
     WakeNotPassedOn,
+    /// Driver: a volume whose last flush failed is proved and sealed all the same.
+    LastFlushIgnored,
+    /// Driver: a volume's backend is let go of while I/O of it is under way.
+    BusyVolumeLetGo,
+    /// Driver: a proof speaks for those who asked while it was under way, too.
+    ProofJoined,
 }
 
 /// The mutants switched on: none, in production.

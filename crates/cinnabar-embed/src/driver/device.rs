@@ -11,9 +11,10 @@ use cinnabar_backend::disk::{
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::port::OwnPort;
 use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
-use cinnabar_driver::IoTracker;
+use cinnabar_driver::{IoTracker, PendingProofs};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{Command, Config, Failure, IoError};
@@ -136,6 +137,7 @@ impl Driver {
             ios: IoTracker::new(),
             early: Vec::new(),
             slow,
+            proofs: PendingProofs::new(Mutants::default()),
             engine_wake: None,
             fresh: Vec::new(),
             next_late: None,

@@ -1,17 +1,13 @@
 //! The engine's I/O on its way to port, model or helper thread, and back.
 
 use super::Driver;
-use super::slow::Task;
-use cinnabar_backend::generations::StateError;
 use cinnabar_backend::work::{What, Work, pages_of, translate};
-use cinnabar_backend::{Done, Job, Memory, ProofError, port};
+use cinnabar_backend::{Done, Job, Memory, port};
 use cinnabar_driver::TrackedIo;
-use cinnabar_driver::io_tracker::{EndedIo, ProofResult};
+use cinnabar_driver::io_tracker::EndedIo;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, IoRequest, Target};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What is known of an I/O under way.
@@ -53,7 +49,7 @@ impl Driver {
     fn start_backend_io(&mut self, now: Instant, id: IoId, key: usize, op: IoOp<Memory>) {
         let (what, work) = translate(op);
         let volume = &mut self.volumes[key];
-        volume.in_flight += 1;
+        volume.life.ios().begin();
         let file = volume.file;
         // Nothing waits for a proof; a new generation is a matter of this host.
         let waits = matches!(work, Work::Port(_));
@@ -71,12 +67,14 @@ impl Driver {
             _ if !carry_out => self.ios.end_by_model(io),
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
             Work::Prove => {
-                let disk = Arc::clone(&self.volumes[key].disk);
-                self.slow.start(Task::Prove { io, disk });
+                if self.proofs.prove(key, io) {
+                    self.start_proof(key);
+                }
             }
             Work::BumpGeneration { held } => {
-                let (ledger, name) = (self.ledger.clone(), self.volumes[key].name.clone());
-                self.slow.start(Task::BumpGeneration { io, ledger, name, held });
+                let name = self.volumes[key].name.clone();
+                let write = self.proofs.raise(io, name, held);
+                self.start_generation_bumps(write);
             }
         }
     }
@@ -104,60 +102,6 @@ impl Driver {
         self.ended(now, io, done.result.map_err(port::io_error), done.pages);
     }
 
-    /// A backend was flushed and asked for its proof, or could not be.
-    pub(super) fn proved(
-        &mut self,
-        now: Instant,
-        io: usize,
-        result: Result<Option<ProofToken>, ProofError>,
-    ) {
-        let result = match result {
-            Ok(proof) => {
-                let volume = self.ios.get(io).of.volume.map(|key| self.volumes[key].attachment);
-                let attachment = volume.unwrap_or_default();
-                let proof = proof.map(|proof| proof.of_attachment(attachment));
-                self.ios.bring(io, ProofResult { proof, generation: None });
-                Ok(())
-            }
-            Err(ProofError::Flush(errno)) => {
-                tracing::warn!(path = self.path_of(io), %errno, "flushing failed");
-                Err(port::io_error(errno))
-            }
-            Err(error) => {
-                // What was written is durable all the same.
-                tracing::warn!(
-                    path = self.path_of(io), reason = %error, "no proof of who wrote the volume"
-                );
-                Ok(())
-            }
-        };
-        self.ios.end_elsewhere(now, io, result);
-    }
-
-    /// A volume has a new generation, or it could not be kept.
-    pub(super) fn generation_bumped(
-        &mut self,
-        now: Instant,
-        io: usize,
-        result: Result<u64, StateError>,
-    ) {
-        let result = match result {
-            Ok(generation) => {
-                let proof = ProofResult { proof: None, generation: Some(generation) };
-                self.ios.bring(io, proof);
-                Ok(())
-            }
-            Err(error) => {
-                tracing::error!(
-                    reason = %error,
-                    "a volume can't be written: without a cache device, a new generation must be kept"
-                );
-                Err(IoError::Io)
-            }
-        };
-        self.ended(now, io, result, Vec::new());
-    }
-
     /// An I/O has ended; a model may hold the news back.
     fn ended(
         &mut self,
@@ -178,8 +122,9 @@ impl Driver {
     /// Tells the engine of a completion.
     pub(super) fn deliver(&mut self, ended: EndedIo<Io>) {
         let Io { owner, volume, .. } = ended.io.of;
-        if let Some(volume) = volume {
-            self.volumes[volume].in_flight -= 1;
+        if let Some(volume) = volume
+            && self.volumes[volume].life.ios().end()
+        {
             self.forget_if_quiet(volume);
         }
         if let Some(id) = owner {

@@ -17,8 +17,8 @@ use crate::request::{Completion, QUEUE_MAX, Request, Volume};
 use crate::{Buffer, CloseReport};
 use cinnabar_backend::port::{OwnPort, PortEvent};
 use cinnabar_backend::{Ledger, Memory};
-use cinnabar_driver::IoTracker;
 use cinnabar_driver::io_tracker::after;
+use cinnabar_driver::{IoTracker, PendingProofs};
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
@@ -54,6 +54,8 @@ pub(crate) struct Driver {
     /// I/Os of volumes whose attach the engine has not answered yet.
     early: Vec<(VolumeId, IoRequest<Memory>)>,
     slow: Slow,
+    /// Proofs and generations asked for; volumes by their keys, I/Os by their tokens.
+    proofs: PendingProofs<usize, usize>,
     /// When the engine wants to be woken.
     engine_wake: Option<Instant>,
     /// Requests that the engine gets with the next turn, and when they were submitted does not count:
@@ -119,7 +121,7 @@ impl Driver {
     ) -> Result<(), Error> {
         let attached = self.attached(volume)?;
         request.check(attached.disk.size_bytes())?;
-        let id = attached.id.ok_or(Error::NoVolume)?;
+        let id = attached.life.id().ok_or(Error::NoVolume)?;
         if self.under_way() >= QUEUE_MAX {
             return Err(Error::QueueFull);
         }

@@ -1,25 +1,34 @@
 //! What blocks and is rare, each on a thread of its own: proving a backend (once a second while it
-//! is written) and keeping a new generation (once for each volume that loses its cache device).
+//! is written) and keeping new generations (once for each volume that loses its cache device).
 //!
 //! Results come back through a queue; the waker ends the port's wait.
 
 use super::Driver;
+use super::volumes::Attached;
 use cinnabar_backend::generations::StateError;
-use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker};
+use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker, port};
+use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
 use std::sync::{Arc, Mutex, mpsc};
 
-/// Something to be done for an I/O of the engine's.
+/// Something to be done for I/Os of the engine's.
 pub(super) enum Task {
-    Prove { io: usize, disk: Arc<Disk> },
-    BumpGeneration { io: usize, ledger: Ledger, name: String, held: u64 },
+    /// Of the volume of this key.
+    Prove {
+        volume: usize,
+        disk: Arc<Disk>,
+    },
+    BumpGeneration {
+        ledger: Ledger,
+        held: Vec<GenerationHeld>,
+    },
 }
 
 /// What came of it.
 enum Finished {
-    Proved { io: usize, result: Result<Option<ProofToken>, ProofError> },
-    GenerationBumped { io: usize, result: Result<u64, StateError> },
+    Proved { volume: usize, result: Result<Option<ProofToken>, ProofError> },
+    GenerationsBumped { result: Result<Vec<u64>, StateError> },
 }
 
 /// See the module.
@@ -62,29 +71,82 @@ impl Driver {
     pub(super) fn take_slow(&mut self, now: Instant) {
         while let Ok(finished) = self.slow.receiver.try_recv() {
             match finished {
-                Finished::Proved { io, result } => self.proved(now, io, result),
-                Finished::GenerationBumped { io, result } => {
-                    self.generation_bumped(now, io, result);
-                }
+                Finished::Proved { volume, result } => self.proved(now, volume, result),
+                Finished::GenerationsBumped { result } => self.generations_bumped(now, result),
             }
         }
+    }
+
+    /// Begins to flush and prove the backend of the volume of this key.
+    pub(super) fn start_proof(&self, volume: usize) {
+        let disk = Arc::clone(&self.volumes[volume].disk);
+        self.slow.start(Task::Prove { volume, disk });
+    }
+
+    /// A backend was flushed and asked for its proof, or could not be.
+    fn proved(&mut self, now: Instant, key: usize, result: Result<Option<ProofToken>, ProofError>) {
+        let Attached { disk, life, .. } = &self.volumes[key];
+        let (path, attachment) = (disk.path().display(), life.attachment());
+        let result = match result {
+            Ok(proof) => Ok(proof),
+            Err(ProofError::Flush(errno)) => {
+                tracing::warn!(%path, %errno, "flushing failed");
+                Err(port::io_error(errno))
+            }
+            Err(error) => {
+                // What was written is durable all the same.
+                tracing::warn!(%path, reason = %error, "no proof of who wrote the volume");
+                Ok(None)
+            }
+        };
+        let ended = self.proofs.proved(key);
+        for io in ended.ios {
+            self.ios.proved(now, io, result.clone(), attachment);
+        }
+        if ended.again {
+            self.start_proof(key);
+        }
+    }
+
+    /// Begins to write new generations, if there is something to be written now.
+    pub(super) fn start_generation_bumps(&self, write: Option<Vec<GenerationHeld>>) {
+        if let Some(held) = write {
+            self.slow.start(Task::BumpGeneration { ledger: self.ledger.clone(), held });
+        }
+    }
+
+    /// Volumes have new generations, or those could not be kept.
+    fn generations_bumped(&mut self, now: Instant, result: Result<Vec<u64>, StateError>) {
+        if let Err(error) = &result {
+            tracing::error!(
+                reason = %error,
+                "volumes can't be written: without a cache device, a new generation must be kept"
+            );
+        }
+        let (ios, next) = self.proofs.raised();
+        let generations = result.ok();
+        for (at, io) in ios.into_iter().enumerate() {
+            let generation = generations.as_ref().map(|all| all[at]);
+            if let Some(ended) = self.ios.raised(now, io, generation) {
+                self.deliver(ended);
+            }
+        }
+        self.start_generation_bumps(next);
     }
 }
 
 impl Task {
     fn run(self) -> Finished {
         match self {
-            Self::Prove { io, disk } => {
+            Self::Prove { volume, disk } => {
                 let result = disk.prove();
                 // Before the driver hears of it: it may mean to close the disk.
                 drop(disk);
-                Finished::Proved { io, result }
+                Finished::Proved { volume, result }
             }
-            Self::BumpGeneration { io, ledger, name, held } => {
-                let result =
-                    ledger.with(|state| state.bump_generation(&[(name, held)])).map(|all| all[0]);
-                Finished::GenerationBumped { io, result }
-            }
+            Self::BumpGeneration { ledger, held } => Finished::GenerationsBumped {
+                result: ledger.with(|state| state.bump_generation(&held)),
+            },
         }
     }
 }

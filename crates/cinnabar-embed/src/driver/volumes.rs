@@ -8,11 +8,11 @@ use cinnabar_backend::disk::{DiskError, Identity, OpenOptions};
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk, FileId, Proof, entropy};
 use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
-use cinnabar_driver::volume_end::{EndError, EndStep};
-use cinnabar_driver::{LostRanges, VolumeEnd, warmth};
+use cinnabar_driver::{EndError, EndStep, Phase, VolumeLife};
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::volume::{Belief, ProofToken, VolumeSpec, Warmth};
-use cinnabar_engine::{Answer, Command, Failure};
+use cinnabar_engine::{Command, Failure};
 use cinnabar_model::SimModel;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -26,31 +26,27 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Attached {
     pub(super) name: String,
     pub(super) disk: Arc<Disk>,
-    /// Which of the volume's attachments this is, for its proofs.
-    pub(super) attachment: u64,
+    /// Its phase, its name in the engine, its I/O under way, what its server lost.
+    pub(super) life: VolumeLife,
     pub(super) file: FileId,
     /// Models in front of the disk, outermost first.
     pub(super) models: Vec<SimModel>,
     pub(super) timeout: Duration,
-    /// The engine's name for it; `None` before it is attached and once it is detached.
-    pub(super) id: Option<VolumeId>,
-    /// Backend I/Os under way, held ones included.
-    pub(super) in_flight: u32,
-    /// What its server may have lost, and has not been dropped yet.
-    lost: LostRanges,
-    /// It is being detached.
-    leaving: bool,
     serial: u64,
     read_only: bool,
-    warmth: Warmth,
+}
+
+impl Attached {
     /// Nothing but I/O that hangs is left of it.
-    gone: bool,
+    fn is_gone(&self) -> bool {
+        self.life.phase() == Phase::Gone
+    }
 }
 
 impl Driver {
     /// Opens and locks a volume's backend, and makes the engine know it.
     pub(crate) fn attach(&mut self, options: &VolumeOptions) -> Result<Volume, Error> {
-        if self.volumes.iter().any(|(_, volume)| !volume.gone && volume.name == options.name) {
+        if self.volumes.iter().any(|(_, volume)| !volume.is_gone() && volume.name == options.name) {
             return Err(Error::Exists(options.name.clone()));
         }
         let (disk, models) = self.open_backend(options)?;
@@ -62,26 +58,20 @@ impl Driver {
         let attachment = u64::from_le_bytes(entropy::bytes().map_err(Error::Random)?);
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
         let serial = SERIAL.fetch_add(1, Relaxed);
-        let proof = proof.map(|proof| proof.of_attachment(attachment));
         let key = self.volumes.insert(Attached {
             name: options.name.clone(),
             disk,
-            attachment,
+            life: VolumeLife::new(options.name.clone(), attachment, Mutants::default()),
             file,
             models,
             timeout: options.backend_timeout,
-            id: None,
-            in_flight: 0,
-            lost: LostRanges::default(),
-            leaving: false,
             serial,
             read_only: options.read_only,
-            warmth: Warmth::New,
-            gone: false,
         });
         let attached = self.make_known(key, options, proof);
         if attached.is_err() {
-            self.leave(key);
+            self.volumes[key].life.refused();
+            self.forget_if_quiet(key);
         }
         attached.map(|()| Volume { key, serial })
     }
@@ -99,9 +89,8 @@ impl Driver {
             .ledger
             .with(|state| state.attach(std::slice::from_ref(name), device))
             .map_err(Error::State)?[0];
-        let disk = &self.volumes[key].disk;
+        let Attached { disk, life, .. } = &self.volumes[key];
         let recorded = self.engine.recorded(name);
-        let belief = Belief::of_all(&recorded, |record| disk.judge(record, proof.as_ref()));
         let spec = VolumeSpec {
             name: name.clone(),
             size_bytes: disk.size_bytes(),
@@ -112,15 +101,14 @@ impl Driver {
             share_max_blocks: options.share_max_bytes.div_ceil(BLOCK_BYTES),
             bypass_sequential_bytes: options.bypass_sequential_bytes,
             bypass_large_bytes: options.bypass_large_bytes,
-            belief,
+            belief: Belief::Unknown,
             generation,
             proof,
             exclusive: options.exclusive,
         };
+        let attach = life.attach(spec, &recorded, |record, now| disk.judge(record, now));
         let failed = |failure| Error::Attach { volume: name.clone(), failure };
-        let answer = self.command_of(key, Command::Attach(spec))?.map_err(failed)?;
-        let Answer::Attached { warmth, .. } = answer else { return Err(failed(Failure::Invalid)) };
-        self.volumes[key].warmth = warmth;
+        let warmth = self.make_attached(key, attach)?.map_err(failed)?;
         self.settle_warmth(&[key]);
         self.drop_lost_ranges();
         tracing::info!(volume = name, ?warmth, "attached");
@@ -129,22 +117,22 @@ impl Driver {
 
     /// The attach command: its I/O may come with the answer, so the volume is known before the
     /// caller hears of it.
-    fn command_of(
+    fn make_attached(
         &mut self,
         key: usize,
-        command: Command,
-    ) -> Result<Result<Answer<cinnabar_backend::Memory>, Failure>, Error> {
-        let answer = self.command(command)?;
-        if let Ok(Answer::Attached { volume, .. }) = answer {
+        attach: Command,
+    ) -> Result<Result<Warmth, Failure>, Error> {
+        let answer = self.command(attach)?;
+        let attached = self.volumes[key].life.attached(&answer);
+        if let Ok((volume, _)) = attached {
             let place = usize::from(volume.0);
             if self.by_id.len() <= place {
                 self.by_id.resize(place + 1, None);
             }
             self.by_id[place] = Some(key);
-            self.volumes[key].id = Some(volume);
             self.start_early(volume);
         }
-        Ok(answer)
+        Ok(attached.map(|(_, warmth)| warmth))
     }
 
     /// Once the index is loaded it is known how many blocks of these volumes are believed.
@@ -153,9 +141,9 @@ impl Driver {
             return;
         }
         for key in keys {
-            let volume = &mut self.volumes[*key];
-            if let Some(counters) = volume.id.and_then(|id| self.engine.volume_counters(id)) {
-                volume.warmth = warmth::settled(volume.warmth, &counters);
+            let life = &mut self.volumes[*key].life;
+            if let Some(counters) = life.id().and_then(|id| self.engine.volume_counters(id)) {
+                life.settle(&counters);
             }
         }
     }
@@ -218,7 +206,7 @@ impl Driver {
         );
         let drops = |asked: &Asked| matches!(asked.asker, Asker::Lost(of) if of == key);
         let under_way = self.requests.iter().filter(|(_, asked)| drops(asked)).count();
-        self.volumes[key].lost.add(ranges, under_way);
+        self.volumes[key].life.lost(ranges, under_way);
         self.drop_lost_ranges();
         self.discard_lost(key);
     }
@@ -226,7 +214,7 @@ impl Driver {
     /// These bytes could not be dropped yet. A volume that leaves takes all of its blocks along.
     pub(super) fn put_back_lost(&mut self, key: usize, span: ByteSpan) {
         if let Some(volume) = self.volumes.get_mut(key) {
-            volume.lost.put_back(span);
+            volume.life.put_back(span);
             self.lost_at = Some(self.now().plus_ns(AGAIN_AFTER_NS));
             self.discard_lost(key);
         }
@@ -235,26 +223,20 @@ impl Driver {
     /// Has the engine keep nothing of a volume that leaves, if its server may have lost some of it:
     /// before the last flush ends, which would seem to cover that.
     fn discard_lost(&mut self, key: usize) {
-        let volume = &mut self.volumes[key];
-        if let Some(id) = volume.id
-            && volume.leaving
-            && volume.lost.discards()
-        {
-            self.order(Awaited::Unheard, Command::Discard(id));
+        if let Some(command) = self.volumes[key].life.discard() {
+            self.order(Awaited::Unheard, command);
         }
     }
 
     /// Drops what volumes that serve may have lost, once more what could not be dropped before.
     pub(super) fn drop_lost_ranges(&mut self) {
-        let serving = |volume: &Attached| volume.id.filter(|_| !volume.leaving);
-        let all: Vec<(usize, VolumeId)> = self
-            .volumes
-            .iter()
-            .filter(|(_, volume)| !volume.lost.is_empty())
-            .filter_map(|(key, volume)| Some((key, serving(volume)?)))
-            .collect();
-        for (key, id) in all {
-            for span in self.volumes[key].lost.take() {
+        let all = self.volumes.iter_mut();
+        let all = all.filter_map(|(key, volume)| {
+            Some((key, volume.life.serving()?, volume.life.invalidations()))
+        });
+        let all: Vec<_> = all.filter(|(.., spans)| !spans.is_empty()).collect();
+        for (key, id, spans) in all {
+            for span in spans {
                 self.drop_lost(key, id, span);
             }
         }
@@ -263,17 +245,16 @@ impl Driver {
     /// Finishes and flushes what is under way, takes the proof that nobody wrote since, and lets
     /// go of the backend.
     pub(crate) fn detach(&mut self, volume: Volume) -> Result<(), Error> {
-        let id = self.attached(volume)?.id.ok_or(Error::NoVolume)?;
+        let id = self.attached(volume)?.life.serving().ok_or(Error::NoVolume)?;
         let key = volume.key;
-        self.volumes[key].leaving = true;
+        let mut command = self.volumes[key].life.leave().ok_or(Error::NoVolume)?;
         self.discard_lost(key);
-        let (mut end, mut command) = VolumeEnd::begin(id, self.volumes[key].attachment);
         loop {
             let answer = self.command(command)?.map(drop);
-            let Attached { name, disk, lost, .. } = &self.volumes[key];
-            command = match end.answered(answer, name, lost) {
+            let Attached { disk, life, .. } = &mut self.volumes[key];
+            command = match life.answered(answer) {
                 EndStep::Ask(next) => next,
-                EndStep::TakeProof => end.proved(disk.take_proof().unwrap_or_else(|error| {
+                EndStep::TakeProof => life.proved(disk.take_proof().unwrap_or_else(|error| {
                     tracing::warn!(
                         path = %disk.path().display(), reason = %error,
                         "nothing proves that nobody will write the volume; its blocks are dropped"
@@ -281,7 +262,8 @@ impl Driver {
                     None
                 })),
                 EndStep::Gone(result) => {
-                    self.leave(key);
+                    self.by_id[usize::from(id.0)] = None;
+                    self.forget_if_quiet(key);
                     return result
                         .map_err(|EndError { what, failure }| Error::Failed { what, failure });
                 }
@@ -289,20 +271,10 @@ impl Driver {
         }
     }
 
-    /// The engine has let go of it, or never knew it.
-    fn leave(&mut self, key: usize) {
-        let volume = &mut self.volumes[key];
-        volume.gone = true;
-        if let Some(id) = volume.id.take() {
-            self.by_id[usize::from(id.0)] = None;
-        }
-        self.forget_if_quiet(key);
-    }
-
-    /// Lets go of the disk of a volume that is gone, lock included, when its last I/O has ended.
+    /// Lets go of the disk of a volume of which nothing is left, lock included.
     pub(super) fn forget_if_quiet(&mut self, key: usize) {
         let volume = &self.volumes[key];
-        if volume.gone && volume.in_flight == 0 {
+        if volume.life.is_over() {
             self.port.unregister(volume.file);
             self.volumes.remove(key);
         }
@@ -311,18 +283,20 @@ impl Driver {
     /// A volume that is attached.
     pub(super) fn attached(&self, volume: Volume) -> Result<&Attached, Error> {
         let found = self.volumes.get(volume.key);
-        found.filter(|known| known.serial == volume.serial && !known.gone).ok_or(Error::NoVolume)
+        found
+            .filter(|known| known.serial == volume.serial && !known.is_gone())
+            .ok_or(Error::NoVolume)
     }
 
     pub(super) fn attached_volumes(&self) -> Vec<Volume> {
-        let serving = self.volumes.iter().filter(|(_, volume)| !volume.gone);
+        let serving = self.volumes.iter().filter(|(_, volume)| !volume.is_gone());
         serving.map(|(key, volume)| Volume { key, serial: volume.serial }).collect()
     }
 
     /// The engine's name for it, and what became of its blocks of an earlier run.
     pub(crate) fn look_up(&self, volume: Volume) -> Result<(VolumeId, Warmth, u64), Error> {
         let attached = self.attached(volume)?;
-        let id = attached.id.ok_or(Error::NoVolume)?;
-        Ok((id, attached.warmth, attached.disk.size_bytes()))
+        let id = attached.life.id().ok_or(Error::NoVolume)?;
+        Ok((id, attached.life.warmth(), attached.disk.size_bytes()))
     }
 }

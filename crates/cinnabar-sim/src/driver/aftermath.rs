@@ -26,7 +26,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let Some(machine) = &self.machine else { return };
         self.steering.targets.clear();
         for (index, volume) in self.volumes.iter().enumerate() {
-            if volume.state == State::Attached && !self.profile.volumes[index].read_only {
+            if volume.state() == State::Attached && !self.profile.volumes[index].read_only {
                 let settled = machine.settled_blocks(&volume.names);
                 self.steering.targets.extend(settled.iter().map(|(block, _)| (index, *block)));
             }

@@ -4,16 +4,18 @@ use crate::driver::account::Left;
 use crate::driver::agenda::Item;
 use crate::driver::commands::Control;
 use crate::driver::guests::{Served, State};
+use crate::driver::io::Flight;
 use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
 use crate::machine::{Factory, Machine};
-use crate::medium::proof::{Proof, WINDOW_NS, judge};
+use crate::medium::proof::{Proof, WINDOW_NS, judge_one};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
-use cinnabar_engine::Command;
+use cinnabar_driver::{EndStep, VolumeLife};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::{Belief, DropReason, ProofToken, Recorded, VolumeSpec, Warmth};
+use cinnabar_engine::{Answer, Command, Failure};
 
 /// What an engine was told when a volume was attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +54,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if profile.proof && self.volumes[volume].forgetful {
             self.count.faults.add(Fault::ProofLost);
         }
-        self.media.backends[volume].begin_attachment();
+        let attachment = self.media.backends[volume].begin_attachment();
         self.volumes[volume].sticks = false;
         let proof = self.proof(volume);
         let name = format!("vol{volume}");
@@ -62,9 +64,29 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(Path::AttachedWhileLoading);
         }
         let device = self.present.then_some(self.media.cache.serial);
+        let generation = self.media.backends[volume].generation_with(device);
+        let spec = VolumeSpec {
+            name: name.clone(),
+            size_bytes: profile.sectors * SECTOR_BYTES,
+            align_bytes: profile.align_bytes,
+            read_only: profile.read_only,
+            mode: self.volumes[volume].mode,
+            share_min_blocks,
+            share_max_blocks,
+            bypass_sequential_bytes: profile.bypass_sequential_bytes,
+            bypass_large_bytes: profile.bypass_large_bytes,
+            belief: Belief::Unknown,
+            generation,
+            proof,
+            exclusive: profile.exclusive,
+        };
+        let mutants = self.options.mutants;
+        let life = VolumeLife::new(name, attachment, mutants);
+        let command = life.attach(spec, &recorded, |one, now| judge_one(one, now, mutants));
+        let Command::Attach(spec) = &command else { unreachable!("it attaches") };
         let attaching = Attaching {
-            belief: judge(&recorded, proof.as_ref(), self.options.mutants),
-            generation: self.media.backends[volume].generation_with(device),
+            belief: spec.belief,
+            generation,
             written: recorded.iter().any(|recorded| recorded.written),
             sealed: std::mem::take(&mut self.accounts[volume].sealed_before_crash),
             abandoning: self.is_waiting_for(|control| *control == Control::Abandon),
@@ -76,23 +98,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if attaching.belief == Belief::Unchanged {
             self.excuse_window(volume, &recorded);
         }
-        let spec = VolumeSpec {
-            name,
-            size_bytes: profile.sectors * SECTOR_BYTES,
-            align_bytes: profile.align_bytes,
-            read_only: profile.read_only,
-            mode: self.volumes[volume].mode,
-            share_min_blocks,
-            share_max_blocks,
-            bypass_sequential_bytes: profile.bypass_sequential_bytes,
-            bypass_large_bytes: profile.bypass_large_bytes,
-            belief: attaching.belief,
-            generation: attaching.generation,
-            proof,
-            exclusive: profile.exclusive,
-        };
-        self.volumes[volume].state = State::Attaching;
-        self.command(Control::Attach(volume, attaching), Command::Attach(spec));
+        self.volumes[volume].life = Some(life);
+        self.command(Control::Attach(volume, attaching), command);
     }
 
     /// The volume counts as unchanged although another writer wrote it: that is excused within the
@@ -125,10 +132,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return Err(Violation::new(Kind::NotDurable, what));
         }
         self.check_warmth(volume, attaching, warmth)?;
+        let answer = Ok(Answer::<Stamped>::Attached { volume: id, warmth });
+        self.life(volume).attached(&answer).expect("it is attached");
         let machine = self.machine.as_ref().expect("a machine is alive");
         self.volumes[volume].names = machine.names(id);
-        self.volumes[volume].id = Some(id);
-        self.volumes[volume].state = State::Attached;
         self.volumes[volume].sync_failed = false;
         self.volumes[volume].time_up = None;
         self.accounts[volume].left = Left::Lost;
@@ -255,13 +262,36 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     pub(super) fn detach(&mut self, volume: usize) {
-        let id = self.volumes[volume].id.expect("an attached volume has an index");
-        self.volumes[volume].state = State::Detaching;
-        self.command(Control::Detach(volume), Command::Detach(id));
+        let first = self.life(volume).leave().expect("an attached volume serves");
+        self.command(Control::Detach(volume), first);
+    }
+
+    fn life(&mut self, volume: usize) -> &mut VolumeLife {
+        self.volumes[volume].life.as_mut().expect("a volume that is not away has a life")
+    }
+
+    /// The machine has answered a command of a volume's end; `left` is how it was left if that was
+    /// the last one.
+    pub(super) fn end_answered(
+        &mut self,
+        volume: usize,
+        left: Left,
+        result: Result<(), Failure>,
+    ) -> Result<(), Violation> {
+        let id = self.volumes[volume].id().expect("a volume that leaves has an index");
+        match self.life(volume).answered(result) {
+            EndStep::Ask(command) => unreachable!("its servers start anew before: {command:?}"),
+            EndStep::TakeProof => self.take_proof(volume),
+            EndStep::Gone(_) => {
+                self.media.detach(id);
+                self.accounts[volume].left = left;
+                self.let_go(volume)
+            }
+        }
     }
 
     /// A volume that was detached could lose nothing any more; it is sealed with its proof.
-    pub(super) fn detached(&mut self, volume: usize) -> Result<(), Violation> {
+    fn take_proof(&mut self, volume: usize) -> Result<(), Violation> {
         if let Some(sector) = self.media.backends[volume].first_not_durable() {
             let what = "detached, but not flushed to the end";
             return Err(Violation::at(Kind::NotDurable, volume, sector, what));
@@ -269,41 +299,44 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let proves = self.can_prove(volume);
         let backend = &mut self.media.backends[volume];
         let proof = if proves { backend.take_proof() } else { None };
-        let id = self.volumes[volume].id.expect("a detaching volume has an index");
-        self.volumes[volume].state = State::Sealing;
-        self.command(Control::Seal(volume, proof.is_some()), Command::Seal(id, proof));
+        let proven = proof.is_some();
+        let seal = self.life(volume).proved(proof);
+        self.command(Control::Seal(volume, proven), seal);
         Ok(())
     }
 
-    pub(super) fn detach_failed(&mut self, volume: usize) {
-        let id = self.volumes[volume].id.expect("a detaching volume has an index");
-        self.media.detach(id);
-        self.gone(volume, Left::Lost);
-    }
-
-    pub(super) fn sealed(&mut self, volume: usize, proven: bool) {
-        let id = self.volumes[volume].id.expect("a volume being sealed has an index");
-        self.media.detach(id);
-        self.gone(volume, Left::Sealed { proven, blocks: None });
+    /// The engine has let go of a volume: its backend is let go of, and may have another owner, once
+    /// no I/O of ours is under way there.
+    pub(super) fn let_go(&mut self, volume: usize) -> Result<(), Violation> {
+        if !self.volumes[volume].life.as_ref().is_some_and(VolumeLife::is_over) {
+            return Ok(());
+        }
+        let busy = |flight: &Flight| flight.transfer.backend() == Some(volume);
+        if let Some(flight) = self.flights.values().find(|flight| busy(flight)) {
+            let what = format!("volume {volume} was let go of beside its {:?}", flight.request());
+            return Err(Violation::new(Kind::BadIo, what));
+        }
+        self.gone(volume);
+        Ok(())
     }
 
     /// A volume can't be attached while the device is being replaced: once more, a little later.
     pub(super) fn attach_again(&mut self, volume: usize) {
-        self.volumes[volume].state = State::Away;
+        self.life(volume).refused();
+        self.volumes[volume].life = None;
         self.soon(50_000_000, Item::Return(volume));
     }
 
-    fn gone(&mut self, volume: usize, left: Left) {
+    fn gone(&mut self, volume: usize) {
         self.losses_over(volume);
-        self.accounts[volume].left = left;
         self.accounts[volume].generation = self.media.backends[volume].generation;
-        self.volumes[volume].state = State::Away;
+        self.volumes[volume].life = None;
         self.soon(50_000_000, Item::Return(volume));
     }
 
     /// A volume that went while others worked on comes back, unless everything stops anyway.
     pub(super) fn come_back(&mut self, volume: usize) {
-        if self.quota == 0 || self.volumes[volume].state != State::Away {
+        if self.quota == 0 || self.volumes[volume].state() != State::Away {
             return;
         }
         if self.features().forgets && self.dice.chance(0.3) {
@@ -320,7 +353,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The operator has a volume's blocks forgotten.
     pub(super) fn forget(&mut self, volume: usize) {
-        self.volumes[volume].state = State::Forgetting;
+        self.volumes[volume].forgetting = true;
         self.command(Control::Forget(volume), Command::Forget(format!("vol{volume}")));
     }
 

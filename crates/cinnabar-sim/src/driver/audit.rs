@@ -70,9 +70,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn check_counters(&self) -> Result<(), Violation> {
         let machine = self.machine.as_ref().expect("a machine is alive");
         for (index, volume) in self.volumes.iter().enumerate() {
-            let counters = volume.id.and_then(|id| machine.volume_counters(id));
+            let counters = volume.id().and_then(|id| machine.volume_counters(id));
             let served = volume.served;
-            let (Some(counters), true) = (counters, volume.state == State::Attached) else {
+            let (Some(counters), true) = (counters, volume.state() == State::Attached) else {
                 continue;
             };
             if served.attaches != 1 || served.failures != 0 {

@@ -1,8 +1,8 @@
 //! Commands to the machine, and what it answers to them.
 
+use crate::driver::account::Left;
 use crate::driver::agenda::Item;
 use crate::driver::attach::Attaching;
-use crate::driver::guests::State;
 use crate::driver::log::describe_command;
 use crate::driver::world::World;
 use crate::kinds::{Fault, Path};
@@ -19,6 +19,7 @@ pub(super) enum Control {
     AwaitLoad,
     Attach(usize, Attaching),
     Detach(usize),
+    /// With a proof or without one.
     Seal(usize, bool),
     Forget(usize),
     /// To so many sectors.
@@ -69,17 +70,24 @@ impl<F: Factory<Stamped>> World<'_, F> {
             {
                 self.attach_again(volume);
             }
-            (Control::Detach(volume), Ok(Answer::Done)) => self.detached(volume)?,
-            // The backend could not be flushed: nothing can be proven of it, its blocks are dropped.
-            (Control::Detach(volume), Err(Failure::Io(_))) if self.volumes[volume].errors > 0 => {
-                self.detach_failed(volume);
+            (Control::Detach(volume), Ok(Answer::Done)) => {
+                self.end_answered(volume, Left::Lost, Ok(()))?;
             }
-            (Control::Seal(volume, proven), Ok(Answer::Done)) => self.sealed(volume, proven),
+            // The backend could not be flushed: nothing can be proven of it, its blocks are dropped.
+            (Control::Detach(volume), Err(failure @ Failure::Io(_)))
+                if self.volumes[volume].errors > 0 =>
+            {
+                self.end_answered(volume, Left::Lost, Err(failure))?;
+            }
+            (Control::Seal(volume, proven), Ok(Answer::Done)) => {
+                self.end_answered(volume, Left::Sealed { proven, blocks: None }, Ok(()))?;
+            }
             // What it could not record will not be believed; a new generation may have failed, too.
-            (Control::Seal(volume, _), Err(Failure::Io(_)))
+            (Control::Seal(volume, _), Err(failure @ Failure::Io(_)))
                 if self.cache_has_failed() || self.volumes[volume].errors > 0 =>
             {
-                self.sealed(volume, false);
+                let left = Left::Sealed { proven: false, blocks: None };
+                self.end_answered(volume, left, Err(failure))?;
             }
             (Control::Forget(volume), Ok(Answer::Done)) => self.forgotten(volume, true),
             (Control::Forget(volume), Err(Failure::NoVolume)) => self.forgotten(volume, false),
@@ -134,7 +142,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.faults.add(Fault::Forgotten);
             self.accounts[volume].forget();
         }
-        self.volumes[volume].state = State::Away;
+        self.volumes[volume].forgetting = false;
         // The operator's assertion holds: only now another writer writes.
         if done && self.dice.chance(0.7) {
             self.count.faults.add(Fault::ForeignAfterForget);

@@ -90,7 +90,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let known = self.accounts.iter_mut().zip(&self.media.backends).zip(&self.volumes);
         for ((account, backend), volume) in known {
             account.sealed_before_crash = in_use
-                && volume.state == State::Away
+                && volume.state() == State::Away
                 && matches!(account.left, Left::Sealed { proven: true, .. });
             // Before the device is marked as in use, and once it may be marked as clean, what was
             // sealed may be believed, but need not.
@@ -137,7 +137,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let kept = |offset: u64| !host || !self.media.cache.is_volatile(offset, chunk);
         let settled = |(index, volume): (usize, &Volume)| {
             // One that is leaving is judged by numbers only: its shards are not equally far.
-            if volume.state != State::Attached {
+            if volume.state() != State::Attached {
                 return Vec::new();
             }
             let changing = self.changing(index);

@@ -58,7 +58,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return;
         }
         let proof = self.proof(volume);
-        let id = self.volumes[volume].id.expect("an attached volume has an index");
+        let id = self.volumes[volume].id().expect("an attached volume has an index");
         let command = Command::Grow(id, sectors * SECTOR_BYTES, proof);
         self.command(Control::Grow(volume, sectors), command);
     }

@@ -10,6 +10,7 @@ use crate::machine::Factory;
 use crate::oracle::{ReadTicket, WriteTicket};
 use crate::stamp::{Stamp, Stamped};
 use crate::workload::{Guest, Plea, VolumeProfile, Wanted};
+use cinnabar_driver::{Phase, VolumeLife};
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Event, Failure, Op, Payload, Request, RequestId};
@@ -21,8 +22,7 @@ pub(super) enum State {
     Away,
     Attaching,
     Attached,
-    Detaching,
-    Sealing,
+    Leaving,
     Forgetting,
 }
 
@@ -44,8 +44,10 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct Volume {
     pub(super) guest: Guest,
-    pub(super) state: State,
-    pub(super) id: Option<VolumeId>,
+    /// Its life in the machine; `None`: it is away.
+    pub(super) life: Option<VolumeLife>,
+    /// While it is away: the machine is asked to forget it.
+    pub(super) forgetting: bool,
     pub(super) mode: Mode,
     pub(super) served: Served,
     /// Errors injected on its backend so far.
@@ -79,8 +81,8 @@ impl Volume {
     pub(super) fn new(dice: &mut Dice, profile: &VolumeProfile) -> Self {
         Self {
             guest: Guest::new(dice, profile.guest.clone(), profile.sectors, profile.read_only),
-            state: State::Away,
-            id: None,
+            life: None,
+            forgetting: false,
             mode: profile.mode,
             served: Served::default(),
             errors: 0,
@@ -99,10 +101,25 @@ impl Volume {
         }
     }
 
+    /// Where it stands.
+    pub(super) fn state(&self) -> State {
+        match self.life.as_ref().map(VolumeLife::phase) {
+            None if self.forgetting => State::Forgetting,
+            None => State::Away,
+            Some(Phase::Attaching) => State::Attaching,
+            Some(Phase::Serving) => State::Attached,
+            Some(Phase::Leaving | Phase::Gone) => State::Leaving,
+        }
+    }
+
+    /// The machine's name for it.
+    pub(super) fn id(&self) -> Option<VolumeId> {
+        self.life.as_ref().and_then(VolumeLife::id)
+    }
+
     /// The engine is gone.
     pub(super) fn reset(&mut self) {
-        self.state = State::Away;
-        self.id = None;
+        (self.life, self.forgetting) = (None, false);
         self.names.clear();
         self.time_up = None;
         self.silent = None;
@@ -211,8 +228,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.disturb(volume);
             self.disturb_waits(volume);
         }
-        let attached = self.volumes[volume].state == State::Attached;
-        let leaving = matches!(self.volumes[volume].state, State::Detaching | State::Sealing);
+        let attached = self.volumes[volume].state() == State::Attached;
+        let leaving = self.volumes[volume].state() == State::Leaving;
         if self.is_loading() {
             self.count.paths.add(Path::RequestsWhileLoading);
         }
@@ -274,7 +291,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The guest of a volume asks for this at once, beside what it would ask for, if it can.
     pub(super) fn demand_this(&mut self, volume: usize, plea: Plea) -> bool {
         let known = &mut self.volumes[volume];
-        if known.state != State::Attached {
+        if known.state() != State::Attached {
             return false;
         }
         known.slots += 1;
@@ -428,7 +445,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             beside_others: !self.pending.is_empty(),
         };
         self.pending.insert(id, pending);
-        let volume = self.volumes[volume].id.expect("a volume that was attached has an index");
+        let volume = self.volumes[volume].id().expect("a volume that was attached has an index");
         self.batch.push(Event::Submit(Request { id, volume, op }));
         number
     }

@@ -11,7 +11,7 @@ use crate::pairs::{Incident, IoKind};
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES};
-use cinnabar_engine::{Event, IoError, IoId, IoOp, IoRequest, Target};
+use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, IoRequest, Target};
 use std::ops::Range;
 
 /// The longest spike, in ns.
@@ -118,7 +118,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The machine asks for an I/O.
     pub(super) fn take_off(&mut self, request: IoRequest<Stamped>) -> Result<(), Violation> {
         let id = request.id;
-        if self.flights.contains_key(&id) {
+        if self.flights.contains_key(&id) || self.proofs_waiting.contains_key(&id) {
             let what = format!("{id:?} is used twice at a time");
             return Err(Violation::new(Kind::BadIo, what));
         }
@@ -128,8 +128,23 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return Err(Violation::new(Kind::BadIo, what));
         }
         let place = self.place_of(&request);
-        let tick = self.oracle.tick();
         self.log.note_io(self.now, place, &request);
+        let backend = self.media.backend_of(request.target);
+        if let Some(life) = backend.and_then(|of| self.volumes[of].life.as_ref()) {
+            life.ios().begin();
+        }
+        if let (IoOp::Prove, Some(backend)) = (&request.op, backend)
+            && !self.proofs.prove(backend, id)
+        {
+            self.proofs_waiting.insert(id, request);
+            return Ok(());
+        }
+        self.begin_flight(request)
+    }
+
+    fn begin_flight(&mut self, request: IoRequest<Stamped>) -> Result<(), Violation> {
+        let id = request.id;
+        let tick = self.oracle.tick();
         self.light_fuse(&request);
         let mut transfer = self.media.start(request, tick)?;
         self.misdirect(&mut transfer);
@@ -398,6 +413,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         {
             self.count.paths.add(Path::GenerationBumped);
         }
+        let proves = matches!(flight.request().op, IoOp::Prove);
         let mut done = self.media.finish(flight.transfer, flight.result, tick)?;
         if let Some(backend) = backend {
             // A request that began to wait for it since has a reason to fail, too.
@@ -405,8 +421,38 @@ impl<F: Factory<Stamped>> World<'_, F> {
             done.proof = done.proof.filter(|_| self.can_prove(backend));
             self.settle_flown(born);
         }
+        match backend {
+            Some(backend) if proves => self.proved(backend, &done),
+            Some(backend) => self.deliver(backend, done),
+            None => {
+                self.batch.push(Event::IoDone(done));
+                Ok(())
+            }
+        }
+    }
+
+    /// A proof has ended: for all that it was for. Another one may begin.
+    fn proved(&mut self, backend: usize, done: &IoDone) -> Result<(), Violation> {
+        let ended = self.proofs.proved(backend);
+        for id in ended.ios {
+            self.proofs_waiting.remove(&id);
+            let proof = done.proof.clone();
+            self.deliver(backend, IoDone { proof, ..IoDone::new(id, done.result) })?;
+        }
+        if !ended.again {
+            return Ok(());
+        }
+        let mut waiting = self.proofs_waiting.iter();
+        let next = waiting.find(|(_, asks)| self.media.backend_of(asks.target) == Some(backend));
+        let next = *next.expect("it is asked for").0;
+        let request = self.proofs_waiting.remove(&next).expect("just found");
+        self.begin_flight(request)
+    }
+
+    fn deliver(&mut self, backend: usize, done: IoDone) -> Result<(), Violation> {
         self.batch.push(Event::IoDone(done));
-        Ok(())
+        let last = self.volumes[backend].life.as_ref().is_some_and(|life| life.ios().end());
+        if last { self.let_go(backend) } else { Ok(()) }
     }
 
     fn note_end(&mut self, flight: &Flight) {

@@ -22,7 +22,7 @@ const AWAY_NS_MAX: u64 = 50_000_000;
 impl<F: Factory<Stamped>> World<'_, F> {
     /// The server of a volume restarts, if it has one.
     pub(super) fn restart_server(&mut self, volume: usize) {
-        let attached = self.volumes[volume].state == State::Attached;
+        let attached = self.volumes[volume].state() == State::Attached;
         if !attached || !self.profile.volumes[volume].server {
             return;
         }

@@ -45,7 +45,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if features.replacements && self.dice.chance(0.003) {
             self.abandon_device();
         }
-        let attached = self.volumes[volume].state == State::Attached;
+        let attached = self.volumes[volume].state() == State::Attached;
         if features.invalidations && attached && self.dice.chance(0.01) {
             self.write_beneath(volume);
         }
@@ -121,7 +121,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.shelf = Some(old);
         }
         for (account, volume) in self.accounts.iter_mut().zip(&self.volumes) {
-            if volume.state != State::Away {
+            if volume.state() != State::Away {
                 account.left = crate::driver::account::Left::Lost;
             }
         }
@@ -136,7 +136,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let serial = self.media.cache.serial;
         let volumes = self.volumes.iter().zip(&mut self.accounts);
         for ((volume, account), backend) in volumes.zip(&mut self.media.backends) {
-            if volume.state == State::Attached {
+            if volume.state() == State::Attached {
                 backend.entrust(serial);
                 account.attached = backend.generation;
             }
@@ -160,7 +160,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     pub(super) fn invalidate(&mut self, volume: usize, first: u64, count: u64) {
-        if self.volumes[volume].state != State::Attached {
+        if self.volumes[volume].state() != State::Attached {
             return;
         }
         self.count.faults.add(Fault::Invalidated);
@@ -171,7 +171,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn new_plan(&mut self) {
         let mut plan = Plan::default();
         for volume in 0..self.volumes.len() {
-            let State::Attached = self.volumes[volume].state else { continue };
+            let State::Attached = self.volumes[volume].state() else { continue };
             if self.dice.chance(0.3) {
                 continue;
             }
@@ -185,7 +185,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let (min, max) = self.shares();
             let change_shares = self.dice.chance(0.5);
             plan.volumes.push(VolumePlan {
-                volume: self.volumes[volume].id.expect("an attached volume has an index"),
+                volume: self.volumes[volume].id().expect("an attached volume has an index"),
                 mode,
                 share_min_blocks: change_shares.then_some(min),
                 share_max_blocks: change_shares.then_some(max),

@@ -11,6 +11,7 @@ use crate::machine::{Factory, Machine};
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use crate::workload::{Device, Ending, Session};
+use cinnabar_driver::PendingProofs;
 use cinnabar_engine::Command;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
@@ -87,7 +88,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.volumes[volume].served.attaches = 0;
             self.attach(volume);
         }
-        self.pump(|world| world.volumes.iter().all(|volume| volume.state == State::Attached))?;
+        self.pump(|world| world.volumes.iter().all(|volume| volume.state() == State::Attached))?;
         Ok(before)
     }
 
@@ -187,7 +188,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.faults_on = false;
         self.pump(|world| {
             let settled = |state| matches!(state, State::Attached | State::Away);
-            world.volumes.iter().all(|volume| settled(volume.state))
+            world.volumes.iter().all(|volume| settled(volume.state()))
                 && !world.is_waiting_for(|control| {
                     matches!(control, Control::Abandon | Control::Replace)
                 })
@@ -206,7 +207,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn sweep(&mut self) -> Result<(), Halt> {
         self.pump(|world| world.pending.is_empty() && !world.is_lagging())?;
         for volume in 0..self.volumes.len() {
-            if self.volumes[volume].state != State::Attached {
+            if self.volumes[volume].state() != State::Attached {
                 continue;
             }
             let sectors = self.profile.volumes[volume].sectors;
@@ -228,11 +229,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.check_counters()?;
         }
         for volume in 0..self.volumes.len() {
-            if self.volumes[volume].state == State::Attached {
+            if self.volumes[volume].state() == State::Attached {
                 self.detach(volume);
             }
         }
-        self.pump(|world| world.volumes.iter().all(|volume| volume.state == State::Away))?;
+        self.pump(|world| world.volumes.iter().all(|volume| volume.state() == State::Away))?;
         if !self.pending.is_empty() {
             let what = "a detach was answered before the volume's requests";
             return Err(Violation::new(Kind::NoReply, what).into());
@@ -280,6 +281,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.meeting = Meeting::default();
         self.agenda.clear();
         self.controls.clear();
+        self.proofs = PendingProofs::new(self.options.mutants);
+        self.proofs_waiting.clear();
         self.sent.clear();
         self.batch.clear();
         self.wake = None;

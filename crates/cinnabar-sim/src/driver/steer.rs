@@ -187,7 +187,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let features = self.features();
         let volume = self.steering.dice.below(self.volumes.len() as u64) as usize;
-        let attached = self.volumes[volume].state == State::Attached;
+        let attached = self.volumes[volume].state() == State::Attached;
         match incident {
             Incident::Plan if features.plans => self.new_plan(),
             Incident::Invalidate if features.invalidations && attached => {
@@ -196,7 +196,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Incident::Detach if features.detaches && attached => self.detach_for_a_while(volume),
             Incident::Abandon if features.replacements => self.abandon_device(),
             Incident::Attach | Incident::Forget => {
-                let away = |volume: &usize| self.volumes[*volume].state == State::Away;
+                let away = |volume: &usize| self.volumes[*volume].state() == State::Away;
                 let Some(volume) = (0..self.volumes.len()).find(away) else { return false };
                 if incident == Incident::Forget && features.forgets {
                     self.forget(volume);

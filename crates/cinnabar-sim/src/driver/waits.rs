@@ -309,6 +309,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Is a volume there, and will it be?
     pub(super) fn is_attached(&self, volume: usize) -> bool {
-        self.volumes[volume].state == State::Attached
+        self.volumes[volume].state() == State::Attached
     }
 }

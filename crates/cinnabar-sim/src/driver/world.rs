@@ -24,9 +24,10 @@ use crate::oracle::{Oracle, WriteTicket};
 use crate::stamp::{Stamped, mix};
 use crate::violation::{Kind, Violation};
 use crate::workload::{Features, Profile};
+use cinnabar_driver::PendingProofs;
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Action, Event, IoId, RequestId};
+use cinnabar_engine::{Action, Event, IoId, IoRequest, RequestId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,6 +120,9 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) controls: BTreeMap<RequestId, Control>,
     /// I/O under way.
     pub(super) flights: BTreeMap<IoId, Flight>,
+    /// Proofs asked for, by backend; those without a flight of their own wait for one that has.
+    pub(super) proofs: PendingProofs<usize, IoId>,
+    pub(super) proofs_waiting: BTreeMap<IoId, IoRequest<Stamped>>,
     /// Buffers of replies that their frontends still use.
     pub(super) sent: BTreeMap<u64, Sent>,
     /// What the machine will see next.
@@ -161,12 +165,10 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             backend.can_zero = volume.can_zero;
             backend
         });
-        let cache = CacheDevice::new(&format);
-        let media = Media::new(cache, backends.collect());
+        let media = Media::new(CacheDevice::new(&format), backends.collect());
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
         let volumes: Vec<Volume> =
             profile.volumes.iter().map(|v| Volume::new(&mut dice, v)).collect();
-        let accounts = volumes.iter().map(|_| Account::new()).collect();
         Self {
             factory,
             machine: None,
@@ -178,8 +180,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             agenda: Agenda::default(),
             media,
             oracle: Oracle::new(&sectors),
+            accounts: volumes.iter().map(|_| Account::new()).collect(),
             volumes,
-            accounts,
             shelf: None,
             parked: None,
             devices: 0,
@@ -201,6 +203,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             pending: BTreeMap::new(),
             controls: BTreeMap::new(),
             flights: BTreeMap::new(),
+            proofs: PendingProofs::new(options.mutants),
+            proofs_waiting: BTreeMap::new(),
             sent: BTreeMap::new(),
             batch: Vec::new(),
             wake: None,

@@ -179,9 +179,10 @@ impl Backend {
         self.generation
     }
 
-    /// The volume is about to be attached once more.
-    pub fn begin_attachment(&mut self) {
+    /// The volume is about to be attached once more. Gives the number of that attachment.
+    pub fn begin_attachment(&mut self) -> u64 {
         self.attachment += 1;
+        self.attachment
     }
 
     /// Makes sure that the volume's generation is newer than `held`.

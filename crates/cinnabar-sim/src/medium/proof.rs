@@ -64,12 +64,15 @@ impl Proof {
     }
 }
 
-/// What the backend makes of what the shards of a cache device have recorded.
+/// What the backend makes of what a shard of a cache device has recorded.
+pub fn judge_one(recorded: &Recorded, now: Option<&ProofToken>, mutants: Mutants) -> Belief {
+    let (Some(then), Some(now)) = (&recorded.proof, now) else { return Belief::Unknown };
+    Proof::decode(then).unpacked().judge(recorded.written, &Proof::decode(now).unpacked(), mutants)
+}
+
+/// The same of all shards.
 pub fn judge(recorded: &[Recorded], now: Option<&ProofToken>, mutants: Mutants) -> Belief {
-    Belief::of_all(recorded, |one| {
-        let (Some(then), Some(now)) = (&one.proof, now) else { return Belief::Unknown };
-        Proof::decode(then).unpacked().judge(one.written, &Proof::decode(now).unpacked(), mutants)
-    })
+    Belief::of_all(recorded, |one| judge_one(one, now, mutants))
 }
 
 #[cfg(test)]

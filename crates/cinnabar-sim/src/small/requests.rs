@@ -5,6 +5,7 @@ use super::setup::VolumeSetup;
 use super::world::World;
 use crate::oracle::{ReadTicket, WriteTicket};
 use crate::stamp::{Stamp, Stamped};
+use cinnabar_driver::VolumeLife;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Event, Op, Payload, Request, RequestId};
 
@@ -17,8 +18,7 @@ pub(super) enum State {
     Away,
     Attaching,
     Attached(VolumeId),
-    Detaching(VolumeId),
-    Sealing(VolumeId),
+    Leaving(VolumeId),
     Forgetting,
 }
 
@@ -34,6 +34,8 @@ pub(super) enum Left {
 pub(super) struct Volume {
     pub(super) setup: VolumeSetup,
     pub(super) state: State,
+    /// Its life in the machine, while it is not away.
+    pub(super) life: Option<VolumeLife>,
     pub(super) left: Left,
     /// Errors and time-outs of its backend so far.
     pub(super) errors: u64,
@@ -52,6 +54,7 @@ impl Volume {
         Self {
             setup,
             state: State::Away,
+            life: None,
             left: Left::Never,
             errors: 0,
             overdue: 0,

@@ -5,9 +5,10 @@ use super::requests::{Left, State};
 use super::world::World;
 use crate::dice::Dice;
 use crate::machine::{Factory, Machine};
-use crate::medium::proof::judge;
+use crate::medium::proof::judge_one;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
+use cinnabar_driver::{EndStep, VolumeLife};
 use cinnabar_engine::health::Start;
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
@@ -114,7 +115,7 @@ impl World {
         self.batching = 0;
         self.controls.clear();
         for volume in &mut self.volumes {
-            volume.state = State::Away;
+            (volume.state, volume.life) = (State::Away, None);
             volume.overdue = 0;
             volume.stays_away = false;
         }
@@ -122,7 +123,7 @@ impl World {
 
     pub(super) fn attach(&mut self, volume: usize) {
         let setup = self.volumes[volume].setup;
-        self.media.backends[volume].begin_attachment();
+        let attachment = self.media.backends[volume].begin_attachment();
         let proof = setup.proof.then(|| self.media.backends[volume].proof());
         let name = format!("vol{volume}");
         let recorded = self.machine().recorded(&name);
@@ -131,16 +132,19 @@ impl World {
             size_bytes: setup.sectors * SECTOR_BYTES,
             align_bytes: setup.align_bytes,
             mode: setup.mode,
-            belief: judge(&recorded, proof.as_ref(), self.setup.cache.config.mutants),
             generation: self.media.backends[volume].generation_with(device),
             proof,
             exclusive: setup.exclusive,
-            ..VolumeSpec::new(name, 0)
+            ..VolumeSpec::new(name.clone(), 0)
         };
+        let mutants = self.setup.cache.config.mutants;
+        let life = VolumeLife::new(name, attachment, mutants);
+        let command = life.attach(spec, &recorded, |one, now| judge_one(one, now, mutants));
+        self.volumes[volume].life = Some(life);
         self.volumes[volume].state = State::Attaching;
         self.volumes[volume].stays_away = false;
         self.volumes[volume].sync_failed = false;
-        self.command(Control::Attach(volume), Command::Attach(spec));
+        self.command(Control::Attach(volume), command);
     }
 
     pub(super) fn toggle(&mut self, volume: u8) {
@@ -162,9 +166,14 @@ impl World {
     }
 
     fn detach(&mut self, volume: usize, id: VolumeId) {
-        self.volumes[volume].state = State::Detaching(id);
+        self.volumes[volume].state = State::Leaving(id);
         self.volumes[volume].stays_away = true;
-        self.command(Control::Detach(volume), Command::Detach(id));
+        let first = self.life(volume).leave().expect("an attached volume serves");
+        self.command(Control::Detach(volume), first);
+    }
+
+    fn life(&mut self, volume: usize) -> &mut VolumeLife {
+        self.volumes[volume].life.as_mut().expect("a volume that is not away has a life")
     }
 
     pub(super) fn forget(&mut self, volume: u8) {
@@ -292,31 +301,30 @@ impl World {
                 self.device_failed = true;
             }
             (Control::AwaitLoad, Err(Failure::Io(_))) if self.cache_has_failed() => {}
-            (Control::Attach(volume), Ok(Answer::Attached { volume: id, .. })) => {
-                self.volumes[volume].state = State::Attached(id);
-                self.volumes[volume].left = Left::Lost;
-                self.media.attach(id, volume);
-                if self.stopping.is_some() {
-                    self.detach(volume, id);
-                }
+            (Control::Attach(volume), ref answer @ Ok(Answer::Attached { volume: id, .. })) => {
+                self.life(volume).attached(answer).expect("it is attached");
+                self.attached(volume, id);
             }
             (Control::Attach(volume), Err(Failure::Invalid))
                 if self.controls.values().any(|control| *control == Control::Replace) =>
             {
-                self.volumes[volume].state = State::Away;
+                (self.volumes[volume].state, self.volumes[volume].life) = (State::Away, None);
             }
-            (Control::Detach(volume), Ok(Answer::Done)) => self.detached(volume)?,
-            (Control::Detach(volume), Err(Failure::Io(_))) if self.volumes[volume].errors > 0 => {
-                self.gone(volume);
+            (Control::Detach(volume), Ok(Answer::Done)) => {
+                self.end_answered(volume, Left::Lost, Ok(()))?;
+            }
+            (Control::Detach(volume), Err(failure @ Failure::Io(_)))
+                if self.volumes[volume].errors > 0 =>
+            {
+                self.end_answered(volume, Left::Lost, Err(failure))?;
             }
             (Control::Seal(volume, _), Ok(Answer::Done)) => {
-                self.gone(volume);
-                self.volumes[volume].left = Left::Sealed;
+                self.end_answered(volume, Left::Sealed, Ok(()))?;
             }
-            (Control::Seal(volume, _), Err(Failure::Io(_)))
+            (Control::Seal(volume, _), Err(failure @ Failure::Io(_)))
                 if self.cache_has_failed() || self.volumes[volume].errors > 0 =>
             {
-                self.gone(volume);
+                self.end_answered(volume, Left::Lost, Err(failure))?;
             }
             (Control::Forget(volume), Ok(Answer::Done)) => {
                 self.volumes[volume].state = State::Away;
@@ -337,27 +345,48 @@ impl World {
         Ok(())
     }
 
+    fn attached(&mut self, volume: usize, id: VolumeId) {
+        self.volumes[volume].state = State::Attached(id);
+        self.volumes[volume].left = Left::Lost;
+        self.media.attach(id, volume);
+        if self.stopping.is_some() {
+            self.detach(volume, id);
+        }
+    }
+
+    /// The machine has answered a command of a volume's end.
+    fn end_answered(
+        &mut self,
+        volume: usize,
+        left: Left,
+        result: Result<(), Failure>,
+    ) -> Result<(), Violation> {
+        match self.life(volume).answered(result) {
+            EndStep::Ask(command) => unreachable!("no server starts anew here: {command:?}"),
+            EndStep::TakeProof => self.take_proof(volume),
+            EndStep::Gone(_) => {
+                if let State::Leaving(id) = self.volumes[volume].state {
+                    self.media.detach(id);
+                }
+                let volume = &mut self.volumes[volume];
+                (volume.state, volume.life, volume.left) = (State::Away, None, left);
+                Ok(())
+            }
+        }
+    }
+
     /// A volume that was detached can lose nothing any more; it is sealed with its proof.
-    fn detached(&mut self, volume: usize) -> Result<(), Violation> {
+    fn take_proof(&mut self, volume: usize) -> Result<(), Violation> {
         if let Some(sector) = self.media.backends[volume].first_not_durable() {
             let what = "detached, but not flushed to the end";
             return Err(Violation::at(Kind::NotDurable, volume, sector, what));
         }
-        let State::Detaching(id) = self.volumes[volume].state else { return Ok(()) };
         let proves = self.volumes[volume].setup.proof;
         let backend = &mut self.media.backends[volume];
         let proof = if proves { backend.take_proof() } else { None };
         let proven = proof.is_some();
-        self.volumes[volume].state = State::Sealing(id);
-        self.command(Control::Seal(volume, proven), Command::Seal(id, proof));
+        let seal = self.life(volume).proved(proof);
+        self.command(Control::Seal(volume, proven), seal);
         Ok(())
-    }
-
-    fn gone(&mut self, volume: usize) {
-        if let State::Detaching(id) | State::Sealing(id) = self.volumes[volume].state {
-            self.media.detach(id);
-        }
-        self.volumes[volume].state = State::Away;
-        self.volumes[volume].left = Left::Lost;
     }
 }

@@ -50,6 +50,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::WakeForgotten, 3),
     (Mutant::InboxNotLookedAtAgain, 0),
     (Mutant::WakeNotPassedOn, 8),
+    (Mutant::LastFlushIgnored, 9),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -149,6 +150,18 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         Mutant::IdentityIgnored,
         "driver `change_proof`",
         "what is made in a volume's place is written, so that its change time tells, too",
+    ),
+    (
+        Mutant::BusyVolumeLetGo,
+        "driver `volume_life`",
+        "the engine lets go of a volume behind its own I/O; only questions of clients to the backend \
+         outlast that, and no simulated one asks",
+    ),
+    (
+        Mutant::ProofJoined,
+        "driver `pending_proofs`",
+        "none of 2,000 seeds: a write must end and its shard ask within another shard's flush, and the \
+         backend's host die before the next heartbeat",
     ),
 ];
 

@@ -5,7 +5,6 @@
 
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
-use super::proofs::IoName;
 use super::watch::Sizes;
 use crate::daemon::generations::{DeviceId, Ledger, StateError};
 use crate::daemon::messages::{
@@ -13,6 +12,7 @@ use crate::daemon::messages::{
 };
 use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_backend::{Proof, ProofError, Waker};
+use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::volume::ProofToken;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -31,10 +31,10 @@ pub(super) enum Task {
     Open(Opening),
     /// Prove that nobody wrote the disk of this volume, which was detached.
     Take { volume: usize, disk: Arc<Disk> },
-    /// Flush this disk and take its proof as it stands, for this I/O of the engine's.
-    Prove { io: IoName, disk: Arc<Disk> },
-    /// New generations for the volumes of these I/Os of the engine's.
-    BumpGeneration { ledger: Ledger, ios: Vec<IoName>, held: Vec<(String, u64)> },
+    /// Flush this disk of this volume and take its proof as it stands.
+    Prove { volume: usize, disk: Arc<Disk> },
+    /// New generations for these volumes.
+    BumpGeneration { ledger: Ledger, held: Vec<GenerationHeld> },
     /// A new generation for a volume that is not attached: no device has it to be believed.
     Disown { ledger: Ledger, name: String, answer: AnswerTo<()> },
     /// Open and format another cache device.
@@ -97,13 +97,10 @@ pub(super) enum Finished {
         proof: Option<ProofToken>,
     },
     Proved {
-        io: IoName,
+        volume: usize,
         result: Result<Option<ProofToken>, ProofError>,
     },
-    GenerationBumped {
-        ios: Vec<IoName>,
-        result: Result<Vec<u64>, StateError>,
-    },
+    GenerationsBumped(Result<Vec<u64>, StateError>),
     Disowned {
         result: Result<bool, StateError>,
         answer: AnswerTo<()>,
@@ -296,14 +293,13 @@ impl Task {
                 drop(disk);
                 Finished::Taken { volume, proof }
             }
-            Self::Prove { io, disk } => {
+            Self::Prove { volume, disk } => {
                 let result = disk.prove();
                 drop(disk);
-                Finished::Proved { io, result }
+                Finished::Proved { volume, result }
             }
-            Self::BumpGeneration { ledger, ios, held } => {
-                let result = ledger.with(|state| state.bump_generation(&held));
-                Finished::GenerationBumped { ios, result }
+            Self::BumpGeneration { ledger, held } => {
+                Finished::GenerationsBumped(ledger.with(|state| state.bump_generation(&held)))
             }
             Self::Disown { ledger, name, answer } => {
                 Finished::Disowned { result: ledger.with(|state| state.disown(&name)), answer }
@@ -356,7 +352,7 @@ impl Finished {
         matches!(
             self,
             Self::Proved { .. }
-                | Self::GenerationBumped { .. }
+                | Self::GenerationsBumped(_)
                 | Self::Entrusted(_)
                 | Self::Grown { .. }
         )

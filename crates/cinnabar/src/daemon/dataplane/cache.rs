@@ -8,7 +8,6 @@ use crate::daemon::messages::{Loaded, State};
 use crate::daemon::report::why;
 use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
-use cinnabar_driver::warmth;
 use cinnabar_engine::counters::CacheCounters;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason};
 use cinnabar_engine::metadata::superblock::Superblock;
@@ -265,15 +264,14 @@ impl Plane {
 
     /// Once the index is loaded it is known how many blocks of these volumes are believed.
     pub(super) fn settle_warmth(&mut self, mut keys: Vec<usize>) {
-        keys.retain(|key| self.volumes[*key].id.is_some());
+        keys.retain(|key| self.volumes[*key].life.id().is_some());
         if self.cache.loaded.is_none() || keys.is_empty() {
             return;
         }
-        let ids: Vec<_> = keys.iter().map(|key| self.volumes[*key].id).collect();
+        let ids: Vec<_> = keys.iter().map(|key| self.volumes[*key].life.id()).collect();
         let counters = self.crew.counters(&self.lane, &ids).volumes;
         for (key, counters) in keys.into_iter().zip(counters) {
-            let warmth = &mut self.volumes[key].warmth;
-            *warmth = warmth::settled(*warmth, &counters);
+            self.volumes[key].life.settle(&counters);
         }
     }
 

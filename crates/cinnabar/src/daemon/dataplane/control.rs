@@ -4,20 +4,18 @@
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::plane::{Plane, Pool};
-use super::volume::{Phase, Volume, export_of};
+use super::volume::{Volume, export_of};
 use crate::daemon::messages::{
     AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
     VolumeConfig,
 };
 use crate::daemon::report::WarmthReport;
 use cinnabar_backend::{Disk, Memory};
-use cinnabar_driver::VolumeEnd;
-use cinnabar_driver::volume_end::{EndError, EndStep};
+use cinnabar_driver::{EndError, EndStep, Phase};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -77,10 +75,8 @@ impl Plane {
                 }
                 Finished::Opened { name, result, answer, .. } => self.opened(&name, result, answer),
                 Finished::Taken { volume, proof } => self.seal(volume, proof),
-                Finished::Proved { io, result } => self.proved(now, io, result),
-                Finished::GenerationBumped { ios, result } => {
-                    self.generation_bumped(now, ios, result);
-                }
+                Finished::Proved { volume, result } => self.proved(now, volume, result),
+                Finished::GenerationsBumped(result) => self.generations_bumped(now, result),
                 Finished::DeviceOpened { result, given_up } => {
                     self.device_opened(&given_up, result);
                 }
@@ -198,7 +194,7 @@ impl Plane {
         config.share_max = change.share_max.unwrap_or(config.share_max);
         self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
         let (min, max) = self.shares(&config);
-        if let Some(volume) = self.volumes[key].id {
+        if let Some(volume) = self.volumes[key].life.id() {
             let plan = VolumePlan {
                 volume,
                 mode: Some(config.mode.into()),
@@ -228,7 +224,7 @@ impl Plane {
     pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
         let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
         match found {
-            Some((key, volume)) if matches!(volume.phase, Phase::Serving) => Ok(key),
+            Some((key, volume)) if volume.life.phase() == Phase::Serving => Ok(key),
             Some(_) => {
                 let message = format!("volume {name:?} is coming or going");
                 let hint = "try again in a moment";
@@ -253,41 +249,38 @@ impl Plane {
         }
     }
 
-    /// Begins a volume's end: no more requests, then everything of its is finished and flushed.
+    /// Begins the end of a volume that serves: no more requests, then everything of its is finished
+    /// and flushed.
     pub(super) fn detach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+        let Some(first) = self.volumes[key].life.leave() else { return };
+        self.volumes[key].answer = answer;
         self.remove_exports(key);
         self.recordings.leave(key, self.stop.is_some());
-        let volume = &mut self.volumes[key];
-        volume.phase = Phase::Leaving(answer);
-        let id = volume.id.expect("a volume that serves is attached");
-        let (end, first) = VolumeEnd::begin(id, volume.io.attachment);
-        volume.end = Some(end);
         self.discard_lost(key);
         self.command(Awaited::End(key), &first);
     }
 
     /// The proof was taken: the engine may keep the blocks for the next start.
     fn seal(&mut self, key: usize, proof: Option<ProofToken>) {
-        let end = self.volumes[key].end.as_mut();
-        let command = end.expect("a proof is taken of a volume that leaves").proved(proof);
+        let command = self.volumes[key].life.proved(proof);
         self.command(Awaited::End(key), &command);
     }
 
     /// The engine has answered a command of a volume's end.
     fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
-        let Volume { end, config, io, lost, .. } = &mut self.volumes[key];
-        let end = end.as_mut().expect("it was asked by the end");
-        match end.answered(result, &config.name, lost) {
+        let Volume { life, config, io, .. } = &mut self.volumes[key];
+        match life.answered(result) {
             EndStep::Ask(command) => self.command(Awaited::End(key), &command),
             EndStep::TakeProof => {
                 let disk = Arc::clone(&io.disk);
                 self.background.start(Task::Take { volume: key, disk });
             }
-            EndStep::Gone(Ok(())) => self.uninstall(key, Ok(())),
+            EndStep::Gone(Ok(())) => self.forget_if_quiet(key),
             EndStep::Gone(Err(EndError { what, failure })) => {
                 let volume = &config.name;
                 tracing::error!(volume, reason = %failure, "{what} failed; the volume's blocks are dropped");
-                self.uninstall(key, Err(failed(what, failure)));
+                self.volumes[key].failed = Some(failed(what, failure));
+                self.forget_if_quiet(key);
             }
         }
     }
@@ -326,36 +319,30 @@ impl Plane {
         answer: Option<AnswerTo<()>>,
         result: &Result<Answer<Memory>, Failure>,
     ) {
-        let result = match *result {
-            Ok(Answer::Attached { volume, warmth }) => {
+        match self.volumes[key].life.attached(result) {
+            Ok((volume, warmth)) => {
                 self.serve(now, key, volume, warmth);
                 if self.is_detaching() {
                     // All others have been told to go while this one was on its way.
-                    return self.detach(key, answer);
+                    self.detach(key, answer);
+                } else if let Some(answer) = answer {
+                    let _ = answer.send(Ok(()));
                 }
-                Ok(())
             }
-            Ok(_) => Err(Failure::Invalid),
-            Err(error) => Err(error),
-        };
-        match (result, answer) {
-            (Ok(()), Some(answer)) => {
-                let _ = answer.send(Ok(()));
-            }
-            (Ok(()), None) => {}
-            (Err(error), answer) => {
+            Err(error) => {
                 self.remove_exports(key);
-                self.volumes[key].phase = Phase::Leaving(answer);
+                let volume = &mut self.volumes[key];
+                volume.answer = answer;
+                volume.failed = Some(failed("attaching the volume", error));
                 self.admit_waiting(now, key);
-                self.uninstall(key, Err(failed("attaching the volume", error)));
+                self.forget_if_quiet(key);
             }
         }
     }
 
     fn serve(&mut self, now: Instant, key: usize, id: VolumeId, warmth: Warmth) {
         self.crew.bind(&mut self.lane, id, key);
-        let volume = &mut self.volumes[key];
-        (volume.id, volume.warmth, volume.phase) = (Some(id), warmth, Phase::Serving);
+        let volume = &self.volumes[key];
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
         tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
@@ -366,26 +353,13 @@ impl Plane {
 
     /// Whether the engine has yet to answer for some volume.
     pub(super) fn is_attaching(&self) -> bool {
-        self.volumes.iter().any(|(_, volume)| matches!(volume.phase, Phase::Attaching))
+        self.volumes.iter().any(|(_, volume)| volume.life.phase() == Phase::Attaching)
     }
 
-    /// The engine has let go of a volume: it is forgotten as soon as nothing of it is under way.
-    fn uninstall(&mut self, key: usize, result: Result<(), CommandError>) {
-        let volume = &mut self.volumes[key];
-        let answer = match std::mem::replace(&mut volume.phase, Phase::Attaching) {
-            Phase::Leaving(answer) => answer,
-            _ => None,
-        };
-        volume.phase = Phase::Gone(answer, result);
-        volume.io.leaves.store(true, SeqCst);
-        self.forget_if_quiet(key);
-    }
-
-    /// Forgets a volume that is gone and lets go of its disk, lock included, before anybody is told.
+    /// Forgets a volume of which nothing is left and lets go of its disk, lock included, before
+    /// anyone has the answer.
     pub(super) fn forget_if_quiet(&mut self, key: usize) {
-        let Some(volume) = self.volumes.get(key) else { return };
-        let in_flight = volume.io.in_flight.load(SeqCst);
-        if in_flight > 0 || !matches!(volume.phase, Phase::Gone(..)) {
+        if !self.volumes.get(key).is_some_and(|volume| volume.life.is_over()) {
             return;
         }
         let volume = self.volumes.remove(key);
@@ -393,15 +367,15 @@ impl Plane {
         self.crew.uninstall(&mut self.lane, key);
         drop(volume.io);
         tracing::info!(volume = volume.config.name, "detached");
-        match volume.phase {
-            Phase::Gone(Some(answer), result) => {
-                let _ = answer.send(result);
+        match (volume.answer, volume.failed) {
+            (Some(answer), failed) => {
+                let _ = answer.send(failed.map_or(Ok(()), Err));
             }
             // A configured one that could not be attached: perhaps later.
-            Phase::Gone(None, Err(error)) if self.stop.is_none() => {
+            (None, Some(error)) if self.stop.is_none() => {
                 self.becomes_absent(volume.config, error.message);
             }
-            _ => {}
+            (None, _) => {}
         }
     }
 }

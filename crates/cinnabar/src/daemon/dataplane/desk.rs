@@ -28,7 +28,6 @@ use cinnabar_model::OpKind;
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 /// See the module.
@@ -168,7 +167,7 @@ impl Desk {
         bound: Duration,
     ) -> usize {
         if let Some(key) = volume {
-            self.volume(key).1.in_flight.fetch_add(1, Relaxed);
+            self.volume(key).1.ios.begin();
         }
         self.ios.start(now, Io { owner, volume, file, what }, bound)
     }
@@ -218,7 +217,7 @@ impl Desk {
         self.ios.deadline()
     }
 
-    fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
+    pub(super) fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
         self.retire(now, &ended);
         if let Owner::Engine(shard, id) = ended.io.of.owner {
             self.told.push(Told::Done(shard, ended.done(id)));
@@ -231,19 +230,12 @@ impl Desk {
         }
         let Io { volume, file, .. } = io.of;
         if let Some(key) = volume {
-            let volume = &self.volume(key).1;
-            // In one order with `uninstall`, so that one of the two threads sees the other.
-            if volume.in_flight.fetch_sub(1, SeqCst) == 1 && volume.leaves.load(SeqCst) {
+            if self.volume(key).1.ios.end() {
                 self.told.push(Told::Quiet(key));
             }
         } else if !self.left.is_empty() {
             self.close_left(file);
         }
-    }
-
-    /// The attachment of the volume that an I/O is for.
-    pub(super) fn attachment_of(&self, io: usize) -> u64 {
-        self.ios.get(io).of.volume.map_or(0, |key| self.volume(key).1.attachment)
     }
 
     /// Whether a volume's backend is a server.

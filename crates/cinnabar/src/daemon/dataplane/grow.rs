@@ -7,8 +7,9 @@
 use super::background::Task;
 use super::control::{Awaited, failed};
 use super::plane::Plane;
-use super::volume::{Phase, export_of};
+use super::volume::export_of;
 use crate::daemon::messages::{AnswerTo, CommandError, CommandErrorKind};
+use cinnabar_driver::Phase;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
@@ -41,7 +42,7 @@ impl Plane {
         answer: AnswerTo<u64>,
     ) {
         let volume = self.volumes.get_mut(key).filter(|volume| {
-            volume.io.attachment == attachment && matches!(volume.phase, Phase::Serving)
+            volume.io.attachment == attachment && volume.life.phase() == Phase::Serving
         });
         let Some(volume) = volume else { return drop(answer.send(Err(CommandError::gone()))) };
         let (size_bytes, proof) = match result {
@@ -61,7 +62,7 @@ impl Plane {
             return drop(answer.send(Err(error)));
         }
         let proof = proof.map(|proof| proof.of_attachment(attachment));
-        let id = volume.id.expect("a volume that serves is attached");
+        let id = volume.life.id().expect("a volume that serves is attached");
         // From now on the port lets it pass; the engines do when they know.
         volume.io.disk.grow_to(size_bytes);
         let awaited = Awaited::Grow(key, attachment, size_bytes, answer);

@@ -8,7 +8,7 @@ use super::crew::Crew;
 use super::desk::Told;
 use super::inbox::Inbox;
 use super::lane::{Lane, Said};
-use super::proofs::{GenerationBumps, IoName};
+use super::proofs::IoName;
 use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{GuestRequest, Overdue, Waiting};
@@ -21,6 +21,7 @@ use crate::daemon::messages::{Message, StartError, StartErrorKind, Subject};
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Extent, Interest, PortEvent};
+use cinnabar_driver::PendingProofs;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Payload, Reply};
 use cinnabar_frontend::nbd::Server;
@@ -54,7 +55,8 @@ pub(super) struct Plane {
     pub(super) replies: Vec<Reply<Memory>>,
     /// Generations, outside of any cache device.
     pub(super) ledger: Ledger,
-    pub(super) generation_bumps: GenerationBumps,
+    /// Proofs and generations that engines ask for; volumes by their keys.
+    pub(super) proofs: PendingProofs<usize, IoName>,
     pub(super) background: Background,
     /// Names of volumes that an operator adds, being opened in the background.
     pub(super) opening: Vec<String>,

@@ -4,7 +4,6 @@
 //! will serve it. Without a recording that costs a look at an empty list.
 
 use super::plane::Plane;
-use super::volume::Phase;
 use crate::daemon::messages::{CommandError, CommandErrorKind};
 use crate::daemon::recording::{BUFFER_REQUESTS, Ending, RECORDINGS_MAX, Recording, Tap, buffer};
 use cinnabar_engine::Op;
@@ -134,7 +133,7 @@ impl Plane {
             let found = names.into_iter().map(|name| self.find(&name).map(|key| (key, name)));
             found.collect::<Result<_, _>>()?
         } else {
-            let serves = |key: &&usize| matches!(self.volumes[**key].phase, Phase::Serving);
+            let serves = |key: &&usize| self.volumes[**key].life.serving().is_some();
             let keys = self.order.iter().filter(serves);
             keys.map(|key| (*key, self.volumes[*key].config.name.clone())).collect()
         };

@@ -267,7 +267,7 @@ impl Plane {
         let plans = self.volumes.iter().filter_map(|(_, volume)| {
             let (min, max) = self.shares(&volume.config);
             Some(VolumePlan {
-                volume: volume.id?,
+                volume: volume.life.id()?,
                 mode: None,
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),

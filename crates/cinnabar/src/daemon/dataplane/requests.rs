@@ -5,10 +5,11 @@ use super::clock::after;
 use super::control::{COMMAND, failed};
 use super::plane::{Plane, Pool};
 use super::replace::SILENCE_MAX;
-use super::volume::{Kind, Phase, Volume};
+use super::volume::{Kind, Volume};
 use crate::daemon::messages::AnswerTo;
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::DiskKind;
+use cinnabar_driver::Phase;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming, Ticket};
@@ -99,17 +100,14 @@ impl Plane {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
         if let Some(volume) = self.volumes.get(key)
-            && matches!(volume.phase, Phase::Attaching)
+            && volume.life.phase() == Phase::Attaching
         {
             let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
             self.waiting.push(Waiting { front, request, arrived, answer_by });
             return self.note_answer_by(answer_by);
         }
-        let volume = self.volumes.get(key).and_then(|volume| match (&volume.phase, volume.id) {
-            (Phase::Serving, Some(id)) => Some((volume, id)),
-            _ => None,
-        });
+        let volume = self.volumes.get(key).and_then(|one| Some((one, one.life.serving()?)));
         let Some((volume, id)) = volume else {
             self.answer(front, ticket, Err(Failure::NoVolume));
             return;
@@ -269,7 +267,7 @@ impl Plane {
         self.note_answer_by(answer_by);
         let (arrived, late) = (now, false);
         let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
-        let volume = self.volumes[key].id.expect("a volume that serves is attached");
+        let volume = self.volumes[key].life.id().expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
     }
 

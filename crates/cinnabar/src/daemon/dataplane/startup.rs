@@ -17,10 +17,9 @@ use super::disks::{self, OpenedVolume, Taken};
 use super::inbox::Inbox;
 use super::lane::Lane;
 use super::plane::Plane;
-use super::proofs::GenerationBumps;
 use super::recordings::Recordings;
 use super::requests::Overdue;
-use super::volume::{Phase, Recorders, Volume, VolumeIo};
+use super::volume::{Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
 use crate::daemon::generations::Ledger;
@@ -30,13 +29,14 @@ use crate::daemon::messages::{
 };
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::{Proof, entropy, memory, port};
-use cinnabar_driver::LostRanges;
+use cinnabar_driver::{PendingProofs, VolumeLife};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::shards::ShardMap;
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::volume::{Belief, VolumeSpec, Warmth};
-use cinnabar_engine::{Command, Config, Engine};
+use cinnabar_engine::volume::{Belief, VolumeSpec};
+use cinnabar_engine::{Config, Engine};
 use cinnabar_frontend::nbd::{Limits, Server};
 use cinnabar_frontend::vhost;
 use slab::Slab;
@@ -140,7 +140,7 @@ impl Plane {
             awaited: Slab::new(),
             replies: Vec::new(),
             ledger,
-            generation_bumps: GenerationBumps::default(),
+            proofs: PendingProofs::new(Mutants::default()),
             background,
             opening: Vec::new(),
             absents: Absents::default(),
@@ -251,7 +251,8 @@ impl Plane {
             let message = format!("no random numbers: {error}");
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
         })?;
-        let io = Arc::new(VolumeIo::new(&config, disk, layers, attachment));
+        let life = VolumeLife::new(config.name.clone(), attachment, Mutants::default());
+        let io = Arc::new(VolumeIo::new(&config, disk, layers, &life));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
         if let Err(error) = self.listen(&config, key, io.disk.size_bytes()) {
@@ -262,14 +263,12 @@ impl Plane {
         let inserted = self.volumes.insert(Volume {
             config,
             io,
-            id: None,
+            life,
             proof,
             generation,
-            warmth: Warmth::New,
             latencies: Recorders::default(),
-            phase: Phase::Attaching,
-            lost: LostRanges::default(),
-            end: None,
+            answer: None,
+            failed: None,
             measured: None,
         });
         debug_assert_eq!(inserted, key);
@@ -282,11 +281,8 @@ impl Plane {
         let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
         let volume = &mut self.volumes[key];
         let config = &volume.config;
-        let proof = volume.proof.take();
         let recorded = self.lane.recorded(&config.name);
         let disk = &volume.io.disk;
-        let proof = proof.map(|proof| proof.of_attachment(volume.io.attachment));
-        let belief = Belief::of_all(&recorded, |record| disk.judge(record, proof.as_ref()));
         let spec = VolumeSpec {
             name: config.name.clone(),
             size_bytes: disk.size_bytes(),
@@ -297,12 +293,13 @@ impl Plane {
             share_max_blocks,
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
-            belief,
+            belief: Belief::Unknown,
             generation: volume.generation,
-            proof,
+            proof: volume.proof.take(),
             exclusive: config.exclusive,
         };
-        self.command(Awaited::Attach(key, answer), &Command::Attach(spec));
+        let attach = volume.life.attach(spec, &recorded, |record, now| disk.judge(record, now));
+        self.command(Awaited::Attach(key, answer), &attach);
     }
 
     /// The files that are in use here.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
-        let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].id).collect();
+        let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
         let counters = self.crew.counters(&self.lane, &ids);
         let now = self.lane.clock.now();
         let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
@@ -100,7 +100,7 @@ impl Plane {
             overdue_now: volume.overdue_now(),
             oldest,
             backend_size_bytes: volume.measured.unwrap_or(0),
-            warmth: volume.warmth,
+            warmth: volume.life.warmth(),
             counters,
             latencies: volume.latencies.summary(),
         }

@@ -3,7 +3,6 @@
 use super::clock::after;
 use super::control::Awaited;
 use super::plane::{Plane, Pool};
-use super::volume::Phase;
 use crate::daemon::messages::{AnswerTo, CommandError, StopReport};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
@@ -132,9 +131,7 @@ impl Plane {
         for key in keys {
             // Clients that are still there have had their time.
             self.remove_exports(key);
-            if matches!(self.volumes[key].phase, Phase::Serving) {
-                self.detach(key, None);
-            }
+            self.detach(key, None);
         }
     }
 

@@ -4,12 +4,12 @@ use super::clock::after;
 use crate::daemon::latency::{Latencies, LatencyRecorder};
 use crate::daemon::messages::{AnswerTo, CommandError, State, VolumeConfig};
 use cinnabar_backend::Disk;
-use cinnabar_driver::{LostRanges, VolumeEnd};
-use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::volume::{ProofToken, Warmth};
+use cinnabar_driver::{IoCount, Phase, VolumeLife};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
 use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,19 +21,17 @@ pub(super) struct Volume {
     pub(super) config: VolumeConfig,
     /// What the data threads share of it.
     pub(super) io: Arc<VolumeIo>,
-    /// The engine's name for it, once attached.
-    pub(super) id: Option<VolumeId>,
+    /// Its phase, its name in the engines, what its server lost.
+    pub(super) life: VolumeLife,
     /// The backend's proof as it stood when it was opened.
     pub(super) proof: Option<ProofToken>,
     /// Under which its blocks are believed.
     pub(super) generation: u64,
-    pub(super) warmth: Warmth,
     pub(super) latencies: Recorders,
-    pub(super) phase: Phase,
-    /// What its server may have lost, and has not been dropped yet.
-    pub(super) lost: LostRanges,
-    /// Where it is in its end, once it leaves.
-    pub(super) end: Option<VolumeEnd>,
+    /// Of whoever has it end, if not the end of the daemon.
+    pub(super) answer: Option<AnswerTo<()>>,
+    /// What went wrong when it was attached or ended.
+    pub(super) failed: Option<CommandError>,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
 }
@@ -49,23 +47,10 @@ pub(super) struct VolumeIo {
     /// Models in front of the disk, outermost first: one slow device for all threads.
     models: Mutex<Vec<SimModel>>,
     pub(super) has_models: bool,
-    /// Backend I/Os under way, held ones included.
-    pub(super) in_flight: AtomicU32,
+    /// Backend I/Os under way, those included that engines don't know of.
+    pub(super) ios: Arc<IoCount>,
     /// Of those, under way for too long.
     pub(super) overdue_now: AtomicU32,
-    /// Whoever ends its last I/O says so.
-    pub(super) leaves: AtomicBool,
-}
-
-/// Where a volume is in its life.
-pub(super) enum Phase {
-    /// The engine has not answered yet.
-    Attaching,
-    Serving,
-    /// Leaving; the answer is for whoever asked, if not the end of the daemon.
-    Leaving(Option<AnswerTo<()>>),
-    /// The engine has let go of it; a question of a client's to the backend is still under way.
-    Gone(Option<AnswerTo<()>>, Result<(), CommandError>),
 }
 
 /// Latencies by operation.
@@ -91,13 +76,13 @@ impl Volume {
     /// How it is, and why it is not serving as it should. The oldest of its backend operations is
     /// under way for so long.
     pub(super) fn state(&self, oldest: Option<Duration>) -> (State, String) {
-        match self.phase {
+        match self.life.phase() {
             Phase::Attaching => (State::Starting, "being attached".into()),
             Phase::Serving => match self.trouble(oldest) {
                 Some(reason) => (State::Degraded, reason),
                 None => (State::Serving, String::new()),
             },
-            Phase::Leaving(_) | Phase::Gone(..) => (State::Stopping, "being detached".into()),
+            Phase::Leaving | Phase::Gone => (State::Stopping, "being detached".into()),
         }
     }
 
@@ -136,7 +121,7 @@ impl Volume {
             return Some(format!("{count} operations of the backend take over {bound_s} s"));
         }
         let waits = oldest.filter(|age| *age >= SLOW_AFTER).map(|age| {
-            let count = self.io.in_flight.load(Relaxed);
+            let count = self.io.ios.get();
             format!("{count} operations wait for the backend, the oldest for {} s", age.as_secs())
         });
         let size = self.io.disk.size_bytes();
@@ -161,20 +146,19 @@ impl VolumeIo {
         config: &VolumeConfig,
         disk: Disk,
         layers: Vec<SimSpec>,
-        attachment: u64,
+        life: &VolumeLife,
     ) -> Self {
         let size = disk.size_bytes();
         let models: Vec<_> = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
         Self {
             name: config.name.clone(),
             disk: Arc::new(disk),
-            attachment,
+            attachment: life.attachment(),
             timeout: config.backend_timeout,
             has_models: !models.is_empty(),
             models: Mutex::new(models),
-            in_flight: AtomicU32::new(0),
+            ios: Arc::clone(life.ios()),
             overdue_now: AtomicU32::new(0),
-            leaves: AtomicBool::new(false),
         }
     }
 

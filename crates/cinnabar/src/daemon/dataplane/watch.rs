@@ -7,7 +7,6 @@
 use super::background::Task;
 use super::clock::after;
 use super::plane::Plane;
-use super::volume::Phase;
 use cinnabar_backend::Disk;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_engine::units::Instant;
@@ -59,7 +58,7 @@ impl Plane {
         }
         let serving = self.volumes.iter().filter(|(_, volume)| {
             // A server tells its size to new connections only.
-            matches!(volume.phase, Phase::Serving) && volume.io.disk.kind() != DiskKind::Server
+            volume.life.serving().is_some() && volume.io.disk.kind() != DiskKind::Server
         });
         let volumes = serving
             .map(|(key, volume)| (key, volume.io.attachment, Arc::downgrade(&volume.io.disk)))

@@ -9,7 +9,7 @@ use crate::daemon::dataplane::volume::VolumeIo;
 use crate::daemon::messages::IoMode;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::{BackendSpec, Disk, Done, Memory};
-use cinnabar_driver::ShardPool;
+use cinnabar_driver::{ShardPool, VolumeLife};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
@@ -25,7 +25,8 @@ fn what_was_done_meanwhile_is_answered() {
     let config = rig.volume("vm");
     let spec = BackendSpec::parse(&config.backend, Path::new("/")).expect("a file");
     let disk = Disk::open_backend(&spec, &OpenOptions::default()).expect("it is there");
-    let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), 1));
+    let life = VolumeLife::new("vm".into(), 1, Mutants::default());
+    let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life));
     let (clock, port) = (Clock::start(), Box::new(Silent::default()));
     let mut lane = Lane::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
     lane.desk.install(0, io).expect("there is room");

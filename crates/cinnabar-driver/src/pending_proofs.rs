@@ -1,0 +1,155 @@
+//! Proofs and generations that engines have asked for: which of them one flush, or one write, can
+//! serve, and what is to begin next. Carrying them out takes long and is the caller's, on threads of
+//! its own.
+//!
+//! # Proofs
+//! Each shard of a volume asks for its own, often in the same moment. A proof speaks for what was
+//! written before its flush began: who asks while one is under way waits for the next, together with
+//! all others that do. So there is at most one at a time for each volume.
+//!
+//! # Generations
+//! One file holds those of all volumes: what is asked for while it is being written is done together,
+//! with the next write.
+
+use cinnabar_engine::mutant::{Mutant, Mutants};
+
+/// See the module. `V` names a volume, `I` an I/O of an engine's.
+#[derive(Debug)]
+pub struct PendingProofs<V, I> {
+    proofs: Vec<VolumeProofs<V, I>>,
+    /// Generations to be raised with the next write, if they are what the I/O says.
+    waiting: Vec<(I, GenerationHeld)>,
+    /// I/Os of the write under way, if there is one.
+    writing: Option<Vec<I>>,
+    mutants: Mutants,
+}
+
+/// A volume's name and the generation that is to be raised.
+pub type GenerationHeld = (String, u64);
+
+/// Proofs of a volume, one of them under way.
+#[derive(Debug)]
+struct VolumeProofs<V, I> {
+    volume: V,
+    /// That one is for these.
+    under_way: Vec<I>,
+    /// And the next one for these.
+    waiting: Vec<I>,
+}
+
+/// What a proof that has ended leaves to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ProofEnded<I> {
+    /// It was for these I/Os.
+    pub ios: Vec<I>,
+    /// Another one is to begin now.
+    pub again: bool,
+}
+
+impl<V: Copy + PartialEq, I> PendingProofs<V, I> {
+    /// None asked for; the mutants are those of tests.
+    pub const fn new(mutants: Mutants) -> Self {
+        Self { proofs: Vec::new(), waiting: Vec::new(), writing: None, mutants }
+    }
+
+    /// An I/O asks for a proof of a volume. True: it is to begin now.
+    #[must_use]
+    pub fn prove(&mut self, volume: V, io: I) -> bool {
+        let Some(known) = self.proofs.iter_mut().find(|known| known.volume == volume) else {
+            let (under_way, waiting) = (vec![io], Vec::new());
+            self.proofs.push(VolumeProofs { volume, under_way, waiting });
+            return true;
+        };
+        if self.mutants.is(Mutant::ProofJoined) {
+            known.under_way.push(io);
+        } else {
+            known.waiting.push(io);
+        }
+        false
+    }
+
+    /// The proof of a volume that was under way has ended.
+    ///
+    /// # Panics
+    /// If none was.
+    pub fn proved(&mut self, volume: V) -> ProofEnded<I> {
+        let at = self.proofs.iter().position(|known| known.volume == volume);
+        let at = at.expect("a proof ends once");
+        let known = &mut self.proofs[at];
+        let waiting = std::mem::take(&mut known.waiting);
+        let again = !waiting.is_empty();
+        let ios = std::mem::replace(&mut known.under_way, waiting);
+        if !again {
+            self.proofs.swap_remove(at);
+        }
+        ProofEnded { ios, again }
+    }
+
+    /// An I/O asks for a new generation of a volume, if it is still `held`. Gives what is to be
+    /// written now, all together; `None`: a write is under way, and the next one has it.
+    #[must_use]
+    pub fn raise(&mut self, io: I, volume: String, held: u64) -> Option<Vec<GenerationHeld>> {
+        self.waiting.push((io, (volume, held)));
+        self.next_write()
+    }
+
+    /// The write under way has ended: gives the I/Os that it was for, in its order, and what is to be
+    /// written next.
+    ///
+    /// # Panics
+    /// If none was under way.
+    pub fn raised(&mut self) -> (Vec<I>, Option<Vec<GenerationHeld>>) {
+        let ios = self.writing.take().expect("a write ends once");
+        (ios, self.next_write())
+    }
+
+    fn next_write(&mut self) -> Option<Vec<GenerationHeld>> {
+        if self.writing.is_some() || self.waiting.is_empty() {
+            return None;
+        }
+        let (ios, held) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        self.writing = Some(ios);
+        Some(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(mutants: Mutants) -> PendingProofs<usize, u32> {
+        PendingProofs::new(mutants)
+    }
+
+    #[test]
+    fn those_that_ask_while_a_proof_is_under_way_share_the_next() {
+        let mut pending = new(Mutants::default());
+        assert!(pending.prove(0, 1));
+        assert!(pending.prove(7, 2), "of another volume");
+        assert!(!pending.prove(0, 3) && !pending.prove(0, 4));
+        assert_eq!(pending.proved(0), ProofEnded { ios: vec![1], again: true });
+        assert!(!pending.prove(0, 5), "it is under way again");
+        assert_eq!(pending.proved(0), ProofEnded { ios: vec![3, 4], again: true });
+        assert_eq!(pending.proved(0), ProofEnded { ios: vec![5], again: false });
+        assert_eq!(pending.proved(7), ProofEnded { ios: vec![2], again: false });
+        assert!(pending.prove(0, 6));
+    }
+
+    #[test]
+    fn the_mutant_that_joins_a_proof_under_way_is_found() {
+        let mut pending = new(Mutants::only(Mutant::ProofJoined));
+        assert!(pending.prove(0, 1) && !pending.prove(0, 2));
+        assert_ne!(pending.proved(0), ProofEnded { ios: vec![1], again: true });
+    }
+
+    #[test]
+    fn generations_are_written_together() {
+        let mut pending = new(Mutants::default());
+        let held = |name: &str| (name.to_owned(), 3);
+        assert_eq!(pending.raise(1, "a".into(), 3), Some(vec![held("a")]));
+        assert_eq!(pending.raise(2, "b".into(), 3), None);
+        assert_eq!(pending.raise(3, "c".into(), 3), None);
+        assert_eq!(pending.raised(), (vec![1], Some(vec![held("b"), held("c")])));
+        assert_eq!(pending.raised(), (vec![2, 3], None));
+    }
+}
