@@ -1,7 +1,7 @@
 //! `cinnabar trace`: block traces made, looked at, turned into other formats.
 //!
-//! One file a command; what they share is in [`input`] (reading), [`mod@file`] (writing), [`choice`]
-//! (of volumes) and [`counts`].
+//! One file a command; what they share is in [`input`] (reading), [`mod@file`] (writing) and [`choice`]
+//! (of volumes).
 
 mod choice;
 mod convert;
