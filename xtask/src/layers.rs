@@ -23,7 +23,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // a program.
     (EMBED, &[DRIVER, BACKEND, MODEL, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, TRACE]),
-    (BACKEND, &[DRIVER, MODEL, ENGINE, POLICY, TRACE]),
+    (BACKEND, &[DRIVER, WRITEBACK, MODEL, ENGINE, POLICY, TRACE]),
     (MODEL, &[ENGINE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[DRIVER, ENGINE]),

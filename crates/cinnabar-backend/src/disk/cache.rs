@@ -176,7 +176,7 @@ fn inspect(disk: &Disk, options: &CacheOptions) -> Result<Contents, DiskError> {
 /// Where there is a byte that is not zero, looking where file systems, partition tables and RAIDs
 /// keep what they need to be recognised: the first MiB, the last MiB (GPT's copy, old RAID), and
 /// at 64 and 128 MiB (copies of btrfs and ext4).
-fn first_data(disk: &Disk) -> rustix::io::Result<Option<u64>> {
+pub(super) fn first_data(disk: &Disk) -> rustix::io::Result<Option<u64>> {
     const MIB: u64 = 1 << 20;
     let last = (disk.size_bytes().saturating_sub(MIB)) / 4096 * 4096;
     let mut pages = vec![MetaPage::zeroed(); 256];
@@ -195,7 +195,7 @@ fn first_data(disk: &Disk) -> rustix::io::Result<Option<u64>> {
 }
 
 /// Says what the data looks like, so that a wrong path is noticed.
-fn describe(first: &MetaPage, at: u64) -> String {
+pub(super) fn describe(first: &MetaPage, at: u64) -> String {
     let bytes = &first.0;
     let known: [(usize, &[u8], &str); 8] = [
         (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
@@ -216,7 +216,7 @@ fn describe(first: &MetaPage, at: u64) -> String {
 /// Makes the file, really allocated; `None` if another process has made it meanwhile. A failed
 /// attempt leaves no file behind, nor does a start that fails before it is formatted, unless
 /// another process has locked the file since: then it belongs to that process.
-fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError> {
+pub(super) fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError> {
     let size = options.size_bytes.ok_or_else(|| DiskError::new(path, DiskErrorKind::NoSize))?;
     let size = whole_pages(path, size)?;
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
@@ -273,7 +273,7 @@ fn set_direct(fd: &OwnedFd, path: &Path) -> bool {
 const ALLOCATED_AT_ONCE: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
 /// Sets a file's size and gives it its space, so that a full file system is noticed now.
-fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
+pub(super) fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
     let path = &disk.path;
     let failed = |errno| match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
@@ -314,7 +314,7 @@ fn check_room(disk: &Disk, size: u64) -> rustix::io::Result<()> {
     if tells && size.saturating_sub(held_bytes) > free_bytes { Err(Errno::NOSPC) } else { Ok(()) }
 }
 
-fn whole_pages(path: &Path, size: u64) -> Result<u64, DiskError> {
+pub(super) fn whole_pages(path: &Path, size: u64) -> Result<u64, DiskError> {
     match size / 4096 * 4096 {
         0 => Err(DiskError::new(path, DiskErrorKind::Empty)),
         size if i64::try_from(size).is_err() => {

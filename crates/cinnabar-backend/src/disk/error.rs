@@ -77,6 +77,28 @@ pub enum DiskErrorKind {
     /// It is a Cinnabar cache, but can't be used.
     #[error("it cannot be opened as a cache: {0}")]
     Superblock(SuperblockError),
+    /// It holds something that is not a write log.
+    #[error("it holds data that is not a write log ({0})")]
+    NoWriteLog(String),
+    /// A write log's file ends before what its superblock says.
+    #[error("it has {got} bytes, but the write log on it {expected}")]
+    WriteLogShort {
+        /// Bytes there are.
+        got: u64,
+        /// Bytes there should be.
+        expected: u64,
+    },
+    /// Too small for a write log.
+    #[error("it has {got} bytes; a write log needs at least {least}")]
+    WriteLogSmall {
+        /// Bytes there are.
+        got: u64,
+        /// Bytes that the smallest write log has.
+        least: u64,
+    },
+    /// It is a write log, but can't be used.
+    #[error("it cannot be opened as a write log: {0}")]
+    WriteLog(cinnabar_writeback::format::superblock::SuperblockError),
     /// What is wrong with a server.
     #[error(transparent)]
     Server(NbdError),
@@ -143,6 +165,14 @@ impl DiskError {
             }
             DiskErrorKind::Superblock(_) => {
                 "format it again with --force; only cached data is lost"
+            }
+            DiskErrorKind::NoWriteLog(_) => "name a new file, or a block device that was emptied (wipefs)",
+            DiskErrorKind::WriteLogShort { .. } => {
+                "restore the file: it holds writes that no back end has"
+            }
+            DiskErrorKind::WriteLogSmall { .. } => "choose a larger size",
+            DiskErrorKind::WriteLog(_) => {
+                "use the version that made it; it holds writes that no back end has"
             }
             DiskErrorKind::Io { .. } | DiskErrorKind::Silent(_) => {
                 "see the kernel log (dmesg) for the device's errors"

@@ -13,12 +13,14 @@ mod open;
 mod progress;
 mod server;
 mod size;
+mod write_log;
 
 pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
 pub use error::{DiskError, DiskErrorKind};
 pub use lock::lock_folder;
 pub use open::OpenOptions;
 pub use progress::Progress;
+pub use write_log::{WriteLogDisk, open_write_log};
 
 pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};

@@ -1,0 +1,197 @@
+//! The device of a write log: made at its size, recognised, and never taken from another process.
+//!
+//! What is on it are writes that were acknowledged and that no back end has: nothing here ever
+//! formats a device that holds anything, and there is no `--force`.
+
+use super::cache::{allocate, create, describe, first_data, whole_pages};
+use super::error::{DiskError, DiskErrorKind};
+use super::open::{OpenOptions, TRIES};
+use super::{CacheOptions, Disk, DiskKind, blocking};
+use crate::Memory;
+use cinnabar_engine::Payload;
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_writeback::format::superblock::{Superblock, SuperblockError};
+use cinnabar_writeback::format::{SEGMENTS_MIN, bytes_of, segments_of};
+use cinnabar_writeback::recover::Media;
+use rustix::io::Errno;
+use std::path::Path;
+
+/// A write log's device, open and locked.
+#[derive(Debug)]
+pub struct WriteLogDisk {
+    /// The device.
+    pub disk: Disk,
+    /// What is on it; `None`: nothing, and it is to be formatted.
+    pub superblock: Option<Superblock>,
+}
+
+/// Opens the device of a write log. A file that is not there is made, with `size_bytes`.
+///
+/// # Errors
+/// [`DiskError`]; above all [`DiskErrorKind::NoWriteLog`] for other data.
+pub fn open_write_log(
+    path: &Path,
+    size_bytes: Option<u64>,
+    options: &OpenOptions,
+) -> Result<WriteLogDisk, DiskError> {
+    let open = OpenOptions { read_only: false, ..options.clone() };
+    let options = CacheOptions { size_bytes, open, ..CacheOptions::default() };
+    let mut tries = TRIES;
+    let mut disk = loop {
+        tries -= 1;
+        match Disk::open_any_size(path, &options.open) {
+            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => match create(path, &options)? {
+                Some(disk) => break disk,
+                // Another process was quicker; or it is a link that leads nowhere.
+                None if tries == 0 => {
+                    return Err(DiskError::from_errno(path, "creating it", Errno::EXIST));
+                }
+                None => {}
+            },
+            other => break other?,
+        }
+    };
+    disk.serve_as_cache();
+    let superblock = recognise(&disk)?;
+    if superblock.is_none() && disk.kind() == DiskKind::File && disk.fresh.is_none() {
+        let size = whole_pages(path, size_bytes.unwrap_or(disk.size_bytes()))?;
+        allocate(&disk, size)?;
+        disk.size_bytes = size.into();
+    }
+    let got = disk.size_bytes();
+    let wrong = match superblock {
+        Some(superblock) if got < bytes_of(superblock.segments) => {
+            Some(DiskErrorKind::WriteLogShort { got, expected: bytes_of(superblock.segments) })
+        }
+        None if segments_of(got).is_none() => {
+            Some(DiskErrorKind::WriteLogSmall { got, least: bytes_of(SEGMENTS_MIN) })
+        }
+        _ => None,
+    };
+    if let Some(kind) = wrong {
+        return Err(DiskError::new(path, kind));
+    }
+    Ok(WriteLogDisk { disk, superblock })
+}
+
+/// What is on a device: a write log, nothing, or something that must not be touched.
+fn recognise(disk: &Disk) -> Result<Option<Superblock>, DiskError> {
+    let path = disk.path();
+    let failed = |errno| DiskError::from_errno(path, "reading the first blocks", errno);
+    let mut pages = [const { MetaPage::zeroed() }; 2];
+    blocking::read_pages(disk, &mut pages, 0).map_err(failed)?;
+    let [first, second] = &pages;
+    let found = Superblock::decode(first).or_else(|error| {
+        // One copy is enough, but what the first one says of a later release counts.
+        Superblock::decode(second).map_err(|other| match error {
+            SuperblockError::Foreign => other,
+            error => error,
+        })
+    });
+    match found {
+        Ok(superblock) => Ok(Some(superblock)),
+        Err(SuperblockError::Foreign) => match first_data(disk).map_err(failed)? {
+            Some(at) => {
+                Err(DiskError::new(path, DiskErrorKind::NoWriteLog(describe(first, at))))
+            },
+            None => Ok(None),
+        },
+        Err(error) => Err(DiskError::new(path, DiskErrorKind::WriteLog(error))),
+    }
+}
+
+impl Media<Memory> for Disk {
+    fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> std::io::Result<()> {
+        blocking::read_pages(self, pages, offset)?;
+        self.progress().step();
+        Ok(())
+    }
+
+    fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<Memory> {
+        let memory = Memory::alloc(blocks);
+        let mut page = [MetaPage::zeroed()];
+        for block in 0..u64::from(blocks) {
+            blocking::read_pages(self, &mut page, offset + block * BLOCK_BYTES)?;
+            memory.write_at(block * BLOCK_BYTES, &page[0].0);
+        }
+        self.progress().step();
+        Ok(memory)
+    }
+
+    fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()> {
+        blocking::write_pages(self, std::slice::from_ref(page), offset)?;
+        self.keep();
+        self.progress().step();
+        Media::<Memory>::flush(self)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        rustix::fs::fdatasync(self)?;
+        self.progress().step();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cinnabar_writeback::{Config, recover};
+
+    const SIZE: u64 = 16 << 20;
+
+    fn open(path: &Path) -> Result<WriteLogDisk, DiskError> {
+        open_write_log(path, Some(SIZE), &OpenOptions::default())
+    }
+
+    #[test]
+    fn a_log_is_made_formatted_and_found_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let made = open(&path).expect("it is made");
+        assert_eq!(made.superblock, None);
+        recover::format(&made.disk, made.disk.size_bytes(), [7; 16]).expect("it is formatted");
+        drop(made);
+        let found = open(&path).expect("it is there");
+        assert_eq!(found.superblock.map(|superblock| superblock.uuid), Some([7; 16]));
+        let size = found.disk.size_bytes();
+        let log = recover::open(&found.disk, size, Config::default()).expect("it opens");
+        assert_eq!(log.places().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_log_is_not_touched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk");
+        let mut bytes = vec![0; SIZE as usize];
+        bytes[0x438..0x43A].copy_from_slice(&[0x53, 0xEF]);
+        std::fs::write(&path, &bytes).expect("it is written");
+        let error = open(&path).expect_err("it is a file system");
+        assert!(error.to_string().contains("ext2"), "{error}");
+        assert_eq!(std::fs::read(&path).expect("it is read"), bytes);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let made = open(&path).expect("it is made");
+        recover::format(&made.disk, SIZE, [7; 16]).expect("it is formatted");
+        drop(made);
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(SIZE / 2))
+            .expect("it is cut short");
+        let error = open(&path).expect_err("half of it is gone");
+        assert!(matches!(error.kind, DiskErrorKind::WriteLogShort { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_never_formatted_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        drop(open(&path).expect("it is made"));
+        assert!(!path.exists());
+    }
+}
