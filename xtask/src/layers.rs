@@ -18,7 +18,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.
     (BENCH, &[STUDY, EMBED, BACKEND, DRIVER, MODEL, ENGINE, TRACE, TEXT]),
-    (OFFLINE, &[BACKEND, ENGINE, TEXT]),
+    (OFFLINE, &[BACKEND, WRITEBACK, ENGINE, TEXT]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
     (EMBED, &[DRIVER, BACKEND, MODEL, ENGINE]),

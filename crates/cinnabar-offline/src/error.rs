@@ -47,6 +47,54 @@ pub enum OfflineError {
         /// Its path.
         device: String,
     },
+    /// There is nothing on it.
+    #[error("{device}: there is no write log on it")]
+    NoWriteLog {
+        /// Its path.
+        device: String,
+    },
+    /// It is a write log that can't be used.
+    #[error("{device}: {message}")]
+    WriteLog {
+        /// Its path.
+        device: String,
+        /// Why.
+        message: String,
+    },
+    /// The write log's device fails.
+    #[error("{device}: {message}")]
+    WriteLogIo {
+        /// Its path.
+        device: String,
+        /// What the kernel says.
+        message: String,
+    },
+    /// No such volume.
+    #[error("{device}: the write log holds nothing of a volume {volume:?}")]
+    NotInWriteLog {
+        /// Its path.
+        device: String,
+        /// The volume.
+        volume: String,
+    },
+    /// The back end can't hold the volume.
+    #[error("{to}: it has {have} bytes, the volume has {need}")]
+    TargetSmall {
+        /// Its address.
+        to: String,
+        /// Bytes that it has.
+        have: u64,
+        /// Bytes of the volume.
+        need: u64,
+    },
+    /// The back end fails.
+    #[error("{to}: {message}")]
+    TargetIo {
+        /// Its address.
+        to: String,
+        /// What the kernel says.
+        message: String,
+    },
 }
 
 impl OfflineError {
@@ -76,6 +124,16 @@ impl OfflineError {
             Self::Region { .. } => {
                 "only cached data is lost; with the daemon running, format it again: cinnabar cache \
                  replace DEVICE --format"
+            }
+            Self::NoWriteLog { .. } => "check the path; the configuration says it",
+            Self::WriteLog { .. } => {
+                "nothing of it was dropped; keep the device, and restore a copy of it if there is one"
+            }
+            Self::WriteLogIo { .. } => "see the kernel log (dmesg) for the device's errors",
+            Self::NotInWriteLog { .. } => "check the volume's name",
+            Self::TargetSmall { .. } => "name the volume's own back end, or one of its size",
+            Self::TargetIo { .. } => {
+                "what was written until then is recorded: mend the back end and run the command again"
             }
             Self::NoCopy { .. } => {
                 "only cached data is lost; format it again: cinnabar serve --force"

@@ -16,6 +16,7 @@ pub mod repair;
 pub mod report;
 pub mod sum;
 pub mod superblocks;
+pub mod write_log;
 
 pub use error::OfflineError;
 pub use image::{Image, Source};

@@ -118,6 +118,7 @@ impl<P: Payload> WriteLog<P> {
         let volume = self.volumes[usize::from(place)].as_ref()?;
         Some(Status {
             name: volume.record.name.clone(),
+            size_bytes: volume.record.size_bytes,
             dirty_bytes: volume.pages * BLOCK_BYTES * u64::from(volume.is_dirty()),
             dirty_chunks: volume.commits.last - volume.record.retired,
             epoch: volume.epoch,
@@ -135,10 +136,12 @@ impl<P: Payload> WriteLog<P> {
 }
 
 /// What the write log holds of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Its name.
     pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
     /// Bytes of the log in use for it, chunk headers included; 0 if the back end has everything.
     pub dirty_bytes: u64,
     /// Chunks that the back end does not have; numbers that were skipped after a crash count.

@@ -166,7 +166,9 @@ impl DiskError {
             DiskErrorKind::Superblock(_) => {
                 "format it again with --force; only cached data is lost"
             }
-            DiskErrorKind::NoWriteLog(_) => "name a new file, or a block device that was emptied (wipefs)",
+            DiskErrorKind::NoWriteLog(_) => {
+                "name a new file, or a block device that was emptied (wipefs)"
+            }
             DiskErrorKind::WriteLogShort { .. } => {
                 "restore the file: it holds writes that no back end has"
             }

@@ -92,9 +92,7 @@ fn recognise(disk: &Disk) -> Result<Option<Superblock>, DiskError> {
     match found {
         Ok(superblock) => Ok(Some(superblock)),
         Err(SuperblockError::Foreign) => match first_data(disk).map_err(failed)? {
-            Some(at) => {
-                Err(DiskError::new(path, DiskErrorKind::NoWriteLog(describe(first, at))))
-            },
+            Some(at) => Err(DiskError::new(path, DiskErrorKind::NoWriteLog(describe(first, at)))),
             None => Ok(None),
         },
         Err(error) => Err(DiskError::new(path, DiskErrorKind::WriteLog(error))),

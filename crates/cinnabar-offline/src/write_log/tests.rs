@@ -1,0 +1,125 @@
+//! Real files: a log that is written, let go of in the middle, opened again and drained.
+
+use super::*;
+use cinnabar_backend::Memory;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
+use cinnabar_engine::{Answer, Op, Payload};
+use cinnabar_writeback::{Command, Done, Place};
+use std::path::PathBuf;
+
+const LOG_BYTES: u64 = 32 << 20;
+const VOLUME_BYTES: u64 = 4 << 20;
+
+struct Site {
+    folder: tempfile::TempDir,
+    /// What the volume holds.
+    model: Vec<u8>,
+    seed: u64,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let site = Self { folder, model: vec![0; VOLUME_BYTES as usize], seed: 1 };
+        std::fs::write(site.path("disk"), &site.model).expect("it is written");
+        let made = open_write_log(&site.path("log"), Some(LOG_BYTES), &OpenOptions::default());
+        let disk = made.expect("it is made").disk;
+        recover::format(&disk, LOG_BYTES, [9; 16]).expect("it is formatted");
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+        (self.seed >> 33) % below
+    }
+
+    fn open(&self) -> OpenLog {
+        open(&self.path("log"), Config::default()).expect("it opens")
+    }
+
+    fn target(&self) -> Arc<Disk> {
+        Arc::new(Disk::open(&self.path("disk"), &OpenOptions::default()).expect("it opens"))
+    }
+
+    fn attach(&self, session: &mut Session) -> Place {
+        let name = "vm1".to_owned();
+        let command = Command::Attach { name, size_bytes: VOLUME_BYTES, incarnation: 77 };
+        let Ok(Done::Attached(place)) = session.carry_out(command) else { panic!("it attaches") };
+        place
+    }
+
+    /// Writes, and says what the volume holds now.
+    fn write(&mut self, session: &mut Session, place: Place, count: u64) {
+        for _ in 0..count {
+            let first = self.draw(VOLUME_BYTES / 512);
+            let sectors = 1 + self.draw(40).min(VOLUME_BYTES / 512 - first - 1);
+            let span = ByteSpan::new(first * 512, sectors * 512);
+            let byte = 1 + self.draw(255) as u8;
+            let (from, to) = (span.offset as usize, span.end() as usize);
+            let op = match self.draw(10) {
+                0 => Op::Flush,
+                1 => {
+                    self.model[from..to].fill(0);
+                    Op::WriteZeroes { span, fua: false, may_punch: true }
+                }
+                kind => {
+                    self.model[from..to].fill(byte);
+                    let data = Memory::alloc(span.blocks() as u32);
+                    data.write_at(span.head_bytes(), &vec![byte; span.len as usize]);
+                    Op::Write { span, data, fua: kind == 2 }
+                }
+            };
+            session.request(place, op).expect("it is written");
+        }
+    }
+
+    fn read(&self, session: &mut Session, place: Place) -> Vec<u8> {
+        let span = ByteSpan::new(0, VOLUME_BYTES);
+        let data = Memory::alloc((VOLUME_BYTES / BLOCK_BYTES) as u32);
+        let answer = session.request(place, Op::Read { span, data });
+        let Ok(Answer::Data(data)) = answer else { panic!("it is read") };
+        data.to_vec(0, VOLUME_BYTES)
+    }
+}
+
+#[test]
+fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() {
+    let mut site = Site::new();
+    for round in 0..4 {
+        let OpenLog { disk, log } = site.open();
+        let place = log.places().next().unwrap_or(Place(0));
+        let target = site.target();
+        let mut session = Session::new(log, disk, Some((target, place))).expect("a session");
+        let place = site.attach(&mut session);
+        assert!(site.read(&mut session, place) == site.model, "before round {round}");
+        site.write(&mut session, place, 150);
+        assert!(site.read(&mut session, place) == site.model, "after round {round}");
+    }
+    let dirty = site.open().volumes();
+    assert_eq!((dirty.len(), dirty[0].name.as_str()), (1, "vm1"));
+    assert!(dirty[0].dirty_bytes > 0 && !dirty[0].damaged);
+    let rescued = rescue(site.open(), "vm1", site.target(), &mut ()).expect("it is drained");
+    assert!(rescued.blocks > 0 && rescued.writes > 0);
+    assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
+    assert_eq!(site.open().volumes()[0].dirty_bytes, 0);
+}
+
+#[test]
+fn a_target_that_is_too_small_and_a_volume_that_is_not_there_are_refused() {
+    let mut site = Site::new();
+    let OpenLog { disk, log } = site.open();
+    let mut session = Session::new(log, disk, Some((site.target(), Place(0)))).expect("a session");
+    let place = site.attach(&mut session);
+    site.write(&mut session, place, 20);
+    drop(session);
+    std::fs::write(site.path("small"), vec![0; 8192]).expect("it is written");
+    let small = Disk::open(&site.path("small"), &OpenOptions::default()).expect("it opens");
+    let error = rescue(site.open(), "vm1", Arc::new(small), &mut ()).expect_err("too small");
+    assert!(error.to_string().contains("8192"), "{error}");
+    let error = rescue(site.open(), "vm2", site.target(), &mut ()).expect_err("not there");
+    assert!(error.to_string().contains("vm2"), "{error}");
+}
