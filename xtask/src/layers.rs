@@ -10,10 +10,12 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar",
         &[
-            REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL,
-            ENGINE, POLICY, TRACE, TEXT,
+            DAEMON, REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, BACKEND, MODEL, ENGINE, POLICY,
+            TRACE, TEXT,
         ],
     ),
+    // What serves; the command line starts it and talks to it.
+    (DAEMON, &[WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, ENGINE, TRACE, TEXT]),
     // Shows what the laboratory and the benchmarks found.
     (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.
@@ -43,6 +45,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("loadgen", &[]),
     ("xtask", &["e2e"]),
 ];
+const DAEMON: &str = "cinnabar-daemon";
 const REPORT: &str = "cinnabar-report";
 const BENCH: &str = "cinnabar-bench";
 const OFFLINE: &str = "cinnabar-offline";

@@ -3,5 +3,3 @@
 //! For `main.rs` and the tests; no other crate may depend on it.
 
 pub mod cli;
-pub mod config;
-pub mod daemon;

@@ -3,7 +3,7 @@
 
 use cinnabar_backend::port::{self, IoMode, Port, PortEvent, io_error};
 use cinnabar_backend::work::{Work, translate};
-use cinnabar_backend::{Disk, Done as PortDone, FileId, Job, JobOp, Memory};
+use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{
     Answer, Failure, IoDone, IoError, IoId, Op, Payload, RequestId, Slice, Slices,
@@ -164,7 +164,9 @@ impl Session {
         self.port.wait(Some(if idle { until } else { Duration::ZERO }), &mut happened)?;
         for event in happened {
             match event {
-                PortEvent::Done(done) if done.token & BACKEND != 0 => self.backend_done(done),
+                PortEvent::Done(done) if done.token & BACKEND != 0 => {
+                    self.backend_done(done.result);
+                }
                 PortEvent::Done(done) => {
                     let result = done.result.map_err(io_error);
                     let done =
@@ -242,10 +244,10 @@ impl Session {
         self.port.submit(Job { token: BACKEND, file: backend.file, op: job });
     }
 
-    fn backend_done(&mut self, done: PortDone) {
+    fn backend_done(&mut self, result: Result<(), rustix::io::Errno>) {
         let backend = self.backend.as_mut().expect("it was asked");
         let running = backend.running.as_mut().expect("one request at a time");
-        if let Err(errno) = done.result {
+        if let Err(errno) = result {
             self.failed.get_or_insert(errno);
         } else if let Some(memory) = running.reading.take() {
             let Op::Write { span, data, fua } = &running.op else {
@@ -263,7 +265,7 @@ impl Session {
             Op::Read { data, .. } | Op::Write { data, .. } => Answer::Data(data),
             _ => Answer::Done,
         };
-        let result = done.result.map(|()| answer).map_err(|errno| Failure::Io(io_error(errno)));
+        let result = result.map(|()| answer).map_err(|errno| Failure::Io(io_error(errno)));
         self.events.push(Event::EngineDone(id, result));
         self.begin_next();
     }

@@ -45,7 +45,7 @@ impl Site {
         Arc::new(Disk::open(&self.path("disk"), &OpenOptions::default()).expect("it opens"))
     }
 
-    fn attach(&self, session: &mut Session) -> Place {
+    fn attach(session: &mut Session) -> Place {
         let name = "vm1".to_owned();
         let command = Command::Attach { name, size_bytes: VOLUME_BYTES, incarnation: 77 };
         let Ok(Done::Attached(place)) = session.carry_out(command) else { panic!("it attaches") };
@@ -77,7 +77,7 @@ impl Site {
         }
     }
 
-    fn read(&self, session: &mut Session, place: Place) -> Vec<u8> {
+    fn read(session: &mut Session, place: Place) -> Vec<u8> {
         let span = ByteSpan::new(0, VOLUME_BYTES);
         let data = Memory::alloc((VOLUME_BYTES / BLOCK_BYTES) as u32);
         let answer = session.request(place, Op::Read { span, data });
@@ -94,10 +94,10 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
         let place = log.places().next().unwrap_or(Place(0));
         let target = site.target();
         let mut session = Session::new(log, disk, Some((target, place))).expect("a session");
-        let place = site.attach(&mut session);
-        assert!(site.read(&mut session, place) == site.model, "before round {round}");
+        let place = Site::attach(&mut session);
+        assert!(Site::read(&mut session, place) == site.model, "before round {round}");
         site.write(&mut session, place, 150);
-        assert!(site.read(&mut session, place) == site.model, "after round {round}");
+        assert!(Site::read(&mut session, place) == site.model, "after round {round}");
     }
     let dirty = site.open().volumes();
     assert_eq!((dirty.len(), dirty[0].name.as_str()), (1, "vm1"));
@@ -113,7 +113,7 @@ fn a_target_that_is_too_small_and_a_volume_that_is_not_there_are_refused() {
     let mut site = Site::new();
     let OpenLog { disk, log } = site.open();
     let mut session = Session::new(log, disk, Some((site.target(), Place(0)))).expect("a session");
-    let place = site.attach(&mut session);
+    let place = Site::attach(&mut session);
     site.write(&mut session, place, 20);
     drop(session);
     std::fs::write(site.path("small"), vec![0; 8192]).expect("it is written");

@@ -1,7 +1,7 @@
 //! `cinnabar config check`: is this configuration fine?
 
 use super::output;
-use crate::config;
+use cinnabar_daemon::config;
 use cinnabar_text::Failure;
 use std::io::Write;
 use std::path::PathBuf;

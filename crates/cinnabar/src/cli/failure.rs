@@ -1,6 +1,5 @@
 //! How a command's failure is printed.
 
-use crate::config::SettingError;
 use cinnabar_text::Failure;
 use std::io::Write;
 
@@ -14,11 +13,5 @@ pub(super) fn print(failure: &Failure) {
     let _gone = writeln!(stderr, "error: {}", failure.message);
     if !failure.hint.is_empty() {
         let _gone = writeln!(stderr, "hint: {}", failure.hint);
-    }
-}
-
-impl From<SettingError> for Failure {
-    fn from(error: SettingError) -> Self {
-        Self::of_usage(error.to_string(), error.hint)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A reader that goes away early (`| head`) ends the command quietly.
 
-use crate::daemon::messages::VolumeMode;
+use cinnabar_daemon::messages::VolumeMode;
 use cinnabar_text::Failure;
 use cinnabar_text::{Table, percent_of};
 use clap::ValueEnum;

@@ -2,9 +2,9 @@
 
 use super::demo::{self, Demo};
 use super::{logging, output};
-use crate::config::{self, Config};
-use crate::daemon::messages::IoMode;
-use crate::daemon::run::{RunError, run as run_daemon};
+use cinnabar_daemon::config::{self, Config};
+use cinnabar_daemon::messages::IoMode;
+use cinnabar_daemon::run::{RunError, run as run_daemon};
 use cinnabar_text::Failure;
 use std::path::PathBuf;
 

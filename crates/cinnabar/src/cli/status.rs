@@ -2,8 +2,8 @@
 
 use super::client::Daemon;
 use super::output;
-use crate::daemon::messages::State;
-use crate::daemon::report::{
+use cinnabar_daemon::messages::State;
+use cinnabar_daemon::report::{
     CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
     WaitingReport, WarmthReport,
 };

@@ -3,7 +3,7 @@
 //!
 //! What is zero is not mentioned.
 
-use crate::daemon::report::{BypassedReport, VolumeReport};
+use cinnabar_daemon::report::{BypassedReport, VolumeReport};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_text::show_size;
 

@@ -3,9 +3,9 @@
 use super::Cli;
 use super::client::escape;
 use super::status::render;
-use crate::daemon::latency::{Latencies, LatencyRecorder};
-use crate::daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting};
-use crate::daemon::report::StatusReport;
+use cinnabar_daemon::latency::{Latencies, LatencyRecorder};
+use cinnabar_daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting};
+use cinnabar_daemon::report::StatusReport;
 use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
@@ -171,10 +171,10 @@ fn names_are_one_segment_of_a_path() {
 }
 
 fn sample(reads: u64) -> DataStatus {
-    let input = crate::config::VolumeInput {
+    let input = cinnabar_daemon::config::VolumeInput {
         name: "vm1".into(),
         backend: "file:/srv/vm1.raw".into(),
-        ..crate::config::VolumeInput::default()
+        ..cinnabar_daemon::config::VolumeInput::default()
     };
     let mut recorder = LatencyRecorder::new();
     recorder.record_ns(85_000);
@@ -278,7 +278,7 @@ fn a_volume_that_waits_says_why_and_until_when() {
     let object = serde_json::to_value(&report).expect("it is JSON");
     assert_eq!(object["volumes"][0]["state"], "waiting");
     assert_eq!(object["volumes"][0]["waiting"]["next_try_s"], 4.0);
-    let text = crate::daemon::control::metrics::render(status).expect("it can be written");
+    let text = cinnabar_daemon::control::metrics::render(status).expect("it can be written");
     assert!(text.contains("cinnabar_volume_waiting{volume=\"vm1\"} 1"), "{text}");
     assert!(text.contains("cinnabar_volume_healthy{volume=\"vm1\"} 0"), "{text}");
 }
@@ -357,7 +357,7 @@ fn the_json_has_the_promised_keys() {
 
 #[test]
 fn metrics_follow_the_conventions() {
-    let text = crate::daemon::control::metrics::render(sample(8)).expect("it can be written");
+    let text = cinnabar_daemon::control::metrics::render(sample(8)).expect("it can be written");
     for line in [
         "cinnabar_volume_reads_total{volume=\"vm1\"} 8",
         "cinnabar_volume_read_hit_blocks_total{volume=\"vm1\"} 6",

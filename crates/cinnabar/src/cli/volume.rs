@@ -4,12 +4,12 @@
 
 use super::client::{Daemon, escape};
 use super::output;
-use crate::config::VolumeInput;
-use crate::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
-use crate::daemon::control::actions::InvalidateInput;
-use crate::daemon::control::api::ChangeInput;
-use crate::daemon::messages::VolumeMode;
-use crate::daemon::report::VolumeReport;
+use cinnabar_daemon::config::VolumeInput;
+use cinnabar_daemon::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
+use cinnabar_daemon::control::actions::InvalidateInput;
+use cinnabar_daemon::control::api::ChangeInput;
+use cinnabar_daemon::messages::VolumeMode;
+use cinnabar_daemon::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::{parse_size, show_size};

@@ -1,7 +1,7 @@
 //! What was recorded, in figures.
 
 use crate::cli::output;
-use crate::daemon::control::recordings::Word;
+use cinnabar_daemon::control::recordings::Word;
 use cinnabar_report::traces::Counts;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;

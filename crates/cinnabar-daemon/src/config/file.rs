@@ -1,0 +1,409 @@
+//! From the text of a configuration file to a [`Config`].
+
+use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
+use super::error::SettingError;
+use super::looks::Looks;
+use super::units::{parse_setting, show_size};
+use super::volume::{VolumeInput, check_socket_path, normal};
+use super::{Config, ControlConfig, Lines};
+use crate::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig};
+use cinnabar_engine::Endurance;
+use cinnabar_engine::limits::VOLUMES_MAX;
+use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_text::toml_reader::{Located, Section, Source};
+use cinnabar_text::{ConfigError, suggest};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::de::DeTable;
+
+/// Longest file: thousands of volumes fit.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Longest wait that can be asked for, in seconds.
+const WAIT_S_MAX: u64 = 3600;
+/// Default of `lock_wait_s`: the writes of a killed daemon were seen to land for seconds.
+const LOCK_WAIT_S: u64 = 30;
+/// Default of `device_timeout_s`: many times what an SSD in its worst moments takes.
+const DEVICE_TIMEOUT_S: u64 = 30;
+/// Default of `state_dir` without a service manager, beside the configuration.
+const STATE_DIR: &str = "cinnabar-state";
+/// Most data threads.
+const THREADS_MAX: u64 = Geometry::SHARDS_MAX as u64;
+/// Default of `poll_us`: about what a sleep and a wake-up take.
+const POLL_US: u64 = 50;
+const POLL_US_MAX: u64 = 10_000;
+/// Default of `stop_wait_s`, below the 90 s that systemd waits.
+const STOP_WAIT_S: u64 = 60;
+
+/// Reads and checks a configuration file.
+///
+/// # Errors
+/// The first thing that is wrong, with its line and a hint.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let whole = |message: String, hint: &str| ConfigError {
+        file: path.to_owned(),
+        line: None,
+        message,
+        hint: hint.to_owned(),
+    };
+    let text = read(path).map_err(|(message, hint)| whole(message, hint))?;
+    // The folder must be absolute, for the daemon hands paths to other threads and clients.
+    let absolute = std::path::absolute(path)
+        .map_err(|error| whole(format!("no working directory: {error}"), "cd to a folder"))?;
+    let base = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+    parse(Source { file: path, text: &text }, &base)
+}
+
+fn read(path: &Path) -> Result<String, (String, &'static str)> {
+    use std::io::Read;
+    let cannot = |error: std::io::Error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "check the path, or write one: see cinnabar serve --help"
+            }
+            std::io::ErrorKind::PermissionDenied => "check the file's owner and mode",
+            _ => "the configuration is a TOML file in UTF-8",
+        };
+        (format!("can't be read: {error}"), hint)
+    };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("more than {}", show_size(FILE_BYTES_MAX));
+        return Err((message, "is this the configuration?"));
+    }
+    Ok(text)
+}
+
+/// Checks the text of a configuration file whose folder is `base`.
+pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigError> {
+    let table = DeTable::parse(source.text).map_err(|error| {
+        let line = error.span().map(|span| source.line(span.start));
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        source.error(line, message, "the file is TOML; see https://toml.io")
+    })?;
+    let mut top = Section::new(source, "", 0, table.get_ref());
+    let cache = top.table("cache", "[cache]")?;
+    let control = top.table("control", "[control]")?;
+    let volumes = top.tables("volume", "[[volume]]")?;
+    top.finish()?;
+
+    let cache = cache.ok_or_else(|| {
+        source.error(None, "there is no [cache]", "add [cache] with device = \"cache.img\"")
+    })?;
+    let mut lines = Lines { cache: Some(cache.line), ..Lines::default() };
+    lines.control = control.as_ref().map(|section| section.line);
+    let (cache, lock_wait_max) = read_cache(source, cache, base)?;
+    let control = read_control(source, control, base)?;
+    let mut looks = Looks::default();
+    let volumes =
+        read_volumes(source, volumes, base, (&cache, &control), (&mut lines, &mut looks))?;
+    Ok(Config {
+        file: source.file.to_owned(),
+        base: base.to_owned(),
+        warnings: volumes.iter().flat_map(warnings).chain(looks.warnings()).collect(),
+        cache,
+        lock_wait_max,
+        control,
+        volumes,
+        lines,
+    })
+}
+
+fn read_cache(
+    source: Source<'_>,
+    mut section: Section<'_>,
+    base: &Path,
+) -> Result<(CacheConfig, Duration), ConfigError> {
+    let device = section.string("device")?;
+    let size = section.quantity("size")?;
+    let io = section.string("io")?;
+    let eviction = section.string("eviction")?;
+    let endurance = section.string("endurance")?;
+    let probation = section.quantity("probation")?;
+    let required = section.flag("required")?;
+    let crash_safe = section.flag("crash_safe")?;
+    let state_dir = section.string("state_dir")?;
+    let device_timeout = section.number("device_timeout_s")?;
+    let lock_wait = section.number("lock_wait_s")?;
+    let shards = section.number("shards")?;
+    let threads = section.number("threads")?;
+    let poll = section.number("poll_us")?;
+    section.finish()?;
+
+    let hint = "add device = \"cache.img\", a file or a block device on an SSD";
+    let device = device
+        .filter(|device| !device.value.is_empty())
+        .ok_or_else(|| source.error(Some(section.line), "[cache] has no device", hint))?;
+    let size_bytes = size.map(|size| cache_size(source, &size)).transpose()?;
+    let cache = CacheConfig {
+        device: normal(&base.join(device.value)),
+        size_bytes,
+        io: io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
+        force: false,
+        required: required.is_some_and(|required| required.value),
+        crash_safe: crash_safe.is_none_or(|crash_safe| crash_safe.value),
+        device_timeout: wait(
+            source,
+            "device_timeout_s",
+            device_timeout.as_ref(),
+            DEVICE_TIMEOUT_S,
+        )?,
+        state_dir: state_dir
+            .map_or_else(|| Ok(default_state_dir(base)), |dir| state_folder(source, base, &dir))?,
+        eviction: eviction
+            .map_or(Ok(EvictionMode::Probation), |text| choice(source, "eviction", &text))?,
+        endurance: endurance
+            .map_or(Ok(Endurance::default()), |text| choice(source, "endurance", &text))?,
+        probation_bytes: probation.map(|size| quantity(source, "probation", &size)).transpose()?,
+        shards: shards
+            .map(|shards| up_to(source, "shards", &shards, 1, u64::from(Geometry::SHARDS_MAX)))
+            .transpose()?
+            .map(|shards| shards as u32),
+        threads: threads
+            .map_or(Ok(1), |threads| up_to(source, "threads", &threads, 1, THREADS_MAX))?
+            as usize,
+        poll_max: Duration::from_micros(
+            poll.map_or(Ok(POLL_US), |poll| up_to(source, "poll_us", &poll, 0, POLL_US_MAX))?,
+        ),
+    };
+    Ok((cache, wait(source, "lock_wait_s", lock_wait.as_ref(), LOCK_WAIT_S)?))
+}
+
+/// The folder that the service manager has made for us, or else one beside the configuration.
+fn default_state_dir(base: &Path) -> PathBuf {
+    // A list with colons if the unit names several.
+    let given = std::env::var("STATE_DIRECTORY").unwrap_or_default();
+    match given.split(':').next() {
+        Some(dir) if dir.starts_with('/') => PathBuf::from(dir),
+        _ => base.join(STATE_DIR),
+    }
+}
+
+fn state_folder(
+    source: Source<'_>,
+    base: &Path,
+    dir: &Located<String>,
+) -> Result<PathBuf, ConfigError> {
+    if dir.value.is_empty() || dir.value.contains('\0') {
+        let hint = "name a folder on this host, such as state_dir = \"/var/lib/cinnabar\"";
+        return Err(source.error(Some(dir.line), "state_dir is not a folder", hint));
+    }
+    Ok(normal(&base.join(&dir.value)))
+}
+
+fn read_control(
+    source: Source<'_>,
+    section: Option<Section<'_>>,
+    base: &Path,
+) -> Result<ControlConfig, ConfigError> {
+    let (mut socket, mut http, mut stop_wait) = (None, None, None);
+    if let Some(mut section) = section {
+        socket = section.string("socket")?;
+        http = section.string("http")?;
+        stop_wait = section.number("stop_wait_s")?;
+        section.finish()?;
+    }
+    let line = socket.as_ref().map(|socket| socket.line);
+    let name = socket.map_or_else(|| "control.sock".to_owned(), |socket| socket.value);
+    let socket = normal(&base.join(name));
+    check_socket_path(&socket).map_err(|(message, hint)| source.error(line, message, hint))?;
+    Ok(ControlConfig {
+        socket,
+        http: http.map(|http| loopback(source, &http)).transpose()?,
+        stop_wait_max: wait(source, "stop_wait_s", stop_wait.as_ref(), STOP_WAIT_S)?,
+    })
+}
+
+/// Lines of one volume's keys, to turn a [`SettingError`] into a [`ConfigError`].
+struct VolumeLines {
+    section: usize,
+    keys: Vec<(&'static str, usize)>,
+}
+
+impl VolumeLines {
+    fn error(&self, source: Source<'_>, name: &str, error: SettingError) -> ConfigError {
+        let written = self.keys.iter().find(|(key, _)| *key == error.key).map(|(_, line)| *line);
+        let place = if name.is_empty() { String::new() } else { format!("volume {name:?}: ") };
+        let line = Some(written.unwrap_or(self.section));
+        source.error(line, format!("{place}{}", error.message), error.hint)
+    }
+}
+
+fn read_volumes(
+    source: Source<'_>,
+    sections: Vec<Section<'_>>,
+    base: &Path,
+    (cache, control): (&CacheConfig, &ControlConfig),
+    (lines, looks): (&mut Lines, &mut Looks),
+) -> Result<Vec<VolumeConfig>, ConfigError> {
+    if sections.len() > usize::from(VOLUMES_MAX) {
+        let message = format!("{} volumes, at most {VOLUMES_MAX} are possible", sections.len());
+        return Err(source.error(None, message, "start a second daemon with a cache of its own"));
+    }
+    let mut volumes: Vec<VolumeConfig> = Vec::with_capacity(sections.len());
+    for section in sections {
+        let (input, at) = read_volume(source, section)?;
+        let mut check = || -> Result<VolumeConfig, SettingError> {
+            let volume = input.check(base)?;
+            check_beside(&volume, &volumes, &cache.device, looks)?;
+            check_control(&volume, &control.socket)?;
+            if let Some(bytes) = cache.size_bytes {
+                check_order_in(volume.share_min, volume.share_max, bytes)?;
+            }
+            let minimums = volumes.iter().chain([&volume]).map(|volume| volume.share_min);
+            check_minimums(minimums, cache.size_bytes)?;
+            Ok(volume)
+        };
+        let volume = check().map_err(|error| at.error(source, &input.name, error))?;
+        lines.volumes.push((volume.name.clone(), at.section));
+        volumes.push(volume);
+    }
+    Ok(volumes)
+}
+
+fn read_volume(
+    source: Source<'_>,
+    mut section: Section<'_>,
+) -> Result<(VolumeInput, VolumeLines), ConfigError> {
+    let mut at = VolumeLines { section: section.line, keys: Vec::new() };
+    let name = note(&mut at, "name", section.string("name")?);
+    let backend = note(&mut at, "backend", section.string("backend")?);
+    let input = VolumeInput {
+        mode: note(&mut at, "mode", section.string("mode")?),
+        share_min: note(&mut at, "share_min", section.quantity("share_min")?),
+        share_max: note(&mut at, "share_max", section.quantity("share_max")?),
+        nbd: note(&mut at, "nbd", section.string("nbd")?),
+        vhost_user: note(&mut at, "vhost_user", section.string("vhost_user")?),
+        socket_mode: note(&mut at, "socket_mode", section.string("socket_mode")?),
+        socket_group: note(&mut at, "socket_group", section.string("socket_group")?),
+        read_only: note(&mut at, "read_only", section.flag("read_only")?).unwrap_or(false),
+        shared: note(&mut at, "shared", section.flag("shared")?).unwrap_or(false),
+        exclusive: note(&mut at, "exclusive", section.flag("exclusive")?).unwrap_or(false),
+        bypass_sequential: note(
+            &mut at,
+            "bypass_sequential",
+            section.quantity("bypass_sequential")?,
+        ),
+        bypass_large: note(&mut at, "bypass_large", section.quantity("bypass_large")?),
+        backend_timeout_s: note(&mut at, "backend_timeout_s", section.number("backend_timeout_s")?),
+        ..VolumeInput::default()
+    };
+    section.finish()?;
+    let missing = |key: &str, hint: &str| {
+        source.error(Some(section.line), format!("this [[volume]] has no {key}"), hint)
+    };
+    let name = name.ok_or_else(|| missing("name", "add name = \"vm1\""))?;
+    let backend = backend.ok_or_else(|| missing("backend", "add backend = \"file:vm1.raw\""))?;
+    Ok((VolumeInput { name, backend, ..input }, at))
+}
+
+/// Remembers the line of a key.
+fn note<T>(at: &mut VolumeLines, key: &'static str, value: Option<Located<T>>) -> Option<T> {
+    let Located { value, line } = value?;
+    at.keys.push((key, line));
+    Some(value)
+}
+
+fn cache_size(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigError> {
+    let bytes = quantity(source, "size", text)?;
+    let shards = u64::from(Geometry::SHARDS_MAX);
+    let (min, max) = (Geometry::BYTES_MIN, Geometry::BYTES_MAX * shards);
+    if (min..=max).contains(&bytes) {
+        return Ok(bytes);
+    }
+    let message = format!("size: a cache of {} is impossible", show_size(bytes));
+    let hint = format!("choose {} to {}", show_size(min), show_size(max));
+    Err(source.error(Some(text.line), message, hint))
+}
+
+fn quantity(source: Source<'_>, key: &str, text: &Located<String>) -> Result<u64, ConfigError> {
+    parse_setting(&text.value)
+        .map_err(|(message, hint)| source.error(Some(text.line), format!("{key}: {message}"), hint))
+}
+
+fn wait(
+    source: Source<'_>,
+    key: &str,
+    seconds: Option<&Located<u64>>,
+    default: u64,
+) -> Result<Duration, ConfigError> {
+    match seconds {
+        None => Ok(Duration::from_secs(default)),
+        Some(Located { value, .. }) if *value <= WAIT_S_MAX => Ok(Duration::from_secs(*value)),
+        Some(Located { value, line }) => {
+            let message = format!("{key}: {value} seconds is more than an hour");
+            Err(source.error(Some(*line), message, format!("choose 0 to {WAIT_S_MAX}")))
+        }
+    }
+}
+
+fn up_to(
+    source: Source<'_>,
+    key: &str,
+    number: &Located<u64>,
+    min: u64,
+    max: u64,
+) -> Result<u64, ConfigError> {
+    if (min..=max).contains(&number.value) {
+        return Ok(number.value);
+    }
+    let message = format!("{key}: {} is not possible", number.value);
+    Err(source.error(Some(number.line), message, format!("choose {min} to {max}")))
+}
+
+fn loopback(source: Source<'_>, text: &Located<String>) -> Result<SocketAddr, ConfigError> {
+    let wrong = |message: String, hint: &str| Err(source.error(Some(text.line), message, hint));
+    let literal = text.value.strip_prefix("localhost:").map_or_else(
+        || text.value.parse().ok(),
+        |port| Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port.parse().ok()?)),
+    );
+    match literal {
+        None => wrong(
+            format!("http: {:?} is not an address and port", text.value),
+            "write for example \"127.0.0.1:9320\"",
+        ),
+        Some(address) if !address.ip().is_loopback() => wrong(
+            format!("http: {address} is not a loopback address"),
+            "metrics are served to this host only; put a proxy with access control in front",
+        ),
+        Some(address) => Ok(address),
+    }
+}
+
+/// One of the values that an enum's lower-case names allow.
+fn choice<T: Choice>(
+    source: Source<'_>,
+    key: &str,
+    text: &Located<String>,
+) -> Result<T, ConfigError> {
+    T::ALL.iter().find(|(name, _)| *name == text.value).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = T::ALL.iter().map(|(name, _)| *name).collect();
+        let message = format!("{key}: unknown value {:?}", text.value);
+        source.error(Some(text.line), message, suggest(&text.value, &names))
+    })
+}
+
+/// A setting with a few named values.
+trait Choice: Copy + 'static {
+    const ALL: &'static [(&'static str, Self)];
+}
+
+impl Choice for IoMode {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("uring", Self::Uring), ("threads", Self::Threads)];
+}
+
+impl Choice for Endurance {
+    const ALL: &'static [(&'static str, Self)] = &[
+        (Self::Hits.name(), Self::Hits),
+        (Self::Balanced.name(), Self::Balanced),
+        (Self::Save.name(), Self::Save),
+    ];
+}
+
+impl Choice for EvictionMode {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("probation", Self::Probation), ("clock", Self::Clock)];
+}

@@ -1,0 +1,78 @@
+//! The configuration file: read, checked and made absolute before anything is opened.
+//!
+//! Every key is described in `docs/guide/configuration.md`.
+
+pub mod checks;
+mod error;
+mod file;
+pub mod looks;
+#[cfg(test)]
+mod tests;
+pub mod units;
+pub mod volume;
+
+pub use cinnabar_text::ConfigError;
+pub use error::SettingError;
+pub use file::load;
+pub use volume::VolumeInput;
+
+use crate::messages::{CacheConfig, Subject, VolumeConfig};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything `serve` needs to know; paths are absolute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file it came from.
+    pub file: PathBuf,
+    /// The folder that relative paths are taken from.
+    pub base: PathBuf,
+    /// The cache device.
+    pub cache: CacheConfig,
+    /// Longest wait for locks.
+    pub lock_wait_max: Duration,
+    /// How operators reach the daemon.
+    pub control: ControlConfig,
+    /// The volumes, in the order of the file.
+    pub volumes: Vec<VolumeConfig>,
+    /// Lines of what may be wrong at run time.
+    pub lines: Lines,
+    /// What is allowed but deserves a word.
+    pub warnings: Vec<String>,
+}
+
+/// How operators reach the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Metrics over HTTP, loopback only; `None`: nowhere.
+    pub http: Option<SocketAddr>,
+    /// Longest clean stop.
+    pub stop_wait_max: Duration,
+}
+
+/// Where in the file things stand, for errors that only show when the daemon starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// `[cache]`.
+    pub cache: Option<usize>,
+    /// `[control]`.
+    pub control: Option<usize>,
+    /// Volumes by name.
+    pub volumes: Vec<(String, usize)>,
+}
+
+impl Config {
+    /// The line that an error about `subject` belongs to.
+    pub fn line_of(&self, subject: &Subject) -> Option<usize> {
+        match subject {
+            Subject::Daemon => None,
+            Subject::Cache => self.lines.cache,
+            Subject::Volume(name) => {
+                self.lines.volumes.iter().find(|(other, _)| other == name).map(|(_, line)| *line)
+            }
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The configuration file, right and wrong.
+
+use super::{Config, ConfigError, file};
+use crate::messages::{EvictionMode, IoMode, NbdAddress, Share, Subject, VolumeMode};
+use cinnabar_engine::Endurance;
+use cinnabar_text::toml_reader::Source;
+use std::path::Path;
+use std::time::Duration;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    file::parse(Source { file: Path::new("c.toml"), text }, Path::new("/base"))
+}
+
+/// A configuration that is fine, with `more` behind it.
+fn with(more: &str) -> String {
+    format!("[cache]\ndevice = \"cache.img\"\nsize = \"1GiB\"\n{more}")
+}
+
+#[test]
+fn the_example_is_read_as_it_is_meant() {
+    let config = parse(
+        r#"
+[cache]
+device = "cache.img"        # file or block device
+size = "8GiB"               # files only
+[control]
+socket = "control.sock"     # default: control.sock beside the config file
+http = "127.0.0.1:9320"
+[[volume]]
+name = "vm1"                # also the NBD export's name
+backend = "sim:filer,seed=1:file:vm1.raw"
+mode = "write-through"
+share_min = "0"             # bytes or "10%"; the minimums sum to at most 80 %
+share_max = "100%"
+nbd = "unix:vm1.sock"       # or "tcp:127.0.0.1:10809"
+"#,
+    )
+    .expect("the issue's example");
+    assert_eq!(config.cache.device, Path::new("/base/cache.img"));
+    assert_eq!(config.cache.size_bytes, Some(8 << 30));
+    assert_eq!(config.control.socket, Path::new("/base/control.sock"));
+    assert_eq!(config.control.http, "127.0.0.1:9320".parse().ok());
+    let volume = &config.volumes[0];
+    assert_eq!(volume.backend, "sim:filer,seed=1:file:/base/vm1.raw");
+    assert_eq!(volume.mode, VolumeMode::WriteThrough);
+    assert_eq!((volume.share_min, volume.share_max), (Share::Bytes(0), Share::Percent(100.0)));
+    assert_eq!(volume.nbd, Some(NbdAddress::Unix("/base/vm1.sock".into())));
+    assert_eq!(config.line_of(&Subject::Volume("vm1".into())), Some(8));
+    assert_eq!(config.line_of(&Subject::Cache), Some(2));
+    assert!(config.warnings.is_empty());
+}
+
+#[test]
+fn defaults_are_those_of_the_guide() {
+    let config =
+        parse("cache.device = \"/dev/nvme0n1\"\n[[volume]]\nname = \"a b\"\nbackend = \"file:x\"")
+            .expect("the shortest configuration");
+    assert_eq!(config.cache.size_bytes, None);
+    assert_eq!(config.cache.io, IoMode::Auto);
+    assert_eq!(config.cache.eviction, EvictionMode::Probation);
+    assert_eq!(config.cache.endurance, Endurance::Balanced);
+    assert_eq!(config.cache.probation_bytes, None);
+    assert!(!config.cache.force && !config.cache.required && config.cache.crash_safe);
+    assert_eq!(config.cache.state_dir, Path::new("/base/cinnabar-state"));
+    assert_eq!(config.lock_wait_max, Duration::from_secs(30));
+    assert_eq!(config.cache.device_timeout, Duration::from_secs(30));
+    assert_eq!(config.control.stop_wait_max, Duration::from_mins(1));
+    assert_eq!(config.control.socket, Path::new("/base/control.sock"));
+    assert_eq!(config.control.http, None);
+    let volume = &config.volumes[0];
+    assert_eq!(volume.nbd, Some(NbdAddress::Unix("/base/a b.sock".into())));
+    assert_eq!(volume.bypass_sequential_bytes, 16 << 20);
+    assert_eq!(volume.bypass_large_bytes, 0);
+    assert_eq!(volume.backend_timeout, Duration::ZERO, "guests wait for storage that is away");
+    assert!(!volume.read_only && !volume.shared && !volume.exclusive);
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = parse(
+        r#"
+[cache]
+device = "/ssd/c"
+size = 1_073_741_824
+io = "threads"
+eviction = "clock"
+endurance = "save"
+probation = "4MiB"
+lock_wait_s = 0
+device_timeout_s = 7
+required = true
+crash_safe = false
+state_dir = "../state"
+[control]
+socket = "../run/c.sock"
+http = "localhost:0"
+stop_wait_s = 5
+[[volume]]
+name = "v"
+backend = "file:/srv/v"
+mode = "pass-through"
+share_min = "10%"
+share_max = 500000000
+nbd = "tcp:0.0.0.0:10809"
+read_only = true
+shared = true
+exclusive = true
+bypass_sequential = "0"
+bypass_large = "1MiB"
+backend_timeout_s = 0
+"#,
+    )
+    .expect("all keys");
+    assert_eq!(config.cache.size_bytes, Some(1 << 30));
+    assert_eq!((config.cache.io, config.cache.eviction), (IoMode::Threads, EvictionMode::Clock));
+    assert_eq!(config.cache.endurance, Endurance::Save);
+    assert_eq!(config.cache.probation_bytes, Some(4 << 20));
+    assert_eq!(config.lock_wait_max, Duration::ZERO);
+    assert!(config.cache.required && !config.cache.crash_safe);
+    assert_eq!(config.cache.device_timeout, Duration::from_secs(7));
+    assert_eq!(config.cache.state_dir, Path::new("/base/../state"));
+    assert_eq!(config.control.socket, Path::new("/base/../run/c.sock"));
+    assert_eq!(config.control.http, "127.0.0.1:0".parse().ok());
+    assert_eq!(config.control.stop_wait_max, Duration::from_secs(5));
+    let volume = &config.volumes[0];
+    assert_eq!(volume.mode, VolumeMode::PassThrough);
+    assert_eq!(
+        (volume.share_min, volume.share_max),
+        (Share::Percent(10.0), Share::Bytes(500_000_000))
+    );
+    assert!(volume.read_only && volume.shared && volume.exclusive);
+    assert_eq!((volume.bypass_sequential_bytes, volume.bypass_large_bytes), (0, 1 << 20));
+    assert_eq!(volume.backend_timeout, Duration::ZERO);
+    assert!(config.warnings[0].contains("neither encrypted"), "{:?}", config.warnings);
+}
+
+/// Text behind a good `[cache]` of three lines, line, part of the message, part of the hint.
+const WRONG: &[(&str, usize, &str, &str)] = &[
+    ("sise = 1\n", 4, "unknown key \"sise\" in [cache]", "did you mean \"size\"?"),
+    ("io = \"urign\"\n", 4, "io: unknown value \"urign\"", "did you mean \"uring\"?"),
+    ("io = 3\n", 4, "io in [cache] must be a string", "with quotes"),
+    ("lock_wait_s = -1\n", 4, "lock_wait_s in [cache] must not be negative: -1", "0 or more"),
+    ("lock_wait_s = 1.5\n", 4, "must be a whole number", "without quotes"),
+    ("probation = 64\n", 4, "probation: \"64\" has no unit", "MiB"),
+    ("lock_wait_s = 4000\n", 4, "more than an hour", "3600"),
+    ("required = 1\n", 4, "required in [cache] must be true or false", "true"),
+    ("state_dir = \"\"\n", 4, "state_dir is not a folder", "state_dir = "),
+    ("state_dir = 5\n", 4, "must be a string", "with quotes"),
+    ("device = \"b\"\n", 4, "duplicate key", "toml.io"),
+    ("[cashe]\n", 4, "unknown key \"cashe\"", "did you mean \"cache\"?"),
+    ("[control]\nhttp = \"0.0.0.0:80\"\n", 5, "not a loopback address", "proxy"),
+    ("[control]\nhttp = \"9320\"\n", 5, "not an address and port", "127.0.0.1:9320"),
+    ("[control]\nport = 1\n", 5, "unknown key \"port\" in [control]", "known here: socket"),
+    ("[control\n", 4, "", "toml.io"),
+    ("volume = 3\n", 4, "unknown key \"volume\" in [cache]", ""),
+    ("[volume]\nname = \"a\"\n", 4, "must be a list of tables", "[[volume]]"),
+    ("[[volume]]\nbackend = \"file:a\"\n", 4, "has no name", "name = "),
+    ("[[volume]]\nname = \"a\"\n", 4, "has no backend", "backend = "),
+    ("[[volume]]\nname = \"a/b\"\nbackend = \"file:a\"\n", 5, "contains '/'", "64 bytes"),
+    ("[[volume]]\nname = \"\"\nbackend = \"file:a\"\n", 5, "empty", "64 bytes"),
+    ("[[volume]]\nname = \"a\\u0007\"\nbackend = \"file:a\"\n", 5, "contains", "control"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"vm.raw\"\n", 6, "not a backend", "file:PATH"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"sim:fller:file:a\"\n", 6, "fller", "sim:PRESET"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"nbd:unix:\"\n", 6, "1 to 107", "nbd:tcp:HOST:PORT"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"nbd:tcp:h:x\"\n", 6, "\"x\" is no port", "nbd["),
+    ("[[volume]]\nname = \"a\"\nbackend = \"nbd,tls=1:tcp:h:1\"\n", 6, "tls=1", "give_up_s=N"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:cache.img\"\n", 6, "cache device", "another"),
+    ("[[volume]]\nname = \"a\"\nbakcend = \"file:a\"\n", 6, "unknown key", "\"backend\"?"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write-back\"\n", 7, "yet", "one of"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write\"\n", 7, "unknown mode", ""),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"a.sock\"\n", 7, "unix:", "unix:PATH"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"tcp:h:1\"\n", 7, "h:1", "tcp:"),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"tcp:[::1]:0\"\n", 7, "port", "tcp:"),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"unix:control.sock\"\n",
+        7,
+        "control socket",
+        "its own",
+    ),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nread_only = \"yes\"\n", 7, "true or", "true"),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nbackend_timeout_s = 4000\n",
+        7,
+        "more than an hour",
+        "3600",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nbackend_timeout_s = \"5s\"\n",
+        7,
+        "must be a whole number",
+        "without quotes",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nshare_min = \"x\"\n",
+        7,
+        "share_min",
+        "512MiB",
+    ),
+    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nshare_min = \"81%\"\n", 7, "80 %", "lower"),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nshare_min = \"900MiB\"\n",
+        7,
+        "80 %",
+        "lower",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nshare_max = \"5%\"\nshare_min = \"6%\"\n",
+        8,
+        "more than share_max",
+        "raise",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nshare_max = \"5%\"\nshare_min = \"1GiB\"\n",
+        8,
+        "more than share_max 5%",
+        "raise",
+    ),
+];
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_a_hint() {
+    for (text, line, message, hint) in WRONG {
+        let error = parse(&with(text)).expect_err(text);
+        assert_eq!(error.line, Some(*line), "{text}: {error}");
+        assert!(error.message.contains(message), "{text}: {error}");
+        assert!(error.hint.contains(hint) && !error.hint.is_empty(), "{text}: {}", error.hint);
+        assert!(!error.to_string().contains('\n'), "{text}: {error}");
+        assert!(error.to_string().starts_with(&format!("c.toml:{line}: ")), "{error}");
+    }
+}
+
+#[test]
+fn impossible_cache_sizes_are_refused() {
+    for size in ["0", "1KiB", "19MiB", "100TiB", "9999999999GiB", "big", "", "-3"] {
+        let text = format!("[cache]\ndevice = \"c\"\nsize = \"{size}\"\n");
+        let error = parse(&text).expect_err(size);
+        assert_eq!(error.line, Some(3), "{size}: {error}");
+    }
+    parse("[cache]\ndevice = \"c\"\nsize = -1\n").expect_err("negative");
+    parse("[cache]\ndevice = \"c\"\nsize = \"20MiB\"\n").expect("the smallest");
+    parse("[cache]\nsize = \"1GiB\"\n").expect_err("no device");
+    parse("").expect_err("no cache");
+}
+
+#[test]
+fn volumes_must_differ() {
+    let two = |first: &str, second: &str| {
+        parse(&with(&format!("[[volume]]\n{first}\n[[volume]]\n{second}\n")))
+    };
+    let a = "name = \"a\"\nbackend = \"file:x\"";
+    let error = two(a, "name = \"a\"\nbackend = \"file:y\"").expect_err("same name");
+    assert!(error.message.contains("another volume named \"a\""), "{error}");
+    assert_eq!(error.line, Some(8));
+    let error = two(a, "name = \"b\"\nbackend = \"sim:hdd:file:./x\"").expect_err("same file");
+    assert!(error.message.contains("backend of volume \"a\""), "{error}");
+    assert_eq!(error.line, Some(9));
+    let error = two(a, "name = \"b\"\nbackend = \"file:y\"\nnbd = \"unix:a.sock\"")
+        .expect_err("same address");
+    assert!(error.message.contains("address of volume \"a\""), "{error}");
+    assert_eq!(error.line, Some(10));
+    let read_only =
+        |name: &str| format!("name = \"{name}\"\nbackend = \"file:x\"\nread_only = true");
+    two(&read_only("a"), &read_only("b")).expect("nobody writes it");
+    two(a, &read_only("b")).expect_err("somebody writes it");
+    let error = two(
+        "name = \"a\"\nbackend = \"file:x\"\nshare_min = \"50%\"",
+        "name = \"b\"\nbackend = \"file:y\"\nshare_min = \"400MiB\"",
+    )
+    .expect_err("89 %");
+    assert!(error.message.contains("(50%, 400MiB) sum to 89.1 %"), "{error}");
+    assert_eq!(error.line, Some(11));
+}
+
+#[test]
+fn two_names_of_one_file_are_one_backend() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("x"), b"").expect("a file");
+    std::fs::hard_link(path("x"), path("y")).expect("a link");
+    std::os::unix::fs::symlink("x", path("z")).expect("a link");
+    for other in ["y", "z"] {
+        let text = with(&format!(
+            "[[volume]]\nname = \"a\"\nbackend = \"file:x\"\n\
+             [[volume]]\nname = \"b\"\nbackend = \"file:{other}\"\n"
+        ));
+        let source = Source { file: Path::new("c.toml"), text: &text };
+        let error = file::parse(source, dir.path()).expect_err(other);
+        assert!(error.message.contains("already"), "{error}");
+    }
+}
+
+#[test]
+fn exports_of_servers_are_backends() {
+    let one = |backend: &str| format!("[[volume]]\nname = \"a\"\nbackend = \"{backend}\"\n");
+    for (backend, absolute) in [
+        ("nbd:unix:./run/x.sock:a:b", "nbd:unix:/base/run/x.sock:a:b"),
+        (
+            "sim:hdd,seed=2:nbd,connections=1:unix:x",
+            "sim:hdd,seed=2:nbd,connections=1:unix:/base/x",
+        ),
+        ("nbd,give_up_s=60:tcp:[::1]:10809", "nbd,give_up_s=60:tcp:[::1]:10809"),
+    ] {
+        let config = parse(&with(&one(backend))).expect(backend);
+        assert_eq!(config.volumes[0].backend, absolute);
+    }
+    let two = |other: &str, key: &str| {
+        let (a, b) = (one("nbd:tcp:host:1:x"), one(other).replace("\"a\"", "\"b\""));
+        parse(&with(&format!("{a}{key}\n{b}{key}\n")))
+    };
+    let error = two("nbd,connections=2:tcp:HOST:1:x", "").expect_err("the same export");
+    assert!(error.message.contains("nbd,connections=2:tcp:HOST:1:x is the backend of"), "{error}");
+    two("nbd:tcp:host:1:y", "").expect("another export");
+    two("nbd:tcp:host:1:x", "read_only = true").expect("nobody writes it");
+}
+
+#[test]
+fn long_socket_paths_are_refused() {
+    let long = "x".repeat(120);
+    parse(&with(&format!("[control]\nsocket = \"{long}\"\n"))).expect_err("control socket");
+    let volume = format!("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"unix:{long}\"");
+    assert_eq!(parse(&with(&volume)).expect_err("NBD socket").line, Some(7));
+    // The default socket is named after the volume.
+    let name = "n".repeat(64);
+    let volume = format!("[[volume]]\nname = \"{name}\"\nbackend = \"file:a\"\n");
+    parse(&with(&volume)).expect("a long name fits below /base");
+    let source = with(&volume);
+    let source = Source { file: Path::new("c.toml"), text: &source };
+    let base = format!("/{}", "d".repeat(60));
+    assert_eq!(file::parse(source, Path::new(&base)).expect_err("too deep").line, Some(4));
+}
+
+#[test]
+fn a_missing_file_is_said_so() {
+    let error = file::load(Path::new("/nonexistent/c.toml")).expect_err("missing");
+    assert_eq!(error.line, None);
+    assert!(error.to_string().starts_with("/nonexistent/c.toml: can't be read"), "{error}");
+    let error = file::load(Path::new("/")).expect_err("a folder");
+    assert!(!error.hint.is_empty());
+}

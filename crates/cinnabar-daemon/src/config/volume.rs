@@ -1,0 +1,321 @@
+//! The settings of one volume: as written, and checked.
+
+use super::error::SettingError;
+use super::units::{parse_setting, parse_share, show_share};
+use crate::messages::{NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
+use cinnabar_backend::BackendSpec;
+use cinnabar_backend::nbd::NbdAddress as ServerAddress;
+use cinnabar_backend::spec::Place;
+use cinnabar_engine::limits::NAME_BYTES_MAX;
+use cinnabar_text::suggest;
+use clap::ValueEnum;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+/// Sequential runs at least this long bypass the cache unless the volume says otherwise. Long
+/// enough that starting a guest or reading a file of a few MiB is still cached; a backup or a scan
+/// reads far more, is fast on most back ends anyway, and would push out what is used again.
+pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
+
+/// Longest wait for an operation of the backend, in seconds, unless the volume says otherwise: none.
+/// A guest waits for storage that is away as over a hard NFS mount; an error instead would abort the
+/// journal of its file system, which a failover of half a minute is not worth.
+pub const BACKEND_TIMEOUT_S: u64 = 0;
+/// Longest that can be asked for.
+const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
+
+/// A volume as somebody wrote it. Also the body of `POST /v1/volumes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeInput {
+    /// See [`VolumeConfig::name`].
+    pub name: String,
+    /// `file:PATH` or `sim:PRESET[,key=value...]:file:PATH`.
+    pub backend: String,
+    /// Default `write-through`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Default `0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_min: Option<String>,
+    /// Default `100%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_max: Option<String>,
+    /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`, or nothing with `vhost_user`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<String>,
+    /// Path of the socket of a vhost-user-blk device; default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vhost_user: Option<String>,
+    /// Mode of its unix sockets, octal; default `0660`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_mode: Option<String>,
+    /// Group of its unix sockets, name or number; default the daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_group: Option<String>,
+    /// Default `false`.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Default `false`.
+    #[serde(default)]
+    pub shared: bool,
+    /// Default `false`.
+    #[serde(default)]
+    pub exclusive: bool,
+    /// Default [`BYPASS_SEQUENTIAL_BYTES`]; `0` = never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bypass_sequential: Option<String>,
+    /// Default `0` = never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bypass_large: Option<String>,
+    /// Default [`BACKEND_TIMEOUT_S`]; 0 = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_timeout_s: Option<u64>,
+}
+
+impl VolumeInput {
+    /// Checks all that can be checked without opening anything. Relative paths are taken from
+    /// `base`, which must be absolute.
+    ///
+    /// # Errors
+    /// The first setting that can't be used.
+    pub fn check(&self, base: &Path) -> Result<VolumeConfig, SettingError> {
+        check_name(&self.name)?;
+        let (share_min, share_max) = self.shares()?;
+        Ok(VolumeConfig {
+            name: self.name.clone(),
+            backend: absolute_backend(&self.backend, base)?,
+            mode: self.mode.as_deref().map_or(Ok(VolumeMode::default()), parse_mode)?,
+            share_min,
+            share_max,
+            nbd: self.nbd_address(base)?,
+            vhost_user: self.vhost_socket(base)?,
+            socket: self.socket()?,
+            read_only: self.read_only,
+            shared: self.shared,
+            exclusive: self.exclusive,
+            bypass_sequential_bytes: size_or(
+                "bypass_sequential",
+                self.bypass_sequential.as_deref(),
+                BYPASS_SEQUENTIAL_BYTES,
+            )?,
+            bypass_large_bytes: size_or("bypass_large", self.bypass_large.as_deref(), 0)?,
+            backend_timeout: backend_timeout(self.backend_timeout_s)?,
+        })
+    }
+
+    fn nbd_address(&self, base: &Path) -> Result<Option<NbdAddress>, SettingError> {
+        match (&self.nbd, &self.vhost_user) {
+            (Some(_), Some(_)) if !self.read_only && !self.shared => Err(SettingError::new(
+                "vhost_user",
+                "nbd and vhost_user together let two guests write one disk",
+                "give one of them, or set read_only, or shared for guests made for that",
+            )),
+            (Some(text), _) => parse_nbd(text, base).map(Some),
+            (None, Some(_)) => Ok(None),
+            (None, None) => parse_nbd(&format!("unix:{}.sock", self.name), base).map(Some),
+        }
+    }
+
+    fn vhost_socket(&self, base: &Path) -> Result<Option<PathBuf>, SettingError> {
+        let Some(text) = &self.vhost_user else { return Ok(None) };
+        let wrong = |(message, hint): (String, &'static str)| {
+            SettingError::new("vhost_user", message, hint)
+        };
+        if text.is_empty() || text.contains('\0') || text.starts_with("unix:") {
+            let message = format!("vhost_user: {text:?} is not a path");
+            return Err(wrong((message, "write the path alone: vhost_user = \"vm1.vhost\"")));
+        }
+        let path = normal(&base.join(text));
+        check_socket_path(&path).map_err(wrong)?;
+        Ok(Some(path))
+    }
+
+    fn socket(&self) -> Result<SocketAccess, SettingError> {
+        let mode = match &self.socket_mode {
+            None => None,
+            Some(text) => {
+                let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+                let mode =
+                    u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= 0o777);
+                let message = format!("socket_mode: {text:?} is not a file mode");
+                let hint = "write it in octal, such as socket_mode = \"0660\"";
+                Some(mode.ok_or_else(|| SettingError::new("socket_mode", message, hint))?)
+            }
+        };
+        if self.socket_group.as_ref().is_some_and(String::is_empty) {
+            let message = "socket_group is empty";
+            return Err(SettingError::new("socket_group", message, "name a group of this host"));
+        }
+        Ok(SocketAccess { mode, group: self.socket_group.clone() })
+    }
+
+    fn shares(&self) -> Result<(Share, Share), SettingError> {
+        let share_min = share_or("share_min", self.share_min.as_deref(), Share::Bytes(0))?;
+        let share_max = share_or("share_max", self.share_max.as_deref(), Share::Percent(100.0))?;
+        check_order(share_min, share_max)?;
+        Ok((share_min, share_max))
+    }
+}
+
+/// Checks that a minimum is not above a maximum, as far as that is known without the capacity.
+///
+/// # Errors
+/// If it is.
+pub fn check_order(share_min: Share, share_max: Share) -> Result<(), SettingError> {
+    let above = match (share_min, share_max) {
+        (Share::Bytes(min), Share::Bytes(max)) => min > max,
+        (Share::Percent(min), Share::Percent(max)) => min > max,
+        (Share::Bytes(min), Share::Percent(max)) => min > 0 && max == 0.0,
+        (Share::Percent(min), Share::Bytes(max)) => min > 0.0 && max == 0,
+    };
+    if !above {
+        return Ok(());
+    }
+    let (min, max) = (show_share(share_min), show_share(share_max));
+    Err(SettingError::new(
+        "share_min",
+        format!("share_min {min} is more than share_max {max}"),
+        "raise share_max or lower share_min",
+    ))
+}
+
+/// Checks a volume's name: 1 to 64 bytes, no slash, no control characters, not `.` or `..`.
+///
+/// # Errors
+/// If it can't be used.
+pub fn check_name(name: &str) -> Result<(), SettingError> {
+    const HINT: &str = "use 1 to 64 bytes, without slashes and control characters";
+    let wrong = |message: String| Err(SettingError::new("name", message, HINT));
+    match name.chars().find(|c| *c == '/' || c.is_control()) {
+        _ if name.is_empty() => wrong("the name is empty".into()),
+        _ if name.len() > NAME_BYTES_MAX => {
+            wrong(format!("the name has {} bytes, at most {NAME_BYTES_MAX} fit", name.len()))
+        }
+        Some(c) => wrong(format!("the name {name:?} contains {c:?}")),
+        None if name == "." || name == ".." => wrong(format!("the name can't be {name:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Reads a mode.
+///
+/// # Errors
+/// If there is no such mode.
+pub fn parse_mode(text: &str) -> Result<VolumeMode, SettingError> {
+    VolumeMode::from_str(text, false).map_err(|_| {
+        let known = ["write-through", "write-around", "pass-through"];
+        let message = match text {
+            "write-back" => "mode \"write-back\" is not supported yet".to_owned(),
+            _ => format!("unknown mode {text:?}"),
+        };
+        let hint = match text {
+            "write-back" => format!("choose one of {}", known.join(", ")),
+            _ => suggest(text, &known),
+        };
+        SettingError::new("mode", message, hint)
+    })
+}
+
+/// Reads a backend and makes its path absolute.
+///
+/// # Errors
+/// If it is no backend, or its path can't be written down.
+pub fn absolute_backend(text: &str, base: &Path) -> Result<String, SettingError> {
+    let wrong = |message: String, hint: &str| SettingError::new("backend", message, hint);
+    let spec = BackendSpec::parse(text, base).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        wrong(format!("{error}{}", cause.unwrap_or_default()), error.hint())
+    })?;
+    let absolute = |path: &Path| {
+        let path = normal(path);
+        let shown = path.to_str().map(ToOwned::to_owned);
+        shown.ok_or_else(|| {
+            wrong(format!("the path {} is not UTF-8", path.display()), "rename the folder")
+        })
+    };
+    let place = match spec.place {
+        Place::File(path) => format!("file:{}", absolute(&path)?),
+        Place::Nbd(mut server) => {
+            if let ServerAddress::Unix(path) = &mut server.address {
+                *path = absolute(path)?.into();
+            }
+            server.to_string()
+        }
+    };
+    // What stands in front of it: a "sim:SETTINGS:" for each layer.
+    let mut rest = text;
+    for _ in &spec.layers {
+        rest = rest["sim:".len()..].split_once(':').map_or(rest, |(_, behind)| behind);
+    }
+    let prefix = &text[..text.len() - rest.len()];
+    Ok(format!("{prefix}{place}"))
+}
+
+/// Where the bytes of a backend live that [`absolute_backend`] has made.
+pub fn backend_place(backend: &str) -> Option<Place> {
+    BackendSpec::parse(backend, Path::new("/")).ok().map(|spec| spec.place)
+}
+
+/// Without `.` components; `..` stays, for it can follow a symbolic link.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Reads the address of an NBD server; a relative path of a unix socket is taken from `base`.
+///
+/// # Errors
+/// If it is no address, or too long.
+pub fn parse_nbd(text: &str, base: &Path) -> Result<NbdAddress, SettingError> {
+    const HINT: &str = "write unix:PATH, or tcp:IP:PORT such as tcp:127.0.0.1:10809";
+    let wrong = |message: String| SettingError::new("nbd", message, HINT);
+    match text.parse().map_err(|error| wrong(format!("{error}")))? {
+        NbdAddress::Unix(path) => {
+            let path = normal(&base.join(path));
+            check_socket_path(&path)
+                .map_err(|(message, hint)| SettingError::new("nbd", message, hint))?;
+            Ok(NbdAddress::Unix(path))
+        }
+        NbdAddress::Tcp(address) if address.port() == 0 => {
+            Err(wrong("the port is 0, clients could not find it".into()))
+        }
+        tcp @ NbdAddress::Tcp(_) => Ok(tcp),
+    }
+}
+
+/// Checks that a path fits in a unix socket's address.
+///
+/// # Errors
+/// A line that says what is wrong, and one that helps.
+pub(super) fn check_socket_path(path: &Path) -> Result<(), (String, &'static str)> {
+    use cinnabar_frontend::nbd::UNIX_PATH_BYTES_MAX;
+    let bytes = path.as_os_str().len();
+    if bytes <= UNIX_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "the socket's path {} has {bytes} bytes, at most {UNIX_PATH_BYTES_MAX} fit",
+        path.display()
+    );
+    Err((message, "choose a shorter path, for example below /run"))
+}
+
+fn backend_timeout(seconds: Option<u64>) -> Result<Duration, SettingError> {
+    let seconds = seconds.unwrap_or(BACKEND_TIMEOUT_S);
+    if seconds <= BACKEND_TIMEOUT_S_MAX {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let message = format!("backend_timeout_s: {seconds} seconds is more than an hour");
+    let hint = format!("choose 1 to {BACKEND_TIMEOUT_S_MAX}, or 0 for no bound");
+    Err(SettingError::new("backend_timeout_s", message, hint))
+}
+
+fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Share, SettingError> {
+    text.map_or(Ok(default), parse_share)
+        .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
+}
+
+fn size_or(key: &'static str, text: Option<&str>, default: u64) -> Result<u64, SettingError> {
+    text.map_or(Ok(default), parse_setting)
+        .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
+}

@@ -1,0 +1,300 @@
+//! The control API: HTTP and JSON under `/v1` on the control socket.
+//!
+//! Errors are `{"error": "...", "hint": "..."}`.
+
+use super::{Control, Phase, actions, recordings};
+use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};
+use crate::config::looks::Looks;
+use crate::config::units::parse_share;
+use crate::config::volume::{check_order, parse_mode};
+use crate::config::{SettingError, VolumeInput};
+use crate::messages::{
+    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
+};
+use crate::report::{StatusReport, VolumeReport};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{delete, get, patch, post};
+use axum::{Router, body::Bytes};
+use cinnabar_engine::units::BLOCK_BYTES;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What went wrong, as a body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// One line.
+    pub error: String,
+    /// What would help; may be empty.
+    pub hint: String,
+}
+
+/// Body of `GET /v1/ready`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyBody {
+    /// Whether every volume answers.
+    pub ready: bool,
+    /// `starting`, `serving` or `stopping`.
+    pub state: String,
+}
+
+/// Body of `GET /v1/version`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionBody {
+    /// Version of the daemon.
+    pub version: String,
+    /// Version of what is on the cache device.
+    pub format_version: u32,
+    /// The daemon's process.
+    pub pid: u32,
+}
+
+/// Body of `PATCH /v1/volumes/{name}`: what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeInput {
+    /// See [`VolumeInput::mode`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// See [`VolumeInput::share_min`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_min: Option<String>,
+    /// See [`VolumeInput::share_max`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_max: Option<String>,
+}
+
+/// Query of `DELETE /v1/volumes/{name}`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RemoveQuery {
+    #[serde(default)]
+    force: bool,
+}
+
+/// What a handler fails with.
+pub(super) struct Failed(StatusCode, ErrorBody);
+
+pub(super) type Answer<T> = Result<T, Failed>;
+
+/// The routes of the control socket.
+pub fn router(control: Arc<Control>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/ready", get(ready))
+        .route("/v1/version", get(version))
+        .route("/v1/volumes", get(list).post(add))
+        .route("/v1/volumes/{name}", patch(change).delete(remove))
+        .route("/v1/volumes/{name}/resize", post(resize))
+        .route("/v1/volumes/{name}/invalidate", post(actions::invalidate))
+        .route("/v1/cache/replace", post(actions::replace))
+        .route("/v1/cache/abandon", post(actions::abandon))
+        .route("/v1/recordings", post(recordings::begin))
+        .route("/v1/recordings/{id}", delete(recordings::end))
+        .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(control)
+}
+
+async fn status(State(control): State<Arc<Control>>) -> Answer<Json<StatusReport>> {
+    Ok(Json(StatusReport::new(&control.status().await?)))
+}
+
+/// Whether the daemon serves. Also on the metrics' port.
+pub(super) async fn ready(State(control): State<Arc<Control>>) -> Response {
+    let (code, state) = match control.phase() {
+        Phase::Serving(_) => (StatusCode::OK, "serving"),
+        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
+        Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+    };
+    let ready = code == StatusCode::OK;
+    (code, Json(ReadyBody { ready, state: state.to_owned() })).into_response()
+}
+
+async fn version() -> Json<VersionBody> {
+    Json(VersionBody {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        format_version: cinnabar_engine::metadata::superblock::FORMAT_VERSION,
+        pid: std::process::id(),
+    })
+}
+
+async fn list(State(control): State<Arc<Control>>) -> Answer<Json<Vec<VolumeReport>>> {
+    Ok(Json(control.status().await?.volumes.iter().map(VolumeReport::new).collect()))
+}
+
+async fn add(
+    State(control): State<Arc<Control>>,
+    body: Bytes,
+) -> Answer<(StatusCode, Json<VolumeReport>)> {
+    let input: VolumeInput = from_json(&body)?;
+    let volume = input.check(&control.base)?;
+    let _one_at_a_time = control.changes.lock().await;
+    let now = control.status().await?;
+    let others = || now.volumes.iter().map(|volume| &volume.config);
+    if others().any(|other| other.name == volume.name) {
+        let message = format!("there is a volume {:?} already", volume.name);
+        return Err(CommandError::new(CommandErrorKind::Exists, message, "choose another").into());
+    }
+    check_files(&volume, others().cloned().collect(), now.cache.device.clone()).await?;
+    check_shares(&now, &volume)?;
+    check_control(&volume, &control.socket)?;
+    for warning in crate::config::checks::warnings(&volume) {
+        tracing::warn!("{warning}");
+    }
+    let name = volume.name.clone();
+    let message = |answer| Message::AddVolume(Box::new(volume), answer);
+    control.ask(control.change_wait_max, message).await?;
+    Ok((StatusCode::CREATED, Json(report_of(&control, &name).await?)))
+}
+
+/// Checks a new volume against those that are there. Their files are looked at by another thread: this
+/// one serves all operators.
+async fn check_files(
+    new: &VolumeConfig,
+    others: Vec<VolumeConfig>,
+    cache_device: PathBuf,
+) -> Answer<()> {
+    let new = new.clone();
+    let check = tokio::task::spawn_blocking(move || {
+        let mut looks = Looks::default();
+        let result = check_beside(&new, &others, &cache_device, &mut looks);
+        (result, looks.warnings())
+    });
+    let (result, warnings) = check.await.map_err(|_| CommandError::gone())?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(result?)
+}
+
+async fn change(
+    State(control): State<Arc<Control>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer<Json<VolumeReport>> {
+    let change = from_json::<ChangeInput>(&body)?.check()?;
+    let _one_at_a_time = control.changes.lock().await;
+    let now = control.status().await?;
+    let old = now.volumes.iter().find(|volume| volume.config.name == name);
+    let mut new = old.ok_or_else(|| not_found(&name))?.config.clone();
+    new.mode = change.mode.unwrap_or(new.mode);
+    new.share_min = change.share_min.unwrap_or(new.share_min);
+    new.share_max = change.share_max.unwrap_or(new.share_max);
+    check_order(new.share_min, new.share_max)?;
+    check_shares(&now, &new)?;
+    let message = |answer| Message::SetVolume { name: name.clone(), change, answer };
+    control.ask(control.change_wait_max, message).await?;
+    Ok(Json(report_of(&control, &name).await?))
+}
+
+async fn remove(
+    State(control): State<Arc<Control>>,
+    Path(name): Path<String>,
+    Query(RemoveQuery { force }): Query<RemoveQuery>,
+) -> Answer<StatusCode> {
+    let _one_at_a_time = control.changes.lock().await;
+    let message = |answer| Message::RemoveVolume { name, force, answer };
+    control.ask(control.change_wait_max, message).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Serves all of a backend that has grown.
+async fn resize(
+    State(control): State<Arc<Control>>,
+    Path(name): Path<String>,
+) -> Answer<Json<VolumeReport>> {
+    let _one_at_a_time = control.changes.lock().await;
+    let message = |answer| Message::ResizeVolume { name: name.clone(), answer };
+    control.ask(control.change_wait_max, message).await?;
+    Ok(Json(report_of(&control, &name).await?))
+}
+
+async fn report_of(control: &Control, name: &str) -> Answer<VolumeReport> {
+    let status = control.status().await?;
+    let volume = status.volumes.iter().find(|volume| volume.config.name == name);
+    Ok(VolumeReport::new(volume.ok_or_else(|| not_found(name))?))
+}
+
+/// Checks what a new or changed volume asks of the cache, beside the others.
+fn check_shares(now: &DataStatus, new: &VolumeConfig) -> Result<(), SettingError> {
+    let capacity_bytes = now.cache.counters.capacity_blocks * BLOCK_BYTES;
+    check_order_in(new.share_min, new.share_max, capacity_bytes)?;
+    let others = now.volumes.iter().filter(|volume| volume.config.name != new.name);
+    let minimums: Vec<Share> =
+        others.map(|volume| volume.config.share_min).chain([new.share_min]).collect();
+    check_minimums(minimums, Some(capacity_bytes))
+}
+
+async fn unknown() -> Failed {
+    let hint = "there are /v1/status, ready, version, volumes, recordings and cache";
+    Failed(StatusCode::NOT_FOUND, ErrorBody { error: "no such path".into(), hint: hint.into() })
+}
+
+async fn wrong_method() -> Failed {
+    let body = ErrorBody { error: "not with this method".into(), hint: String::new() };
+    Failed(StatusCode::METHOD_NOT_ALLOWED, body)
+}
+
+fn not_found(name: &str) -> CommandError {
+    let message = format!("there is no volume {name:?}");
+    CommandError::new(CommandErrorKind::NotFound, message, "list them: cinnabar volume list")
+}
+
+/// Reads a body.
+pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+    serde_json::from_slice(body).map_err(|error| {
+        let hint =
+            "docs/guide/cli.md has the keys; those of a volume are as in [[volume]]".to_owned();
+        Failed(StatusCode::BAD_REQUEST, ErrorBody { error: format!("bad JSON: {error}"), hint })
+    })
+}
+
+impl ChangeInput {
+    fn check(&self) -> Result<VolumeChange, SettingError> {
+        if *self == Self::default() {
+            let hint = "give mode, share_min or share_max";
+            return Err(SettingError::new("mode", "nothing to change", hint));
+        }
+        let share = |key: &'static str, text: Option<&str>| {
+            text.map(parse_share).transpose().map_err(|(message, hint)| {
+                SettingError::new(key, format!("{key}: {message}"), hint)
+            })
+        };
+        Ok(VolumeChange {
+            mode: self.mode.as_deref().map(parse_mode).transpose()?,
+            share_min: share("share_min", self.share_min.as_deref())?,
+            share_max: share("share_max", self.share_max.as_deref())?,
+        })
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (self.0, Json(self.1)).into_response()
+    }
+}
+
+impl From<CommandError> for Failed {
+    fn from(error: CommandError) -> Self {
+        let code = match error.kind {
+            CommandErrorKind::NotFound => StatusCode::NOT_FOUND,
+            CommandErrorKind::Exists | CommandErrorKind::Busy => StatusCode::CONFLICT,
+            CommandErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            CommandErrorKind::Limit => StatusCode::TOO_MANY_REQUESTS,
+            CommandErrorKind::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            CommandErrorKind::Io => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(code, ErrorBody { error: error.message, hint: error.hint })
+    }
+}
+
+impl From<SettingError> for Failed {
+    fn from(error: SettingError) -> Self {
+        let body = ErrorBody { error: error.message, hint: error.hint };
+        Self(StatusCode::UNPROCESSABLE_ENTITY, body)
+    }
+}

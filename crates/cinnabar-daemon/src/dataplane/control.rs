@@ -1,0 +1,406 @@
+//! Messages from the control plane, and the engine's answers to commands: volumes come, change
+//! and go.
+
+use super::background::{Finished, Opening, Task};
+use super::disks::OpenedVolume;
+use super::plane::{Plane, Pool};
+use super::volume::{Volume, export_of};
+use crate::messages::{
+    AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
+    VolumeConfig,
+};
+use crate::report::WarmthReport;
+use cinnabar_backend::{Disk, Memory};
+use cinnabar_driver::{EndError, EndStep, Phase};
+use cinnabar_engine::plan::{Plan, VolumePlan};
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::volume::{ProofToken, Warmth};
+use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Set in the ids of commands; those of guests' requests leave it free.
+pub(super) const COMMAND: u64 = 1 << 63;
+/// Time for a stop that nobody asked for: the control plane is gone.
+const ORPHAN_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A command in the engine's hands.
+pub(super) enum Awaited {
+    Open,
+    /// Of the volume of this key; the answer is for whoever asked, if not the start of the daemon.
+    Attach(usize, Option<AnswerTo<()>>),
+    /// Of the end of the volume of this key.
+    End(usize),
+    /// Of what its server may have lost, and which leaves. The seal has the answer to that.
+    Discard,
+    /// Asked at this time.
+    Load(Instant),
+    /// Asked for as such, or as a part of a replacement.
+    Abandon(Option<AnswerTo<()>>),
+    /// Of a device that hangs or was cut short.
+    GiveUp(Weak<Disk>),
+    Replace,
+    /// Of the volume of this name, which is not attached.
+    Forget(String, AnswerTo<()>),
+    /// The volume of this key, attached as that, to so many bytes.
+    Grow(usize, u64, u64, AnswerTo<u64>),
+    Close,
+}
+
+impl Plane {
+    /// Sends the engines a command with the next batch.
+    pub(super) fn command(&mut self, awaited: Awaited, command: &Command) {
+        let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
+        let reply = self.crew.control(&mut self.lane, id, command);
+        self.replies.extend(reply);
+    }
+
+    /// Takes messages and what the background threads have done.
+    pub(super) fn hear(&mut self, now: Instant) {
+        loop {
+            match self.messages.try_recv() {
+                Ok(message) => self.obey(now, message),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.begin_stop(now, ORPHAN_DEADLINE, None);
+                    break;
+                }
+            }
+        }
+        while let Some(finished) = self.background.take() {
+            match finished {
+                Finished::Opened { result, attempt: Some(attempt), .. } => {
+                    self.tried(now, attempt, result);
+                }
+                Finished::Opened { name, result, answer, .. } => self.opened(&name, result, answer),
+                Finished::Taken { volume, proof } => self.seal(volume, proof),
+                Finished::Proved { volume, result } => self.proved(now, volume, result),
+                Finished::GenerationsBumped(result) => self.generations_bumped(now, result),
+                Finished::DeviceOpened { result, given_up } => {
+                    self.device_opened(&given_up, result);
+                }
+                Finished::Entrusted(result) => self.entrusted(result),
+                Finished::Measured(sizes) => self.looked(&sizes),
+                Finished::Disowned { result, answer } => Self::disowned(result, answer),
+                Finished::Grown { volume, attachment, result, answer } => {
+                    self.grown(volume, attachment, result, answer);
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Status(answer) => {
+                let _ = answer.send(Ok(self.status()));
+            }
+            Message::AddVolume(config, answer) => self.add_volume(config, answer),
+            Message::RemoveVolume { name, force, answer } => {
+                self.remove_volume(&name, force, answer);
+            }
+            Message::SetVolume { name, change, answer } => {
+                let _ = answer.send(self.set_volume(&name, change));
+            }
+            Message::ResizeVolume { name, answer } => self.resize_volume(&name, answer),
+            Message::Invalidate { name, range, answer } => {
+                self.invalidate(now, &name, range, answer);
+            }
+            Message::ReplaceCache { new, answer } => self.replace_cache(new, answer),
+            Message::AbandonCache(answer) => self.abandon_cache(answer),
+            Message::Record { names, answer } => {
+                // Nobody waits any more: the recording ends with its first request.
+                let _ = answer.send(self.record(now, names));
+            }
+            Message::EndRecording { id, answer } => {
+                let _ = answer.send(self.end_recording(id));
+            }
+            Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
+        }
+    }
+
+    fn add_volume(&mut self, config: Box<VolumeConfig>, answer: AnswerTo<()>) {
+        let known = self.volumes.iter().any(|(_, volume)| volume.config.name == config.name);
+        let known = known || self.absents.reason(&config.name).is_some();
+        if self.stop.is_some() {
+            let _ = answer.send(Err(CommandError::gone()));
+        } else if known || self.opening.contains(&config.name) {
+            let message = format!("volume {:?} exists", config.name);
+            let hint = "choose another name, or remove that one first";
+            let error = CommandError::new(CommandErrorKind::Exists, message, hint);
+            let _ = answer.send(Err(error));
+        } else if self.replacing.is_some() {
+            let message = "the cache device is being replaced";
+            let hint = "try again in a moment";
+            let _ = answer.send(Err(CommandError::new(CommandErrorKind::Busy, message, hint)));
+        } else {
+            self.opening.push(config.name.clone());
+            let (options, taken) = (self.open_options.clone(), self.taken());
+            let keep = Some((self.ledger.clone(), self.cache.identity()));
+            let (answer, attempt) = (Some(answer), None);
+            let opening = Opening { config, options, taken, keep, answer, attempt };
+            self.background.start(Task::Open(opening));
+        }
+    }
+
+    /// A backend was opened in the background, or not.
+    fn opened(
+        &mut self,
+        name: &str,
+        result: Result<Box<OpenedVolume>, StartError>,
+        answer: Option<AnswerTo<()>>,
+    ) {
+        self.opening.retain(|opening| opening != name);
+        let error = match result {
+            _ if self.stop.is_some() => CommandError::gone(),
+            Ok(opened) => match self.install(*opened) {
+                Ok(key) => return self.attach(key, answer),
+                Err(error) => command_error(&error),
+            },
+            Err(error) => command_error(&error),
+        };
+        if let Some(answer) = answer {
+            let _ = answer.send(Err(error));
+        }
+    }
+
+    fn remove_volume(&mut self, name: &str, force: bool, answer: AnswerTo<()>) {
+        if self.stop.is_none() && self.remove_absent(name) {
+            let _ = answer.send(Ok(()));
+            return;
+        }
+        let result = self.find(name).and_then(|key| {
+            let connections = self.connections(key);
+            if connections > 0 && !force {
+                let message = format!("volume {name:?} has {connections} clients connected");
+                let hint = "disconnect them, or use --force";
+                return Err(CommandError::new(CommandErrorKind::Busy, message, hint));
+            }
+            Ok(key)
+        });
+        match result {
+            Ok(key) => self.detach(key, Some(answer)),
+            Err(error) => {
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    fn set_volume(&mut self, name: &str, change: VolumeChange) -> Result<(), CommandError> {
+        let key = self.find(name)?;
+        let mut config = self.volumes[key].config.clone();
+        config.mode = change.mode.unwrap_or(config.mode);
+        config.share_min = change.share_min.unwrap_or(config.share_min);
+        config.share_max = change.share_max.unwrap_or(config.share_max);
+        self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
+        let (min, max) = self.shares(&config);
+        if let Some(volume) = self.volumes[key].life.id() {
+            let plan = VolumePlan {
+                volume,
+                mode: Some(config.mode.into()),
+                share_min_blocks: Some(min),
+                share_max_blocks: Some(max),
+            };
+            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
+        }
+        self.volumes[key].config = config;
+        Ok(())
+    }
+
+    /// Connections to a volume, of NBD clients and of virtual machines.
+    pub(super) fn connections(&self, key: usize) -> u32 {
+        let export = export_of(key);
+        let all = self.server.connections(export) + self.vhost.connections(export);
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+
+    /// Closes a volume to all clients.
+    pub(super) fn remove_exports(&mut self, key: usize) {
+        self.server.remove_export(export_of(key), &mut Pool);
+        self.vhost.remove(export_of(key), &mut Pool);
+    }
+
+    /// A volume that serves.
+    pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
+        let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
+        match found {
+            Some((key, volume)) if volume.life.phase() == Phase::Serving => Ok(key),
+            Some(_) => {
+                let message = format!("volume {name:?} is coming or going");
+                let hint = "try again in a moment";
+                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+            }
+            None if self.opening.iter().any(|opening| opening == name) => {
+                let message = format!("volume {name:?} is being opened");
+                let hint = "try again in a moment";
+                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+            }
+            None if self.absents.reason(name).is_some() => {
+                let reason = self.absents.reason(name).unwrap_or_default();
+                let message = format!("volume {name:?} waits for its back end: {reason}");
+                let hint = "it is served as soon as that can be opened";
+                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+            }
+            None => {
+                let message = format!("there is no volume {name:?}");
+                let hint = "`cinnabar volume list` shows those there are";
+                Err(CommandError::new(CommandErrorKind::NotFound, message, hint))
+            }
+        }
+    }
+
+    /// Begins the end of a volume that serves: no more requests, then everything of its is finished
+    /// and flushed.
+    pub(super) fn detach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+        let Some(first) = self.volumes[key].life.leave() else { return };
+        self.volumes[key].answer = answer;
+        self.remove_exports(key);
+        self.recordings.leave(key, self.stop.is_some());
+        self.discard_lost(key);
+        self.command(Awaited::End(key), &first);
+    }
+
+    /// The proof was taken: the engine may keep the blocks for the next start.
+    fn seal(&mut self, key: usize, proof: Option<ProofToken>) {
+        let command = self.volumes[key].life.proved(proof);
+        self.command(Awaited::End(key), &command);
+    }
+
+    /// The engine has answered a command of a volume's end.
+    fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
+        let Volume { life, config, io, .. } = &mut self.volumes[key];
+        match life.answered(result) {
+            EndStep::Ask(command) => self.command(Awaited::End(key), &command),
+            EndStep::TakeProof => {
+                let disk = Arc::clone(&io.disk);
+                self.background.start(Task::Take { volume: key, disk });
+            }
+            EndStep::Gone(Ok(())) => self.forget_if_quiet(key),
+            EndStep::Gone(Err(EndError { what, failure })) => {
+                let volume = &config.name;
+                tracing::error!(volume, reason = %failure, "{what} failed; the volume's blocks are dropped");
+                self.volumes[key].failed = Some(failed(what, failure));
+                self.forget_if_quiet(key);
+            }
+        }
+    }
+
+    /// The engine has answered a command.
+    pub(super) fn command_done(&mut self, now: Instant, reply: Reply<Memory>) {
+        match self.awaited.remove((reply.id.0 & !COMMAND) as usize) {
+            Awaited::Open => self.opened = Some(reply.result.map(drop)),
+            Awaited::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
+            Awaited::End(key) => self.end_answered(key, reply.result.map(drop)),
+            Awaited::Discard => {}
+            Awaited::Load(opened) => {
+                let report = reply.result.and_then(|answer| match answer {
+                    Answer::Loaded(report) => Ok(report),
+                    _ => Err(Failure::Invalid),
+                });
+                self.loaded(now, opened, report);
+            }
+            Awaited::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
+            Awaited::GiveUp(device) => self.given_up(&device, reply.result.map(drop)),
+            Awaited::Replace => self.replaced(now, reply.result.map(drop)),
+            Awaited::Forget(name, answer) => {
+                self.forgotten(name, reply.result.map(drop), answer);
+            }
+            Awaited::Grow(key, attachment, size_bytes, answer) => {
+                self.has_grown(key, attachment, size_bytes, reply.result.map(drop), answer);
+            }
+            Awaited::Close => self.closed(now, reply.result.map(drop)),
+        }
+    }
+
+    fn attached(
+        &mut self,
+        now: Instant,
+        key: usize,
+        answer: Option<AnswerTo<()>>,
+        result: &Result<Answer<Memory>, Failure>,
+    ) {
+        match self.volumes[key].life.attached(result) {
+            Ok((volume, warmth)) => {
+                self.serve(now, key, volume, warmth);
+                if self.is_detaching() {
+                    // All others have been told to go while this one was on its way.
+                    self.detach(key, answer);
+                } else if let Some(answer) = answer {
+                    let _ = answer.send(Ok(()));
+                }
+            }
+            Err(error) => {
+                self.remove_exports(key);
+                let volume = &mut self.volumes[key];
+                volume.answer = answer;
+                volume.failed = Some(failed("attaching the volume", error));
+                self.admit_waiting(now, key);
+                self.forget_if_quiet(key);
+            }
+        }
+    }
+
+    fn serve(&mut self, now: Instant, key: usize, id: VolumeId, warmth: Warmth) {
+        self.crew.bind(&mut self.lane, id, key);
+        let volume = &self.volumes[key];
+        let name = &volume.config.name;
+        let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
+        tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
+        self.drop_lost_ranges(now);
+        self.admit_waiting(now, key);
+        self.settle_warmth(vec![key]);
+    }
+
+    /// Whether the engine has yet to answer for some volume.
+    pub(super) fn is_attaching(&self) -> bool {
+        self.volumes.iter().any(|(_, volume)| volume.life.phase() == Phase::Attaching)
+    }
+
+    /// Forgets a volume of which nothing is left and lets go of its disk, lock included, before
+    /// anyone has the answer.
+    pub(super) fn forget_if_quiet(&mut self, key: usize) {
+        if !self.volumes.get(key).is_some_and(|volume| volume.life.is_over()) {
+            return;
+        }
+        let volume = self.volumes.remove(key);
+        self.order.retain(|other| *other != key);
+        self.crew.uninstall(&mut self.lane, key);
+        drop(volume.io);
+        tracing::info!(volume = volume.config.name, "detached");
+        match (volume.answer, volume.failed) {
+            (Some(answer), failed) => {
+                let _ = answer.send(failed.map_or(Ok(()), Err));
+            }
+            // A configured one that could not be attached: perhaps later.
+            (None, Some(error)) if self.stop.is_none() => {
+                self.becomes_absent(volume.config, error.message);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// What it means to an operator that the engine could not do something.
+pub(super) fn failed(what: &str, error: Failure) -> CommandError {
+    let kind = match error {
+        Failure::Io(_) => CommandErrorKind::Io,
+        Failure::Limit => CommandErrorKind::Limit,
+        _ => CommandErrorKind::Invalid,
+    };
+    CommandError::new(kind, format!("{what} failed: {error}"), "see the daemon's log")
+}
+
+/// The same for what could not be opened.
+pub(super) fn command_error(error: &StartError) -> CommandError {
+    let kind = match error.kind {
+        StartErrorKind::BackendInUse
+        | StartErrorKind::BackendTwice
+        | StartErrorKind::AddressInUse
+        | StartErrorKind::CacheInUse => CommandErrorKind::Busy,
+        StartErrorKind::Io => CommandErrorKind::Io,
+        StartErrorKind::Resources => CommandErrorKind::Limit,
+        StartErrorKind::Cancelled => CommandErrorKind::Stopping,
+        _ => CommandErrorKind::Invalid,
+    };
+    CommandError::new(kind, error.message.clone(), error.hint.clone())
+}

@@ -1,0 +1,100 @@
+//! The engine's first steps: open the device, or go on without it; attach the volumes.
+//!
+//! Called at start-up. The loop turns already, but nobody can reach it yet.
+
+use super::clock::after;
+use super::control::Awaited;
+use super::device;
+use super::plane::Plane;
+use super::worker::Heard;
+use crate::messages::{StartConfig, StartError, StartErrorKind, Subject};
+use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::{Command, Failure, IoError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Longest opening of a cache device, journal and volumes included, before it counts as lost.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often that, and a wish to stop, is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+impl Plane {
+    /// Opens the engine, after formatting the device if `blank` are its superblocks. A device that
+    /// fails or hangs is given up, unless it is required.
+    pub(super) fn open(
+        &mut self,
+        config: &StartConfig,
+        blank: Option<&[Superblock]>,
+    ) -> Result<(), StartError> {
+        let since = self.lane.clock.now();
+        let formatted = match (blank, self.cache.shared()) {
+            (Some(superblocks), Some(disk)) => {
+                let timeout = config.cache.device_timeout;
+                device::format_configured(disk, superblocks, timeout, &self.open_options)
+            }
+            _ => Ok(()),
+        };
+        let opened = match formatted {
+            Ok(()) => self.try_open(config)?,
+            Err(error) => Err(error),
+        };
+        let reason = match opened {
+            Ok(()) => {
+                if self.cache.disk().is_some() {
+                    self.await_load(since);
+                }
+                return Ok(());
+            }
+            Err(reason) if config.cache.required => return Err(reason),
+            Err(reason) => reason,
+        };
+        // What hangs in the kernel is nobody's any more.
+        self.crew.leave_cache(&mut self.lane);
+        self.seat_without_device(config);
+        self.cache.give_up(reason.message);
+        // Nor is what the engines have said so far anybody's.
+        self.awaited.clear();
+        self.replies.clear();
+        self.said.clear();
+        let mut heard = Vec::new();
+        self.heard.take(&mut heard);
+        heard.retain(|heard| matches!(heard, Heard::Failed(_)));
+        self.heard.append(&mut heard);
+        self.try_open(config)?
+    }
+
+    /// Opens the engine on what there is: the inner error is the device's.
+    fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
+        self.opened = None;
+        self.command(Awaited::Open, &Command::Open);
+        let until = after(self.lane.clock.now(), OPEN_WAIT_MAX);
+        // So that the loop looks at the time even if nothing happens.
+        while self.opened.is_none() {
+            if config.cancel.load(Relaxed) {
+                let message = "given up while the cache device was being opened";
+                let kind = StartErrorKind::Cancelled;
+                return Err(StartError::new(kind, Subject::Cache, message, ""));
+            }
+            if self.lane.clock.now() >= until {
+                return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
+            }
+            self.look_at = Some(after(self.lane.clock.now(), LOOK_EVERY));
+            self.turn()?;
+        }
+        match self.opened.take() {
+            Some(Err(error)) => Ok(Err(self.open_failure(error))),
+            _ => Ok(Ok(())),
+        }
+    }
+
+    /// Attaches the volumes, and waits until the device knows of them, or is given up. One that can't
+    /// be attached waits, to be tried again.
+    pub(super) fn attach_all(&mut self, keys: &[usize]) -> Result<(), StartError> {
+        for key in keys {
+            self.attach(*key, None);
+        }
+        while self.is_attaching() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+}

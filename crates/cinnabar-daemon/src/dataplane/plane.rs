@@ -1,0 +1,314 @@
+//! The loop and what it owns.
+
+use super::absent::Absents;
+use super::background::Background;
+use super::cache::Cache;
+use super::control::Awaited;
+use super::crew::Crew;
+use super::desk::Told;
+use super::inbox::Inbox;
+use super::lane::{Lane, Said};
+use super::proofs::IoName;
+use super::recordings::Recordings;
+use super::replace::Replacing;
+use super::requests::{GuestRequest, Overdue, Waiting};
+use super::stop::Stop;
+use super::volume::Volume;
+use super::watch::Watch;
+use super::worker::Heard;
+use crate::generations::Ledger;
+use crate::messages::{Message, StartError, StartErrorKind, Subject};
+use cinnabar_backend::Memory;
+use cinnabar_backend::disk::OpenOptions;
+use cinnabar_backend::port::{Extent, Interest, PortEvent};
+use cinnabar_driver::PendingProofs;
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Payload, Reply};
+use cinnabar_frontend::nbd::Server;
+use cinnabar_frontend::{
+    Body, Buffers, Extent as FoundExtent, ExtentKind, Incoming, Ready, Token, Want, vhost,
+};
+use slab::Slab;
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::{Arc, mpsc};
+
+/// Everything of the first data thread.
+pub(super) struct Plane {
+    /// Its own engines and I/O.
+    pub(super) lane: Lane,
+    /// All engines.
+    pub(super) crew: Crew,
+    pub(super) server: Server<Memory>,
+    pub(super) vhost: vhost::Server<Memory>,
+    pub(super) cache: Cache,
+    /// Another device is taking its place.
+    pub(super) replacing: Option<Replacing>,
+    pub(super) volumes: Slab<Volume>,
+    /// Keys of the volumes in the order they were added.
+    pub(super) order: Vec<usize>,
+    /// Guests' requests in the engines' hands.
+    pub(super) requests: Slab<GuestRequest>,
+    /// Commands in the engines' hands.
+    pub(super) awaited: Slab<Awaited>,
+    /// Answers that needed no engine.
+    pub(super) replies: Vec<Reply<Memory>>,
+    /// Generations, outside of any cache device.
+    pub(super) ledger: Ledger,
+    /// Proofs and generations that engines ask for; volumes by their keys.
+    pub(super) proofs: PendingProofs<usize, IoName>,
+    pub(super) background: Background,
+    /// Names of volumes that an operator adds, being opened in the background.
+    pub(super) opening: Vec<String>,
+    /// Volumes that wait for their back ends.
+    pub(super) absents: Absents,
+    pub(super) watch: Watch,
+    pub(super) open_options: OpenOptions,
+    pub(super) messages: mpsc::Receiver<Message>,
+    /// From the other data threads.
+    pub(super) heard: Inbox<Heard>,
+    pub(super) recordings: Recordings,
+    pub(super) stop: Option<Stop>,
+    /// How the opening of the device went, at start.
+    pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,
+    /// When the first guest's request takes too long.
+    pub(super) next_late: Option<Instant>,
+    /// Requests whose time is over, until every thread has looked at its port.
+    pub(super) overdue: Overdue,
+    /// Something looks at the time then.
+    pub(super) look_at: Option<Instant>,
+    pub(super) from_nbd: Vec<Incoming<Memory>>,
+    pub(super) from_vhost: Vec<Incoming<Memory>>,
+    /// Of volumes that are being attached: they wait, for a guest that was there before the daemon
+    /// must not notice that it was restarted.
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) port_events: Vec<PortEvent>,
+    pub(super) said: Vec<Said>,
+}
+
+/// Where the servers' buffers come from; the memory knows its own way back.
+pub(super) struct Pool;
+
+impl Buffers<Memory> for Pool {
+    fn take(&mut self, blocks: u32) -> Memory {
+        Memory::alloc(blocks)
+    }
+
+    fn give(&mut self, buffer: Memory) {
+        drop(buffer);
+    }
+
+    fn guest(
+        &mut self,
+        keep: Arc<dyn Any + Send + Sync>,
+        pieces: &[(*mut u8, usize)],
+    ) -> Option<Memory> {
+        let &[(start, len)] = pieces else { return None };
+        let start = NonNull::new(start)?;
+        // SAFETY: the server's promise: aligned, mapped, and kept so by `keep`.
+        Some(unsafe { Memory::guest(keep, start, len as u64) })
+    }
+}
+
+impl Plane {
+    /// Serves until it is told to stop or can't go on.
+    pub(super) fn run(&mut self) -> Result<(), StartError> {
+        while !self.is_ended() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// One turn: wait, gather, apply, act, send.
+    pub(super) fn turn(&mut self) -> Result<(), StartError> {
+        let interests = self.server.take_interests().chain(self.vhost.take_interests());
+        for interest in interests {
+            let port = self.lane.port();
+            match interest.want {
+                Want::Watch { read, write } => {
+                    port.watch(interest.fd, interest.token.0, Interest { read, write });
+                }
+                Want::Gone => port.unwatch(interest.token.0),
+            }
+        }
+        self.wait()?;
+        let now = self.lane.clock.now();
+        let woken = self.gather(now);
+        if self.heard.is_filled() {
+            self.hear_workers(now)?;
+        }
+        if woken {
+            self.hear(now);
+        }
+        self.admit(now);
+        self.apply(now);
+        self.server.flush(now, &mut Pool);
+        self.vhost.flush(now, &mut Pool);
+        self.watch_health();
+        self.advance_stop(now);
+        Ok(())
+    }
+
+    /// Waits for whatever comes first, until the next thing is due.
+    fn wait(&mut self) -> Result<(), StartError> {
+        let busy = self.server.has_backlog() || self.vhost.has_backlog();
+        let busy = busy || !self.replies.is_empty() || !self.from_vhost.is_empty();
+        let stop = self.stop.as_ref().and_then(Stop::next_deadline);
+        let dues = [self.lane.deadline(), self.server.deadline(), self.vhost.deadline()];
+        let own = [stop, self.look_at, self.next_late];
+        let due = dues.into_iter().chain(own).flatten().min();
+        let until = if busy { Some(Instant::default()) } else { due };
+        let Self { lane, vhost, from_vhost, heard, port_events, .. } = self;
+        if lane.looks() {
+            vhost.set_polling(true);
+        }
+        // Both are asked in turn, never at once.
+        let vhost = std::cell::RefCell::new(vhost);
+        let others = |now| heard.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
+        let sleeps = || heard.sleeps() | vhost.borrow_mut().set_polling(false);
+        lane.wait(until, others, sleeps, port_events).map_err(|errno| {
+            let message = format!("waiting for I/O failed: {errno}");
+            StartError::new(StartErrorKind::Io, Subject::Daemon, message, "see the kernel log")
+        })
+    }
+
+    /// Makes events and requests of what happened. True if somebody rang.
+    fn gather(&mut self, now: Instant) -> bool {
+        let mut woken = false;
+        let mut port_events = std::mem::take(&mut self.port_events);
+        for event in port_events.drain(..) {
+            match event {
+                PortEvent::Done(done) => self.lane.desk.io_done(now, done),
+                PortEvent::Ready { token, readable, writable, hangup } => {
+                    let ready = Ready { read: readable, write: writable, hangup };
+                    let token = Token(token);
+                    if token.is_vhost() {
+                        let incoming = &mut self.from_vhost;
+                        self.vhost.on_ready(token, ready, now, &mut Pool, incoming);
+                    } else {
+                        let incoming = &mut self.from_nbd;
+                        self.server.on_ready(token, ready, now, &mut Pool, incoming);
+                    }
+                }
+                PortEvent::Woken => woken = true,
+                PortEvent::Restarted { file, ranges, first } => {
+                    match self.lane.desk.volume_at(file) {
+                        Some(key) if first => self.server_restarted(now, key, &ranges),
+                        Some(key) => self.lane.drop_lost(key, &ranges),
+                        None => {}
+                    }
+                }
+            }
+        }
+        self.port_events = port_events;
+        self.lane.look_at_time(now);
+        self.lane.read_mail(now);
+        self.tell_late(now);
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.drop_lost_ranges(now);
+            self.retry_absent(now);
+            self.look_around(now);
+            self.look_at_new_device(now);
+        }
+        if self.server.has_backlog() {
+            self.server.resume(now, &mut Pool, &mut self.from_nbd);
+        }
+        // While guests are told not to kick, completions must not keep us from looking.
+        self.vhost.poll(now, &mut Pool, &mut self.from_vhost);
+        if self.vhost.has_backlog() {
+            self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
+        }
+        if self.server.deadline().is_some_and(|at| at <= now) {
+            self.server.tick(now, &mut Pool);
+        }
+        if self.vhost.deadline().is_some_and(|at| at <= now) {
+            self.vhost.tick(now, &mut Pool);
+        }
+        woken
+    }
+
+    /// Takes what the other data threads have to say.
+    fn hear_workers(&mut self, now: Instant) -> Result<(), StartError> {
+        let mut all = Vec::new();
+        self.heard.take(&mut all);
+        for heard in all {
+            match heard {
+                Heard::Said(thread, said) => self.take(now, thread, said),
+                Heard::Restarted(key, ranges) => self.server_restarted(now, key, &ranges),
+                Heard::Looked => self.have_looked(),
+                Heard::Failed(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the engines here take what there is, and does what they say. Answers to commands may
+    /// bring further events; each command has a fixed number of steps, so this ends.
+    pub(super) fn apply(&mut self, now: Instant) {
+        loop {
+            let mut said = std::mem::take(&mut self.said);
+            self.lane.apply(now, &mut said);
+            let replies = std::mem::take(&mut self.replies);
+            if said.is_empty() && replies.is_empty() {
+                self.said = said;
+                return;
+            }
+            // Latencies include what the batch itself took.
+            let then = self.lane.clock.now();
+            for reply in replies {
+                self.reply(then, reply);
+            }
+            for one in said.drain(..) {
+                self.take(then, 0, one);
+            }
+            self.said = said;
+        }
+    }
+
+    /// Takes what a data thread has to say.
+    fn take(&mut self, now: Instant, thread: usize, said: Said) {
+        let name = |io| IoName { thread, io };
+        match said {
+            Said::Reply(shard, reply) => {
+                if let Some(reply) = self.crew.reply(&mut self.lane, shard, reply) {
+                    self.reply(now, reply);
+                }
+            }
+            Said::Health(shard, health) => self.crew.heard_health(shard, health),
+            Said::Told(Told::Extents(ticket, found)) => {
+                // Where it can't be told, everything counts as data.
+                let body = found.map_or(Body::Done, |found| Body::Extents(extents(&found)));
+                self.server.reply(ticket, Ok(body), &mut Pool);
+            }
+            Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
+            Said::Told(Told::Quiet(key)) => self.forget_if_quiet(key),
+            Said::Told(Told::Prove(io, key)) => self.start_proof(name(io), key),
+            Said::Told(Told::BumpGeneration(io, key, held)) => {
+                self.start_generation_bump(name(io), key, held);
+            }
+            Said::Told(Told::Done(..) | Told::Overdue(..)) => {
+                unreachable!("a lane's own engines have taken it")
+            }
+        }
+    }
+
+    /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
+    /// it would keep the process from ending.
+    pub(super) fn end(self) {
+        let Self { lane, mut crew, stop, server, vhost, volumes, cache, ledger, .. } = self;
+        drop((server, vhost));
+        crew.end();
+        drop((volumes, cache, ledger));
+        lane.end();
+        // All is let go of, locks included.
+        if let Some(stop) = stop {
+            stop.tell();
+        }
+    }
+}
+
+fn extents(found: &[Extent]) -> Vec<FoundExtent> {
+    let kind = |hole| if hole { ExtentKind::Hole } else { ExtentKind::Data };
+    found.iter().map(|extent| FoundExtent { len: extent.len, kind: kind(extent.hole) }).collect()
+}

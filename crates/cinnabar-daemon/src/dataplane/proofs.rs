@@ -1,0 +1,119 @@
+//! What the engine wants to have done beside the data: proofs for the heartbeat, new generations.
+//!
+//! Both block and are done by background threads; [`PendingProofs`](cinnabar_driver::PendingProofs)
+//! says when, and for which I/Os.
+
+use super::background::Task;
+use super::desk::Desk;
+use super::plane::Plane;
+use crate::generations::StateError;
+use cinnabar_backend::{ProofError, port};
+use cinnabar_driver::pending_proofs::GenerationHeld;
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::volume::ProofToken;
+use std::sync::Arc;
+
+/// An I/O of some thread's desk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IoName {
+    pub(super) thread: usize,
+    pub(super) io: usize,
+}
+
+impl Plane {
+    /// Has a volume flushed and proved, for this I/O.
+    pub(super) fn start_proof(&mut self, io: IoName, volume: usize) {
+        if self.proofs.prove(volume, io) {
+            self.prove(volume);
+        }
+    }
+
+    fn prove(&mut self, volume: usize) {
+        let disk = Arc::clone(&self.volumes[volume].io.disk);
+        self.background.start(Task::Prove { volume, disk });
+    }
+
+    pub(super) fn proved(
+        &mut self,
+        now: Instant,
+        volume: usize,
+        result: Result<Option<ProofToken>, ProofError>,
+    ) {
+        let io = &self.volumes[volume].io;
+        let (name, attachment) = (&io.name, io.attachment);
+        let warns = result.is_err() && self.lane.desk.warnings.allow(now);
+        let result = match result {
+            Ok(proof) => Ok(proof),
+            Err(ProofError::Flush(errno)) => {
+                if warns {
+                    let path = io.disk.path().display();
+                    tracing::warn!(volume = name, %path, %errno, "flushing failed");
+                }
+                Err(port::io_error(errno))
+            }
+            Err(error) => {
+                // What was written is durable all the same.
+                if warns {
+                    tracing::warn!(volume = name, reason = %error, "no proof of who wrote the volume");
+                }
+                Ok(None)
+            }
+        };
+        let ended = self.proofs.proved(volume);
+        for IoName { thread, io } in ended.ios {
+            let result = result.clone();
+            let settle = move |desk: &mut Desk| desk.ios.proved(now, io, result, attachment);
+            self.crew.on_desk(&mut self.lane, thread, settle);
+        }
+        if ended.again {
+            self.prove(volume);
+        }
+    }
+
+    /// Has a volume's generation changed, for this I/O.
+    pub(super) fn start_generation_bump(&mut self, io: IoName, volume: usize, held: u64) {
+        let name = self.volumes[volume].config.name.clone();
+        let write = self.proofs.raise(io, name, held);
+        self.write_generations(write);
+    }
+
+    fn write_generations(&mut self, write: Option<Vec<GenerationHeld>>) {
+        if let Some(held) = write {
+            self.background.start(Task::BumpGeneration { ledger: self.ledger.clone(), held });
+        }
+    }
+
+    pub(super) fn generations_bumped(
+        &mut self,
+        now: Instant,
+        result: Result<Vec<u64>, StateError>,
+    ) {
+        if let Err(error) = &result {
+            let hint = error.hint();
+            tracing::error!(
+                reason = %error, hint,
+                "volumes can't be written: without a cache device, a new generation must be kept"
+            );
+        }
+        let (ios, next) = self.proofs.raised();
+        let generations = result.ok();
+        for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
+            let generation = generations.as_ref().map(|all| all[at]);
+            let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
+            self.crew.on_desk(&mut self.lane, thread, settle);
+        }
+        self.write_generations(next);
+    }
+}
+
+impl Desk {
+    fn generation_bumped(&mut self, now: Instant, io: usize, generation: Option<u64>) {
+        if generation.is_some() {
+            let volume = self.name_of(io);
+            tracing::info!(volume, "what any cache device holds of it is void now");
+        }
+        if let Some(ended) = self.ios.raised(now, io, generation) {
+            self.deliver(now, ended);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Requests on their way into the engine, and its answers on their way out: guests' and the
+//! operator's.
+
+use super::clock::after;
+use super::control::{COMMAND, failed};
+use super::plane::{Plane, Pool};
+use super::replace::SILENCE_MAX;
+use super::volume::{Kind, Volume};
+use crate::messages::AnswerTo;
+use cinnabar_backend::Memory;
+use cinnabar_backend::disk::DiskKind;
+use cinnabar_driver::Phase;
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
+use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
+use cinnabar_frontend::{Body, Command, Incoming, Ticket};
+
+/// With so many requests under way, those of rings are shared with the other data threads: that costs
+/// each a little, and one thread has more to do than it can. Requests over NBD cost the thread of their
+/// connection more than the engine, so sharing would gain nothing.
+const SHARE_FROM: usize = 64;
+
+/// A request in the engine's hands.
+pub(super) struct GuestRequest {
+    asker: Asker,
+    /// Key of its volume.
+    volume: usize,
+    kind: Kind,
+    arrived: Instant,
+    /// When the engines are told that it takes too long; `None`: never, or they were told.
+    answer_by: Option<Instant>,
+    /// That time is over.
+    late: bool,
+}
+
+/// Requests whose time is over. Completions that other threads' ports have brought by then come first:
+/// a process that was stopped for longer has answers for its guests.
+#[derive(Default)]
+pub(super) struct Overdue {
+    /// Those of the look under way.
+    ids: Vec<RequestId>,
+    /// Threads that have yet to look at their ports.
+    awaited: usize,
+    /// Those that came late since.
+    next: Vec<RequestId>,
+}
+
+/// A request of a volume that is being attached.
+pub(super) struct Waiting {
+    front: Front,
+    request: Incoming<Memory>,
+    arrived: Instant,
+    /// When it takes too long, as of one in the engine's hands.
+    answer_by: Option<Instant>,
+}
+
+/// Which server a guest's request came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    Nbd,
+    Vhost,
+}
+
+/// Who waits for the answer.
+enum Asker {
+    Guest(Front, Ticket),
+    Operator(AnswerTo<()>),
+    /// Nobody; but the copies of these bytes must go.
+    Doubt(ByteSpan),
+}
+
+impl GuestRequest {
+    /// Whether it drops what the server of the volume of this key may have lost.
+    pub(super) const fn drops_doubtful(&self, volume: usize) -> bool {
+        self.volume == volume && matches!(self.asker, Asker::Doubt(_))
+    }
+}
+
+impl Plane {
+    /// Hands the requests that came to the engine.
+    pub(super) fn admit(&mut self, now: Instant) {
+        let mut incoming = std::mem::take(&mut self.from_nbd);
+        for request in incoming.drain(..) {
+            self.admit_one(now, now, Front::Nbd, request);
+        }
+        self.from_nbd = incoming;
+        let mut incoming = std::mem::take(&mut self.from_vhost);
+        for request in incoming.drain(..) {
+            self.admit_one(now, now, Front::Vhost, request);
+        }
+        self.from_vhost = incoming;
+    }
+
+    fn admit_one(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        front: Front,
+        request: Incoming<Memory>,
+    ) {
+        let Incoming { ticket, export, command } = request;
+        let key = export.0 as usize;
+        if let Some(volume) = self.volumes.get(key)
+            && volume.life.phase() == Phase::Attaching
+        {
+            let answer_by = volume.answer_by(arrived);
+            let request = Incoming { ticket, export, command };
+            self.waiting.push(Waiting { front, request, arrived, answer_by });
+            return self.note_answer_by(answer_by);
+        }
+        let volume = self.volumes.get(key).and_then(|one| Some((one, one.life.serving()?)));
+        let Some((volume, id)) = volume else {
+            self.answer(front, ticket, Err(Failure::NoVolume));
+            return;
+        };
+        let (kind, op) = match command {
+            Command::Engine(op) => {
+                self.recordings.note(now, key, &op);
+                (kind_of(&op), op)
+            }
+            Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
+            Command::BlockStatus { span, .. } => {
+                if tells_extents(volume) {
+                    self.lane.desk.ask_extents(now, key, ticket, span);
+                } else {
+                    self.server.reply(ticket, Ok(Body::Done), &mut Pool);
+                }
+                return;
+            }
+        };
+        let answer_by = volume.answer_by(arrived);
+        let asker = Asker::Guest(front, ticket);
+        let late = false;
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
+        self.note_answer_by(answer_by);
+        self.submit(request, id, op);
+    }
+
+    /// A volume serves now, or will not: what waited for that goes on.
+    pub(super) fn admit_waiting(&mut self, now: Instant, key: usize) {
+        let all = std::mem::take(&mut self.waiting);
+        for waiting in all {
+            if waiting.request.export.0 as usize == key {
+                self.admit_one(now, waiting.arrived, waiting.front, waiting.request);
+            } else {
+                self.waiting.push(waiting);
+            }
+        }
+    }
+
+    fn note_answer_by(&mut self, due: Option<Instant>) {
+        if let Some(due) = due
+            && self.next_late.is_none_or(|next| due < next)
+        {
+            self.next_late = Some(due);
+        }
+    }
+
+    /// Tells the engines of guests' requests that their volumes' bounds have passed by, and answers
+    /// those that no engine has. One look at all of them, at the moment the first is due.
+    pub(super) fn tell_late(&mut self, now: Instant) {
+        if self.next_late.is_none_or(|next| next > now) {
+            return;
+        }
+        self.next_late = None;
+        let (mut due, mut next) = (Vec::new(), None);
+        for (id, request) in &mut self.requests {
+            match request.answer_by {
+                Some(at) if at <= now => {
+                    (request.answer_by, request.late) = (None, true);
+                    due.push(RequestId(id as u64));
+                }
+                Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                None => {}
+            }
+        }
+        self.note_answer_by(next);
+        self.overdue.next.append(&mut due);
+        self.look_for_overdue();
+        let all = std::mem::take(&mut self.waiting);
+        for waiting in all {
+            if waiting.answer_by.is_some_and(|at| at <= now) {
+                let timed_out = Failure::Io(IoError::TimedOut);
+                self.answer(waiting.front, waiting.request.ticket, Err(timed_out));
+            } else {
+                self.note_answer_by(waiting.answer_by);
+                self.waiting.push(waiting);
+            }
+        }
+    }
+
+    /// Has every thread look at its port, unless that is under way; then the engines hear of what is
+    /// still there.
+    fn look_for_overdue(&mut self) {
+        if self.overdue.awaited > 0 || self.overdue.next.is_empty() {
+            return;
+        }
+        self.overdue.ids = std::mem::take(&mut self.overdue.next);
+        self.overdue.awaited = self.crew.threads() - 1;
+        self.crew.have_look();
+        self.tell_overdue();
+    }
+
+    /// Another thread has looked at its port.
+    pub(super) fn have_looked(&mut self) {
+        assert!(self.overdue.awaited > 0, "it was asked to look");
+        self.overdue.awaited -= 1;
+        self.tell_overdue();
+    }
+
+    fn tell_overdue(&mut self) {
+        if self.overdue.awaited > 0 {
+            return;
+        }
+        let mut ids = std::mem::take(&mut self.overdue.ids);
+        // The place of one that was answered meanwhile may be another's.
+        ids.retain(|id| self.requests.get(id.0 as usize).is_some_and(|request| request.late));
+        if !ids.is_empty() {
+            let replies = self.crew.late(&mut self.lane, ids);
+            self.replies.extend(replies);
+        }
+        self.look_for_overdue();
+    }
+
+    fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
+        let share = self.requests.len() >= SHARE_FROM
+            && matches!(request.asker, Asker::Guest(Front::Vhost, _));
+        let id = RequestId(self.requests.insert(request) as u64);
+        let reply = self.crew.submit(&mut self.lane, Request { id, volume, op }, share);
+        self.replies.extend(reply);
+    }
+
+    /// Answers a guest.
+    fn answer(&mut self, front: Front, ticket: Ticket, result: Result<Body<Memory>, Failure>) {
+        match front {
+            Front::Nbd => self.server.reply(ticket, result, &mut Pool),
+            Front::Vhost => self.vhost.reply(ticket, result, &mut Pool),
+        }
+    }
+
+    /// Drops what is cached of a part of a volume that serves, by the operator's word.
+    pub(super) fn invalidate_span(
+        &mut self,
+        now: Instant,
+        key: usize,
+        span: ByteSpan,
+        answer: AnswerTo<()>,
+    ) {
+        self.invalidate_for(now, key, span, Asker::Operator(answer));
+    }
+
+    /// The same, of bytes that a backend's server may have lost.
+    pub(super) fn drop_doubtful(&mut self, now: Instant, key: usize, span: ByteSpan) {
+        self.invalidate_for(now, key, span, Asker::Doubt(span));
+    }
+
+    fn invalidate_for(&mut self, now: Instant, key: usize, span: ByteSpan, asker: Asker) {
+        let kind = Kind::Other;
+        // An operator is answered, whatever the range waits for and whether or not guests are; what a
+        // server may have lost has to go, however long that takes.
+        let answer_by = match asker {
+            Asker::Operator(_) => {
+                let own = self.volumes[key].answer_by(now);
+                Some(own.unwrap_or_else(|| after(now, SILENCE_MAX)))
+            }
+            _ => None,
+        };
+        self.note_answer_by(answer_by);
+        let (arrived, late) = (now, false);
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
+        let volume = self.volumes[key].life.id().expect("a volume that serves is attached");
+        self.submit(request, volume, Op::Invalidate { span });
+    }
+
+    /// The engine has answered something.
+    pub(super) fn reply(&mut self, now: Instant, reply: Reply<Memory>) {
+        if reply.id.0 & COMMAND != 0 {
+            self.command_done(now, reply);
+            return;
+        }
+        let request = self.requests.remove(reply.id.0 as usize);
+        if let Some(volume) = self.volumes.get_mut(request.volume) {
+            volume.latencies.record(request.kind, now.since_ns(request.arrived));
+        }
+        match request.asker {
+            Asker::Guest(front, ticket) => {
+                let body = reply.result.map(|answer| match answer {
+                    Answer::Data(buffer) if request.kind != Kind::Other => Body::Data(buffer),
+                    _ => Body::Done,
+                });
+                self.answer(front, ticket, body);
+            }
+            Asker::Operator(answer) => {
+                let result = reply.result.map(drop).map_err(|error| failed("dropping it", error));
+                let _ = answer.send(result);
+            }
+            Asker::Doubt(span) if reply.result.is_err() => {
+                self.put_back_lost(now, request.volume, span);
+            }
+            Asker::Doubt(_) => {}
+        }
+    }
+}
+
+/// Only a file knows its holes, and a model of something else would not tell them.
+fn tells_extents(volume: &Volume) -> bool {
+    !volume.io.has_models && volume.io.disk.kind() == DiskKind::File
+}
+
+fn kind_of(op: &Op<Memory>) -> Kind {
+    match op {
+        Op::Read { .. } => Kind::Read,
+        Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => Kind::Write,
+        Op::Flush => Kind::Flush,
+        Op::Invalidate { .. } => Kind::Other,
+    }
+}

@@ -1,0 +1,362 @@
+//! From a configuration to a loop that serves.
+//!
+//! Whatever can be wrong is found before the cache device is touched, so that a failed start costs
+//! no warmth: locks, sizes, names, shares, addresses come first, then generations, then a format if
+//! one is due, and only then the engine opens the device. A device that is lost does not keep guests
+//! from their disks: they are served without it.
+
+use super::absent::Absents;
+use super::background::Background;
+use super::cache::Cache;
+use super::clock::Clock;
+use super::control::Awaited;
+use super::crew::Crew;
+use super::desk::Desk;
+use super::device;
+use super::disks::{self, OpenedVolume, Taken};
+use super::inbox::Inbox;
+use super::lane::Lane;
+use super::plane::Plane;
+use super::recordings::Recordings;
+use super::requests::Overdue;
+use super::volume::{Recorders, Volume, VolumeIo};
+use super::watch::Watch;
+use super::worker::Worker;
+use crate::generations::Ledger;
+use crate::messages::{
+    AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
+    VolumeConfig,
+};
+use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
+use cinnabar_backend::{Proof, entropy, memory, port};
+use cinnabar_driver::{PendingProofs, VolumeLife};
+use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::plan::Mode;
+use cinnabar_engine::shards::ShardMap;
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::volume::{Belief, VolumeSpec};
+use cinnabar_engine::{Config, Engine};
+use cinnabar_frontend::nbd::{Limits, Server};
+use cinnabar_frontend::vhost;
+use slab::Slab;
+use std::sync::Arc;
+
+/// How exactly the thread wakes up for what is due: models of fast devices need it.
+const TIMER_SLACK_NS: u64 = 1000;
+
+impl Plane {
+    /// Opens everything, and serves once it returns.
+    pub(super) fn start(config: &StartConfig) -> Result<(Self, Commands), StartError> {
+        let options = OpenOptions {
+            lock_wait: config.lock_wait_max,
+            cancel: Some(Arc::clone(&config.cancel)),
+            ..OpenOptions::default()
+        };
+        let opened = device::open_configured(&config.cache, &options);
+        if let Err(error) = &opened
+            && (config.cache.required || !error.kind.is_lost(true))
+        {
+            return Err(device::start_error(error));
+        }
+        let ledger = Ledger::open(&config.cache.state_dir, &options)
+            .map_err(|error| disks::state_error(&error))?;
+        let cache = match opened {
+            Ok(cache) => Ok(cache),
+            Err(error) => {
+                let known = ledger.with(|state| state.knows_cache(&config.cache.device));
+                if !error.kind.is_lost(known) {
+                    return Err(device::start_error(&error));
+                }
+                Err(error.to_string())
+            }
+        };
+        let (cache, reason) = match cache {
+            Ok((cache, superblocks)) => match superblocks {
+                Ok(superblocks) => (Some((cache, superblocks)), String::new()),
+                Err(error)
+                    if error.kind == StartErrorKind::CacheFormat && !config.cache.required =>
+                {
+                    (None, error.message)
+                }
+                Err(error) => return Err(error),
+            },
+            Err(reason) => (None, reason),
+        };
+        let used = cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
+        let (mut plane, commands) = Self::new(config, options, ledger)?;
+        let begun = plane
+            .open_backends(config, used)
+            .and_then(|opened| plane.begin(config, cache.ok_or(reason), opened));
+        match begun {
+            Ok(()) => Ok((plane, commands)),
+            Err(error) => {
+                plane.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// A loop without engines, volumes and cache device.
+    fn new(
+        config: &StartConfig,
+        open_options: OpenOptions,
+        ledger: Ledger,
+    ) -> Result<(Self, Commands), StartError> {
+        let CacheConfig { io, device_timeout, threads, poll_max, .. } = config.cache;
+        let port = open_port(io)?;
+        sharpen_timers();
+        let (commands, messages) = super::message_queue(port.waker());
+        let background = Background::new(port.waker());
+        let heard = Inbox::new(port.waker());
+        let waker = port.waker();
+        let vhost = vhost::Server::new(vhost::Limits::default(), Arc::new(move || waker.wake()));
+        let clock = Clock::start();
+        let workers = (1..threads.max(1))
+            .map(|number| {
+                Worker::start(number, clock, io, (device_timeout, poll_max), heard.clone())
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
+        if !workers.is_empty() {
+            let own = std::iter::once(Inbox::new(lane.desk.port.waker()));
+            let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
+            for worker in &workers {
+                let mail = Arc::clone(&mail);
+                worker.call(move |lane| lane.meet(mail));
+            }
+            lane.meet(mail);
+        }
+        let plane = Self {
+            lane,
+            crew: Crew::new(workers),
+            server: Server::new(Limits::default()),
+            vhost,
+            cache: Cache::none(config.cache.device.clone(), device_timeout),
+            replacing: None,
+            volumes: Slab::new(),
+            order: Vec::new(),
+            requests: Slab::new(),
+            awaited: Slab::new(),
+            replies: Vec::new(),
+            ledger,
+            proofs: PendingProofs::new(Mutants::default()),
+            background,
+            opening: Vec::new(),
+            absents: Absents::default(),
+            watch: Watch::default(),
+            open_options,
+            messages,
+            heard,
+            recordings: Recordings::default(),
+            stop: None,
+            opened: None,
+            look_at: None,
+            from_nbd: Vec::new(),
+            from_vhost: Vec::new(),
+            waiting: Vec::new(),
+            next_late: None,
+            overdue: Overdue::default(),
+            port_events: Vec::new(),
+            said: Vec::new(),
+        };
+        Ok((plane, commands))
+    }
+
+    /// Seats the engines, and serves.
+    fn begin(
+        &mut self,
+        config: &StartConfig,
+        cache: Result<(CacheDisk, Vec<Superblock>), String>,
+        opened: Vec<OpenedVolume>,
+    ) -> Result<(), StartError> {
+        match cache {
+            Ok((cache, superblocks)) => {
+                self.seat(config, &superblocks);
+                self.install_cache(cache.disk, &superblocks[0])
+                    .map_err(|errno| no_place(Subject::Cache, errno))?;
+                let blank = cache.contents == Contents::Blank;
+                self.prepare(config, opened, blank.then_some(&superblocks))
+            }
+            Err(reason) => {
+                self.seat_without_device(config);
+                self.cache.give_up(reason);
+                self.prepare(config, opened, None)
+            }
+        }
+    }
+
+    fn seat(&mut self, config: &StartConfig, superblocks: &[Superblock]) {
+        let capacity = superblocks.iter().map(|s| s.geometry.capacity_blocks()).sum();
+        let settings = engine_config(config, superblocks.len(), capacity);
+        let new = |superblock: &Superblock| Engine::new(settings, superblock.clone());
+        let engines: Vec<_> = superblocks.iter().map(new).collect();
+        for (start, len) in engines.iter().flat_map(Engine::tables) {
+            memory::advise_huge(start, len);
+        }
+        let map = ShardMap::of(&superblocks[0].geometry);
+        self.crew.seat(&mut self.lane, map, engines);
+    }
+
+    /// Engines that pass through, as many as the device would have.
+    pub(super) fn seat_without_device(&mut self, config: &StartConfig) {
+        let size = config.cache.size_bytes.unwrap_or(0);
+        let shards = config.cache.shards.unwrap_or_else(|| Geometry::shards_for(size));
+        let settings = engine_config(config, shards as usize, 0);
+        let engines = (0..shards).map(|_| Engine::without_device(settings)).collect();
+        self.crew.seat(&mut self.lane, ShardMap::usual(shards), engines);
+    }
+
+    /// Listens for all volumes, formats the device if `blank` are its superblocks, opens it.
+    fn prepare(
+        &mut self,
+        config: &StartConfig,
+        opened: Vec<OpenedVolume>,
+        blank: Option<&[Superblock]>,
+    ) -> Result<(), StartError> {
+        let keys =
+            opened.into_iter().map(|volume| self.install(volume)).collect::<Result<Vec<_>, _>>()?;
+        self.listen_for_absents()?;
+        self.look_up_generations(&keys)?;
+        self.open(config, blank)?;
+        self.attach_all(&keys)?;
+        let now = self.lane.clock.now();
+        self.retry_absent(now);
+        self.look_around(now);
+        Ok(())
+    }
+
+    /// The generations of volumes that are to be attached.
+    fn look_up_generations(&mut self, keys: &[usize]) -> Result<(), StartError> {
+        let names: Vec<String> =
+            keys.iter().map(|key| self.volumes[*key].config.name.clone()).collect();
+        let device = self.cache.identity();
+        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+        let generations = self
+            .ledger
+            .with(|state| state.attach(&names, device))
+            .map_err(|error| disks::state_error(&error))?;
+        for (key, generation) in keys.iter().zip(generations) {
+            self.volumes[*key].generation = generation;
+        }
+        Ok(())
+    }
+
+    /// Makes an opened volume known to everybody but the engine.
+    pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
+        let OpenedVolume { config, disk, layers, proof, generation, .. } = opened;
+        let subject = || Subject::Volume(config.name.clone());
+        self.check_shares(&config, None)?;
+        let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
+            let message = format!("no random numbers: {error}");
+            StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
+        })?;
+        let life = VolumeLife::new(config.name.clone(), attachment, Mutants::default());
+        let io = Arc::new(VolumeIo::new(&config, disk, layers, &life));
+        let key = self.volumes.vacant_key();
+        self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
+        if let Err(error) = self.listen(&config, key, io.disk.size_bytes()) {
+            self.remove_exports(key);
+            self.crew.uninstall(&mut self.lane, key);
+            return Err(error);
+        }
+        let inserted = self.volumes.insert(Volume {
+            config,
+            io,
+            life,
+            proof,
+            generation,
+            latencies: Recorders::default(),
+            answer: None,
+            failed: None,
+            measured: None,
+        });
+        debug_assert_eq!(inserted, key);
+        self.order.push(key);
+        Ok(key)
+    }
+
+    /// Sends the engine a volume.
+    pub(super) fn attach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+        let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
+        let volume = &mut self.volumes[key];
+        let config = &volume.config;
+        let recorded = self.lane.recorded(&config.name);
+        let disk = &volume.io.disk;
+        let spec = VolumeSpec {
+            name: config.name.clone(),
+            size_bytes: disk.size_bytes(),
+            align_bytes: disk.align_bytes(),
+            read_only: config.read_only,
+            mode: Mode::from(config.mode),
+            share_min_blocks,
+            share_max_blocks,
+            bypass_sequential_bytes: config.bypass_sequential_bytes,
+            bypass_large_bytes: config.bypass_large_bytes,
+            belief: Belief::Unknown,
+            generation: volume.generation,
+            proof: volume.proof.take(),
+            exclusive: config.exclusive,
+        };
+        let attach = volume.life.attach(spec, &recorded, |record, now| disk.judge(record, now));
+        self.command(Awaited::Attach(key, answer), &attach);
+    }
+
+    /// The files that are in use here.
+    pub(super) fn taken(&self) -> Vec<Taken> {
+        let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.io.disk, &volume.config));
+        self.cache.disk().map(taken_by_cache).into_iter().chain(volumes).collect()
+    }
+}
+
+fn taken_by_cache(disk: &Disk) -> Taken {
+    Taken { identity: disk.identity(), read_only: false, what: "the cache device".into() }
+}
+
+fn taken(disk: &Disk, config: &VolumeConfig) -> Taken {
+    let what = format!("the backend of volume {:?}", config.name);
+    Taken { identity: disk.identity(), read_only: config.read_only, what }
+}
+
+pub(super) fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError> {
+    let mode = match mode {
+        IoMode::Auto => port::IoMode::Auto,
+        IoMode::Uring => port::IoMode::Uring,
+        IoMode::Threads => port::IoMode::Threads,
+    };
+    port::open(mode).map_err(|error| {
+        let (kind, hint) = if mode == port::IoMode::Uring {
+            (StartErrorKind::Settings, "set io = \"auto\" to go without io_uring")
+        } else {
+            (StartErrorKind::Resources, "check the limits on threads and open files")
+        };
+        StartError::new(kind, Subject::Cache, format!("no I/O: {error}"), hint)
+    })
+}
+
+/// Settings of each of so many engines, which share what probation may take.
+fn engine_config(config: &StartConfig, shards: usize, capacity_blocks: u64) -> Config {
+    let given = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
+    let usual = (shards > 1).then(|| Config::probation_for(capacity_blocks));
+    let probation = given.or(usual).map(|all| all.div_ceil(shards as u64));
+    Config {
+        eviction: config.cache.eviction.into(),
+        endurance: config.cache.endurance,
+        crash_safe: config.cache.crash_safe,
+        probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
+        ..Config::default()
+    }
+}
+
+fn no_place(subject: Subject, errno: rustix::io::Errno) -> StartError {
+    let message = format!("no place for another file: {errno}");
+    StartError::new(StartErrorKind::Resources, subject, message, "raise the limit on open files")
+}
+
+/// The kernel rounds a thread's time-outs up by 50 us unless told otherwise.
+pub(super) fn sharpen_timers() {
+    let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
+    if let Err(errno) = rustix::thread::set_current_timer_slack(slack) {
+        tracing::debug!(%errno, "time-outs stay coarse");
+    }
+}

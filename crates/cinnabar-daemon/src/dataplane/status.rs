@@ -1,0 +1,116 @@
+//! What is going on, for the control plane.
+//!
+//! Called for each status message; takes no I/O.
+
+use super::plane::Plane;
+use super::volume::{Recorders, Volume, export_of};
+use crate::messages::{CacheStatus, DataStatus, State, VolumeStatus};
+use cinnabar_backend::Memory;
+use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
+use cinnabar_engine::health::Health;
+use cinnabar_engine::volume::Warmth;
+use std::time::Duration;
+
+impl Plane {
+    pub(super) fn status(&self) -> DataStatus {
+        let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
+        let counters = self.crew.counters(&self.lane, &ids);
+        let now = self.lane.clock.now();
+        let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
+        let (state, reason) = if self.stop.is_some() {
+            (State::Stopping, "the daemon is stopping".to_owned())
+        } else {
+            self.cache_state(now, counters.health, &counters.cache)
+        };
+        let passed_by = matches!(counters.health, Health::PassThrough(_));
+        let cache = CacheStatus {
+            device: self.cache.path.clone(),
+            health: counters.health,
+            loaded: self.cache.loaded,
+            state,
+            reason,
+            io: format!("{}, {}", self.lane.desk.port.name(), self.cache.way()),
+            shards: self.crew.shards(),
+            threads: self.crew.threads(),
+            losses: self.cache.losses,
+            replacements: self.cache.replacements,
+            detached_blocks: match counters.health {
+                Health::Serving => counters.cache.cached_blocks.saturating_sub(attached),
+                _ => 0,
+            },
+            counters: self.cache_counters(&counters.cache, passed_by),
+            ram: counters.ram,
+            edge_ram_bytes: self.edge_ram_bytes(),
+        };
+        let oldest = self.crew.oldest(&self.lane);
+        let age = |key: usize| {
+            let since = oldest.get(key).copied().flatten()?;
+            Some(Duration::from_nanos(now.since_ns(since)))
+        };
+        let each = self.order.iter().zip(counters.volumes);
+        let served = each.map(|(key, own)| self.volume_status(*key, &own, passed_by, age(*key)));
+        let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
+            config: config.clone(),
+            state: State::Waiting,
+            reason: reason.to_owned(),
+            waiting: Some(waiting),
+            size_bytes: 0,
+            connections: 0,
+            overdue_now: 0,
+            oldest: None,
+            backend_size_bytes: 0,
+            warmth: Warmth::New,
+            counters: VolumeCounters::default(),
+            latencies: Recorders::default().summary(),
+        });
+        let volumes = served.chain(absent).collect();
+        DataStatus { cache, volumes }
+    }
+
+    /// Nothing is cached on a device that is not in use, whatever is left in the tables.
+    fn cache_counters(&self, counters: &CacheCounters, passed_by: bool) -> CacheCounters {
+        let capacity_blocks = self.capacity_blocks();
+        if passed_by {
+            return CacheCounters { capacity_blocks, cached_blocks: 0, ram_blocks: 0, ..*counters };
+        }
+        CacheCounters { capacity_blocks, ..*counters }
+    }
+
+    fn volume_status(
+        &self,
+        key: usize,
+        own: &VolumeCounters,
+        passed_by: bool,
+        oldest: Option<Duration>,
+    ) -> VolumeStatus {
+        let volume = &self.volumes[key];
+        let (state, reason) = volume.state(oldest);
+        let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
+        // Most are refused by the servers, and never come to an engine.
+        let export = export_of(key);
+        let refused = own.refused + self.server.refused(export) + self.vhost.refused(export);
+        let counters = VolumeCounters { cached_blocks, refused, ..*own };
+        VolumeStatus {
+            config: volume.config.clone(),
+            state,
+            reason,
+            waiting: None,
+            size_bytes: volume.io.disk.size_bytes(),
+            connections: self.connections(key),
+            overdue_now: volume.overdue_now(),
+            oldest,
+            backend_size_bytes: volume.measured.unwrap_or(0),
+            warmth: volume.life.warmth(),
+            counters,
+            latencies: volume.latencies.summary(),
+        }
+    }
+
+    /// Buffers that are free, tables, queues. Buffers in use are bounded by the server's limits.
+    fn edge_ram_bytes(&self) -> u64 {
+        let tables = self.requests.capacity() * size_of::<super::requests::GuestRequest>()
+            + self.volumes.capacity() * size_of::<Volume>();
+        let tables = tables + self.recordings.ram_bytes();
+        Memory::kept_bytes() + self.lane.desk.ram_bytes() + tables as u64
+    }
+}

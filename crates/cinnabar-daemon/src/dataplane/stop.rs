@@ -1,0 +1,169 @@
+//! The clean stop: finish what was begun, take the proofs, mark the device as clean.
+
+use super::clock::after;
+use super::control::Awaited;
+use super::plane::{Plane, Pool};
+use crate::messages::{AnswerTo, CommandError, StopReport};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Command, Failure};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// A stop under way.
+pub(super) struct Stop {
+    step: Step,
+    answer: Option<AnswerTo<StopReport>>,
+    /// Clients that have not taken their replies by then are cut off.
+    drain_until: Instant,
+    /// Everything is cut off.
+    deadline: Instant,
+    report: StopReport,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// No new requests; those under way are answered.
+    Draining,
+    /// Volumes finish, flush, prove and go.
+    Detaching,
+    /// The engine writes its checkpoint.
+    Closing,
+    Ended,
+}
+
+impl Stop {
+    /// Tells whoever asked how it went.
+    pub(super) fn tell(self) {
+        if let Some(answer) = self.answer {
+            let _ = answer.send(Ok(self.report));
+        }
+    }
+
+    /// When something is to be given up.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self.step {
+            Step::Draining => Some(self.drain_until),
+            Step::Detaching | Step::Closing => Some(self.deadline),
+            Step::Ended => None,
+        }
+    }
+}
+
+impl Plane {
+    pub(super) fn is_ended(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.step == Step::Ended)
+    }
+
+    pub(super) fn begin_stop(
+        &mut self,
+        now: Instant,
+        deadline: Duration,
+        answer: Option<AnswerTo<StopReport>>,
+    ) {
+        if self.stop.is_some() {
+            if let Some(answer) = answer {
+                let _ = answer.send(Err(CommandError::gone()));
+            }
+            return;
+        }
+        tracing::info!(deadline_s = deadline.as_secs_f64(), "stopping");
+        self.server.drain(&mut Pool);
+        self.vhost.drain(&mut Pool);
+        // What is still waiting for somebody's lock gives up.
+        if let Some(cancel) = &self.open_options.cancel {
+            cancel.store(true, Relaxed);
+        }
+        self.give_up_opening(CommandError::gone());
+        self.stop = Some(Stop {
+            step: Step::Draining,
+            answer,
+            // The other half is for flushes, proofs and the checkpoint.
+            drain_until: after(now, deadline / 2),
+            deadline: after(now, deadline),
+            report: StopReport::default(),
+        });
+    }
+
+    /// Goes on with a stop as far as it can.
+    pub(super) fn advance_stop(&mut self, now: Instant) {
+        // One step may make the next one possible; nothing else would end the next wait.
+        while self.step_stop(now) {}
+    }
+
+    fn step_stop(&mut self, now: Instant) -> bool {
+        let Some(stop) = &self.stop else { return false };
+        let (step, late, due) = (stop.step, now >= stop.drain_until, now >= stop.deadline);
+        match step {
+            Step::Draining if self.is_drained() || late => {
+                self.enter(Step::Detaching);
+                self.detach_all();
+                // The engine gets these commands now, not after the next wait.
+                self.apply(now);
+            }
+            Step::Detaching if self.volumes.is_empty() && self.background.is_idle() => {
+                self.enter(Step::Closing);
+                self.command(Awaited::Close, &Command::Close);
+                self.apply(now);
+            }
+            Step::Detaching | Step::Closing if due => self.cut_off(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Volumes are on their way out: none begins to serve.
+    pub(super) fn is_detaching(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.step != Step::Draining)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.server.is_drained() && self.vhost.is_drained()
+    }
+
+    fn enter(&mut self, step: Step) {
+        if let Some(stop) = &mut self.stop {
+            stop.step = step;
+        }
+    }
+
+    fn detach_all(&mut self) {
+        let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            // Clients that are still there have had their time.
+            self.remove_exports(key);
+            self.detach(key, None);
+        }
+    }
+
+    /// The engine has closed, or could not.
+    pub(super) fn closed(&mut self, _now: Instant, result: Result<(), Failure>) {
+        let kept_blocks = self.crew.counters(&self.lane, &[]).cache.cached_blocks;
+        match result {
+            Ok(()) => self.finish(StopReport { clean: true, kept_blocks, cut_off: 0 }),
+            Err(error) => {
+                tracing::error!(reason = %error, "the cache device was not marked as clean");
+                self.finish(StopReport::default());
+            }
+        }
+    }
+
+    /// The time is over.
+    fn cut_off(&mut self) {
+        let cut_off = self.requests.len() as u64;
+        let volumes: Vec<&str> =
+            self.volumes.iter().map(|(_, volume)| volume.config.name.as_str()).collect();
+        tracing::error!(
+            cut_off,
+            ?volumes,
+            "the stop took too long; the next start is as after a crash"
+        );
+        self.finish(StopReport { cut_off, ..StopReport::default() });
+    }
+
+    fn finish(&mut self, report: StopReport) {
+        let Some(stop) = &mut self.stop else { return };
+        stop.step = Step::Ended;
+        stop.report = report;
+        tracing::info!(clean = report.clean, kept_blocks = report.kept_blocks, "stopped");
+    }
+}

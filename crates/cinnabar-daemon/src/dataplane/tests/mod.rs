@@ -1,0 +1,18 @@
+//! The data plane as a whole: a real thread, real files, a small NBD client.
+
+mod absent;
+mod client;
+mod crash;
+mod degrade;
+mod disks;
+mod failures;
+mod paused;
+mod replacing;
+mod rig;
+mod serving;
+mod silent;
+mod vhost;
+#[path = "../../../../cinnabar-frontend/tests/it/vhost_guest.rs"]
+#[allow(dead_code, reason = "the front end's own tests need more of it")]
+mod vhost_guest;
+mod volumes;

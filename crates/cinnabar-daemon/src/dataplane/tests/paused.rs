@@ -1,0 +1,56 @@
+//! A process that is stopped for longer than its time-outs, and goes on.
+
+use super::rig::Rig;
+use crate::dataplane::clock::{Clock, after};
+use crate::dataplane::desk::Desk;
+use crate::dataplane::desk::tests::Silent;
+use crate::dataplane::lane::{Lane, Said};
+use crate::dataplane::volume::VolumeIo;
+use crate::messages::IoMode;
+use cinnabar_backend::disk::OpenOptions;
+use cinnabar_backend::{BackendSpec, Disk, Done, Memory};
+use cinnabar_driver::{ShardPool, VolumeLife};
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use cinnabar_engine::volume::VolumeSpec;
+use cinnabar_engine::{Command, Config, Engine, Event, Op, Payload, Request, RequestId};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Its guests have the answers that came meanwhile, although their time is over.
+#[test]
+fn what_was_done_meanwhile_is_answered() {
+    let rig = Rig::new(IoMode::Threads, &[]);
+    let config = rig.volume("vm");
+    let spec = BackendSpec::parse(&config.backend, Path::new("/")).expect("a file");
+    let disk = Disk::open_backend(&spec, &OpenOptions::default()).expect("it is there");
+    let life = VolumeLife::new("vm".into(), 1, Mutants::default());
+    let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life));
+    let (clock, port) = (Clock::start(), Box::new(Silent::default()));
+    let mut lane = Lane::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
+    lane.desk.install(0, io).expect("there is room");
+    let engine = Engine::without_device(Config::default());
+    lane.seat(Arc::new(ShardPool::new(vec![engine], 1, Mutants::default())));
+
+    let (now, mut said) = (clock.now(), Vec::new());
+    let attach = Command::Attach(VolumeSpec::new("vm".into(), 8 * BLOCK_BYTES));
+    lane.give(0, Event::Control(RequestId(1), attach));
+    lane.apply(now, &mut said);
+    lane.bind(0, VolumeId(0), 0);
+    let op = Op::Read { span: ByteSpan::new(0, BLOCK_BYTES), data: Memory::alloc(1) };
+    let request = Request { id: RequestId(2), volume: VolumeId(0), op };
+    lane.give(0, Event::Submit(request));
+    lane.apply(now, &mut said);
+    said.clear();
+
+    // A turn of the loop, a minute later.
+    let now = after(now, Duration::from_mins(1));
+    let done = Done { token: 0, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
+    lane.desk.io_done(now, done);
+    lane.look_at_time(now);
+    lane.give(0, Event::Late(RequestId(2)));
+    lane.apply(now, &mut said);
+    let [Said::Reply(0, reply)] = &said[..] else { panic!("it is answered, once") };
+    assert!(reply.id == RequestId(2) && reply.result.is_ok(), "{reply:?}");
+}

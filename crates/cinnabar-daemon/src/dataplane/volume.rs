@@ -1,0 +1,204 @@
+//! A volume as the data plane knows it.
+
+use super::clock::after;
+use crate::latency::{Latencies, LatencyRecorder};
+use crate::messages::{AnswerTo, CommandError, State, VolumeConfig};
+use cinnabar_backend::Disk;
+use cinnabar_driver::{IoCount, Phase, VolumeLife};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::volume::ProofToken;
+use cinnabar_frontend::nbd::ExportId;
+use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A backend that has not answered for so long is shown as slow.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+
+/// One volume, from its installation to the end of its detachment.
+pub(super) struct Volume {
+    pub(super) config: VolumeConfig,
+    /// What the data threads share of it.
+    pub(super) io: Arc<VolumeIo>,
+    /// Its phase, its name in the engines, what its server lost.
+    pub(super) life: VolumeLife,
+    /// The backend's proof as it stood when it was opened.
+    pub(super) proof: Option<ProofToken>,
+    /// Under which its blocks are believed.
+    pub(super) generation: u64,
+    pub(super) latencies: Recorders,
+    /// Of whoever has it end, if not the end of the daemon.
+    pub(super) answer: Option<AnswerTo<()>>,
+    /// What went wrong when it was attached or ended.
+    pub(super) failed: Option<CommandError>,
+    /// How large its backend was when that was last asked.
+    pub(super) measured: Option<u64>,
+}
+
+/// What all data threads need to know of a volume.
+pub(super) struct VolumeIo {
+    pub(super) name: String,
+    pub(super) disk: Arc<Disk>,
+    /// Which of the volume's attachments this is, for its proofs.
+    pub(super) attachment: u64,
+    /// Guests are answered when an operation takes longer; zero: no bound.
+    pub(super) timeout: Duration,
+    /// Models in front of the disk, outermost first: one slow device for all threads.
+    models: Mutex<Vec<SimModel>>,
+    pub(super) has_models: bool,
+    /// Backend I/Os under way, those included that engines don't know of.
+    pub(super) ios: Arc<IoCount>,
+    /// Of those, under way for too long.
+    pub(super) overdue_now: AtomicU32,
+}
+
+/// Latencies by operation.
+#[derive(Default)]
+pub(super) struct Recorders {
+    read: LatencyRecorder,
+    write: LatencyRecorder,
+    flush: LatencyRecorder,
+}
+
+/// Operations as the latencies tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    /// Trims and zeroes, too.
+    Write,
+    Flush,
+    /// Not a guest's wish for data: prefetches.
+    Other,
+}
+
+impl Volume {
+    /// How it is, and why it is not serving as it should. The oldest of its backend operations is
+    /// under way for so long.
+    pub(super) fn state(&self, oldest: Option<Duration>) -> (State, String) {
+        match self.life.phase() {
+            Phase::Attaching => (State::Starting, "being attached".into()),
+            Phase::Serving => match self.trouble(oldest) {
+                Some(reason) => (State::Degraded, reason),
+                None => (State::Serving, String::new()),
+            },
+            Phase::Leaving | Phase::Gone => (State::Stopping, "being detached".into()),
+        }
+    }
+
+    /// Takes note of how large the backend is now.
+    pub(super) fn note_size(&mut self, size_bytes: u64) {
+        if self.measured.replace(size_bytes) == Some(size_bytes) {
+            return;
+        }
+        let (volume, served_bytes) = (&self.config.name, self.io.disk.size_bytes());
+        if size_bytes < served_bytes {
+            tracing::error!(
+                volume,
+                size_bytes,
+                served_bytes,
+                "the backend has shrunk: requests beyond its end fail"
+            );
+        } else if size_bytes > served_bytes {
+            tracing::info!(
+                volume,
+                size_bytes,
+                served_bytes,
+                "the backend has grown (hint: `cinnabar volume resize` serves all of it)"
+            );
+        }
+    }
+
+    /// When a request that came then takes too long; `None`: never.
+    pub(super) fn answer_by(&self, arrived: Instant) -> Option<Instant> {
+        let bound = self.io.timeout;
+        (!bound.is_zero()).then(|| after(arrived, bound))
+    }
+
+    fn trouble(&self, oldest: Option<Duration>) -> Option<String> {
+        if self.overdue_now() > 0 {
+            let (count, bound_s) = (self.overdue_now(), self.config.backend_timeout.as_secs_f64());
+            return Some(format!("{count} operations of the backend take over {bound_s} s"));
+        }
+        let waits = oldest.filter(|age| *age >= SLOW_AFTER).map(|age| {
+            let count = self.io.ios.get();
+            format!("{count} operations wait for the backend, the oldest for {} s", age.as_secs())
+        });
+        let size = self.io.disk.size_bytes();
+        let shrunk = self.measured.filter(|now| *now < size).map(|now| {
+            format!(
+                "the backend has shrunk to {now} bytes, {size} are served: requests beyond its end \
+                 fail"
+            )
+        });
+        let all = self.io.disk.trouble().into_iter().chain(shrunk).chain(waits);
+        Some(all.collect::<Vec<_>>().join("; ")).filter(|reasons| !reasons.is_empty())
+    }
+
+    /// Backend operations that are under way for too long.
+    pub(super) fn overdue_now(&self) -> u32 {
+        self.io.overdue_now.load(Relaxed)
+    }
+}
+
+impl VolumeIo {
+    pub(super) fn new(
+        config: &VolumeConfig,
+        disk: Disk,
+        layers: Vec<SimSpec>,
+        life: &VolumeLife,
+    ) -> Self {
+        let size = disk.size_bytes();
+        let models: Vec<_> = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
+        Self {
+            name: config.name.clone(),
+            disk: Arc::new(disk),
+            attachment: life.attachment(),
+            timeout: config.backend_timeout,
+            has_models: !models.is_empty(),
+            models: Mutex::new(models),
+            ios: Arc::clone(life.ios()),
+            overdue_now: AtomicU32::new(0),
+        }
+    }
+
+    /// What the models say of a backend operation that starts now.
+    pub(super) fn judge(
+        &self,
+        now: Instant,
+        kind: OpKind,
+        offset: u64,
+        len: u64,
+    ) -> Option<Verdict> {
+        if !self.has_models {
+            return None;
+        }
+        // A panic leaves a model as it was between two operations.
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        judge(&mut models, now.0, kind, offset, len)
+    }
+}
+
+/// The NBD server's name for a volume: its place in the table.
+pub(super) fn export_of(key: usize) -> ExportId {
+    ExportId(u32::try_from(key).expect("there are at most 4096 volumes"))
+}
+
+impl Recorders {
+    pub(super) fn record(&mut self, kind: Kind, ns: u64) {
+        match kind {
+            Kind::Read => self.read.record_ns(ns),
+            Kind::Write => self.write.record_ns(ns),
+            Kind::Flush => self.flush.record_ns(ns),
+            Kind::Other => {}
+        }
+    }
+
+    pub(super) fn summary(&self) -> Latencies {
+        Latencies {
+            read: self.read.summary(),
+            write: self.write.summary(),
+            flush: self.flush.summary(),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The cache in the status.
+
+use super::health::{HealthReport, LoadedReport};
+use crate::messages::{CacheStatus, State};
+use cinnabar_engine::counters::{Admitted, RamBytes, Trial, Trials};
+use serde::{Deserialize, Serialize};
+
+/// The cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// Path of the cache device.
+    pub device: String,
+    /// How it is.
+    pub state: State,
+    /// Why it is not serving, or empty.
+    pub reason: String,
+    /// Whether the cache device is in use, and what became of what was on it.
+    pub health: HealthReport,
+    /// What was found on the device at the start; absent until all of it is loaded.
+    pub loaded: Option<LoadedReport>,
+    /// How I/O is done.
+    pub io: String,
+    /// Logical shards.
+    pub shards: u32,
+    /// Data threads that serve them.
+    pub threads: usize,
+    /// Blocks that fit on flash.
+    pub capacity_blocks: u64,
+    /// Blocks cached now, RAM included.
+    pub cached_blocks: u64,
+    /// Of those, in RAM only.
+    pub ram_blocks: u64,
+    /// Bytes written to the cache device, metadata included.
+    pub flash_written_bytes: u64,
+    /// Blocks that entered the cache.
+    pub fills: u64,
+    /// Blocks written to flash, by what earned it.
+    pub admitted: AdmittedReport,
+    /// What other ways of admission would have brought.
+    #[serde(default)]
+    pub trials: TrialsReport,
+    /// Blocks that left flash because room was needed.
+    pub evicted_blocks: u64,
+    /// Blocks that left RAM unused, without ever being written to flash.
+    pub rejected_blocks: u64,
+    /// Read misses of blocks that had left, or had been refused, not long ago.
+    pub returned_blocks: u64,
+    /// Blocks of which RAM has some sectors, for they were written in part; not among `cached_blocks`.
+    #[serde(default)]
+    pub partial_blocks: u64,
+    /// Read blocks that were served from such sectors.
+    #[serde(default)]
+    pub partials_read: u64,
+    /// Such blocks that became whole by further writes.
+    #[serde(default)]
+    pub partials_completed: u64,
+    /// Such blocks that were given up because there were too many.
+    #[serde(default)]
+    pub partials_dropped: u64,
+    /// Blocks copied forward when their segment was freed.
+    pub reinserted_blocks: u64,
+    /// Segments freed.
+    pub segments_freed: u64,
+    /// Blocks read from flash whose checksum was wrong.
+    pub checksum_failures: u64,
+    /// Reads and writes of the cache device that failed.
+    pub device_errors: u64,
+    /// Records appended to the journal: invalidations and the rest.
+    pub journal_records: u64,
+    /// Durable writes of the journal.
+    pub journal_writes: u64,
+    /// Times its live records were written anew, to make room.
+    pub journal_rebases: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Times the device was given up because it failed, hung or was cut short.
+    pub device_losses: u64,
+    /// Times it was exchanged by command.
+    #[serde(default)]
+    pub device_replacements: u64,
+    /// Blocks of volumes that are not attached, kept for their return.
+    #[serde(default)]
+    pub detached_blocks: u64,
+    /// RAM by part.
+    pub ram_bytes: RamReport,
+    /// Index, descriptors and ghost, in bytes for each block of the capacity.
+    pub ram_bytes_per_block: f64,
+}
+
+/// Blocks written to flash, by what earned it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmittedReport {
+    /// There was free room.
+    pub filling: u64,
+    /// Used again while in RAM.
+    pub referenced: u64,
+    /// Missed again soon after it had left.
+    pub ghost: u64,
+    /// Plain CLOCK admits everything.
+    pub all: u64,
+    /// Written out by a clean stop.
+    pub clean_stop: u64,
+}
+
+/// Estimates by small simulations of sampled blocks, in blocks of the whole cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialsReport {
+    /// Blocks read.
+    pub reads: u64,
+    /// Of those, not cached.
+    pub read_misses: u64,
+    /// Times that a shard took another way.
+    pub changes: u64,
+    /// As thrifty, and what comes back waits in probation, too.
+    pub closed: TrialReport,
+    /// Through probation; written blocks by their volume's history.
+    pub thrifty: TrialReport,
+    /// Through probation, reads and writes alike.
+    pub probation: TrialReport,
+    /// Everything.
+    pub open: TrialReport,
+}
+
+/// What one way of admission would have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialReport {
+    /// Shards that take it now.
+    pub shards: u64,
+    /// Blocks read that were not cached.
+    pub read_misses: u64,
+    /// Blocks written to flash, without metadata and what is reinserted.
+    pub flash_writes: u64,
+}
+
+/// RAM by part, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RamReport {
+    /// Index.
+    pub address_map: u64,
+    /// Keys, reference bits, checksums.
+    pub descriptors: u64,
+    /// What was cached a while ago.
+    pub ghost: u64,
+    /// Data on their way to flash.
+    pub buffers: u64,
+    /// The rest of the engine.
+    pub other: u64,
+    /// Buffers and queues of front and back ends.
+    pub edges: u64,
+}
+
+impl CacheReport {
+    pub(super) fn new(status: &CacheStatus) -> Self {
+        let counters = &status.counters;
+        let RamBytes { address_map, descriptors, ghost, buffers, other } = status.ram;
+        let edges = status.edge_ram_bytes;
+        Self {
+            device: status.device.display().to_string(),
+            state: status.state,
+            reason: status.reason.clone(),
+            health: status.health.into(),
+            loaded: status.loaded.map(Into::into),
+            io: status.io.clone(),
+            shards: status.shards,
+            threads: status.threads,
+            capacity_blocks: counters.capacity_blocks,
+            cached_blocks: counters.cached_blocks,
+            ram_blocks: counters.ram_blocks,
+            flash_written_bytes: counters.flash_written_bytes,
+            fills: counters.fills,
+            admitted: counters.admitted.into(),
+            trials: counters.trials.into(),
+            evicted_blocks: counters.evicted_blocks,
+            rejected_blocks: counters.rejected_blocks,
+            returned_blocks: counters.returned_blocks,
+            partial_blocks: counters.partial_blocks,
+            partials_read: counters.partials_read,
+            partials_completed: counters.partials_completed,
+            partials_dropped: counters.partials_dropped,
+            reinserted_blocks: counters.reinserted_blocks,
+            segments_freed: counters.segments_freed,
+            checksum_failures: counters.checksum_failures,
+            device_errors: counters.device_errors,
+            journal_records: counters.journal_records,
+            journal_writes: counters.journal_writes,
+            journal_rebases: counters.journal_rebases,
+            checkpoints: counters.checkpoints,
+            device_losses: status.losses,
+            device_replacements: status.replacements,
+            detached_blocks: status.detached_blocks,
+            ram_bytes: RamReport { address_map, descriptors, ghost, buffers, other, edges },
+            ram_bytes_per_block: match counters.capacity_blocks {
+                0 => 0.0,
+                blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
+            },
+        }
+    }
+}
+
+impl From<Trials> for TrialsReport {
+    fn from(trials: Trials) -> Self {
+        let Trials { reads, read_misses, changes, closed, thrifty, probation, open } = trials;
+        let of = |Trial { shards, read_misses, flash_writes }| TrialReport {
+            shards,
+            read_misses,
+            flash_writes,
+        };
+        Self {
+            reads,
+            read_misses,
+            changes,
+            closed: of(closed),
+            thrifty: of(thrifty),
+            probation: of(probation),
+            open: of(open),
+        }
+    }
+}
+
+impl From<Admitted> for AdmittedReport {
+    fn from(counts: Admitted) -> Self {
+        let Admitted { filling, referenced, ghost, all, clean_stop } = counts;
+        Self { filling, referenced, ghost, all, clean_stop }
+    }
+}

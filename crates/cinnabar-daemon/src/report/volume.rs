@@ -1,0 +1,364 @@
+//! A volume in the status.
+
+use crate::config::units::{show_share, show_size};
+use crate::latency::LatencySummary;
+use crate::messages::{State, VolumeMode, VolumeStatus, Waiting};
+use cinnabar_engine::counters::Bypassed;
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::volume::{DropReason, Warmth};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Its name, and that of its NBD export.
+    pub name: String,
+    /// What its requests do with the cache.
+    pub mode: VolumeMode,
+    /// How it is.
+    pub state: State,
+    /// Why it is not serving, or empty.
+    pub reason: String,
+    /// How it waits for its back end; absent if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingReport>,
+    /// Where it lives.
+    pub backend: String,
+    /// Where NBD clients find it, or empty.
+    pub nbd: String,
+    /// The socket of its vhost-user-blk device, or empty.
+    pub vhost_user: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Refuses writes.
+    pub read_only: bool,
+    /// Takes more than one writing client.
+    pub shared: bool,
+    /// Nobody else writes it, says the operator.
+    pub exclusive: bool,
+    /// What it keeps whatever others do, as it was written.
+    pub share_min: String,
+    /// What it may hold at most, as it was written.
+    pub share_max: String,
+    /// Sequential runs of at least so many bytes bypass the cache; 0 = never.
+    pub bypass_sequential_bytes: u64,
+    /// Requests of at least so many bytes bypass the cache; 0 = never.
+    pub bypass_large_bytes: u64,
+    /// Longest wait for an operation of the backend, in seconds; 0 = no bound.
+    pub backend_timeout_s: f64,
+    /// NBD connections now.
+    pub connections: u32,
+    /// What became of the blocks of an earlier run.
+    pub warmth: WarmthReport,
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Flush requests.
+    pub flushes: u64,
+    /// Trim requests.
+    pub trims: u64,
+    /// Write-zeroes requests.
+    pub zeroes: u64,
+    /// Blocks touched by reads: `read_hits + misses`.
+    pub blocks_read: u64,
+    /// Blocks touched by writes.
+    pub blocks_written: u64,
+    /// Read blocks served from RAM or flash.
+    pub read_hits: u64,
+    /// Of those, from RAM.
+    pub read_hits_ram: u64,
+    /// Read blocks fetched from the backend.
+    pub misses: u64,
+    /// Read requests with hits and misses.
+    pub partial_hits: u64,
+    /// Written blocks that were cached.
+    pub write_hits: u64,
+    /// Blocks that did not use the cache, by reason.
+    pub bypassed: BypassedReport,
+    /// Backend read operations.
+    pub backend_reads: u64,
+    /// Backend write operations, trims and zeroes included.
+    pub backend_writes: u64,
+    /// Backend flushes.
+    pub backend_flushes: u64,
+    /// Bytes read from the backend.
+    pub backend_read_bytes: u64,
+    /// Bytes written to the backend.
+    pub backend_write_bytes: u64,
+    /// Backend operations that failed.
+    pub backend_errors: u64,
+    /// Backend operations that took longer than `backend_timeout_s`.
+    pub backend_overdue: u64,
+    /// Of those, under way now.
+    pub backend_overdue_now: u32,
+    /// Seconds since the oldest backend operation under way began; 0 if none is.
+    #[serde(default)]
+    pub backend_oldest_s: f64,
+    /// How large the backend was when that was last asked; 0 if it was not.
+    #[serde(default)]
+    pub backend_size_bytes: u64,
+    /// Writes, trims and zeroes that had to wait for an invalidation record on the cache device.
+    pub invalidation_waits: u64,
+    /// Blocks dropped by the operator's word.
+    pub invalidated_blocks: u64,
+    /// Requests refused as invalid.
+    pub refused: u64,
+    /// Its blocks in the cache now.
+    pub cached_blocks: u64,
+    /// Latency of guest requests in us, from arrival to reply.
+    pub latency_us: LatencyReport,
+}
+
+/// A volume waits for its back end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitingReport {
+    /// Times its back end could not be opened.
+    pub tries: u32,
+    /// For how long, in seconds.
+    pub since_s: f64,
+    /// Seconds until the next try; `null` while one is under way.
+    pub next_try_s: Option<f64>,
+}
+
+/// Blocks that did not use the cache, by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BypassedReport {
+    /// Part of a long sequential run.
+    pub sequential: u64,
+    /// A single large request.
+    pub large: u64,
+    /// Mode pass-through.
+    pub pass_through: u64,
+    /// A write in mode write-around.
+    pub write_around: u64,
+    /// A write not worth keeping, by this volume's history.
+    pub write_not_reused: u64,
+    /// No free buffer or segment at that moment.
+    pub no_space: u64,
+    /// The index was still being loaded.
+    pub loading: u64,
+    /// The cache device is not in use.
+    pub no_device: u64,
+}
+
+/// What became of the blocks of an earlier run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum WarmthReport {
+    /// There were none.
+    New,
+    /// They are served again.
+    Kept {
+        /// How many.
+        blocks: u64,
+    },
+    /// They are served again once the index is loaded.
+    Loading,
+    /// Some are served again, others were forgotten.
+    Partly {
+        /// How many are served.
+        blocks: u64,
+        /// How many were forgotten.
+        dropped: u64,
+        /// Why.
+        reason: String,
+    },
+    /// They were forgotten.
+    Dropped {
+        /// How many.
+        blocks: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for WarmthReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |blocks: &u64| show_size(blocks * BLOCK_BYTES);
+        match self {
+            Self::New => f.write_str("nothing is cached of it yet"),
+            Self::Kept { blocks } => write!(f, "kept {} from the last run", size(blocks)),
+            Self::Loading => f.write_str("what the last run left is being loaded"),
+            Self::Partly { blocks: 0, dropped: 0, reason } => {
+                write!(f, "a part of what the last run left is dropped: {reason}")
+            }
+            Self::Partly { blocks, dropped, reason } => {
+                let (kept, dropped) = (size(blocks), size(dropped));
+                write!(f, "kept {kept} from the last run, dropped {dropped}: {reason}")
+            }
+            Self::Dropped { blocks: 0, reason } => {
+                write!(f, "what the last run left is dropped: {reason}")
+            }
+            Self::Dropped { blocks, reason } => {
+                write!(f, "dropped {} from the last run: {reason}", size(blocks))
+            }
+        }
+    }
+}
+
+/// Latencies by operation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Reads.
+    pub read: OperationLatency,
+    /// Writes, trims and zeroes.
+    pub write: OperationLatency,
+    /// Flushes.
+    pub flush: OperationLatency,
+}
+
+/// Latency of one operation, in us, since the volume was added.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationLatency {
+    /// Operations.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+}
+
+impl VolumeReport {
+    /// Makes the report of one volume's raw status.
+    pub fn new(status: &VolumeStatus) -> Self {
+        let (config, counters) = (&status.config, &status.counters);
+        Self {
+            name: config.name.clone(),
+            mode: config.mode,
+            state: status.state,
+            reason: status.reason.clone(),
+            waiting: status.waiting.map(Into::into),
+            backend: config.backend.clone(),
+            nbd: config.nbd.as_ref().map(ToString::to_string).unwrap_or_default(),
+            vhost_user: config
+                .vhost_user
+                .as_ref()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
+            size_bytes: status.size_bytes,
+            read_only: config.read_only,
+            shared: config.shared,
+            exclusive: config.exclusive,
+            share_min: show_share(config.share_min),
+            share_max: show_share(config.share_max),
+            bypass_sequential_bytes: config.bypass_sequential_bytes,
+            bypass_large_bytes: config.bypass_large_bytes,
+            backend_timeout_s: config.backend_timeout.as_secs_f64(),
+            connections: status.connections,
+            warmth: status.warmth.into(),
+            reads: counters.reads,
+            writes: counters.writes,
+            flushes: counters.flushes,
+            trims: counters.trims,
+            zeroes: counters.zeroes,
+            blocks_read: counters.blocks_read,
+            blocks_written: counters.blocks_written,
+            read_hits: counters.read_hits,
+            read_hits_ram: counters.read_hits_ram,
+            misses: counters.misses,
+            partial_hits: counters.partial_hits,
+            write_hits: counters.write_hits,
+            bypassed: counters.bypassed.into(),
+            backend_reads: counters.backend_reads,
+            backend_writes: counters.backend_writes,
+            backend_flushes: counters.backend_flushes,
+            backend_read_bytes: counters.backend_read_bytes,
+            backend_write_bytes: counters.backend_write_bytes,
+            backend_errors: counters.backend_errors,
+            backend_overdue: counters.backend_overdue,
+            backend_overdue_now: status.overdue_now,
+            backend_oldest_s: status.oldest.map_or(0.0, tenths),
+            backend_size_bytes: status.backend_size_bytes,
+            invalidation_waits: counters.invalidation_waits,
+            invalidated_blocks: counters.invalidated_blocks,
+            refused: counters.refused,
+            cached_blocks: counters.cached_blocks,
+            latency_us: LatencyReport {
+                read: (&status.latencies.read).into(),
+                write: (&status.latencies.write).into(),
+                flush: (&status.latencies.flush).into(),
+            },
+        }
+    }
+}
+
+impl From<Waiting> for WaitingReport {
+    fn from(waiting: Waiting) -> Self {
+        Self {
+            tries: waiting.tries,
+            since_s: tenths(waiting.since),
+            next_try_s: waiting.next_try.map(tenths),
+        }
+    }
+}
+
+/// Seconds to a tenth.
+fn tenths(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10.0).round() / 10.0
+}
+
+impl From<Bypassed> for BypassedReport {
+    fn from(counts: Bypassed) -> Self {
+        let Bypassed {
+            sequential,
+            large,
+            pass_through,
+            write_around,
+            write_not_reused,
+            no_space,
+            loading,
+            no_device,
+        } = counts;
+        Self {
+            sequential,
+            large,
+            pass_through,
+            write_around,
+            write_not_reused,
+            no_space,
+            loading,
+            no_device,
+        }
+    }
+}
+
+impl From<Warmth> for WarmthReport {
+    fn from(warmth: Warmth) -> Self {
+        match warmth {
+            Warmth::New => Self::New,
+            Warmth::Warm { blocks } => Self::Kept { blocks },
+            Warmth::Loading => Self::Loading,
+            Warmth::Partly { blocks, dropped, reason } => {
+                Self::Partly { blocks, dropped, reason: words_of(reason).to_owned() }
+            }
+            Warmth::Dropped { blocks, reason } => {
+                Self::Dropped { blocks, reason: words_of(reason).to_owned() }
+            }
+        }
+    }
+}
+
+const fn words_of(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::WrittenWithoutCache => {
+            "the volume may have been written in a run without this cache device"
+        }
+        DropReason::BackendChanged => "the backend was changed, replaced or resized",
+        DropReason::NoProof => {
+            "nothing proves that the backend was not changed, and exclusive is not set"
+        }
+    }
+}
+
+impl From<&LatencySummary> for OperationLatency {
+    fn from(summary: &LatencySummary) -> Self {
+        // Two decimals: more are noise.
+        let mean = (summary.mean_us() * 100.0).round() / 100.0;
+        Self { count: summary.count, mean, p50: summary.p50_us, p99: summary.p99_us }
+    }
+}
