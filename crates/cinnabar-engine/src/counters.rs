@@ -132,7 +132,8 @@ pub struct VolumeCounters {
 pub struct CacheCounters {
     /// Blocks that fit on flash (header slots not counted).
     pub capacity_blocks: u64,
-    /// Blocks cached now, RAM included.
+    /// Blocks cached now, RAM included: those that may be served, of volumes that are attached, or
+    /// were and may come back.
     pub cached_blocks: u64,
     /// Of those, in RAM only.
     pub ram_blocks: u64,

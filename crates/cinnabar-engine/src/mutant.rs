@@ -119,6 +119,8 @@ mutants! {
     PartialOutlivesTrim,
     /// Incomplete blocks stay when their volume goes.
     PartialOutlivesVolume,
+    /// Blocks of volumes that are gone count as cached until they are met.
+    DeadBlocksCounted,
     /// Driver: I/O on the cache device goes where the first shard's region is.
     RegionNotAdded,
     /// Driver: a volume's name stays bound when it has ended, and the next one of that name is taken

@@ -19,8 +19,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use world::{Before, End, FIO_DISK, FIO_VOLUME, IN_FLIGHT, World};
 
-pub(crate) const CASES: [Case; 3] = [
+pub(crate) const CASES: [Case; 4] = [
     Case::new("crash_kills_with_room_for_all", &[FIO], with_room),
+    Case::new("crash_kills_with_threads", &[FIO], with_threads),
     Case::new("crash_kills_while_evicting", &[], while_evicting),
     Case::new("sigterm_loses_nothing_acknowledged", &[], sigterm),
 ];
@@ -29,6 +30,7 @@ pub(crate) const CASES: [Case; 3] = [
 const LOST_PER_MILLE: u64 = 5;
 /// Kills of both cases together: the bar is 50, ten of them with a changed back end.
 const ROUNDS_WITH_ROOM: u64 = 33;
+const ROUNDS_WITH_THREADS: u64 = 9;
 /// So many at least, and as many more as a slow machine needs to evict enough.
 const ROUNDS_WHILE_EVICTING: u64 = 10;
 const ROUNDS_WHILE_EVICTING_MAX: u64 = 60;
@@ -64,20 +66,34 @@ struct Tally {
 
 fn with_room() -> Result<()> {
     let mut world = World::new(CACHE_WITH_ROOM, 1)?;
+    let tally = rounds_with_room(&mut world, ROUNDS_WITH_ROOM)?;
+    ensure!(tally.meddled >= 10, "only {} kills with a changed back end", tally.meddled);
+    tally.show("with room for all");
+    world.stop()
+}
+
+/// The same with several shards, which two threads run in turn.
+fn with_threads() -> Result<()> {
+    let mut world = World::new(CACHE_WITH_ROOM, 3)?;
+    world.set("shards = 4\nthreads = 2");
+    let tally = rounds_with_room(&mut world, ROUNDS_WITH_THREADS)?;
+    tally.show("with threads");
+    world.stop()
+}
+
+fn rounds_with_room(world: &mut World, rounds: u64) -> Result<Tally> {
     let mut tally = Tally::default();
     world.start()?;
-    for round in 0..ROUNDS_WITH_ROOM {
+    for round in 0..rounds {
         let work = [Work::AtRest, Work::Busy, Work::Calm][(round % 3) as usize];
         let meddling = meddling_of(round);
-        let seen = kill_once(&mut world, &mut tally, round, work, meddling);
+        let seen = kill_once(world, &mut tally, round, work, meddling);
         seen.with_context(|| {
             let log = world.daemon().map(|daemon| daemon.running.log()).unwrap_or_default();
             format!("round {round}, {work:?}, {meddling:?}; {log}")
         })?;
     }
-    ensure!(tally.meddled >= 10, "only {} kills with a changed back end", tally.meddled);
-    tally.show("with room for all");
-    world.stop()
+    Ok(tally)
 }
 
 /// Ten of the rounds, each with the work before that it needs.

@@ -106,6 +106,11 @@ impl World {
         Ok(Self { site, guests, shared, dice, config, daemon: None, notes: Vec::new() })
     }
 
+    /// Adds a setting of the cache.
+    pub(super) fn set(&mut self, line: &str) {
+        self.config = self.config.clone().cache_key(line);
+    }
+
     /// Starts the daemon and waits until guests can connect.
     pub(super) fn start(&mut self) -> Result<()> {
         let daemon = self.site.serve(&self.config)?;

@@ -26,7 +26,7 @@ pub struct CacheReport {
     pub threads: usize,
     /// Blocks that fit on flash.
     pub capacity_blocks: u64,
-    /// Blocks cached now, RAM included.
+    /// Blocks cached now, RAM included; not those of volumes that were dropped.
     pub cached_blocks: u64,
     /// Of those, in RAM only.
     pub ram_blocks: u64,

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::mutant::{Mutant, Mutants};
 use crate::seam::{Answer, Command, Event, Failure, IoError, Op, Payload, RequestId};
 use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
-use crate::volume::{ProofToken, Recorded};
+use crate::volume::{Belief, ProofToken, Recorded, VolumeSpec, Warmth};
 
 const V: VolumeId = VolumeId(0);
 
@@ -52,7 +52,7 @@ fn the_mutant_that_answers_a_seal_before_is_found() {
 
 /// What a crash leaves of a volume without a proof, which is dropped.
 fn recorded_of_a_dropped_volume(mutants: Mutants) -> Option<Recorded> {
-    let spec = crate::volume::VolumeSpec { exclusive: false, ..volume("v") };
+    let spec = VolumeSpec { exclusive: false, ..volume("v") };
     let mut rig = Rig::open_with(Config { mutants, ..Config::default() }, 1020);
     rig.ask(vec![Command::Attach(spec)]);
     rig.ask(vec![Command::Detach(V)]);
@@ -387,4 +387,37 @@ fn what_is_discarded_is_not_sealed() {
         assert_eq!(rig.answer(late).err(), Some(Failure::NoVolume));
         assert_eq!(rig.crash().engine.recorded("v"), None);
     }
+}
+
+/// Blocks that count as cached on flash, and those that a crash brings back, once a volume with
+/// three blocks was found to be changed, and was given one more.
+fn counted_beside_what_was_dropped(mutants: Mutants) -> (u64, u64) {
+    let mut rig = written(mutants, &[0, 1, 2]);
+    rig.wait(2_000_000_000);
+    rig.ask(vec![Command::Detach(V)]);
+    let sealed = seal(&mut rig, 7);
+    assert!(rig.answer(sealed).is_ok());
+    let changed = VolumeSpec { belief: Belief::Changed, ..volume("v") };
+    let attached = rig.ask(vec![Command::Attach(changed)])[0];
+    let Ok(Answer::Attached { volume, warmth }) = rig.answer(attached) else { panic!("attached") };
+    assert!(matches!(warmth, Warmth::Dropped { blocks: 3, .. }), "{warmth:?}");
+    let (span, data) = (ByteSpan::new(5 * BLOCK_BYTES, BLOCK_BYTES), Nothing::alloc(1));
+    let write = rig.submit(volume, Op::Write { span, data, fua: false });
+    assert!(rig.answer(write).is_ok());
+    rig.wait(2_000_000_000);
+    rig.wait(2_000_000_000);
+    let counters = rig.engine.cache_counters();
+    (counters.cached_blocks - counters.ram_blocks, believed_after_a_crash(rig))
+}
+
+/// What counts as cached is what an operator expects to be warm after a crash.
+#[test]
+fn what_was_dropped_does_not_count_as_cached() {
+    assert_eq!(counted_beside_what_was_dropped(Mutants::default()), (1, 1));
+}
+
+#[test]
+fn counting_what_was_dropped_is_found() {
+    let mutant = Mutants::only(Mutant::DeadBlocksCounted);
+    assert_eq!(counted_beside_what_was_dropped(mutant), (4, 1));
 }

@@ -42,6 +42,7 @@ impl<P: Payload> Engine<P> {
         let reading: u32 = self.outbox.pending.iter().map(|(_, pending)| reads(pending)).sum();
         let pins: u32 = self.store.log.segments.iter().map(|segment| segment.pins).sum();
         assert_eq!(pins, reading, "each pin is a read under way");
+        self.check_cached_blocks();
         let active = || self.requests.iter().map(|(_, active)| active);
         let invalidates =
             |a: &&Active<P>| matches!(&a.kind, Kind::Zero(state) if state.invalidates());
@@ -60,5 +61,21 @@ impl<P: Payload> Engine<P> {
             let c = &volume.counters;
             assert_eq!(c.read_hits + c.misses, c.blocks_read, "read blocks are hits or misses");
         }
+    }
+
+    /// What counts as cached are blocks of volumes that are known: an operator takes the number for
+    /// what a restart brings back.
+    fn check_cached_blocks(&self) {
+        if self.store.dead {
+            return;
+        }
+        let known = self.volumes.iter().zip(&self.store.holdings);
+        let known = known.filter(|(volume, holding)| volume.is_some() && holding.alive);
+        let (cached, in_ram) = known.fold((0, 0), |(cached, in_ram), (_, holding)| {
+            (cached + holding.cached_blocks, in_ram + holding.ram_blocks)
+        });
+        let counters = self.cache_counters();
+        assert_eq!(counters.cached_blocks, cached, "cached blocks of volumes that are known");
+        assert_eq!(counters.ram_blocks, in_ram, "those of them that are in RAM only");
     }
 }

@@ -367,7 +367,8 @@ impl<P: Payload> Engine<P> {
     pub fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
         let index = usize::from(volume.0);
         let known = self.volumes.get(index)?.as_ref()?;
-        let cached_blocks = self.store.holdings[index].cached_blocks;
+        let holding = &self.store.holdings[index];
+        let cached_blocks = if holding.alive { holding.cached_blocks } else { 0 };
         Some(VolumeCounters { cached_blocks, ..known.counters })
     }
 

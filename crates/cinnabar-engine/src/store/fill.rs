@@ -151,6 +151,7 @@ impl<P: Payload> Store<P> {
             let slot = self.probation.push(buffer);
             self.settle(slot, key, flags);
             self.counters.ram_blocks += 1;
+            self.holdings[usize::from(key.volume)].ram_blocks += 1;
             self.enter(key, slot);
         }
         self.counters.fills += 1;
@@ -245,8 +246,7 @@ impl<P: Payload> Store<P> {
         let Some((to, full)) = self.append(key, flags, buffer, reason, now) else { return false };
         let taken = self.probation.take(slot);
         assert_eq!(taken, Some(buffer), "a buffer has one owner: the chunk from now on");
-        assert!(self.counters.ram_blocks > 0, "a block in probation counts");
-        self.counters.ram_blocks -= 1;
+        self.count_out_of_ram(key);
         self.unsettle(slot);
         let moved = self.map.replace(self.hash(key), slot, to);
         assert!(moved, "a descriptor without an entry in the address map");

@@ -12,14 +12,14 @@ impl<P: Payload> Store<P> {
         let flash = self.log.geometry.slots();
         let slots = flash + self.probation.len();
         let mut cached = vec![0u64; self.holdings.len()];
-        let mut in_ram = 0;
+        let mut in_ram = vec![0u64; self.holdings.len()];
         let mut held = vec![(0, 0); self.log.segments.len()];
         for slot in 0..slots {
             let Some(key) = self.descriptors.key(slot) else { continue };
             assert_eq!(self.find_loaded(key), Some(slot), "slot {slot} is what its key maps to");
             cached[usize::from(key.volume)] += 1;
             if self.probation.holds(slot) {
-                in_ram += 1;
+                in_ram[usize::from(key.volume)] += 1;
                 assert!(self.probation.buffer(slot).is_some(), "RAM slot {slot} has a buffer");
             } else {
                 let segment = &self.log.segments[self.log.segment_of(slot) as usize];
@@ -32,7 +32,9 @@ impl<P: Payload> Store<P> {
         let counted: Vec<u64> = self.holdings.iter().map(|h| h.cached_blocks).collect();
         assert_eq!(cached, counted, "cached blocks by volume");
         assert_eq!(cached.iter().sum::<u64>(), self.counters.cached_blocks, "cached blocks");
-        assert_eq!(in_ram, self.counters.ram_blocks, "blocks in probation");
+        let counted: Vec<u64> = self.holdings.iter().map(|h| h.ram_blocks).collect();
+        assert_eq!(in_ram, counted, "blocks in probation by volume");
+        assert_eq!(in_ram.iter().sum::<u64>(), self.counters.ram_blocks, "blocks in probation");
         let counted = self.log.segments.iter().map(|s| (s.live, s.condemned));
         assert!(counted.eq(held), "blocks and condemned blocks by segment");
         self.partials.check_invariants(|key| {

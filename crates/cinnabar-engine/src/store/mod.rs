@@ -61,7 +61,10 @@ pub(crate) struct Holding {
     pub(crate) group: u16,
     /// The incarnation lives; blocks of a dead one are dropped when they are come across.
     pub(crate) alive: bool,
+    /// Blocks that the index has, those of a dead incarnation included until they are met.
     pub(crate) cached_blocks: u64,
+    /// Of those, in RAM only.
+    pub(crate) ram_blocks: u64,
     /// Blocks of a dead incarnation that a load did not take in.
     pub(crate) passed_by: u64,
     pub(crate) reuse: fill::WriteReuse,
@@ -292,9 +295,17 @@ impl<P: Payload> Store<P> {
             && let Some(buffer) = self.probation.take(slot)
         {
             self.buffers.give(buffer);
-            assert!(self.counters.ram_blocks > 0, "a block in probation counts");
-            self.counters.ram_blocks -= 1;
+            self.count_out_of_ram(key);
         }
+    }
+
+    /// A block has left probation.
+    fn count_out_of_ram(&mut self, key: Key) {
+        let holding = &mut self.holdings[usize::from(key.volume)];
+        assert!(holding.ram_blocks > 0, "a block in probation counts for its volume");
+        assert!(self.counters.ram_blocks >= holding.ram_blocks, "and for the cache");
+        holding.ram_blocks -= 1;
+        self.counters.ram_blocks -= 1;
     }
 
     /// Lets an empty slot hold a block; the map is updated next.
@@ -517,12 +528,28 @@ impl<P: Payload> Store<P> {
 
     /// Counters; what others count is added by the engine.
     pub(crate) fn counters(&self) -> CacheCounters {
+        let (cached_blocks, ram_blocks) = self.servable_blocks();
         CacheCounters {
+            cached_blocks,
+            ram_blocks,
             staged_blocks: self.log.staged_blocks(),
             partial_blocks: self.partials.len(),
             trials: self.rehearsal.trials(),
             ..self.counters
         }
+    }
+
+    /// Blocks that may be served, and how many of them are in RAM only. Blocks of dead incarnations
+    /// stay in the index until they are met, but no read finds them and no crash brings them back.
+    fn servable_blocks(&self) -> (u64, u64) {
+        let CacheCounters { cached_blocks, ram_blocks, .. } = self.counters;
+        if self.mutants.is(Mutant::DeadBlocksCounted) {
+            return (cached_blocks, ram_blocks);
+        }
+        let dead = self.holdings.iter().filter(|holding| !holding.alive);
+        dead.fold((cached_blocks, ram_blocks), |(cached, ram), holding| {
+            (cached - holding.cached_blocks, ram - holding.ram_blocks)
+        })
     }
 
     pub(crate) fn count_checksum_failure(&mut self) {
