@@ -44,7 +44,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::PartialNotTakenOut, 746),
     (Mutant::FailedPartialKept, 136),
     (Mutant::PartialOutlivesTrim, 346),
-    (Mutant::DeadBlocksCounted, 4),
+    (Mutant::DeadBlocksCounted, 3),
     (Mutant::RegionNotAdded, 0),
     (Mutant::WindowAfterSeal, 17),
     (Mutant::WindowUnbounded, 229),
