@@ -1,6 +1,8 @@
 //! Guests' requests: what is written goes to the log, what is read is looked up there first.
 
+use crate::bounds::Bound;
 use crate::commit::Who;
+use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::{Entry, RangeKind};
 use crate::log::{EngineIo, LogIo, WriteLog};
 use crate::mutant::Mutant;
@@ -8,28 +10,25 @@ use crate::read::{Read, Source, layers_of, runs};
 use crate::seam::Place;
 use crate::slots::{ALL_SECTORS, Held, checksum_seed};
 use crate::throttle;
-use cinnabar_engine::limits::{DATA_BYTES_MAX, VOLUME_BLOCKS_MAX};
+use crate::volume::Waiting;
+use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES};
 use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, RequestId, Slice};
-
-/// Blocks of one range entry: a longer trim or zeroing is several of them, 32 at most.
-const RANGE_BLOCKS_MAX: u64 = 1 << 31;
-const _: () = assert!(VOLUME_BLOCKS_MAX / RANGE_BLOCKS_MAX <= RANGE_ENTRIES_MAX);
-/// Entries of the longest range.
-const RANGE_ENTRIES_MAX: u64 = 32;
 
 impl<P: Payload> WriteLog<P> {
     pub(crate) fn submit(&mut self, id: RequestId, Place(place): Place, op: Op<P>) {
         let Some(volume) = self.volumes[usize::from(place)].as_ref() else {
             return self.reply(id, Err(Failure::NoVolume));
         };
-        if volume.attaching.is_some() || !self.closing.is_empty() {
+        if volume.attaching.is_some() || self.closed {
             return self.reply(id, Err(Failure::NoVolume));
         }
         if self.lost || volume.damaged {
             return self.reply(id, Err(Failure::Io(IoError::Io)));
         }
-        let size = volume.record.size_bytes;
+        self.touched.add(place);
+        let early = self.config.mutants.is(Mutant::SizeTooEarly);
+        let size = if early { volume.record.size_bytes } else { volume.size_bytes };
         let span = match op {
             Op::Read { span, .. } | Op::Write { span, .. } => {
                 (span.len <= DATA_BYTES_MAX).then_some(span)
@@ -59,29 +58,58 @@ impl<P: Payload> WriteLog<P> {
                 let who = Who::Guest { id, answer: Answer::Done, closes_epoch };
                 volume.commits.await_durable(who, Instant::default());
             }
-            op => self.volume(place).waiting.push_back((id, op)),
+            op => self.volume(place).waiting.push_back(Waiting { id, op, done: 0 }),
         }
     }
 
     /// Appends what waits, as far as there is room. In order: what waits is not overtaken.
     pub(crate) fn admit_waiting(&mut self, place: u16) {
+        let bounds = self.config.bounds;
         loop {
             let Self { volumes, segments, config, .. } = self;
             let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
-            let Some((_, op)) = volume.waiting.front() else { return };
-            let blocks = match op {
-                Op::Write { span, .. } => span.blocks(),
+            let Some(Waiting { op, done, .. }) = volume.waiting.front() else { break };
+            let entries = match op {
+                // A write may be larger than the log: it goes step by step.
+                Op::Write { span, .. } => (span.blocks() - done).min(bounds.append_blocks),
                 // Two edges, and the ranges between them.
-                _ => 2 + RANGE_ENTRIES_MAX,
+                Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => {
+                    2 + span.blocks().div_ceil(bounds.range_blocks)
+                }
+                Op::Read { .. } | Op::Flush | Op::Invalidate { .. } => {
+                    unreachable!("only what is appended waits")
+                }
             };
-            let all = segments.all.len() as u64 * u64::from(crate::format::SEGMENT_PAGES);
-            let within = throttle::within(config, volume.pages + blocks, all) || volume.pages == 0;
-            if self.lost || !within || !volume.has_room(blocks, segments) {
+            // Of what others leave, a part stays free for them.
+            let free = u64::from(segments.free_count()) * u64::from(SEGMENT_PAGES);
+            let within = throttle::within(config, volume.pages + entries, volume.pages + free);
+            let fits = within || volume.pages == 0;
+            if self.lost || !fits || !volume.has_room(entries, segments, &bounds) {
+                let ranges = volume.records.len().max(volume.zeros.len()) >= bounds.ranges;
+                self.crossings.note_if(ranges, Bound::Ranges);
+                self.crossings.note_if(!fits, Bound::Room);
+                if self.short.is_empty() {
+                    // Others may hold what is missing.
+                    self.touch_all();
+                }
+                self.short.add(place);
                 return;
             }
-            let (id, op) = volume.waiting.pop_front().expect("just looked at");
+            let waiting = volume.waiting.front_mut().expect("just looked at");
+            if let Op::Write { span, data, .. } = &waiting.op {
+                let (span, data, from) = (*span, data.clone(), waiting.done);
+                waiting.done += entries;
+                let ends = waiting.done == span.blocks();
+                self.crossings.note_if(!ends, Bound::AppendBlocks);
+                self.write(place, span, &data, (from, entries));
+                if !ends {
+                    continue;
+                }
+            }
+            let Waiting { id, op, .. } =
+                self.volume(place).waiting.pop_front().expect("just looked at");
             match op {
-                Op::Write { span, data, fua } => self.write(id, place, span, data, fua),
+                Op::Write { data, fua, .. } => self.appended(id, place, fua, Answer::Data(data)),
                 Op::Trim { span, fua } => self.range(id, place, span, fua, RangeKind::Trim),
                 Op::WriteZeroes { span, fua, may_punch } => {
                     let kind = if may_punch { RangeKind::Punch } else { RangeKind::Zero };
@@ -92,46 +120,51 @@ impl<P: Payload> WriteLog<P> {
                 }
             }
         }
+        self.short.remove(place);
     }
 
-    fn write(&mut self, id: RequestId, place: u16, span: ByteSpan, data: P, fua: bool) {
+    /// Appends some blocks of a write: `count` of them, from its `from`th on.
+    fn write(&mut self, place: u16, span: ByteSpan, data: &P, (from, count): (u64, u64)) {
         let head = span.first_block() * BLOCK_BYTES;
-        for block in span.first_block()..span.end_block() {
+        let first = span.first_block() + from;
+        // One private copy: a guest may change its memory.
+        let pages = P::alloc(count as u32);
+        for (n, block) in (0..).zip(first..first + count) {
             let at = block * BLOCK_BYTES;
             let (from, to) = (span.offset.max(at), span.end().min(at + BLOCK_BYTES));
-            let page = P::alloc(1);
+            let base = n * BLOCK_BYTES;
             if to - from < BLOCK_BYTES {
-                page.zero(0, BLOCK_BYTES);
+                pages.zero(base, BLOCK_BYTES);
             }
-            page.copy_from(from - at, &data, from - head, to - from);
+            pages.copy_from(base + from - at, data, from - head, to - from);
             let sectors = self.volume(place).sectors(span, block);
-            self.append(place, block, sectors, page);
+            self.append(place, block, sectors, (pages.clone(), base));
         }
-        self.appended(id, place, fua, Answer::Data(data));
     }
 
     /// Appends some sectors of a block; the rest of the page is zeros.
-    fn append(&mut self, place: u16, block: u64, mut sectors: u8, page: P) {
+    fn append(&mut self, place: u16, block: u64, mut sectors: u8, (page, base): (P, u64)) {
         let (seed, now) = (self.seed, self.now);
         let drops = self.config.mutants.is(Mutant::OlderVersionDropped);
         let forgets = self.config.mutants.is(Mutant::WriteKeepsRange);
-        let Self { volumes, segments, slots, .. } = self;
+        let bounds = self.config.bounds;
+        let Self { volumes, segments, slots, crossings, .. } = self;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
-        volume.open_chunk(now, true, segments, slots);
+        volume.open_chunk(now, true, segments, slots, (&bounds, crossings));
         if forgets && volume.zeros.holds(block) {
             volume.zeros.cut(block, block + 1);
         }
         if sectors != ALL_SECTORS {
-            sectors |= volume.merge(block, sectors, &page, slots);
+            sectors |= volume.merge(block, sectors, (&page, base), slots);
         }
         let slot = volume.next_slot(segments);
         let incarnation = volume.record.incarnation;
         let chunk = volume.commits.open.as_mut().expect("just opened");
         let seed = checksum_seed(seed, incarnation, chunk.number as u32, block);
-        let checksum = page.checksum(0, seed);
+        let checksum = page.checksum(base, seed);
         assert_eq!(slot, chunk.first + 1 + chunk.data.len() as u32, "pages follow their header");
         chunk.entries.push(Entry::Data { block, sectors, checksum });
-        chunk.data.push((page, 0));
+        chunk.data.push((page, base));
         slots.set_data(slot, Held { block, sectors, checksum });
         if drops {
             slots.remove(place, block);
@@ -141,7 +174,7 @@ impl<P: Payload> WriteLog<P> {
     }
 
     fn range(&mut self, id: RequestId, place: u16, span: ByteSpan, fua: bool, kind: RangeKind) {
-        let size = self.volume(place).record.size_bytes;
+        let (size, bounds) = (self.volume(place).size_bytes, self.config.bounds);
         let inside = |at: u64| at == size || at.is_multiple_of(BLOCK_BYTES);
         let first = span.offset.div_ceil(BLOCK_BYTES);
         let end = if inside(span.end()) { span.end_block() } else { span.end() / BLOCK_BYTES };
@@ -152,19 +185,17 @@ impl<P: Payload> WriteLog<P> {
             for block in edges.into_iter().filter(|block| *block < first || *block >= end) {
                 let (page, sectors) = (P::alloc(1), self.volume(place).sectors(span, block));
                 page.zero(0, BLOCK_BYTES);
-                self.append(place, block, sectors, page);
+                self.append(place, block, sectors, (page, 0));
             }
         }
+        self.crossings.note_if(end.saturating_sub(first) > bounds.range_blocks, Bound::RangeBlocks);
         let mut block = first;
         while block < end {
-            let count = (end - block).min(RANGE_BLOCKS_MAX);
-            let Self { volumes, segments, slots, now, .. } = self;
+            let count = (end - block).min(bounds.range_blocks);
+            let Self { volumes, segments, slots, now, crossings, .. } = self;
             let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
-            volume.open_chunk(*now, false, segments, slots);
+            volume.open_chunk(*now, false, segments, slots, (&bounds, crossings));
             volume.push_range(Entry::Range { block, count: count as u32, kind });
-            if !self.config.mutants.is(Mutant::RangeKeepsBlocks) {
-                volume.forget_blocks(block..block + count, segments, slots);
-            }
             block += count;
         }
         self.appended(id, place, fua, Answer::Done);
@@ -186,7 +217,7 @@ impl<P: Payload> WriteLog<P> {
 
     fn read(&mut self, id: RequestId, place: u16, span: ByteSpan, data: P) {
         let volume = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
-        let (layers, asks) = layers_of(volume, &self.slots, span);
+        let (layers, asks) = layers_of(volume, &self.slots, span, self.config.mutants);
         let read = self.reads.insert(Read {
             id,
             place,
@@ -266,50 +297,37 @@ impl<P: Payload> WriteLog<P> {
         if let Some(failure) = failed {
             return self.reply(id, Err(failure));
         }
-        let size = self.volume(place).record.size_bytes;
+        // A command may wait for the last read to end.
+        self.touched.add(place);
         for layer in &layers {
-            layer.lay(span, size, &data);
+            layer.lay(span, &data);
         }
         self.reply(id, Ok(Answer::Data(data)));
     }
 }
 
 impl<P: Payload> crate::volume::Volume<P> {
-    /// Forgets what is logged of blocks: one look for each of them, or one for each page of the volume,
-    /// whichever are fewer.
-    fn forget_blocks(
-        &self,
-        blocks: std::ops::Range<u64>,
-        segments: &crate::segments::Segments,
-        slots: &mut crate::slots::Slots,
-    ) {
-        let place = self.record.volume;
-        if blocks.end - blocks.start <= self.pages {
-            return blocks.for_each(|block| slots.remove(place, block));
-        }
-        for segment in &self.segments {
-            let first = segment * crate::format::SEGMENT_PAGES;
-            for slot in first..first + segments.all[*segment as usize].used {
-                if let Some(held) = slots.data(slot).filter(|held| blocks.contains(&held.block)) {
-                    slots.remove(place, held.block);
-                }
-            }
-        }
-    }
-
     /// Completes a page that holds some sectors of a block with what RAM knows of the others; says
     /// which sectors came to it.
-    fn merge(&self, block: u64, has: u8, page: &P, slots: &crate::slots::Slots) -> u8 {
-        let Some(newest) = slots.find(self.record.volume, block) else {
-            return if self.zeros.holds(block) { ALL_SECTORS } else { 0 };
-        };
+    fn merge(
+        &self,
+        block: u64,
+        has: u8,
+        (page, base): (&P, u64),
+        slots: &crate::slots::Slots,
+    ) -> u8 {
+        // A range over older versions: those are of no concern.
+        if self.zeros.holds(block) {
+            return ALL_SECTORS;
+        }
+        let Some(newest) = slots.find(self.record.volume, block) else { return 0 };
         let (mut covered, mut version) = (has, Some(newest));
         while let Some(slot) = version
             && let Some((data, at)) = self.commits.data_of(slot)
         {
             let held = slots.data(slot).expect("a version has data");
             for (from, len) in runs(held.sectors & !covered) {
-                page.copy_from(from, data, at + from, len);
+                page.copy_from(base + from, data, at + from, len);
             }
             covered |= held.sectors;
             version = slots.older(slot);

@@ -4,14 +4,11 @@
 //! written; a flush when they are durable. While a chunk is being written the next one gathers what
 //! comes: this is the group commit.
 
-use crate::format::chunk::{ChunkHeader, ENTRIES_MAX, Entry};
+use crate::format::chunk::{ChunkHeader, Entry};
 use crate::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, IoOp, RequestId, Slice};
 use std::collections::VecDeque;
-
-/// Chunks of a volume being written at a time.
-const IN_FLIGHT_MAX: usize = 4;
 
 /// A chunk in RAM.
 #[derive(Debug)]
@@ -43,10 +40,6 @@ enum State {
 }
 
 impl<P: Clone> Chunk<P> {
-    pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() == ENTRIES_MAX
-    }
-
     /// The write of a chunk: header and data.
     fn write(&self, of: &Identity, durable: u64, fua: bool) -> IoOp<P> {
         let header = ChunkHeader {
@@ -174,6 +167,11 @@ impl<P: Clone> Commits<P> {
         self.flushes.push_back(Waiter { number: self.last, who, not_before });
     }
 
+    /// Whether a chunk waits for others to be written.
+    pub(crate) fn has_sealed(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.state == State::Sealed)
+    }
+
     /// Whether everything is durable.
     pub(crate) fn is_durable(&self) -> bool {
         self.durable == self.last
@@ -189,11 +187,11 @@ impl<P: Clone> Commits<P> {
 
     /// The next write to be sent, with its chunk's number. A chunk being filled goes when no other
     /// is under way.
-    pub(crate) fn next_write(&mut self, of: &Identity) -> Option<(u64, IoOp<P>)> {
+    pub(crate) fn next_write(&mut self, of: &Identity, most: usize) -> Option<(u64, IoOp<P>)> {
         let under_way =
             self.chunks.iter().filter(|chunk| matches!(chunk.state, State::InFlight { .. }));
         let under_way = under_way.count();
-        if under_way >= IN_FLIGHT_MAX {
+        if under_way >= most {
             return None;
         }
         let sealed = |chunk: &Chunk<P>| chunk.state == State::Sealed;

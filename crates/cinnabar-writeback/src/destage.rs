@@ -14,11 +14,6 @@ use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Payload};
 use std::collections::BTreeMap;
 
-/// Pages of a window.
-pub(crate) const WINDOW_PAGES: usize = 1024;
-/// Blocks of a request to the engine.
-pub(crate) const WRITE_BLOCKS_MAX: usize = 256;
-
 /// What the destage of a volume is doing.
 #[derive(Debug)]
 pub(crate) enum Destage<P> {
@@ -29,7 +24,12 @@ pub(crate) enum Destage<P> {
     /// An epoch is on its way.
     Running(Run<P>),
     /// The back end has an epoch, and this is being recorded. Up to this chunk.
-    Recording { upto: u64, end: Cursor },
+    Recording {
+        upto: u64,
+        end: Cursor,
+        /// So many writes of the record must have ended.
+        needs: u64,
+    },
     /// It is recorded; its slots are being retired.
     Retiring { upto: u64, end: Cursor },
 }
@@ -131,6 +131,37 @@ impl<P: Payload> Run<P> {
     }
 }
 
+/// The epoch of the oldest chunk that is not retired. RAM keeps the low 40 bits of an epoch, and no
+/// log holds so many.
+pub(crate) fn first_epoch<P: Payload>(
+    volume: &Volume<P>,
+    slots: &Slots,
+    used: &dyn Fn(u32) -> u32,
+) -> Option<u64> {
+    let next = volume.record.after(volume.record.retired).0;
+    let mut skip = volume.retired_pages;
+    for segment in &volume.segments {
+        for page in std::mem::take(&mut skip)..used(*segment) {
+            let slot = segment * SEGMENT_PAGES + page;
+            if slots.data(slot).is_none() {
+                let (_, epoch, low) = slots.chunk_of(slot);
+                if low == next as u32 {
+                    return Some(whole(volume, epoch));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The epoch of which the low bits are given: not newer than the one that is written now.
+fn whole<P>(volume: &Volume<P>, low: u64) -> u64 {
+    volume.epoch - (volume.epoch.wrapping_sub(low) & EPOCH_BITS)
+}
+
+/// The bits of an epoch that RAM keeps.
+const EPOCH_BITS: u64 = (1 << 40) - 1;
+
 /// The number of the last chunk of the epoch that is the oldest one not retired, and the epoch.
 pub(crate) fn oldest_epoch<P: Payload>(
     volume: &Volume<P>,
@@ -139,8 +170,9 @@ pub(crate) fn oldest_epoch<P: Payload>(
 ) -> Option<(u64, u64)> {
     let mut found: Option<(u64, u64)> = None;
     let mut number = volume.record.retired;
+    let mut skip = volume.retired_pages;
     for segment in &volume.segments {
-        for page in 0..used(*segment) {
+        for page in std::mem::take(&mut skip)..used(*segment) {
             let slot = segment * SEGMENT_PAGES + page;
             if slots.data(slot).is_some() {
                 continue;
@@ -152,8 +184,8 @@ pub(crate) fn oldest_epoch<P: Payload>(
                 continue;
             }
             match found {
-                Some((of, _)) if of != epoch => return found,
-                _ => found = Some((epoch, next)),
+                Some((of, _)) if of & EPOCH_BITS != epoch => return found,
+                _ => found = Some((whole(volume, epoch), next)),
             }
             number = next;
         }
@@ -167,7 +199,7 @@ pub(crate) fn gather<P: Payload>(
     run: &mut Run<P>,
     slots: &Slots,
     used: &dyn Fn(u32) -> u32,
-    mutants: Mutants,
+    (most, mutants): (usize, Mutants),
 ) -> Step {
     assert!(run.window.is_empty(), "one window at a time");
     let retired = volume.record.retired;
@@ -184,7 +216,7 @@ pub(crate) fn gather<P: Payload>(
             run.ranges += 1;
             return Step::Range(*range);
         }
-        if run.window.len() >= WINDOW_PAGES {
+        if run.window.len() >= most {
             return Step::Window;
         }
         let segment = volume.segments.get(run.cursor.segment).expect("an epoch has a segment");
@@ -202,7 +234,7 @@ pub(crate) fn gather<P: Payload>(
                 let (_, epoch, number) = slots.chunk_of(slot);
                 let is_retired = is_up_to(number, retired);
                 let merges = mutants.is(Mutant::EpochsMerged);
-                if !is_retired && epoch != run.epoch & ((1 << 40) - 1) && !merges {
+                if !is_retired && epoch != run.epoch & EPOCH_BITS && !merges {
                     break;
                 }
                 (run.number, run.behind) = (number, 0);
@@ -247,7 +279,7 @@ fn is_needed<P: Payload>(
     }
     let newer = slots.data(newest).expect("a version has data");
     let (_, of, _) = slots.chunk_of(newest);
-    of != epoch & ((1 << 40) - 1) || held.sectors & !newer.sectors != 0
+    of != epoch & EPOCH_BITS || held.sectors & !newer.sectors != 0
 }
 
 /// A request to the engine: pages of the window whose blocks follow one another, or some sectors of
@@ -263,7 +295,7 @@ pub(crate) struct Write {
 
 /// The requests that write a window, in the order in which they must be submitted. Of two pages with
 /// the same block the later one goes alone if it has all that the earlier one has.
-pub(crate) fn writes_of<P>(window: &[Page<P>], mutants: Mutants) -> Vec<Write> {
+pub(crate) fn writes_of<P>(window: &[Page<P>], (most, mutants): (usize, Mutants)) -> Vec<Write> {
     let mut by_block: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (index, page) in window.iter().enumerate() {
         let versions = by_block.entry(page.held.block).or_default();
@@ -278,7 +310,7 @@ pub(crate) fn writes_of<P>(window: &[Page<P>], mutants: Mutants) -> Vec<Write> {
             && let Some(last) = writes.last_mut()
             && last.sectors == ALL_SECTORS
             && last.block + last.pages.len() as u64 == block
-            && last.pages.len() < WRITE_BLOCKS_MAX
+            && last.pages.len() < most
         {
             last.pages.push(versions[0]);
             continue;

@@ -8,14 +8,17 @@
 #![deny(unsafe_code)]
 
 mod append;
+pub mod bounds;
 mod commit;
 mod destage;
 pub mod format;
 mod log;
 pub mod mutant;
 mod place;
+mod places;
 mod ranges;
 mod read;
+mod record;
 pub mod recover;
 mod retire;
 pub mod seam;

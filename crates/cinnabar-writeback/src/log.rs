@@ -1,15 +1,16 @@
 //! The write log: a state machine above the engine. See [`seam`](crate::seam) for its way in and out.
 
+use crate::bounds::{Bound, Bounds, Crossings};
 use crate::commit::Who;
 use crate::destage::Destage;
-use crate::format::directory::Record;
-use crate::format::{VOLUMES_MAX, directory_offset};
+use crate::format::VOLUMES_MAX;
 use crate::mutant::{Mutant, Mutants};
+use crate::places::Places;
 use crate::read::Read;
 use crate::seam::{Action, Command, Done, EngineId, Event, Place, Refusal};
 use crate::segments::Segments;
 use crate::slots::{Slots, device_seed};
-use crate::volume::Volume;
+use crate::volume::{Volume, Waiting};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoError, IoId, IoOp, Op, Payload, RequestId};
 use slab::Slab;
@@ -25,6 +26,8 @@ pub struct Config {
     pub age_max_ns: u64,
     /// Pause after a destage that failed, in ns.
     pub retry_ns: u64,
+    /// Sizes of steps and tables.
+    pub bounds: Bounds,
     /// Deliberate bugs, for tests.
     pub mutants: Mutants,
 }
@@ -36,6 +39,7 @@ impl Default for Config {
             dirty_max_percent: 80,
             age_max_ns: 30_000_000_000,
             retry_ns: 1_000_000_000,
+            bounds: Bounds::default(),
             mutants: Mutants::default(),
         }
     }
@@ -74,10 +78,22 @@ pub struct WriteLog<P> {
     pub(crate) reads: Slab<Read<P>>,
     /// A flush of the device is under way: what it makes durable.
     pub(crate) flushing: Option<Vec<(u16, u64)>>,
+    /// Some volume may want a flush of the device.
+    wants_flush: bool,
     /// The device has failed.
     pub(crate) lost: bool,
-    /// Commands that wait for everything to be durable, and then refuse requests.
+    /// Commands that wait for everything to be durable.
     pub(crate) closing: Vec<RequestId>,
+    /// Requests and commands are refused; nothing more is destaged.
+    pub(crate) closed: bool,
+    /// Places where something may go on.
+    pub(crate) touched: Places,
+    /// Places whose requests wait for room.
+    pub(crate) short: Places,
+    /// The place that has its turn first.
+    turn: u16,
+    /// Bounds that were run into.
+    pub(crate) crossings: Crossings,
     pub(crate) actions: Vec<Action<P>>,
     pub(crate) now: Instant,
     /// The earliest instant asked for.
@@ -93,6 +109,7 @@ impl<P: Payload> WriteLog<P> {
         opening: u64,
     ) -> Self {
         assert_eq!(stamps.len(), usize::from(VOLUMES_MAX), "a stamp for each place");
+        config.bounds.check();
         let seed = device_seed(uuid);
         Self {
             config,
@@ -106,8 +123,14 @@ impl<P: Payload> WriteLog<P> {
             asked: Slab::new(),
             reads: Slab::new(),
             flushing: None,
+            wants_flush: false,
             lost: false,
             closing: Vec::new(),
+            closed: false,
+            touched: Places::default(),
+            short: Places::default(),
+            turn: 0,
+            crossings: Crossings::default(),
             actions: Vec::new(),
             now: Instant::default(),
             wake: None,
@@ -128,7 +151,10 @@ impl<P: Payload> WriteLog<P> {
                 Event::Submit(id, place, op) => self.submit(id, place, op),
                 Event::LogDone(done) => self.log_done(done.id, done.result),
                 Event::EngineDone(id, result) => self.engine_done(id, result.err()),
-                Event::Wake => self.wake = None,
+                Event::Wake => {
+                    self.wake = None;
+                    self.touch_all();
+                }
                 Event::Control(id, command) => self.control(id, command),
             }
         }
@@ -136,9 +162,17 @@ impl<P: Payload> WriteLog<P> {
         *actions = std::mem::take(&mut self.actions);
     }
 
-    /// Lets every volume do what it can.
+    /// Lets volumes do what they can, until none of them can do more.
     fn pump(&mut self) {
-        for place in 0..VOLUMES_MAX {
+        loop {
+            if std::mem::take(&mut self.segments.made_room)
+                && !self.config.mutants.is(Mutant::RoomNotTold)
+            {
+                let short = self.short;
+                self.touched.add_all(&short);
+            }
+            let Some(place) = self.touched.take_from(self.turn) else { break };
+            self.turn = place.wrapping_add(1) % VOLUMES_MAX;
             if self.volumes[usize::from(place)].is_none() {
                 continue;
             }
@@ -148,9 +182,16 @@ impl<P: Payload> WriteLog<P> {
             self.destage(place);
             // An epoch may have been closed for the destage.
             self.send_chunks(place);
+            self.wants_flush |= self.volume(place).commits.wants_flush();
         }
         self.flush_device();
         self.close_if_done();
+    }
+
+    pub(crate) fn touch_all(&mut self) {
+        for volume in self.volumes.iter().flatten() {
+            self.touched.add(volume.record.volume);
+        }
     }
 
     pub(crate) fn volume(&mut self, place: u16) -> &mut Volume<P> {
@@ -186,15 +227,18 @@ impl<P: Payload> WriteLog<P> {
         if self.lost {
             return;
         }
-        let of = self.volume(place).identity();
-        while let Some((number, op)) = self.volume(place).commits.next_write(&of) {
+        let (of, most) = (self.volume(place).identity(), self.config.bounds.chunks);
+        while let Some((number, op)) = self.volume(place).commits.next_write(&of, most) {
             self.log(LogIo::Chunk { place, number }, op);
         }
+        let waits = self.volume(place).commits.has_sealed();
+        self.crossings.note_if(waits, Bound::Chunks);
     }
 
     /// Answers those whose writes are on the device, or durable.
     pub(crate) fn answer_ready(&mut self, place: u16) {
-        let now = self.now;
+        // Nothing is held back when the log is closed.
+        let now = if self.closed { Instant(u64::MAX) } else { self.now };
         loop {
             match self.volume(place).commits.ready(now) {
                 None => return,
@@ -216,9 +260,10 @@ impl<P: Payload> WriteLog<P> {
     }
 
     fn flush_device(&mut self) {
-        if self.flushing.is_some() || self.lost {
+        if !self.wants_flush || self.flushing.is_some() || self.lost {
             return;
         }
+        self.wants_flush = false;
         let all = self.volumes.iter().flatten();
         if !all.clone().any(|volume| volume.commits.wants_flush()) {
             return;
@@ -227,8 +272,11 @@ impl<P: Payload> WriteLog<P> {
         let reached = |volume: &Volume<P>| {
             if early { volume.commits.last } else { volume.commits.complete }
         };
-        let covered = all.map(|volume| (volume.record.volume, reached(volume))).collect();
-        self.flushing = Some(covered);
+        let covered = all
+            .map(|volume| (volume.record.volume, reached(volume), volume.commits.durable))
+            .filter(|(_, reached, durable)| reached > durable)
+            .map(|(place, reached, _)| (place, reached));
+        self.flushing = Some(covered.collect());
         self.log(LogIo::Flush, IoOp::Flush);
     }
 
@@ -237,6 +285,7 @@ impl<P: Payload> WriteLog<P> {
         match io {
             LogIo::Read { read, layer, again } => self.slot_read(read, layer, again, result),
             LogIo::Destage { place, first, count, again } => {
+                self.touched.add(place);
                 self.destage_read(place, (first, count), again, result);
             }
             _ if self.lost => {}
@@ -244,16 +293,21 @@ impl<P: Payload> WriteLog<P> {
                 self.lose();
             }
             LogIo::Chunk { place, number } => {
+                self.touched.add(place);
                 self.volume(place).commits.written(number);
             }
             LogIo::Flush => {
                 for (place, number) in self.flushing.take().expect("one was under way") {
+                    self.touched.add(place);
                     if let Some(volume) = &mut self.volumes[usize::from(place)] {
                         volume.commits.flushed(number);
                     }
                 }
             }
-            LogIo::Record { place } => self.recorded(place),
+            LogIo::Record { place } => {
+                self.touched.add(place);
+                self.recorded(place);
+            }
         }
     }
 
@@ -268,16 +322,17 @@ impl<P: Payload> WriteLog<P> {
                 (volume.commits.give_up(), std::mem::take(&mut volume.waiting));
             let (drains, attaching) =
                 (std::mem::take(&mut volume.drains), volume.attaching.take().map(|(id, _)| id));
+            let growing = volume.growing.take().map(|(id, _)| id);
             for who in waiters {
                 match who {
                     Who::Guest { id, .. } => self.reply(id, failed.clone()),
                     Who::Destage | Who::Nothing => {}
                 }
             }
-            for (id, _) in waiting {
+            for Waiting { id, .. } in waiting {
                 self.reply(id, failed.clone());
             }
-            for id in drains.into_iter().map(|(id, _)| id).chain(attaching) {
+            for id in drains.into_iter().map(|(id, _)| id).chain(attaching).chain(growing) {
                 self.answer(id, Err(Refusal::Lost));
             }
         }
@@ -286,44 +341,20 @@ impl<P: Payload> WriteLog<P> {
         }
     }
 
-    /// Writes the directory record of a place.
-    pub(crate) fn record(&mut self, place: u16) {
-        let stamp = &mut self.stamps[usize::from(place)];
-        *stamp += 1;
-        let stamp = *stamp;
-        let volume = self.volume(place);
-        assert!(!volume.recording, "one record of a place at a time");
-        volume.recording = true;
-        volume.record.stamp = stamp;
-        let record: &Record = &volume.record;
-        let offset = directory_offset(place, (stamp % 2) as u8);
-        let (pages, data) = (vec![record.encode()], smallvec::SmallVec::new());
-        self.log(LogIo::Record { place }, IoOp::WriteMeta { offset, pages, data, fua: true });
-    }
-
-    fn recorded(&mut self, place: u16) {
-        let volume = self.volume(place);
-        volume.recording = false;
-        if !volume.record.in_use {
-            return self.removed(place);
-        }
-        match volume.attaching.take() {
-            None => {}
-            Some((id, 1)) => return self.answer(id, Ok(Done::Attached(Place(place)))),
-            Some((id, left)) => {
-                volume.attaching = Some((id, left - 1));
-                return self.record(place);
-            }
-        }
-        self.retired_is_recorded(place);
-    }
-
     fn control(&mut self, id: RequestId, command: Command) {
         if self.lost {
             if !matches!(command, Command::Restarted(_)) {
                 self.answer(id, Err(Refusal::Lost));
             }
             return;
+        }
+        if self.closed && !matches!(command, Command::Close | Command::Restarted(_)) {
+            return self.answer(id, Err(Refusal::Closed));
+        }
+        if let Command::Drain(place) | Command::Remove { place, .. } | Command::Restarted(place) =
+            &command
+        {
+            self.touched.add(place.0);
         }
         match command {
             Command::Attach { name, size_bytes, incarnation } => {
@@ -340,23 +371,48 @@ impl<P: Payload> WriteLog<P> {
                 }
             }
             Command::Close => {
-                for volume in self.volumes.iter_mut().flatten() {
+                self.closed = true;
+                for place in 0..VOLUMES_MAX {
+                    let Some(volume) = &mut self.volumes[usize::from(place)] else { continue };
                     volume.commits.await_durable(Who::Nothing, Instant::default());
+                    let drains = std::mem::take(&mut volume.drains);
+                    for (id, _) in drains {
+                        self.answer(id, Err(Refusal::Closed));
+                    }
+                    // The log may be full for as long as a back end is away.
+                    self.fail_waiting(place, &Failure::NoVolume);
                 }
                 self.closing.push(id);
+                self.touch_all();
             }
         }
     }
 
     fn close_if_done(&mut self) {
         if self.closing.is_empty()
-            || !self.volumes.iter().flatten().all(|volume| volume.commits.is_durable())
+            || !self
+                .volumes
+                .iter()
+                .flatten()
+                .all(|volume| volume.commits.is_durable() && !volume.record_writes.under_way())
         {
             return;
         }
         for id in std::mem::take(&mut self.closing) {
             self.answer(id, Ok(Done::Nothing));
         }
+    }
+
+    /// What waits for room at a place gets this instead.
+    pub(crate) fn fail_waiting(&mut self, place: u16, failure: &Failure) {
+        for Waiting { id, .. } in std::mem::take(&mut self.volume(place).waiting) {
+            self.reply(id, Err(failure.clone()));
+        }
+    }
+
+    /// How often bounds were run into.
+    pub fn crossings(&self) -> &Crossings {
+        &self.crossings
     }
 
     /// Bytes of its tables.

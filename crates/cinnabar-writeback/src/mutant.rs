@@ -49,10 +49,26 @@ pub enum Mutant {
     ReadUnpinned,
     /// A version with some sectors of a block hides all of the older one.
     OlderVersionDropped,
-    /// A trim or zeroing leaves older blocks in the index.
+    /// Reads look for older versions of a block before they look for a range over them.
     RangeKeepsBlocks,
     /// A partial write into a zeroed range forgets the zeros around it.
     WriteKeepsRange,
+    /// What waits for room does not go on when there is some.
+    RoomNotTold,
+    /// Only one page of the directory says that a place is free.
+    RemovedOnce,
+    /// A flush of the device that began for a place's former volume counts for the next one.
+    FlushCoversNext,
+    /// A session whose gap had no room begins before its gap is durable.
+    GapNotAwaited,
+    /// An epoch counts as recorded with a record that was under way before.
+    RecordTooEarly,
+    /// Recovery does not look behind a header that is damaged.
+    HeadersNotSought,
+    /// Recovery does not mind chunks of a session that the directory does not know.
+    SessionNotMissed,
+    /// The size of a volume that grows counts before it is durable.
+    SizeTooEarly,
 }
 
 impl Mutant {
@@ -83,6 +99,14 @@ impl Mutant {
         Self::OlderVersionDropped,
         Self::RangeKeepsBlocks,
         Self::WriteKeepsRange,
+        Self::RoomNotTold,
+        Self::RemovedOnce,
+        Self::FlushCoversNext,
+        Self::GapNotAwaited,
+        Self::RecordTooEarly,
+        Self::HeadersNotSought,
+        Self::SessionNotMissed,
+        Self::SizeTooEarly,
     ];
 }
 

@@ -1,12 +1,14 @@
 //! Places of the directory: volumes that come, are drained, and go.
 
+use crate::bounds::Bound;
 use crate::destage::Destage;
-use crate::format::VOLUMES_MAX;
 use crate::log::WriteLog;
+use crate::mutant::Mutant;
 use crate::seam::{Done, Place, Refusal};
 use crate::volume::Volume;
+use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::{Payload, RequestId};
+use cinnabar_engine::{Failure, Payload, RequestId};
 
 impl<P: Payload> WriteLog<P> {
     pub(crate) fn attach(
@@ -16,8 +18,14 @@ impl<P: Payload> WriteLog<P> {
         size_bytes: u64,
         incarnation: u64,
     ) {
+        let fits = (1..=NAME_BYTES_MAX).contains(&name.len())
+            && size_bytes <= VOLUME_BLOCKS_MAX * BLOCK_BYTES;
+        if !fits {
+            return self.answer(id, Err(Refusal::Invalid));
+        }
         let known = self.volumes.iter().flatten().find(|volume| volume.record.name == name);
         if let Some(place) = known.map(|volume| volume.record.volume) {
+            self.touched.add(place);
             let volume = self.volume(place);
             if volume.damaged {
                 return self.answer(id, Err(Refusal::Damaged));
@@ -25,27 +33,37 @@ impl<P: Payload> WriteLog<P> {
             if volume.is_dirty() && size_bytes < volume.record.size_bytes {
                 return self.answer(id, Err(Refusal::Smaller));
             }
-            if volume.recording || volume.attaching.is_some() {
+            if volume.growing.is_some() || volume.attaching.is_some() {
                 return self.answer(id, Err(Refusal::Busy));
             }
-            if volume.record.size_bytes != size_bytes {
-                volume.record.size_bytes = size_bytes;
-                volume.attaching = Some((id, 1));
-                return self.record(place);
+            let is = volume.record.size_bytes;
+            if size_bytes == is {
+                volume.attached = true;
+                return self.answer(id, Ok(Done::Attached(Place(place))));
             }
-            return self.answer(id, Ok(Done::Attached(Place(place))));
+            if size_bytes < is && !self.is_quiet(place) {
+                return self.answer(id, Err(Refusal::Busy));
+            }
+            self.volume(place).record.size_bytes = size_bytes;
+            let waits = Some((id, self.record(place, 1)));
+            let volume = self.volume(place);
+            *(if size_bytes < is { &mut volume.attaching } else { &mut volume.growing }) = waits;
+            return;
         }
-        let Some(place) = (0..VOLUMES_MAX).find(|p| self.volumes[usize::from(*p)].is_none()) else {
-            return self.answer(id, Err(Refusal::NoPlace));
-        };
+        let places = 0..self.config.bounds.volumes;
+        let free = places.into_iter().find(|place| self.volumes[usize::from(*place)].is_none());
+        self.crossings.note_if(free.is_none(), Bound::Volumes);
+        let Some(place) = free else { return self.answer(id, Err(Refusal::NoPlace)) };
         let stamp = self.stamps[usize::from(place)];
         let new = (name, size_bytes, incarnation);
-        let record = Volume::<P>::first_record(self.uuid, place, stamp, new);
-        let mut volume = Volume::new(record, 0, 0, self.config.mutants);
+        let record = Volume::<P>::first_record(self.uuid, place, stamp, new, &self.config.bounds);
+        let (last, epoch) = (record.retired, record.retired_epoch);
+        let mut volume = Volume::new(record, last, epoch, self.config.mutants);
+        volume.attached = true;
         // Both pages: a place in use never has but one record that could be lost.
-        volume.attaching = Some((id, 2));
         self.volumes[usize::from(place)] = Some(volume);
-        self.record(place);
+        let needs = self.record(place, 2);
+        self.volume(place).attaching = Some((id, needs));
     }
 
     pub(crate) fn drain(&mut self, id: RequestId, Place(place): Place) {
@@ -82,22 +100,48 @@ impl<P: Payload> WriteLog<P> {
         if volume.is_dirty() && !discard {
             return self.answer(id, Err(Refusal::Dirty));
         }
-        let idle = matches!(volume.destage, Destage::Idle(_)) || volume.damaged;
-        let quiet = idle && volume.commits.is_quiet() && volume.waiting.is_empty();
-        let recording = volume.recording || volume.attaching.is_some();
-        if !quiet || recording || self.reads.iter().any(|(_, read)| read.place == place) {
+        if discard {
+            // The log may be full for as long as the back end is away.
+            self.fail_waiting(place, &Failure::NoVolume);
+        }
+        if !self.is_quiet(place) {
             return self.answer(id, Err(Refusal::Busy));
         }
         let volume = self.volume(place);
         volume.record.in_use = false;
         volume.record.claim = 0;
-        volume.attaching = Some((id, 1));
-        self.record(place);
+        // Both pages: what is given up does not come back if one of them is lost.
+        let pages = if self.config.mutants.is(Mutant::RemovedOnce) { 1 } else { 2 };
+        let needs = self.record(place, pages);
+        self.volume(place).attaching = Some((id, needs));
+    }
+
+    /// Whether nothing of a volume is under way: a command may change what others build on.
+    fn is_quiet(&self, place: u16) -> bool {
+        let Some(volume) = &self.volumes[usize::from(place)] else { return true };
+        let idle = match &volume.destage {
+            Destage::Idle(_) => true,
+            Destage::Running(run) => volume.damaged && run.is_quiet(),
+            Destage::Durable | Destage::Recording { .. } | Destage::Retiring { .. } => false,
+        };
+        let commands = volume.attaching.is_some() || volume.growing.is_some();
+        idle && volume.commits.is_quiet()
+            && volume.waiting.is_empty()
+            && !commands
+            && !volume.record_writes.under_way()
+            && !self.reads.iter().any(|(_, read)| read.place == place)
     }
 
     /// The directory says that a place is free.
-    pub(crate) fn removed(&mut self, place: u16) {
+    pub(crate) fn removed(&mut self, place: u16, id: RequestId) {
         let mut volume = self.volumes[usize::from(place)].take().expect("a volume at this place");
+        self.short.remove(place);
+        // A flush of the device that is under way was for this volume's chunks, not the next one's.
+        if let Some(covered) = &mut self.flushing
+            && !self.config.mutants.is(Mutant::FlushCoversNext)
+        {
+            covered.retain(|(of, _)| *of != place);
+        }
         for segment in volume.segments.drain(..) {
             let used = self.segments.all[segment as usize].used;
             for page in 0..used {
@@ -108,9 +152,10 @@ impl<P: Payload> WriteLog<P> {
             }
             self.segments.retire(segment);
         }
-        if let Some((id, _)) = volume.attaching {
-            self.answer(id, Ok(Done::Nothing));
+        for (drain, _) in volume.drains {
+            self.answer(drain, Err(Refusal::NoVolume));
         }
+        self.answer(id, Ok(Done::Nothing));
     }
 
     /// What the status says of a volume.

@@ -1,6 +1,7 @@
 //! Reads: what the log holds lies over what the engine says.
 
 use crate::commit::Commits;
+use crate::mutant::{Mutant, Mutants};
 use crate::slots::{ALL_SECTORS, Slots};
 use crate::volume::Volume;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
@@ -39,12 +40,15 @@ pub(crate) fn layers_of<P: Payload>(
     volume: &Volume<P>,
     slots: &Slots,
     span: ByteSpan,
+    mutants: Mutants,
 ) -> (Vec<Layer<P>>, bool) {
     let (mut layers, mut asks) = (Vec::new(), false);
     for block in span.first_block()..span.end_block() {
         let mut wanted = volume.sectors(span, block);
         let mut version = slots.find(volume.record.volume, block);
-        if version.is_none() && volume.zeros.holds(block) {
+        // A range that holds a block is newer than all that was written there.
+        let looks = version.is_none() || !mutants.is(Mutant::RangeKeepsBlocks);
+        if looks && volume.zeros.holds(block) {
             layers.push(Layer { block, sectors: wanted, from: Source::Zeros });
             continue;
         }
@@ -74,10 +78,10 @@ fn source<P: Payload>(commits: &Commits<P>, slot: u32) -> Source<P> {
 
 impl<P: Payload> Layer<P> {
     /// Lays it over what the buffer of a read holds.
-    pub(crate) fn lay(&self, span: ByteSpan, size_bytes: u64, data: &P) {
+    pub(crate) fn lay(&self, span: ByteSpan, data: &P) {
         let base = (self.block - span.first_block()) * BLOCK_BYTES;
-        // Nothing is behind the volume's end, and a buffer need not reach there.
-        let end = (size_bytes - self.block * BLOCK_BYTES).min(BLOCK_BYTES);
+        // Sectors behind the volume's end count as wanted, and a buffer need not reach there.
+        let end = (span.end() - self.block * BLOCK_BYTES).min(BLOCK_BYTES);
         for (at, len) in runs(self.sectors) {
             let len = len.min(end.saturating_sub(at));
             if len == 0 {

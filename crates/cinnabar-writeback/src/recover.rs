@@ -5,8 +5,9 @@
 //! torn ends the log, and what comes behind it is recorded as void before the volume is served. A
 //! chunk that is missing *before* that is damage: the volume is not served, and nothing is dropped.
 
+use crate::bounds::Bound;
 use crate::format::chunk::{ChunkHeader, Entry};
-use crate::format::directory::{GAPS_MAX, Gap, Record};
+use crate::format::directory::{Gap, Record};
 use crate::format::superblock::{Superblock, SuperblockError};
 use crate::format::{
     SEGMENT_PAGES, SEGMENTS_PAGE, VOLUMES_MAX, directory_offset, offset_of, segments_of,
@@ -109,6 +110,8 @@ struct Log {
     chunks: BTreeMap<(u64, u32), ChunkHeader>,
     /// The highest number seen, whether or not it counts.
     seen: u64,
+    /// The newest session seen: each began with a record that was durable before its first chunk.
+    session: u32,
     /// Chunks up to this number were durable when a chunk was written.
     durable: u64,
 }
@@ -128,6 +131,7 @@ pub fn open<P: Payload>(
     if bytes < need {
         return Err(OpenError::Smaller { have: bytes, need });
     }
+    config.bounds.check();
     // What an earlier session has written without a flush is not built on.
     media.flush()?;
     let (mut logs, stamps) = directory(media, uuid)?;
@@ -162,7 +166,7 @@ fn directory<P>(
         stamps.push(newest.as_ref().map_or(0, |record| record.stamp));
         if let Some(record) = newest.filter(|record| record.in_use) {
             let (seen, durable) = (record.retired, record.retired);
-            logs.insert(place, Log { record, chunks: BTreeMap::new(), seen, durable });
+            logs.insert(place, Log { record, chunks: BTreeMap::new(), seen, session: 0, durable });
         }
     }
     Ok((logs, stamps))
@@ -183,30 +187,66 @@ fn scan<P>(
             let slot = segment * SEGMENT_PAGES + page;
             let mut pages = [MetaPage::zeroed()];
             media.read_pages(offset_of(slot), &mut pages)?;
-            let Some(header) = ChunkHeader::decode(&pages[0]) else { break };
-            if header.uuid != uuid || header.slot != slot {
+            let header = ChunkHeader::decode(&pages[0]).filter(|header| header.slot == slot);
+            let Some(header) = header.filter(|header| header.uuid == uuid) else {
+                let was = opening.is_some() || ChunkHeader::was_one(&pages[0], uuid);
+                if was && !mutants.is(Mutant::HeadersNotSought) {
+                    newest = newest.max(look_behind(media, uuid, slot, logs, mutants)?);
+                }
                 break;
-            }
+            };
             newest = newest.max(header.opening);
             // What follows was left behind by an earlier use of the segment. Each session opens its
             // own.
-            let ignores = mutants.is(Mutant::SessionIgnored);
-            let session = if ignores { 0 } else { header.session };
-            let use_of = (header.volume, header.incarnation, session, header.opening);
+            let use_of =
+                (header.volume, header.incarnation, session_of(&header, mutants), header.opening);
             if *opening.get_or_insert(use_of) != use_of {
                 break;
             }
             page += 1 + header.data_pages();
-            let Some(log) = logs.get_mut(&header.volume) else { continue };
-            if log.record.incarnation != header.incarnation {
-                continue;
-            }
-            log.seen = log.seen.max(header.number);
-            log.durable = log.durable.max(header.durable);
-            log.chunks.insert((header.number, session), header);
+            note(logs, header, mutants);
         }
     }
     Ok(newest)
+}
+
+/// A header is missing or damaged. Where it had been written, headers behind it may be what says that
+/// it was durable, and those of chunks that count lie behind one of a chunk that is retired.
+fn look_behind<P>(
+    media: &impl Media<P>,
+    uuid: [u8; 16],
+    slot: u32,
+    logs: &mut BTreeMap<u16, Log>,
+    mutants: Mutants,
+) -> Result<u64, OpenError> {
+    let rest = SEGMENT_PAGES - 1 - slot % SEGMENT_PAGES;
+    let mut pages = vec![MetaPage::zeroed(); rest as usize];
+    media.read_pages(offset_of(slot + 1), &mut pages)?;
+    let mut newest = 0;
+    for (page, slot) in pages.iter().zip(slot + 1..) {
+        let own = |header: &ChunkHeader| header.uuid == uuid && header.slot == slot;
+        if let Some(header) = ChunkHeader::decode(page).filter(own) {
+            newest = newest.max(header.opening);
+            note(logs, header, mutants);
+        }
+    }
+    Ok(newest)
+}
+
+fn session_of(header: &ChunkHeader, mutants: Mutants) -> u32 {
+    if mutants.is(Mutant::SessionIgnored) { 0 } else { header.session }
+}
+
+/// Takes down a header that was found.
+fn note(logs: &mut BTreeMap<u16, Log>, header: ChunkHeader, mutants: Mutants) {
+    let Some(log) = logs.get_mut(&header.volume) else { return };
+    if log.record.incarnation != header.incarnation {
+        return;
+    }
+    log.seen = log.seen.max(header.number);
+    log.durable = log.durable.max(header.durable);
+    log.session = log.session.max(header.session);
+    log.chunks.insert((header.number, session_of(&header, mutants)), header);
 }
 
 /// Makes a volume of what was found.
@@ -216,9 +256,12 @@ fn take_over<P: Payload>(
     found: Log,
     used: &mut BTreeMap<u32, (u32, u64)>,
 ) -> Result<Volume<P>, OpenError> {
-    let Log { mut record, mut chunks, seen, durable } = found;
+    let Log { mut record, mut chunks, seen, session: newest, durable } = found;
     let (mut last, mut epoch) = (record.retired, record.retired_epoch);
-    let (mut valid, mut damaged) = (Vec::new(), false);
+    // A session that the directory does not know: its newest record has been lost.
+    let known = record.gaps.last().map_or(0, |gap| gap.session);
+    let mut damaged = newest > known && !log.config.mutants.is(Mutant::SessionNotMissed);
+    let mut valid = Vec::new();
     loop {
         let (number, session) = record.after(last);
         let mutants = log.config.mutants;
@@ -247,6 +290,17 @@ fn take_over<P: Payload>(
     volume.drains_first = drains_first;
     for header in valid {
         register(log, &mut volume, &header, used);
+    }
+    if damaged {
+        // Nothing of it is overwritten.
+        for header in chunks.into_values().filter(|header| header.number > last) {
+            let segment = header.slot / SEGMENT_PAGES;
+            if used.insert(segment, (SEGMENT_PAGES, header.opening)).is_none() {
+                log.slots.set_owner(segment, volume.record.volume);
+                volume.segments.push_back(segment);
+                volume.pages += u64::from(SEGMENT_PAGES);
+            }
+        }
     }
     Ok(volume)
 }
@@ -288,11 +342,15 @@ fn begin_session<P: Payload>(
         return Ok(None);
     }
     let gap = Gap { last, next, session };
-    if record.gaps.last().is_some_and(|newest| newest.last == last) {
-        // The session before has written nothing that counts.
+    // Those before what is retired need not be known, nor that of a session that has written nothing
+    // that counts.
+    let needed = record.gaps.iter().rposition(|gap| gap.last <= record.retired).unwrap_or(0);
+    record.gaps.drain(..needed);
+    if record.gaps.last().is_some_and(|newest| newest.last == last) || record.retired == last {
         record.gaps.pop();
     }
-    if record.gaps.len() == GAPS_MAX {
+    if record.gaps.len() >= log.config.bounds.gaps {
+        log.crossings.note_if(true, Bound::Gaps);
         return Ok(Some(gap));
     }
     record.gaps.push(gap);
@@ -339,16 +397,6 @@ fn register<P: Payload>(
                 let (number, behind) = (header.number, slot - header.slot);
                 volume.records.push_back(RangeRecord { number, behind, block, count, kind });
                 volume.zeros.add(block, block + u64::from(count), number);
-                for segment in &volume.segments {
-                    let end = used[segment].0;
-                    for slot in (segment * SEGMENT_PAGES..).take(end as usize) {
-                        if let Some(held) = log.slots.data(slot)
-                            && held.block.checked_sub(block).is_some_and(|n| n < u64::from(count))
-                        {
-                            log.slots.remove(place, held.block);
-                        }
-                    }
-                }
             }
         }
     }

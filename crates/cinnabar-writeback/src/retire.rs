@@ -1,8 +1,11 @@
 //! What the destage does: reads of the log, requests of the engine, the record, and the slots that are
 //! free afterwards.
 
+use crate::bounds::Bound;
 use crate::commit::Who;
-use crate::destage::{Cursor, Destage, Run, Step, Write, gather, oldest_epoch, writes_of};
+use crate::destage::{
+    Cursor, Destage, Run, Step, Write, first_epoch, gather, oldest_epoch, writes_of,
+};
 use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::RangeKind;
 use crate::log::{EngineIo, LogIo, WriteLog};
@@ -14,17 +17,19 @@ use crate::slots::ALL_SECTORS;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Failure, IoError, IoOp, Op, Payload, Slice};
 
-/// Slots retired at a time.
-const RETIRE_STEP: u32 = 4096;
-
 impl<P: Payload> WriteLog<P> {
     /// Goes on with the destage of a volume.
     pub(crate) fn destage(&mut self, place: u16) {
-        if self.lost || self.volume(place).damaged {
+        let volume = self.volume(place);
+        let idle = matches!(volume.destage, Destage::Idle(_));
+        // A volume that is being given up has nothing to send.
+        let goes = volume.attaching.is_some() && idle;
+        if !volume.attached || volume.damaged || goes || self.lost {
             return;
         }
-        let now = self.now;
+        let (now, closed) = (self.now, self.closed);
         match self.volume(place).destage {
+            Destage::Idle(_) | Destage::Running(_) if closed => {}
             Destage::Idle(at) if at > now => self.wake_at(at),
             Destage::Idle(_) => self.begin_epoch(place),
             Destage::Running(_) => self.go_on(place),
@@ -35,26 +40,33 @@ impl<P: Payload> WriteLog<P> {
 
     fn begin_epoch(&mut self, place: u16) {
         let (now, after) = (self.now, self.config.destage_after_ns);
-        let pressed = {
-            let all = self.segments.all.len() as u64 * u64::from(SEGMENT_PAGES);
-            let volume = self.volume(place);
-            !volume.drains.is_empty()
-                || !volume.waiting.is_empty()
-                || volume.drains_first.is_some()
-                || volume.pages * 4 > all
-        };
-        let segments = &self.segments;
+        if !self.volume(place).is_dirty() {
+            return;
+        }
+        let all = self.segments.all.len() as u64;
+        // Others may wait for what this volume holds.
+        let scarce = !self.short.is_empty() && u64::from(self.segments.free_count()) * 4 <= all;
+        let Self { volumes, segments, slots, .. } = self;
         let used = |segment: u32| segments.all[segment as usize].used;
-        let volume = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
-        let Some((epoch, last)) = oldest_epoch(volume, &self.slots, &used) else { return };
-        let volume = self.volume(place);
-        if epoch == volume.epoch & ((1 << 40) - 1) {
+        let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+        let pressed = scarce
+            || !volume.drains.is_empty()
+            || !volume.waiting.is_empty()
+            || volume.drains_first.is_some()
+            || volume.pages * 4 > all * u64::from(SEGMENT_PAGES);
+        if volume.oldest.is_none() {
+            volume.oldest = first_epoch(volume, slots, &used);
+        }
+        let Some(epoch) = volume.oldest else { return };
+        if epoch == volume.epoch {
             let due = volume.epoch_since.unwrap_or(now).plus_ns(after);
             if due > now && !pressed {
                 return self.wake_at(due);
             }
             volume.close_epoch();
         }
+        let found = oldest_epoch(volume, slots, &used);
+        let (epoch, last) = found.expect("the oldest chunk is of an epoch");
         let undurable = !self.config.mutants.is(Mutant::UndurableDestaged);
         let volume = self.volume(place);
         if volume.commits.durable < last && undurable {
@@ -87,13 +99,16 @@ impl<P: Payload> WriteLog<P> {
         if run.window.iter().any(|page| page.data.is_some()) {
             return self.write_window(place);
         }
-        let Self { volumes, segments, slots, config, .. } = self;
+        let Self { volumes, segments, slots, config, crossings, .. } = self;
+        let most = config.bounds.window_pages;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
         let Destage::Running(mut run) = std::mem::take(&mut volume.destage) else {
             unreachable!("just looked at")
         };
         let used = |segment: u32| segments.all[segment as usize].used;
-        let step = gather(volume, &mut run, slots, &used, config.mutants);
+        let step = gather(volume, &mut run, slots, &used, (most, config.mutants));
+        let is_full = step == Step::Window && run.window.len() >= most;
+        crossings.note_if(is_full && !run.at_end, Bound::WindowPages);
         volume.destage = Destage::Running(run);
         match step {
             Step::Window => self.read_window(place),
@@ -160,6 +175,8 @@ impl<P: Payload> WriteLog<P> {
             for (id, _) in drains {
                 self.answer(id, Err(crate::seam::Refusal::Damaged));
             }
+            self.fail_waiting(place, &Failure::Io(IoError::Io));
+            self.short.remove(place);
         }
         self.run(place).reading -= 1;
     }
@@ -167,7 +184,10 @@ impl<P: Payload> WriteLog<P> {
     fn write_window(&mut self, place: u16) {
         let mut window = std::mem::take(&mut self.run(place).window);
         let at_end = self.run(place).at_end;
-        let writes = writes_of(&window, self.config.mutants);
+        let most = self.config.bounds.destage_blocks;
+        let writes = writes_of(&window, (most, self.config.mutants));
+        let is_full = writes.iter().any(|write| write.pages.len() >= most);
+        self.crossings.note_if(is_full && writes.len() > 1, Bound::DestageBlocks);
         let alone = at_end && writes.len() == 1 && self.run(place).writes == 0;
         let single =
             alone && (writes[0].sectors == ALL_SECTORS || runs(writes[0].sectors).count() == 1);
@@ -200,7 +220,7 @@ impl<P: Payload> WriteLog<P> {
         (data, at): (P, u64),
         fua: bool,
     ) {
-        let size = self.volume(place).record.size_bytes;
+        let size = self.volume(place).size_bytes;
         let start = block * BLOCK_BYTES;
         let parts: Vec<(u64, u64)> = if sectors == ALL_SECTORS {
             vec![(0, count * BLOCK_BYTES)]
@@ -233,7 +253,7 @@ impl<P: Payload> WriteLog<P> {
 
     fn write_range(&mut self, place: u16, range: RangeRecord) {
         let RangeRecord { block, count, kind, .. } = range;
-        let size = self.volume(place).record.size_bytes;
+        let size = self.volume(place).size_bytes;
         let offset = block * BLOCK_BYTES;
         let len = (u64::from(count) * BLOCK_BYTES).min(size.saturating_sub(offset));
         if len == 0 {
@@ -278,6 +298,7 @@ impl<P: Payload> WriteLog<P> {
             }
             _ if self.lost => {}
             EngineIo::Write { place } => {
+                self.touched.add(place);
                 let run = self.run(place);
                 run.writing -= 1;
                 if let Some(failure) = failed {
@@ -285,6 +306,7 @@ impl<P: Payload> WriteLog<P> {
                 }
             }
             EngineIo::Flush { place } => {
+                self.touched.add(place);
                 let run = self.run(place);
                 run.flushing = false;
                 match failed {
@@ -307,48 +329,47 @@ impl<P: Payload> WriteLog<P> {
             return;
         }
         let (upto, epoch, end) = (run.last, run.epoch, run.cursor);
+        let hurries = self.config.mutants.is(Mutant::GapNotAwaited);
         let volume = self.volume(place);
-        volume.destage = Destage::Recording { upto, end };
         volume.record.retired = upto;
         volume.record.retired_epoch = epoch;
         volume.prune_gaps();
         if upto == volume.commits.last
-            && let Some(gap) = volume.drains_first.take()
+            && let Some(gap) = volume.drains_first
         {
             volume.record.gaps = vec![gap];
-            volume.session = gap.session;
+            if hurries {
+                volume.session = gap.session;
+                volume.drains_first = None;
+            }
         }
+        // What a write of the record that is under way says is older than this.
+        let early = self.config.mutants.is(Mutant::RecordTooEarly);
+        let needs = self.record(place, 1) - u64::from(early);
+        self.volume(place).destage = Destage::Recording { upto, end, needs };
         let early = [Mutant::RecordNotAwaited, Mutant::SegmentFreedEarly];
         if early.iter().any(|mutant| self.config.mutants.is(*mutant)) {
             self.volume(place).destage = Destage::Retiring { upto, end };
-        }
-        if !self.volume(place).recording {
-            self.record(place);
-        }
-    }
-
-    pub(crate) fn retired_is_recorded(&mut self, place: u16) {
-        let volume = self.volume(place);
-        if let Destage::Recording { upto, end } = volume.destage {
-            volume.destage = Destage::Retiring { upto, end };
-            self.answer_drains(place);
         }
     }
 
     /// Retires some slots of an epoch, oldest first. Reads see the same data before and after.
     fn retire_some(&mut self, place: u16, upto: u64, end: Cursor) {
-        let Self { volumes, segments, slots, .. } = self;
+        let Self { volumes, segments, slots, config, crossings, .. } = self;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
-        let (mut left, mut end) = (RETIRE_STEP, end);
+        volume.oldest = None;
+        let (mut left, mut end) = (config.bounds.retire_pages, end);
         loop {
             let segment = *volume.segments.front().expect("an epoch has a segment");
             let used = segments.all[segment as usize].used;
             let is_last = end.segment == 0;
             let pages = if is_last { end.page } else { used };
-            for slot in (segment * SEGMENT_PAGES..).take(pages as usize) {
-                slots.retire(slot);
+            let first = std::mem::take(&mut volume.retired_pages);
+            for page in first..pages {
+                slots.retire(segment * SEGMENT_PAGES + page);
             }
             if is_last {
+                volume.retired_pages = pages.max(first);
                 break;
             }
             volume.segments.pop_front();
@@ -357,12 +378,14 @@ impl<P: Payload> WriteLog<P> {
             end.segment -= 1;
             left = left.saturating_sub(pages);
             if left == 0 {
+                crossings.note_if(true, Bound::RetirePages);
                 volume.destage = Destage::Retiring { upto, end };
                 let now = self.now;
                 return self.wake_at(now);
             }
         }
         volume.zeros.retire(upto);
+        segments.made_room = true;
         while volume.records.front().is_some_and(|range| range.number <= upto) {
             volume.records.pop_front();
         }
@@ -370,11 +393,12 @@ impl<P: Payload> WriteLog<P> {
         if upto == volume.commits.last && volume.commits.open.is_none() {
             // Nothing is left: the segment being filled goes, too.
             volume.has_open = false;
+            volume.retired_pages = 0;
             for segment in volume.segments.drain(..) {
                 volume.pages -= u64::from(segments.all[segment as usize].used);
                 segments.retire(segment);
             }
         }
-        self.begin_epoch(place);
+        self.destage(place);
     }
 }

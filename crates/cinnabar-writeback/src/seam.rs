@@ -6,6 +6,7 @@
 //!   [`Event::EngineDone`], in any order.
 //! * Requests for the engine are submitted in the order of the actions: requests that overlap are
 //!   carried out in that order.
+//! * A volume's requests for the engine begin with its [`Command::Attach`].
 //! * If a back end's server may have restarted, [`Command::Restarted`] comes before the answers to
 //!   whatever was sent to the server that came back.
 
@@ -62,8 +63,8 @@ pub enum Command {
     /// The volume's server may have restarted and lost what was not flushed: the epoch under way is
     /// destaged again. Not answered.
     Restarted(Place),
-    /// Make everything durable on the log's device; dirty data stay there. Requests are refused from
-    /// now on.
+    /// Make everything durable on the log's device; dirty data stay there. Requests and commands are
+    /// refused from now on, also those that wait for room; nothing more is destaged.
     Close,
 }
 
@@ -88,6 +89,12 @@ pub enum Refusal {
     /// Something of it is under way.
     #[error("the volume is busy")]
     Busy,
+    /// Its name is empty or too long, or its size is beyond all limits.
+    #[error("not a name or size of a volume")]
+    Invalid,
+    /// The write log is being closed.
+    #[error("the write log is being closed")]
+    Closed,
     /// The place is free.
     #[error("no such volume in the write log")]
     NoVolume,

@@ -21,13 +21,16 @@ pub(crate) struct Segment {
 pub(crate) struct Segments {
     pub(crate) all: Vec<Segment>,
     free: VecDeque<u32>,
+    /// What waits for room may go on.
+    pub(crate) made_room: bool,
     /// The newest opening.
     opening: u64,
 }
 
 impl Segments {
     pub(crate) fn new(count: u32, opening: u64) -> Self {
-        Self { all: vec![Segment::default(); count as usize], free: (0..count).collect(), opening }
+        let all = vec![Segment::default(); count as usize];
+        Self { all, free: (0..count).collect(), made_room: false, opening }
     }
 
     /// What recovery has found in use.
@@ -59,6 +62,7 @@ impl Segments {
     /// All that a segment held is retired.
     pub(crate) fn retire(&mut self, segment: u32) {
         self.all[segment as usize].retired = true;
+        self.made_room = true;
         self.free_if_unused(segment);
     }
 
@@ -79,6 +83,7 @@ impl Segments {
         if state.retired && state.pins == 0 {
             *state = Segment::default();
             self.free.push_back(segment);
+            self.made_room = true;
         }
     }
 }

@@ -1,28 +1,38 @@
 //! One volume of the write log.
 
+use crate::bounds::{Bound, Bounds, Crossings};
 use crate::commit::{Commits, Identity};
 use crate::destage::Destage;
 use crate::format::directory::{Gap, Record};
 use crate::format::{SEGMENT_PAGES, chunk::Entry};
 use crate::mutant::Mutants;
 use crate::ranges::{RangeRecord, ZeroRanges};
+use crate::record::RecordWrites;
 use crate::segments::Segments;
 use crate::slots::Slots;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES};
 use cinnabar_engine::{Op, RequestId};
 use std::collections::VecDeque;
 
-/// Zeroed ranges of a volume that reads have to know of; more wait for the destage.
-const RANGES_MAX: usize = 4096;
-
 /// Epochs that begin within this time count as equally old, in ns.
 const AGE_STEP_NS: u64 = 100_000_000;
+
+/// A request that waits for room.
+#[derive(Debug)]
+pub(crate) struct Waiting<P> {
+    pub(crate) id: RequestId,
+    pub(crate) op: Op<P>,
+    /// Blocks of a write that have been appended.
+    pub(crate) done: u64,
+}
 
 /// See the module.
 pub(crate) struct Volume<P> {
     /// What the directory says, or will say with the record being written.
     pub(crate) record: Record,
     pub(crate) session: u32,
+    /// Its size, as guests see it: a larger one counts once it is durable.
+    pub(crate) size_bytes: u64,
     /// The epoch that writes belong to now.
     pub(crate) epoch: u64,
     /// Since when it has chunks.
@@ -32,20 +42,28 @@ pub(crate) struct Volume<P> {
     pub(crate) commits: Commits<P>,
     /// Oldest first. The last one is being filled, if `has_open`.
     pub(crate) segments: VecDeque<u32>,
+    /// Pages of the first of them that are retired.
+    pub(crate) retired_pages: u32,
+    /// The epoch of the oldest chunk that is not retired, if that has been looked up.
+    pub(crate) oldest: Option<u64>,
     pub(crate) has_open: bool,
     /// Pages of its segments that are in use.
     pub(crate) pages: u64,
     pub(crate) zeros: ZeroRanges,
     pub(crate) records: VecDeque<RangeRecord>,
     /// Requests that wait for room, in order.
-    pub(crate) waiting: VecDeque<(RequestId, Op<P>)>,
+    pub(crate) waiting: VecDeque<Waiting<P>>,
     pub(crate) destage: Destage<P>,
     /// Commands that wait until the back end has every chunk up to this number.
     pub(crate) drains: Vec<(RequestId, u64)>,
-    /// The records of its place are not durable yet; this command waits for so many of them.
-    pub(crate) attaching: Option<(RequestId, u8)>,
-    /// A directory record of it is being written.
-    pub(crate) recording: bool,
+    /// It was attached since the log was opened: before, no engine has it.
+    pub(crate) attached: bool,
+    /// The volume comes, goes, or becomes smaller, and this is being recorded: the command, and the
+    /// write of the record that it waits for. Nothing is served meanwhile.
+    pub(crate) attaching: Option<(RequestId, u64)>,
+    /// The same, of a volume that grows: it is served.
+    pub(crate) growing: Option<(RequestId, u64)>,
+    pub(crate) record_writes: RecordWrites,
     /// Dirty data are damaged: it is not served.
     pub(crate) damaged: bool,
     /// No chunk may be written before everything is retired: the record has no room for this gap.
@@ -60,6 +78,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     pub(crate) fn new(record: Record, last: u64, epoch: u64, mutants: Mutants) -> Self {
         let session = record.gaps.last().map_or(0, |gap| gap.session);
         Self {
+            size_bytes: record.size_bytes,
             record,
             session,
             epoch: epoch + 1,
@@ -67,6 +86,8 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             ages: VecDeque::new(),
             commits: Commits::new(last, mutants),
             segments: VecDeque::new(),
+            retired_pages: 0,
+            oldest: None,
             has_open: false,
             pages: 0,
             zeros: ZeroRanges::default(),
@@ -74,8 +95,10 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             waiting: VecDeque::new(),
             destage: Destage::default(),
             drains: Vec::new(),
+            attached: false,
             attaching: None,
-            recording: false,
+            growing: None,
+            record_writes: RecordWrites::default(),
             damaged: false,
             drains_first: None,
             destaged_blocks: 0,
@@ -105,17 +128,17 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     pub(crate) fn sectors(&self, span: ByteSpan, block: u64) -> u8 {
         let start = block * BLOCK_BYTES;
         let (from, to) = (span.offset.max(start), span.end().min(start + BLOCK_BYTES));
-        let to = if to == self.record.size_bytes { start + BLOCK_BYTES } else { to };
+        let to = if to == self.size_bytes { start + BLOCK_BYTES } else { to };
         let bit = |at: u64| (at - start) / SECTOR_BYTES;
         let below = |at: u64| ((1u32 << bit(at)) - 1) as u8;
         below(to) & !below(from)
     }
 
-    /// Whether so many blocks can be appended without waiting.
-    pub(crate) fn has_room(&self, blocks: u64, segments: &Segments) -> bool {
+    /// Whether so many entries can be appended without waiting, each with a page of data.
+    pub(crate) fn has_room(&self, entries: u64, segments: &Segments, bounds: &Bounds) -> bool {
         if self.drains_first.is_some()
-            || self.zeros.len() >= RANGES_MAX
-            || self.records.len() >= RANGES_MAX
+            || self.zeros.len() >= bounds.ranges
+            || self.records.len() >= bounds.ranges
         {
             return false;
         }
@@ -123,9 +146,10 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             Some(open) => SEGMENT_PAGES - segments.all[*open as usize].used,
             None => 0,
         };
-        // A header for each chunk, and one chunk more than needed.
-        blocks + 2 <= u64::from(open)
-            || u64::from(segments.free_count()) > blocks / u64::from(SEGMENT_PAGES - 2) + 1
+        // A header for each full chunk, and for a last one.
+        let pages = |left: u32| left - left.div_ceil(bounds.entries as u32 + 1);
+        let open = u64::from(pages(open).saturating_sub(1));
+        entries <= open + u64::from(segments.free_count()) * u64::from(pages(SEGMENT_PAGES))
     }
 
     /// Makes sure that there is a chunk of this epoch with room for an entry. Room was checked before.
@@ -135,6 +159,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         data: bool,
         segments: &mut Segments,
         slots: &mut Slots,
+        (bounds, crossings): (&Bounds, &Crossings),
     ) {
         let used = |segments: &Segments, segment: u32| segments.all[segment as usize].used;
         let left = |this: &Self, segments: &Segments| {
@@ -143,9 +168,11 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         };
         if let Some(chunk) = &self.commits.open {
             let fits = !data || left(self, segments) > 0;
-            if chunk.epoch == self.epoch && !chunk.is_full() && fits {
+            let is_full = chunk.entries.len() >= bounds.entries;
+            if chunk.epoch == self.epoch && !is_full && fits {
                 return;
             }
+            crossings.note_if(is_full, Bound::Entries);
             self.commits.seal();
         }
         if left(self, segments) < 2 {
@@ -161,6 +188,10 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         self.pages += 1;
         let (number, session) = self.record.after(self.commits.last);
         assert_eq!(session, self.session, "a session writes its own numbers");
+        let last = self.commits.last;
+        crossings.note_if(number >> 32 != last >> 32, Bound::Numbers);
+        let (epochs, retired) = (self.epoch >> 40, self.record.retired_epoch >> 40);
+        crossings.note_if(epochs != retired, Bound::Epochs);
         slots.set_header(first, self.epoch, number);
         self.commits.begin((number, session), self.epoch, (first, state.opening));
         if self.epoch_since.is_none() {
@@ -218,7 +249,9 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         volume: u16,
         stamp: u64,
         (name, size_bytes, incarnation): (String, u64, u64),
+        bounds: &Bounds,
     ) -> Record {
+        let (last, retired_epoch) = (bounds.first_number, bounds.first_epoch);
         Record {
             uuid,
             volume,
@@ -227,10 +260,10 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             name,
             incarnation,
             size_bytes,
-            retired: 0,
-            retired_epoch: 0,
+            retired: last,
+            retired_epoch,
             claim: 0,
-            gaps: vec![Gap { last: 0, next: 1, session: 1 }],
+            gaps: vec![Gap { last, next: last + 1, session: 1 }],
         }
     }
 }

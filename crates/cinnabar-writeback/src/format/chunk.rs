@@ -112,6 +112,12 @@ impl ChunkHeader {
         page
     }
 
+    /// Whether a page looks as if it had been a header on this device: its mark or the identity is
+    /// where they belong.
+    pub fn was_one(page: &MetaPage, uuid: [u8; 16]) -> bool {
+        page.0[4..8] == MAGIC.to_le_bytes() || page.0[8..24] == uuid
+    }
+
     /// The header in a page, or nothing if it isn't one or is damaged.
     pub fn decode(page: &MetaPage) -> Option<Self> {
         let mut r = Reader::verified(&page.0)?;
@@ -181,6 +187,11 @@ mod tests {
         assert_eq!(ChunkHeader::decode(&page), Some(header));
         page.0[2000] ^= 4;
         assert_eq!(ChunkHeader::decode(&page), None);
+        for at in [5, 10] {
+            page.0[at] ^= 4;
+            assert_eq!(ChunkHeader::was_one(&page, [3; 16]), at == 5, "one of both is left");
+        }
+        assert!(!ChunkHeader::was_one(&MetaPage::zeroed(), [3; 16]));
         assert_eq!(ChunkHeader::decode(&MetaPage::zeroed()), None);
     }
 }

@@ -47,6 +47,16 @@ impl Disk {
         self.under_way.len()
     }
 
+    /// Nothing waits for what is under way any more; it does not happen.
+    pub(crate) fn forget(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// A request fails, and nothing of it happens.
+    pub(crate) fn fail(&mut self, which: usize) -> EngineId {
+        self.under_way.remove(which).id
+    }
+
     fn value(&self, sector: usize) -> u64 {
         let newest = self.volatile.iter().rev().find(|(at, _)| *at == sector);
         newest.map_or(self.durable[sector], |(_, value)| *value)
@@ -117,6 +127,23 @@ impl Disk {
             _ => Answer::Done,
         };
         Some((id, answer))
+    }
+
+    /// Fails a request under way, if none before it overlaps: it has happened, or not, and after a
+    /// flush that failed what was volatile may be lost.
+    pub(crate) fn fail_some(&mut self, which: usize, rng: &mut Rng) -> Option<EngineId> {
+        let op = &self.under_way[which].op;
+        if self.under_way[..which].iter().any(|before| overlap(&before.op, op)) {
+            return None;
+        }
+        let Request { id, op, covers } = self.under_way.remove(which);
+        match op {
+            Op::Flush if rng.random_bool(0.5) => self.restart(rng),
+            Op::Flush => {}
+            op if rng.random_bool(0.5) => self.carry_out(&op, covers),
+            _ => {}
+        }
+        Some(id)
     }
 
     /// The host is gone: what was under way has happened, or not.

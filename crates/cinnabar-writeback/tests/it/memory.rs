@@ -34,6 +34,11 @@ impl Payload for Mem {
 }
 
 impl Mem {
+    /// Memory of so many sectors: a buffer that ends where a volume does.
+    pub(crate) fn sectors(count: usize) -> Self {
+        Self(Rc::new(RefCell::new(vec![0xA5; count * 512])))
+    }
+
     /// Memory whose sectors hold these values, from its `head`th sector on.
     pub(crate) fn of(head: usize, values: &[u64]) -> Self {
         let blocks = (head + values.len()).div_ceil(8);

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 struct Written {
     value: u64,
     before: u64,
-    submitted: u64,
     answered: Option<u64>,
     /// The first barrier that makes it durable.
     covered: Option<u64>,
@@ -31,8 +30,7 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn new(sectors: usize) -> Self {
-        let first =
-            Written { value: 0, before: 0, submitted: 0, answered: Some(0), covered: Some(0) };
+        let first = Written { value: 0, before: 0, answered: Some(0), covered: Some(0) };
         Self { history: vec![vec![first]; sectors], barriers: 0, clock: 0 }
     }
 
@@ -42,10 +40,11 @@ impl Oracle {
     }
 
     pub(crate) fn write(&mut self, sectors: std::ops::Range<usize>, value: u64) {
-        let (submitted, before) = (self.now(), self.barriers);
+        self.clock += 1;
+        let before = self.barriers;
         for sector in sectors {
             let (answered, covered) = (None, None);
-            self.history[sector].push(Written { value, before, submitted, answered, covered });
+            self.history[sector].push(Written { value, before, answered, covered });
         }
     }
 
@@ -85,18 +84,19 @@ impl Oracle {
         later.iter().filter_map(|written| written.covered).min().unwrap_or(u64::MAX)
     }
 
-    /// The back end holds the newest values durably, and nothing is under way: history begins again.
-    pub(crate) fn settled(&mut self) {
-        for sector in &mut self.history {
-            let mut newest = *sector.last().expect("a sector has a value");
-            newest.before = 0;
-            newest.answered = Some(0);
-            newest.submitted = 0;
-            newest.covered = Some(0);
-            *sector = vec![newest];
+    /// A disk that holds these values, durably.
+    pub(crate) fn of(values: &[u64]) -> Self {
+        let mut oracle = Self::new(values.len());
+        for (history, value) in oracle.history.iter_mut().zip(values) {
+            history[0].value = *value;
         }
-        self.barriers = 0;
-        self.clock = 0;
+        oracle
+    }
+
+    /// The newest value of a sector, if it was answered before `time`.
+    pub(crate) fn newest_before(&self, sector: usize, time: u64) -> Option<u64> {
+        let newest = self.history[sector].last().expect("a sector has a value");
+        newest.answered.is_some_and(|at| at < time).then_some(newest.value)
     }
 
     /// Whether the back end may hold these values, of each sector any. `Err` says which sectors

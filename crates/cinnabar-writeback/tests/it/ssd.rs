@@ -31,6 +31,8 @@ struct State {
     /// Ended, not durable; in the order in which they ended.
     volatile: Vec<Write>,
     under_way: Vec<(IoId, Io)>,
+    /// Pages of which a read has failed: the next one does not.
+    failed: std::collections::BTreeSet<u64>,
     flushes: u64,
     fua_writes: u64,
     writes: u64,
@@ -91,6 +93,22 @@ impl Ssd {
         state.under_way.push((id, io));
     }
 
+    /// A page changes by itself, if it was ever written.
+    pub(crate) fn rot_page(&self, page: u64) {
+        let mut state = self.0.borrow_mut();
+        let count = state.volatile.len();
+        state.make_durable(count);
+        if let Some(bytes) = state.durable.get_mut(&page) {
+            bytes[2000] ^= 0x40;
+        }
+    }
+
+    /// Writes under way.
+    pub(crate) fn writes_under_way(&self) -> usize {
+        let state = self.0.borrow();
+        state.under_way.iter().filter(|(_, io)| matches!(io, Io::Write(..))).count()
+    }
+
     pub(crate) fn under_way(&self) -> usize {
         self.0.borrow().under_way.len()
     }
@@ -129,6 +147,24 @@ impl Ssd {
             }
         }
         id
+    }
+
+    /// Fails one of the I/Os under way: a write may have happened, page by page. True: it was a read.
+    /// Nothing is read in vain twice.
+    pub(crate) fn fail(&self, which: usize, rng: &mut Rng) -> Option<(IoId, bool)> {
+        let mut state = self.0.borrow_mut();
+        if let Io::Read(page, ..) = state.under_way[which].1
+            && !state.failed.insert(page)
+        {
+            return None;
+        }
+        let (id, io) = state.under_way.swap_remove(which);
+        if let Io::Write(mut write, _) = io {
+            write.pages.retain(|_| rng.random_bool(0.5));
+            state.volatile.push(write);
+            return Some((id, false));
+        }
+        Some((id, matches!(io, Io::Read(..))))
     }
 
     /// The daemon is killed: what was under way has happened, or not, page by page.

@@ -1,148 +1,50 @@
-//! A guest, the write log, an SSD and a back end, and what happens to them.
+//! Guests, the write log, an SSD and back ends, and what happens to them.
 
-use crate::disk::{Disk, sectors, span_of};
+use crate::disk::sectors;
+use crate::guest::{Asked, Guest, Pending};
 use crate::memory::Mem;
 use crate::oracle::Oracle;
+use crate::settings::{Counts, Settings};
 use crate::ssd::Ssd;
-use cinnabar_engine::units::{ByteSpan, Instant};
-use cinnabar_engine::{Answer, Failure, IoDone, Op, RequestId};
-use cinnabar_writeback::mutant::Mutants;
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::recover::{Media, format, open};
-use cinnabar_writeback::{Action, Command, Config, Done, Event, Place, Refusal, WriteLog};
+use cinnabar_writeback::{Action, Command, Done, Event, Place, Refusal, WriteLog};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use std::collections::BTreeMap;
 
 const SEGMENTS: u32 = 8;
 
-/// How a run is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    steps: u32,
-    blocks: u64,
-    /// Sectors behind the last whole block.
-    tail: u64,
-    flush: f64,
-    fua: f64,
-    crash: f64,
-    restart: f64,
-    rot: f64,
-    partial: f64,
-    range: f64,
-    large: f64,
-    in_flight: usize,
-    /// Preference for ending SSD I/O, engine I/O, and new requests.
-    weights: [f64; 3],
-    pub(crate) mutants: Mutants,
-}
-
-impl Settings {
-    pub(crate) fn drawn(seed: u64) -> Self {
-        let mut rng = Rng::seed_from_u64(seed ^ 0x5E77_1965);
-        let mut pick = |list: &[f64]| list[rng.random_range(0..list.len())];
-        let (flush, fua) = (pick(&[0.0, 0.02, 0.1, 0.3]), pick(&[0.0, 0.05, 0.3]));
-        let (crash, restart) = (pick(&[0.0, 0.002, 0.01]), pick(&[0.0, 0.0, 0.01]));
-        let (partial, range, large) =
-            (pick(&[0.0, 0.2, 0.8]), pick(&[0.0, 0.05, 0.3]), pick(&[0.0, 0.0, 0.1]));
-        let rot = pick(&[0.0, 0.0, 0.005]);
-        let weights = [pick(&[1.0, 4.0]), pick(&[1.0, 4.0]), pick(&[1.0, 4.0])];
-        Self {
-            steps: rng.random_range(200..1_500),
-            blocks: [4, 12, 40][rng.random_range(0..3)],
-            tail: [0, 0, 3][rng.random_range(0..3)],
-            flush,
-            fua,
-            crash,
-            restart,
-            rot,
-            partial,
-            range,
-            large,
-            in_flight: [1, 4, 12][rng.random_range(0..3)],
-            weights,
-            mutants: Mutants::default(),
-        }
-    }
-}
-
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    writes: u64,
-    reads: u64,
-    flushes: u64,
-    kills: u64,
-    power_cuts: u64,
-    restarts: u64,
-    /// Sectors that a power cut has set back.
-    lost: u64,
-    backend_writes: u64,
-    backend_flushes: u64,
-    ssd_fua: u64,
-    ssd_flushes: u64,
-    drains: u64,
-    failed: u64,
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.writes += other.writes;
-        self.reads += other.reads;
-        self.flushes += other.flushes;
-        self.kills += other.kills;
-        self.power_cuts += other.power_cuts;
-        self.restarts += other.restarts;
-        self.lost += other.lost;
-        self.backend_writes += other.backend_writes;
-        self.backend_flushes += other.backend_flushes;
-        self.ssd_fua += other.ssd_fua;
-        self.ssd_flushes += other.ssd_flushes;
-        self.drains += other.drains;
-        self.failed += other.failed;
-    }
-
-    /// Everything that a run can meet has been met.
-    pub(crate) fn check(&self) {
-        let Self {
-            kills, power_cuts, restarts, lost, drains, ssd_fua, ssd_flushes, failed, ..
-        } = *self;
-        let all = [kills, power_cuts, restarts, lost, drains, ssd_fua, ssd_flushes, failed];
-        assert!(all.iter().all(|count| *count > 0), "{self:?}");
-    }
-}
-
-struct Asked {
-    op: Op<Mem>,
-    submitted: u64,
-}
-
 /// See the module.
 pub(crate) struct World {
-    rng: Rng,
-    settings: Settings,
+    pub(crate) rng: Rng,
+    pub(crate) settings: Settings,
     now: Instant,
-    log: WriteLog<Mem>,
-    place: Place,
-    ssd: Ssd,
-    disk: Disk,
-    oracle: Oracle,
-    asked: BTreeMap<u64, Asked>,
-    draining: Option<RequestId>,
+    pub(crate) log: WriteLog<Mem>,
+    pub(crate) ssd: Ssd,
+    pub(crate) guests: Vec<Guest>,
     next_id: u64,
     next_value: u64,
     wake: Option<Instant>,
     events: Vec<Event<Mem>>,
     actions: Vec<Action<Mem>>,
-    answers: Vec<(RequestId, Result<Done, Refusal>)>,
+    /// The answer to a command that is no volume's.
+    answer: Option<Result<Done, Refusal>>,
+    /// The log is being closed.
+    pub(crate) closing: bool,
+    /// The log's device has failed.
+    pub(crate) lost: bool,
+    /// Nothing fails, and no back end is away.
+    calm: bool,
     /// A page has changed by itself: requests may fail, but nothing wrong may be seen.
     rotten: bool,
     /// A request has failed for that reason.
-    over: bool,
+    pub(crate) over: bool,
     traces: bool,
     pub(crate) counts: Counts,
 }
 
-type Checked<T = ()> = Result<T, String>;
+pub(crate) type Checked<T = ()> = Result<T, String>;
 
 impl World {
     pub(crate) fn new(seed: u64, settings: Settings) -> Self {
@@ -150,26 +52,23 @@ impl World {
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         let uuid = ((u128::from(seed) << 64) + 77).to_le_bytes();
         format(&ssd, bytes, uuid).expect("it is large enough");
-        let config = Self::config(&settings);
-        let log = open(&ssd, bytes, config).expect("just formatted");
-        let sectors = (settings.blocks * 8 + settings.tail) as usize;
+        let log = open(&ssd, bytes, settings.config()).expect("just formatted");
         Self {
             rng: Rng::seed_from_u64(seed),
             settings,
             now: Instant(1),
             log,
-            place: Place(0),
             ssd,
-            disk: Disk::new(sectors),
-            oracle: Oracle::new(sectors),
-            asked: BTreeMap::new(),
-            draining: None,
+            guests: (0..settings.volumes).map(|index| Guest::new(index, &settings)).collect(),
             next_id: 0,
             next_value: 0,
             wake: None,
             events: Vec::new(),
             actions: Vec::new(),
-            answers: Vec::new(),
+            answer: None,
+            closing: false,
+            lost: false,
+            calm: false,
             rotten: false,
             over: false,
             traces: std::env::var_os("CINNABAR_TRACE").is_some(),
@@ -177,57 +76,56 @@ impl World {
         }
     }
 
-    fn config(settings: &Settings) -> Config {
-        Config { destage_after_ns: 1_000_000, mutants: settings.mutants, ..Config::default() }
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.settings.blocks * 4096 + self.settings.tail * 512
-    }
-
     pub(crate) fn run(&mut self) -> Checked {
-        self.attach()?;
+        self.attach_all()?;
         for _ in 0..self.settings.steps {
             self.step()?;
             if self.over {
-                return self.check_backend();
+                return self.check_backends();
             }
         }
-        // The end: everything is answered, drained, and where it should be.
-        self.finish_requests()?;
-        self.drain()?;
+        self.finish()
+    }
+
+    /// The end: everything is answered, drained, and where it should be.
+    fn finish(&mut self) -> Checked {
+        if self.lost {
+            self.crash(false, false)?;
+        }
+        self.calm = true;
+        self.settle()?;
+        self.attach_all()?;
+        for index in 0..self.guests.len() {
+            self.command(index, Pending::Drain(u64::MAX))?;
+        }
+        self.settle()?;
         if self.over {
-            return self.check_backend();
-        }
-        for sector in 0..self.disk.durable.len() {
-            let (is, newest) = (self.disk.durable[sector], self.oracle.newest(sector));
-            if is != newest || self.disk.volatile.iter().any(|(at, _)| *at == sector) {
-                return Err(format!("drained, but sector {sector} holds {is} for {newest}"));
-            }
+            return self.check_backends();
         }
         let (flushes, fua, _) = self.ssd.counts();
         (self.counts.ssd_flushes, self.counts.ssd_fua) = (flushes, fua);
-        (self.counts.backend_writes, self.counts.backend_flushes) =
-            (self.disk.writes, self.disk.flushes);
+        for guest in &self.guests {
+            self.counts.backend_writes += guest.disk.writes;
+            self.counts.backend_flushes += guest.disk.flushes;
+        }
+        self.counts.crossings.add(self.log.crossings());
         Ok(())
     }
 
-    fn attach(&mut self) -> Checked {
-        let (name, size_bytes) = ("volume".to_owned(), self.size_bytes());
-        let incarnation = self.rng.random();
-        let id = self.new_id();
-        self.apply(Event::Control(id, Command::Attach { name, size_bytes, incarnation }))?;
-        for _ in 0..10_000 {
-            if let Some((_, result)) = self.answers.pop() {
-                let Ok(Done::Attached(place)) = result else {
-                    return Err(format!("attach: {result:?}"));
-                };
-                self.place = place;
-                return Ok(());
+    /// Volumes that have no place get one.
+    pub(crate) fn attach_all(&mut self) -> Checked {
+        let was = std::mem::replace(&mut self.calm, true);
+        for index in 0..self.guests.len() {
+            if self.guests[index].place.is_none() {
+                self.command(index, Pending::Attach)?;
+                self.settle()?;
+                if self.guests[index].place.is_none() && !self.over {
+                    return Err(format!("{} was not attached", self.guests[index].name));
+                }
             }
-            self.end_something()?;
         }
-        Err("the attach is not answered".to_owned())
+        self.calm = was;
+        Ok(())
     }
 
     fn new_id(&mut self) -> RequestId {
@@ -241,166 +139,287 @@ impl World {
             self.wake = None;
             self.apply(Event::Wake)?;
         }
-        if self.rng.random_bool(self.settings.rot) {
+        let settings = self.settings;
+        if self.lost {
+            // Nothing is acknowledged any more. The daemon ends.
+            return if self.rng.random_bool(0.1) {
+                self.crash(false, false)
+            } else if self.rng.random_bool(0.5) {
+                self.ask()
+            } else {
+                self.end_some()
+            };
+        }
+        if self.rng.random_bool(settings.rot) {
             self.rotten |= self.ssd.rot(&mut self.rng);
         }
-        if !self.rotten && self.rng.random_bool(self.settings.crash) {
-            let power = self.rng.random_bool(0.5);
-            return self.crash(power);
-        }
-        if self.rng.random_bool(self.settings.restart) {
-            self.counts.restarts += 1;
-            self.disk.restart(&mut self.rng);
-            self.check_backend()?;
-            return self.apply(Event::Control(RequestId(0), Command::Restarted(self.place)));
-        }
-        if self.draining.is_none() && self.rng.random_bool(0.002) {
-            let id = self.new_id();
-            self.draining = Some(id);
-            return self.apply(Event::Control(id, Command::Drain(self.place)));
-        }
-        let [ssd, disk, guest] = self.settings.weights;
-        let choice = self.rng.random_range(0.0..ssd + disk + guest);
-        if choice < ssd {
-            self.end_ssd()
-        } else if choice < ssd + disk {
-            self.end_disk()
-        } else if self.asked.len() < self.settings.in_flight {
-            self.ask()
-        } else {
-            self.end_something()
-        }
-    }
-
-    fn end_ssd(&mut self) -> Checked {
-        match self.ssd.under_way() {
-            0 => Ok(()),
-            count => {
-                let id = self.ssd.end(self.rng.random_range(0..count));
-                self.apply(Event::LogDone(IoDone::new(id, Ok(()))))
+        let discards =
+            |guest: &Guest| matches!(guest.command, Some((_, Pending::Remove { discard: true })));
+        if !self.rotten && !self.guests.iter().any(discards) {
+            if self.rng.random_bool(settings.crash) {
+                let power = self.rng.random_bool(0.5);
+                return self.crash(power, false);
+            }
+            if self.rng.random_bool(settings.close) {
+                return self.close();
             }
         }
+        let index = self.rng.random_range(0..self.guests.len());
+        if self.rng.random_bool(settings.restart) {
+            self.counts.restarts += 1;
+            self.guests[index].disk.restart(&mut self.rng);
+            self.guests[index].check_backend()?;
+            let Some(place) = self.guests[index].place else { return Ok(()) };
+            return self.apply(Event::Control(RequestId(0), Command::Restarted(place)));
+        }
+        if self.rng.random_bool(settings.away) {
+            self.counts.away += 1;
+            self.guests[index].away = self.rng.random_range(10..400);
+        }
+        if self.rng.random_bool(settings.command) {
+            return self.draw_command(index);
+        }
+        let [ssd, disk, guest] = settings.weights;
+        let choice = self.rng.random_range(0.0..ssd + disk + guest);
+        if choice < ssd {
+            self.end_ssd().map(|_| ())
+        } else if choice < ssd + disk {
+            self.end_disk().map(|_| ())
+        } else {
+            self.ask()
+        }
     }
 
-    fn end_disk(&mut self) -> Checked {
-        let count = self.disk.under_way();
-        if count == 0 {
+    fn draw_command(&mut self, index: usize) -> Checked {
+        let guest = &self.guests[index];
+        if guest.command.is_some() {
             return Ok(());
         }
-        let which = self.rng.random_range(0..count);
-        if let Some((id, answer)) = self.disk.end(which) {
-            self.check_backend()?;
-            return self.apply(Event::EngineDone(id, Ok(answer)));
+        let Some(_) = guest.place else { return self.command(index, Pending::Attach) };
+        match self.rng.random_range(0..10) {
+            0..=4 => {
+                let submitted = self.guests[index].oracle.now();
+                self.command(index, Pending::Drain(submitted))
+            }
+            5..=6 => {
+                let most = self.guests[index].disk.durable.len() as u64;
+                let guest = &mut self.guests[index];
+                guest.wanted = self.rng.random_range(guest.sectors..=most);
+                self.command(index, Pending::Attach)
+            }
+            7..=8 if self.guests[index].asked.is_empty() => {
+                let discard = self.rng.random_bool(0.6);
+                self.command(index, Pending::Remove { discard })
+            }
+            _ if self.log.places().count() == usize::from(self.settings.bounds.volumes) => {
+                let (name, size_bytes) = ("stranger".to_owned(), 4096);
+                let id = self.new_id();
+                self.answer = None;
+                let attach = Command::Attach { name, size_bytes, incarnation: 1 };
+                self.apply(Event::Control(id, attach))?;
+                self.counts.no_place += 1;
+                match self.answer.take() {
+                    Some(Err(Refusal::NoPlace)) => Ok(()),
+                    other => Err(format!("there was no place: {other:?}")),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn command(&mut self, index: usize, pending: Pending) -> Checked {
+        let (id, incarnation) = (self.new_id(), self.rng.random());
+        let guest = &mut self.guests[index];
+        guest.command = Some((id, pending));
+        let command = match pending {
+            Pending::Attach => {
+                let (name, size_bytes) = (guest.name.clone(), guest.wanted * 512);
+                Command::Attach { name, size_bytes, incarnation }
+            }
+            Pending::Drain(_) => Command::Drain(guest.place.expect("it is attached")),
+            Pending::Remove { discard } => {
+                Command::Remove { place: guest.place.expect("it is attached"), discard }
+            }
+        };
+        self.apply(Event::Control(id, command))
+    }
+
+    fn answered(&mut self, id: RequestId, result: Result<Done, Refusal>) -> Checked {
+        let pending = |guest: &Guest| guest.command.is_some_and(|(of, _)| of == id);
+        let Some(index) = self.guests.iter().position(pending) else {
+            self.answer = Some(result);
+            return Ok(());
+        };
+        let guest = &mut self.guests[index];
+        let (_, pending) = guest.command.take().expect("just found");
+        if self.rotten && result.is_err() {
+            self.over = true;
+            return Ok(());
+        }
+        match (pending, result) {
+            (_, Err(Refusal::Lost)) if self.lost => {}
+            (_, Err(Refusal::Closed)) if self.closing => {}
+            (Pending::Attach, Ok(Done::Attached(place))) => {
+                self.counts.grown += u64::from(guest.wanted > guest.sectors);
+                guest.place = Some(place);
+                guest.sectors = guest.wanted;
+            }
+            (Pending::Attach, Err(Refusal::Busy)) => guest.wanted = guest.sectors,
+            (Pending::Drain(submitted), Ok(Done::Nothing)) => {
+                self.counts.drains += 1;
+                guest.check_drained(submitted)?;
+            }
+            (Pending::Remove { discard }, Ok(Done::Nothing)) => {
+                guest.place = None;
+                if discard {
+                    // What the back end has is what there is.
+                    self.counts.discarded += 1;
+                    guest.disk.restart(&mut self.rng);
+                    guest.oracle = Oracle::of(&guest.disk.durable);
+                } else {
+                    self.counts.removed += 1;
+                    guest.check_drained(u64::MAX)?;
+                }
+            }
+            (Pending::Remove { .. }, Err(Refusal::Busy | Refusal::Dirty)) => {
+                self.counts.refused += 1;
+            }
+            (pending, result) => return Err(format!("{}: {pending:?}: {result:?}", guest.name)),
         }
         Ok(())
     }
 
-    fn end_something(&mut self) -> Checked {
-        if self.ssd.under_way() == 0 && self.disk.under_way() == 0 {
-            let at = self.wake.take().unwrap_or(self.now);
+    /// Ends an I/O of the log's device, if one is under way.
+    fn end_ssd(&mut self) -> Checked<bool> {
+        let count = self.ssd.under_way();
+        if count == 0 {
+            return Ok(false);
+        }
+        let which = self.rng.random_range(0..count);
+        let fails = !self.calm && self.rng.random_bool(self.settings.ssd_fails);
+        if fails && let Some((id, is_read)) = self.ssd.fail(which, &mut self.rng) {
+            if !is_read && !self.lost {
+                (self.lost, self.counts.ssd_lost) = (true, self.counts.ssd_lost + 1);
+            }
+            self.apply(Event::LogDone(IoDone::new(id, Err(IoError::Io))))?;
+            return Ok(true);
+        }
+        let id = self.ssd.end(which);
+        self.apply(Event::LogDone(IoDone::new(id, Ok(()))))?;
+        Ok(true)
+    }
+
+    /// Ends a request of an engine, if one is under way that can end.
+    fn end_disk(&mut self) -> Checked<bool> {
+        let calm = self.calm;
+        for guest in &mut self.guests {
+            guest.away = if calm { 0 } else { guest.away.saturating_sub(1) };
+        }
+        let ready = |guest: &Guest| guest.away == 0 && guest.disk.under_way() > 0;
+        let able: Vec<usize> = (0..self.guests.len()).filter(|n| ready(&self.guests[*n])).collect();
+        if able.is_empty() {
+            return Ok(false);
+        }
+        let guest = &mut self.guests[able[self.rng.random_range(0..able.len())]];
+        let which = self.rng.random_range(0..guest.disk.under_way());
+        let fails = !calm && self.rng.random_bool(self.settings.engine_fails);
+        let ended = if fails {
+            self.counts.engine_failed += 1;
+            let failure = Failure::Io(IoError::Io);
+            guest.disk.fail_some(which, &mut self.rng).map(|id| (id, Err(failure)))
+        } else {
+            guest.disk.end(which).map(|(id, answer)| (id, Ok(answer)))
+        };
+        if let Some((id, result)) = ended {
+            guest.check_backend()?;
+            self.apply(Event::EngineDone(id, result))?;
+        }
+        Ok(true)
+    }
+
+    fn end_some(&mut self) -> Checked {
+        let ended = self.end_ssd()?;
+        let ended = self.end_disk()? || ended;
+        if !ended && let Some(at) = self.wake.take() {
             self.now = self.now.max(at);
             return self.apply(Event::Wake);
         }
-        self.end_ssd()?;
-        self.end_disk()
+        Ok(())
     }
 
-    fn check_backend(&self) -> Checked {
-        self.oracle
-            .check_image(|sector| self.disk.candidates(sector).collect())
-            .map_err(|wrong| format!("the back end's image is illegal: {wrong}"))
+    /// Everything that was asked for is answered, without a word from outside.
+    pub(crate) fn settle(&mut self) -> Checked {
+        for _ in 0..200_000 {
+            let requests: usize = self.guests.iter().map(|guest| guest.asked.len()).sum();
+            let commands = self.guests.iter().filter(|guest| guest.command.is_some()).count();
+            if requests + commands == 0 || self.over {
+                return Ok(());
+            }
+            let rests = self.ssd.under_way() == 0
+                && self.guests.iter().all(|guest| guest.disk.under_way() == 0);
+            if rests && self.wake.is_none() {
+                return Err(format!("{requests} requests, {commands} commands are forgotten"));
+            }
+            self.end_some()?;
+        }
+        Err("requests or commands are never answered".to_owned())
+    }
+
+    fn check_backends(&self) -> Checked {
+        self.guests.iter().try_for_each(Guest::check_backend)
     }
 
     fn ask(&mut self) -> Checked {
-        let total = self.size_bytes() / 512;
+        let index = self.rng.random_range(0..self.guests.len());
         let settings = self.settings;
-        if self.rng.random_bool(settings.flush) {
-            let submitted = self.oracle.now();
-            return self.submit(Op::Flush, submitted);
-        }
-        let blocks_max = if self.rng.random_bool(settings.large) { settings.blocks } else { 3 };
-        let span = if self.rng.random_bool(settings.partial) {
-            let first = self.rng.random_range(0..total);
-            let len = self.rng.random_range(1..=20.min(total - first));
-            ByteSpan::new(first * 512, len * 512)
-        } else {
-            let first = self.rng.random_range(0..settings.blocks);
-            let len = self.rng.random_range(1..=blocks_max.min(settings.blocks - first));
-            let end =
-                if first + len == settings.blocks { total * 512 } else { (first + len) * 4096 };
-            ByteSpan::new(first * 4096, end - first * 4096)
+        let guest = &mut self.guests[index];
+        let gives = guest.asked.len() < settings.in_flight;
+        let removing = matches!(guest.command, Some((_, Pending::Remove { .. })));
+        let Some(place) = guest.place.filter(|_| gives && !removing) else {
+            return self.end_some();
         };
-        let head = (span.offset % 4096) as usize / 512;
-        if self.rng.random_bool(0.4) {
-            let submitted = self.oracle.now();
-            self.counts.reads += 1;
-            let data = <Mem as cinnabar_engine::Payload>::alloc(span.blocks() as u32);
-            return self.submit(Op::Read { span, data }, submitted);
+        let drawn = guest.draw(&settings, &mut self.next_value, &mut self.rng);
+        let Some((op, submitted)) = drawn else { return self.end_some() };
+        match op {
+            Op::Read { .. } => self.counts.reads += 1,
+            Op::Flush => {}
+            _ => self.counts.writes += 1,
         }
-        let busy = self.asked.values().any(|asked| {
-            let writes = !matches!(asked.op, Op::Read { .. } | Op::Flush);
-            let other = span_of(&asked.op);
-            writes
-                && other.is_some_and(|other| other.offset < span.end() && span.offset < other.end())
-        });
-        if busy {
-            return self.end_something();
-        }
-        self.counts.writes += 1;
-        let fua = self.rng.random_bool(settings.fua);
-        let op = if self.rng.random_bool(settings.range) {
-            match self.rng.random_range(0..3) {
-                0 => Op::WriteZeroes { span, fua, may_punch: false },
-                1 => Op::WriteZeroes { span, fua, may_punch: true },
-                // Of a trim only whole blocks count.
-                _ if span.offset % 4096 == 0 && span.end() % 4096 == 0 => Op::Trim { span, fua },
-                _ => Op::WriteZeroes { span, fua, may_punch: true },
-            }
-        } else {
-            self.next_value += 1;
-            let values = vec![self.next_value; (span.len / 512) as usize];
-            Op::Write { span, data: Mem::of(head, &values), fua }
-        };
-        let value = if matches!(op, Op::Write { .. }) { self.next_value } else { 0 };
-        self.oracle.write(sectors(span), value);
-        self.submit(op, 0)
+        self.submit(index, place, op, submitted)
     }
 
-    fn submit(&mut self, op: Op<Mem>, submitted: u64) -> Checked {
+    fn submit(&mut self, index: usize, place: Place, op: Op<Mem>, submitted: u64) -> Checked {
         let id = self.new_id();
         // A guest may use its buffer again: what was taken of it must be a copy.
         let given = match &op {
             Op::Write { span, data, fua } => {
-                let own = <Mem as cinnabar_engine::Payload>::alloc(span.blocks() as u32);
-                cinnabar_engine::Payload::copy_from(&own, 0, data, 0, span.blocks() * 4096);
+                let own = Mem::alloc(span.blocks() as u32);
+                own.copy_from(0, data, 0, span.blocks() * 4096);
                 Op::Write { span: *span, data: own, fua: *fua }
             }
             op => op.clone(),
         };
-        self.asked.insert(id.0, Asked { op, submitted });
-        self.apply(Event::Submit(id, self.place, given))
+        self.guests[index].asked.insert(id.0, Asked { op, submitted });
+        self.apply(Event::Submit(id, place, given))
     }
 
-    fn apply(&mut self, event: Event<Mem>) -> Checked {
+    pub(crate) fn apply(&mut self, event: Event<Mem>) -> Checked {
         self.trace("<-", &event);
         self.events.push(event);
         let mut actions = std::mem::take(&mut self.actions);
         self.log.apply(self.now, &mut self.events, &mut actions);
+        // Requests of a volume whose place is given up in the same breath come before the answer.
         for action in actions.drain(..) {
             self.trace("->", &action);
             match action {
                 Action::Log(id, op) => self.ssd.submit(id, op),
-                Action::Engine(id, _, op) => self.disk.submit(id, op),
-                Action::Reply(id, result) => self.replied(id, result)?,
-                Action::Answer(id, result) => {
-                    self.over |= self.rotten && result.is_err();
-                    if self.draining == Some(id) {
-                        self.draining = None;
-                        self.counts.drains += 1;
-                    } else {
-                        self.answers.push((id, result));
-                    }
+                Action::Engine(id, place, op) => {
+                    let own = |guest: &&mut Guest| guest.place == Some(place);
+                    let guest = self.guests.iter_mut().find(own);
+                    guest.ok_or("a request for no volume")?.disk.submit(id, op);
                 }
+                Action::Reply(id, result) => self.replied(id, result)?,
+                Action::Answer(id, result) => self.answered(id, result)?,
                 Action::WakeAt(at) => {
                     self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
                 }
@@ -428,25 +447,35 @@ impl World {
     }
 
     fn replied(&mut self, id: RequestId, result: Result<Answer<Mem>, Failure>) -> Checked {
-        let asked = self.asked.remove(&id.0).ok_or("an answer to nothing")?;
-        if self.rotten && result.is_err() {
+        let owner = self.guests.iter().position(|guest| guest.asked.contains_key(&id.0));
+        let guest = &mut self.guests[owner.ok_or("an answer to nothing")?];
+        let Asked { op, submitted } = guest.asked.remove(&id.0).expect("just found");
+        let reads = matches!(op, Op::Read { .. });
+        let discards = matches!(guest.command, Some((_, Pending::Remove { discard: true })));
+        let may_fail =
+            self.lost || self.closing || discards || reads && self.settings.engine_fails > 0.0;
+        if result.is_err() && (self.rotten || may_fail) {
             // Later requests of this sector may or may not have happened.
-            self.over = true;
-            self.counts.failed += 1;
+            self.over |= self.rotten && !may_fail;
+            self.counts.failed += u64::from(self.rotten);
+            self.counts.failed_lost += u64::from(self.lost);
             return Ok(());
         }
-        let answer = result.map_err(|failure| format!("{:?} failed: {failure}", asked.op))?;
-        match asked.op {
+        let answer = result.map_err(|failure| format!("{op:?} failed: {failure}"))?;
+        if self.lost && !reads {
+            return Err("acknowledged after the device was lost".to_owned());
+        }
+        match op {
             Op::Flush => {
                 self.counts.flushes += 1;
-                self.oracle.barrier(asked.submitted);
+                guest.oracle.barrier(submitted);
             }
             Op::Read { span, .. } => {
                 let Answer::Data(data) = answer else { return Err("a read without data".into()) };
                 for (n, sector) in sectors(span).enumerate() {
                     let value = data.value((span.offset % 4096) as usize / 512 + n);
                     let value = value.ok_or_else(|| format!("sector {sector} is torn"))?;
-                    if !self.oracle.check_read(sector, value, asked.submitted) {
+                    if !guest.oracle.check_read(sector, value, submitted) {
                         return Err(format!("sector {sector} was read as {value}: stale"));
                     }
                 }
@@ -454,10 +483,10 @@ impl World {
             Op::Write { span, fua, .. }
             | Op::Trim { span, fua }
             | Op::WriteZeroes { span, fua, .. } => {
-                self.oracle.written(sectors(span));
+                guest.oracle.written(sectors(span));
                 if fua {
                     // It covers its own write, and no other that a flush has to.
-                    self.oracle.fua(sectors(span));
+                    guest.oracle.fua(sectors(span));
                 }
             }
             Op::Invalidate { .. } => unreachable!("never asked"),
@@ -465,75 +494,87 @@ impl World {
         Ok(())
     }
 
-    fn crash(&mut self, power: bool) -> Checked {
+    /// The log is closed: everything that was answered is durable.
+    fn close(&mut self) -> Checked {
+        self.counts.closes += 1;
+        (self.closing, self.answer) = (true, None);
+        let id = self.new_id();
+        self.apply(Event::Control(id, Command::Close))?;
+        // The back ends need not do anything for that.
+        while self.answer.is_none() && !self.lost {
+            if !self.end_ssd()? {
+                let at = self.wake.take().ok_or("the log is never closed")?;
+                self.now = self.now.max(at);
+                self.apply(Event::Wake)?;
+            }
+        }
+        let closed = self.answer.take() == Some(Ok(Done::Nothing));
+        if !closed && !self.lost {
+            return Err("the log was not closed".to_owned());
+        }
+        let power = closed && self.rng.random_bool(0.5);
+        self.crash(power, closed)
+    }
+
+    /// The daemon is killed or the host loses power; then the log is opened again. `closed`: it had
+    /// been closed before.
+    pub(crate) fn crash(&mut self, power: bool, closed: bool) -> Checked {
         if power {
             self.counts.power_cuts += 1;
         } else {
             self.counts.kills += 1;
         }
-        self.disk.abandon(&mut self.rng);
         self.trace("crash", &power);
-        self.check_backend()?;
+        self.counts.crossings.add(self.log.crossings());
+        for guest in &mut self.guests {
+            guest.disk.abandon(&mut self.rng);
+            guest.check_backend()?;
+            guest.asked.clear();
+            // A volume may have grown, or not: it is attached as what it was to be.
+            (guest.sectors, guest.place, guest.command) = (guest.wanted, None, None);
+        }
         if power {
             self.ssd.power_cut(&mut self.rng);
         } else {
             self.ssd.kill(&mut self.rng);
         }
-        self.asked.clear();
-        (self.draining, self.wake) = (None, None);
+        (self.wake, self.closing, self.lost) = (None, false, false);
         self.events.clear();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
-        let config = Self::config(&self.settings);
-        self.log = open(&self.ssd, bytes, config).map_err(|error| error.to_string())?;
+        let opened = open(&self.ssd, bytes, self.settings.config());
+        self.log = opened.map_err(|error| error.to_string())?;
         Media::<Mem>::flush(&self.ssd).expect("never fails");
-        self.attach()?;
-        // What the guest finds is what was, from now on.
-        let span = ByteSpan::new(0, self.size_bytes());
-        let data = <Mem as cinnabar_engine::Payload>::alloc(span.blocks() as u32);
-        let id = self.new_id();
+        self.attach_all()?;
+        let was = std::mem::replace(&mut self.calm, true);
+        for index in 0..self.guests.len() {
+            self.look_at_all(index, power && !closed)?;
+        }
+        self.calm = was;
+        self.check_backends()
+    }
+
+    /// What the guest finds is what was, from now on.
+    fn look_at_all(&mut self, index: usize, may_lose: bool) -> Checked {
+        let guest = &self.guests[index];
+        let (span, place) = (guest.whole(), guest.place.expect("it is attached"));
+        let data = Mem::alloc(span.blocks() as u32);
         let op = Op::Read { span, data: data.clone() };
-        self.asked.insert(id.0, Asked { op: op.clone(), submitted: 0 });
-        self.apply(Event::Submit(id, self.place, op))?;
-        self.finish_requests()?;
-        for sector in 0..self.disk.durable.len() {
+        self.submit(index, place, op, 0)?;
+        self.settle()?;
+        let guest = &mut self.guests[index];
+        for sector in sectors(span) {
             let value = data.value(sector).ok_or_else(|| format!("sector {sector} is torn"))?;
-            if !self.oracle.check_after_crash(sector, value, power) {
-                let newest = self.oracle.newest(sector);
+            let newest = guest.oracle.newest(sector);
+            if !guest.oracle.check_after_crash(sector, value, may_lose) {
                 return Err(format!(
-                    "after a crash (power: {power}) sector {sector} holds {value}; newest {newest}"
+                    "after a crash (may lose: {may_lose}) sector {sector} holds {value}; newest \
+                     {newest}"
                 ));
             }
-            self.counts.lost += u64::from(value != self.oracle.newest(sector));
-            self.oracle.decide(sector, value);
+            self.counts.lost += u64::from(value != newest);
+            guest.oracle.decide(sector, value);
         }
-        self.oracle.crash_barrier();
-        self.check_backend()
-    }
-
-    fn finish_requests(&mut self) -> Checked {
-        for _ in 0..100_000 {
-            if self.asked.is_empty() || self.over {
-                return Ok(());
-            }
-            self.end_something()?;
-        }
-        Err(format!("{} requests are never answered", self.asked.len()))
-    }
-
-    fn drain(&mut self) -> Checked {
-        let id = self.new_id();
-        self.draining = Some(id);
-        self.apply(Event::Control(id, Command::Drain(self.place)))?;
-        for _ in 0..100_000 {
-            if self.over {
-                return Ok(());
-            }
-            if self.draining.is_none() {
-                self.oracle.settled();
-                return Ok(());
-            }
-            self.end_something()?;
-        }
-        Err("the drain is never answered".to_owned())
+        guest.oracle.crash_barrier();
+        Ok(())
     }
 }

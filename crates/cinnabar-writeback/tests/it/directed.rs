@@ -1,0 +1,299 @@
+//! What happens when two things meet: each of these was wrong once, or could be.
+
+use crate::memory::Mem;
+use crate::rig::Rig;
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::{Failure, Op};
+use cinnabar_writeback::{Command, Config, Done, Place, Refusal};
+
+fn config() -> Config {
+    Config { destage_after_ns: 1_000_000, ..Config::default() }
+}
+
+fn attached(blocks: u64) -> (Rig, Place) {
+    let mut rig = Rig::new(config());
+    let place = rig.attach("a", blocks, 1);
+    (rig, place)
+}
+
+/// The record of the new size was under way when the back end had the epoch: nothing recorded that,
+/// and no epoch was destaged any more.
+#[test]
+fn a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on() {
+    let (mut rig, place) = attached(64);
+    rig.write(place, 1, 1, 7);
+    rig.submit(place, Op::Flush);
+    rig.settle_log();
+    assert!(rig.disks[&place].under_way() > 0, "the epoch is on its way");
+    let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
+    let grown = rig.control(grow);
+    while rig.end_engine() {}
+    rig.settle();
+    assert!(matches!(rig.answers[&grown], Ok(Done::Attached(_))), "{:?}", rig.answers[&grown]);
+    let drained = rig.control(Command::Drain(place));
+    rig.settle();
+    assert!(rig.answers.contains_key(&drained), "a drain is answered");
+}
+
+#[test]
+fn a_volume_that_grows_is_served_meanwhile() {
+    let (mut rig, place) = attached(64);
+    rig.write(place, 1, 1, 7);
+    rig.settle_log();
+    let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
+    rig.control(grow);
+    let beyond = rig.write(place, 100, 1, 8);
+    assert!(matches!(rig.replies.get(&beyond), Some(Err(Failure::Invalid))), "not yet");
+    assert_eq!(rig.read(place, 1, 1), [Some(7)]);
+    rig.settle_log();
+    let beyond = rig.write(place, 100, 1, 8);
+    rig.settle_log();
+    assert!(rig.ok(beyond));
+}
+
+/// A flush of the device that began for the place's former volume made chunks of the next one count
+/// as durable.
+#[test]
+fn a_flush_does_not_cover_the_next_volume_of_a_place() {
+    let (mut rig, place) = attached(64);
+    let other = rig.attach("other", 64, 2);
+    for value in 0..5 {
+        rig.write(place, 1, 1, value);
+        rig.submit(place, Op::Flush);
+        rig.settle();
+    }
+    // Two chunks and a flush: more than one write with FUA can answer.
+    rig.write(other, 1, 1, 1);
+    rig.write(other, 2, 1, 1);
+    rig.settle_log();
+    let flush = rig.submit(other, Op::Flush);
+    assert_eq!(rig.ssd.under_way(), 1, "the device is being flushed");
+    assert!(!rig.replies.contains_key(&flush));
+    let removed = rig.control(Command::Remove { place, discard: false });
+    for _ in 0..4 {
+        // Records, behind the flush.
+        if rig.ssd.under_way() > 1 {
+            rig.end_log(1, Ok(()));
+        }
+    }
+    assert_eq!(rig.answers.get(&removed), Some(&Ok(Done::Nothing)));
+    let attach = Command::Attach { name: "b".into(), size_bytes: 64 * 4096, incarnation: 3 };
+    let attach = rig.control(attach);
+    for _ in 0..4 {
+        if rig.ssd.under_way() > 1 {
+            rig.end_log(1, Ok(()));
+        }
+    }
+    assert_eq!(rig.answers.get(&attach), Some(&Ok(Done::Attached(place))));
+    rig.write(place, 1, 1, 9);
+    rig.end_log(1, Ok(()));
+    let flush = rig.submit(place, Op::Flush);
+    rig.end_log(0, Ok(()));
+    assert!(!rig.replies.contains_key(&flush), "nothing has made this durable");
+    rig.settle();
+    assert!(rig.ok(flush));
+}
+
+/// The destage began while the record was being written, and met an empty place.
+#[test]
+fn a_volume_that_is_removed_with_its_dirty_data_is_not_destaged() {
+    let (mut rig, place) = attached(64);
+    rig.config.destage_after_ns = u64::MAX / 2;
+    rig.write(place, 1, 1, 7);
+    rig.settle_log();
+    rig.now = rig.now.plus_ns(10_000_000_000);
+    let removed = rig.control(Command::Remove { place, discard: true });
+    let drained = rig.control(Command::Drain(place));
+    rig.settle();
+    assert_eq!(rig.answers[&removed], Ok(Done::Nothing));
+    assert!(rig.answers.contains_key(&drained), "a drain is answered");
+    assert!(rig.disks.values().all(|disk| disk.writes == 0), "nothing was destaged");
+    // The place is used again.
+    let place = rig.attach("b", 64, 2);
+    assert_eq!(rig.read(place, 1, 1), [Some(0)]);
+}
+
+/// Discarded data came back when the page rotted that says that the place is free.
+#[test]
+fn what_was_discarded_does_not_come_back_with_one_page_of_the_directory() {
+    for page in 2..4 {
+        let (mut rig, place) = attached(64);
+        rig.write(place, 1, 1, 7);
+        rig.submit(place, Op::Flush);
+        rig.end_log(0, Ok(()));
+        rig.settle_log();
+        while rig.ssd.under_way() > 0 {
+            rig.end_log(0, Ok(()));
+        }
+        // The back end fails: the volume stays dirty.
+        rig.fail_engine();
+        let removed = rig.control(Command::Remove { place, discard: true });
+        rig.settle_log();
+        assert_eq!(rig.answers.get(&removed), Some(&Ok(Done::Nothing)));
+        rig.ssd.rot_page(page);
+        if rig.reopen().is_ok() {
+            assert_eq!(rig.log.places().count(), 0, "page {page}: it was given up");
+        }
+    }
+}
+
+/// Writes waited for room that became free with the last thing that happened.
+#[test]
+fn a_write_that_waits_goes_on_when_there_is_room() {
+    let mut rig = Rig::new(config());
+    let (a, b) = (rig.attach("a", 16_384, 1), rig.attach("b", 16_384, 2));
+    let mut all = Vec::new();
+    for n in 0..40 {
+        all.push(rig.write(a, n * 100, 100, n + 1));
+        all.push(rig.write(b, n * 100, 100, n + 1));
+    }
+    rig.settle();
+    let waiting = all.iter().filter(|id| !rig.ok(**id)).count();
+    assert_eq!(waiting, 0, "of {} writes", all.len());
+}
+
+/// A request may be larger than the whole log.
+#[test]
+fn a_write_of_any_size_is_answered() {
+    let (mut rig, place) = attached(16_384);
+    let id = rig.write(place, 3, 8192, 5);
+    let after = rig.write(place, 1, 1, 6);
+    rig.settle();
+    assert!(rig.ok(id) && rig.ok(after));
+    assert_eq!(rig.read(place, 8194, 2), [Some(5), Some(0)]);
+}
+
+#[test]
+fn a_full_log_is_left_by_reads_and_by_commands() {
+    let (mut rig, place) = attached(16_384);
+    let all: Vec<_> = (0..20).map(|n| rig.write(place, n * 200, 200, n + 1)).collect();
+    rig.settle_log();
+    assert!(all.iter().any(|id| !rig.replies.contains_key(id)), "the log is full");
+    let closed = rig.control(Command::Close);
+    rig.settle_log();
+    assert_eq!(rig.answers.get(&closed), Some(&Ok(Done::Nothing)), "closing waits for no back end");
+    assert!(all.iter().all(|id| rig.replies.contains_key(id)), "all are answered");
+    let late = rig.write(place, 1, 1, 1);
+    assert!(matches!(rig.replies.get(&late), Some(Err(Failure::NoVolume))), "refused from now on");
+    let refused = rig.control(Command::Drain(place));
+    assert!(rig.answers.contains_key(&refused));
+    let done: Vec<bool> = all.iter().map(|id| rig.ok(*id)).collect();
+    rig.reopen().expect("it is sound");
+    let place = rig.attach("a", 16_384, 9);
+    for (n, _) in done.iter().enumerate().filter(|(_, done)| **done) {
+        assert_eq!(rig.read(place, n as u64 * 200, 1), [Some(n as u64 + 1)], "write {n}");
+    }
+}
+
+/// One of two reads of a window was under way when the volume was given up for the other one.
+#[test]
+fn a_damaged_volume_answers_all_and_can_be_removed() {
+    let (mut rig, place) = attached(16_384);
+    rig.write(place, 1, 1, 7);
+    rig.write(place, 9, 1, 8);
+    rig.settle_log();
+    let waiting: Vec<_> = (5..25).map(|n| rig.write(place, n * 200, 200, n + 1)).collect();
+    // What is dirty has rotted; the destage reads it twice.
+    rig.ssd.rot_page(768 + 1);
+    rig.ssd.rot_page(768 + 3);
+    for _ in 0..1000 {
+        let status = rig.log.status(place).expect("it is there");
+        if rig.ssd.under_way() == 0 || status.damaged {
+            break;
+        }
+        rig.end_log(0, Ok(()));
+    }
+    assert!(rig.log.status(place).expect("it is there").damaged);
+    let removed = rig.control(Command::Remove { place, discard: true });
+    rig.settle();
+    assert!(waiting.iter().all(|id| rig.replies.contains_key(id)), "all are answered");
+    if rig.answers.get(&removed) == Some(&Err(Refusal::Busy)) {
+        let again = rig.control(Command::Remove { place, discard: true });
+        rig.settle();
+        assert_eq!(rig.answers.get(&again), Some(&Ok(Done::Nothing)));
+    }
+}
+
+/// The header of a flushed chunk rotted, and with it what lies behind it in its segment was out of
+/// sight: nothing said that it had been durable.
+#[test]
+fn a_rotten_header_loses_nothing_in_silence() {
+    // Chunks of one page: headers at 0, 2, 4 and so on.
+    for page in [0, 2, 4] {
+        let (mut rig, place) = attached(64);
+        rig.config.destage_after_ns = u64::MAX / 2;
+        for value in 1..=4 {
+            rig.write(place, value, 1, value);
+            rig.settle_log();
+        }
+        rig.submit(place, Op::Flush);
+        rig.settle_log();
+        rig.write(place, 5, 1, 5);
+        rig.settle_log();
+        rig.ssd.rot_page(768 + page);
+        rig.reopen().expect("the directory is sound");
+        let again = Command::Attach { name: "a".into(), size_bytes: 64 * 4096, incarnation: 1 };
+        let again = rig.control(again);
+        rig.settle_log();
+        assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::Damaged)), "page {page}");
+    }
+}
+
+/// The record of the session that wrote last rotted: its chunks followed from nothing.
+#[test]
+fn a_lost_record_of_a_session_loses_nothing_in_silence() {
+    let (mut rig, place) = attached(64);
+    rig.write(place, 1, 1, 1);
+    rig.submit(place, Op::Flush);
+    rig.settle_log();
+    rig.reopen().expect("it is sound");
+    let place = rig.attach("a", 64, 1);
+    let span = ByteSpan::new(2 * 4096, 4096);
+    rig.submit(place, Op::Write { span, data: Mem::of(0, &[2; 8]), fua: true });
+    while rig.ssd.under_way() > 0 && rig.ssd.writes_under_way() > 0 {
+        rig.end_log(0, Ok(()));
+    }
+    // The attach took stamps 1 and 2, in pages 3 and 2; the second session 3, in page 3.
+    rig.ssd.rot_page(3);
+    rig.reopen().expect("one record is left");
+    let again = Command::Attach { name: "a".into(), size_bytes: 64 * 4096, incarnation: 1 };
+    let again = rig.control(again);
+    rig.settle_log();
+    assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::Damaged)));
+}
+
+#[test]
+fn names_and_sizes_that_do_not_fit_are_refused() {
+    let mut rig = Rig::new(config());
+    for (name, size_bytes) in
+        [(String::new(), 4096), ("x".repeat(65), 4096), ("x".to_owned(), 1 << 60)]
+    {
+        let id = rig.control(Command::Attach { name, size_bytes, incarnation: 1 });
+        rig.settle_log();
+        assert!(rig.answers[&id].is_err());
+    }
+}
+
+/// A read came back when its volume had become smaller, or larger.
+#[test]
+fn a_read_under_way_meets_a_volume_of_another_size() {
+    let mut rig = Rig::new(config());
+    let grow = |bytes| Command::Attach { name: "a".into(), size_bytes: bytes, incarnation: 1 };
+    let id = rig.control(grow(4096 + 512));
+    rig.settle_log();
+    let Some(Ok(Done::Attached(place))) = rig.answers.get(&id).copied() else { panic!("attach") };
+    let span = ByteSpan::new(4096, 512);
+    rig.submit(place, Op::Write { span, data: Mem::of(0, &[3]), fua: false });
+    rig.settle_log();
+    // A buffer need not reach behind the volume's end.
+    let data = Mem::sectors(1);
+    let read = rig.submit(place, Op::Read { span, data: data.clone() });
+    rig.control(grow(8192));
+    rig.settle_log();
+    while !rig.replies.contains_key(&read) {
+        assert!(rig.end_engine() || rig.ssd.under_way() > 0);
+        rig.settle_log();
+    }
+    assert!(rig.ok(read));
+    assert_eq!(data.value(0), Some(3));
+}

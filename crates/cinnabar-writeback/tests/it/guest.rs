@@ -1,0 +1,149 @@
+//! A guest with its volume, what it has asked for, and its back end.
+
+use crate::disk::{Disk, sectors, span_of};
+use crate::memory::Mem;
+use crate::oracle::Oracle;
+use crate::settings::Settings;
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::{Op, RequestId};
+use cinnabar_writeback::Place;
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use std::collections::BTreeMap;
+
+/// Sectors by which a volume may grow in a run.
+pub(crate) const GROWS_MAX: u64 = 64;
+
+/// A request under way.
+pub(crate) struct Asked {
+    pub(crate) op: Op<Mem>,
+    pub(crate) submitted: u64,
+}
+
+/// A command under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    Attach,
+    /// Submitted at this time of the oracle's.
+    Drain(u64),
+    Remove {
+        discard: bool,
+    },
+}
+
+/// See the module.
+pub(crate) struct Guest {
+    pub(crate) name: String,
+    pub(crate) place: Option<Place>,
+    /// Size of the volume, and the size that was asked for.
+    pub(crate) sectors: u64,
+    pub(crate) wanted: u64,
+    pub(crate) disk: Disk,
+    pub(crate) oracle: Oracle,
+    pub(crate) asked: BTreeMap<u64, Asked>,
+    pub(crate) command: Option<(RequestId, Pending)>,
+    /// Steps for which the back end does nothing.
+    pub(crate) away: u32,
+}
+
+impl Guest {
+    pub(crate) fn new(index: usize, settings: &Settings) -> Self {
+        let size = settings.blocks * 8 + settings.tail;
+        let most = (size + GROWS_MAX) as usize;
+        Self {
+            name: format!("volume{index}"),
+            place: None,
+            sectors: size,
+            wanted: size,
+            disk: Disk::new(most),
+            oracle: Oracle::new(most),
+            asked: BTreeMap::new(),
+            command: None,
+            away: 0,
+        }
+    }
+
+    pub(crate) fn whole(&self) -> ByteSpan {
+        ByteSpan::new(0, self.sectors * 512)
+    }
+
+    /// A span to read or write.
+    fn span(&self, settings: &Settings, rng: &mut Rng) -> ByteSpan {
+        let (total, blocks) = (self.sectors, self.sectors / 8);
+        let most = if rng.random_bool(settings.large) { blocks } else { 3 };
+        if rng.random_bool(settings.partial) {
+            let first = rng.random_range(0..total);
+            let len = rng.random_range(1..=20.min(total - first));
+            return ByteSpan::new(first * 512, len * 512);
+        }
+        let first = rng.random_range(0..blocks);
+        let len = rng.random_range(1..=most.min(blocks - first));
+        let end = if first + len == blocks { total * 512 } else { (first + len) * 4096 };
+        ByteSpan::new(first * 4096, end - first * 4096)
+    }
+
+    /// The next request, if what was drawn meets no write under way; with the time of its submission.
+    pub(crate) fn draw(
+        &mut self,
+        settings: &Settings,
+        next_value: &mut u64,
+        rng: &mut Rng,
+    ) -> Option<(Op<Mem>, u64)> {
+        if rng.random_bool(settings.flush) {
+            return Some((Op::Flush, self.oracle.now()));
+        }
+        let span = self.span(settings, rng);
+        let head = (span.offset % 4096) as usize / 512;
+        if rng.random_bool(0.4) {
+            // A buffer that ends where the volume does.
+            let data = Mem::sectors(head + (span.len / 512) as usize);
+            return Some((Op::Read { span, data }, self.oracle.now()));
+        }
+        let busy = self.asked.values().any(|asked| {
+            let writes = !matches!(asked.op, Op::Read { .. } | Op::Flush);
+            let other = span_of(&asked.op);
+            writes
+                && other.is_some_and(|other| other.offset < span.end() && span.offset < other.end())
+        });
+        if busy {
+            return None;
+        }
+        let fua = rng.random_bool(settings.fua);
+        let op = if rng.random_bool(settings.range) {
+            match rng.random_range(0..3) {
+                0 => Op::WriteZeroes { span, fua, may_punch: false },
+                1 => Op::WriteZeroes { span, fua, may_punch: true },
+                // Of a trim only whole blocks count.
+                _ if span.offset % 4096 == 0 && span.end() % 4096 == 0 => Op::Trim { span, fua },
+                _ => Op::WriteZeroes { span, fua, may_punch: true },
+            }
+        } else {
+            *next_value += 1;
+            let values = vec![*next_value; (span.len / 512) as usize];
+            Op::Write { span, data: Mem::of(head, &values), fua }
+        };
+        let value = if matches!(op, Op::Write { .. }) { *next_value } else { 0 };
+        self.oracle.write(sectors(span), value);
+        Some((op, 0))
+    }
+
+    pub(crate) fn check_backend(&self) -> Result<(), String> {
+        self.oracle
+            .check_image(|sector| self.disk.candidates(sector).collect())
+            .map_err(|wrong| format!("{}: the back end's image is illegal: {wrong}", self.name))
+    }
+
+    /// What was answered before `submitted`, and not written since, is durable at the back end.
+    pub(crate) fn check_drained(&self, submitted: u64) -> Result<(), String> {
+        for sector in 0..self.disk.durable.len() {
+            let Some(newest) = self.oracle.newest_before(sector, submitted) else { continue };
+            if let Some(is) = self.disk.candidates(sector).find(|value| *value != newest) {
+                let name = &self.name;
+                return Err(format!(
+                    "{name}: drained, but sector {sector} holds {is} for {newest}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
