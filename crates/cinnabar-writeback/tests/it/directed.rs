@@ -4,23 +4,23 @@ use crate::memory::Mem;
 use crate::rig::Rig;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Failure, Op};
+use cinnabar_writeback::mutant::Mutants;
 use cinnabar_writeback::{Command, Config, Done, Place, Refusal};
 
-fn config() -> Config {
-    Config { destage_after_ns: 1_000_000, ..Config::default() }
+fn config(mutants: Mutants) -> Config {
+    Config { destage_after_ns: 1_000_000, mutants, ..Config::default() }
 }
 
-fn attached(blocks: u64) -> (Rig, Place) {
-    let mut rig = Rig::new(config());
+fn attached(mutants: Mutants, blocks: u64) -> (Rig, Place) {
+    let mut rig = Rig::new(config(mutants));
     let place = rig.attach("a", blocks, 1);
     (rig, place)
 }
 
 /// The record of the new size was under way when the back end had the epoch: nothing recorded that,
 /// and no epoch was destaged any more.
-#[test]
-fn a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on() {
-    let (mut rig, place) = attached(64);
+pub(crate) fn a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
     rig.write(place, 1, 1, 7);
     rig.submit(place, Op::Flush);
     rig.settle_log();
@@ -35,9 +35,8 @@ fn a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on() {
     assert!(rig.answers.contains_key(&drained), "a drain is answered");
 }
 
-#[test]
-fn a_volume_that_grows_is_served_meanwhile() {
-    let (mut rig, place) = attached(64);
+pub(crate) fn a_volume_that_grows_is_served_meanwhile(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
     rig.write(place, 1, 1, 7);
     rig.settle_log();
     let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
@@ -53,9 +52,8 @@ fn a_volume_that_grows_is_served_meanwhile() {
 
 /// A flush of the device that began for the place's former volume made chunks of the next one count
 /// as durable.
-#[test]
-fn a_flush_does_not_cover_the_next_volume_of_a_place() {
-    let (mut rig, place) = attached(64);
+pub(crate) fn a_flush_does_not_cover_the_next_volume_of_a_place(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
     let other = rig.attach("other", 64, 2);
     for value in 0..5 {
         rig.write(place, 1, 1, value);
@@ -95,9 +93,8 @@ fn a_flush_does_not_cover_the_next_volume_of_a_place() {
 }
 
 /// The destage began while the record was being written, and met an empty place.
-#[test]
-fn a_volume_that_is_removed_with_its_dirty_data_is_not_destaged() {
-    let (mut rig, place) = attached(64);
+pub(crate) fn a_volume_that_is_removed_with_its_dirty_data_is_not_destaged(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
     rig.config.destage_after_ns = u64::MAX / 2;
     rig.write(place, 1, 1, 7);
     rig.settle_log();
@@ -114,10 +111,9 @@ fn a_volume_that_is_removed_with_its_dirty_data_is_not_destaged() {
 }
 
 /// Discarded data came back when the page rotted that says that the place is free.
-#[test]
-fn what_was_discarded_does_not_come_back_with_one_page_of_the_directory() {
+pub(crate) fn what_was_discarded_does_not_come_back_with_one_page_of_the_directory(mutants: Mutants) {
     for page in 2..4 {
-        let (mut rig, place) = attached(64);
+        let (mut rig, place) = attached(mutants, 64);
         rig.write(place, 1, 1, 7);
         rig.submit(place, Op::Flush);
         rig.end_log(0, Ok(()));
@@ -138,9 +134,8 @@ fn what_was_discarded_does_not_come_back_with_one_page_of_the_directory() {
 }
 
 /// Writes waited for room that became free with the last thing that happened.
-#[test]
-fn a_write_that_waits_goes_on_when_there_is_room() {
-    let mut rig = Rig::new(config());
+pub(crate) fn a_write_that_waits_goes_on_when_there_is_room(mutants: Mutants) {
+    let mut rig = Rig::new(config(mutants));
     let (a, b) = (rig.attach("a", 16_384, 1), rig.attach("b", 16_384, 2));
     let mut all = Vec::new();
     for n in 0..40 {
@@ -153,9 +148,8 @@ fn a_write_that_waits_goes_on_when_there_is_room() {
 }
 
 /// A request may be larger than the whole log.
-#[test]
-fn a_write_of_any_size_is_answered() {
-    let (mut rig, place) = attached(16_384);
+pub(crate) fn a_write_of_any_size_is_answered(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 16_384);
     let id = rig.write(place, 3, 8192, 5);
     let after = rig.write(place, 1, 1, 6);
     rig.settle();
@@ -163,9 +157,8 @@ fn a_write_of_any_size_is_answered() {
     assert_eq!(rig.read(place, 8194, 2), [Some(5), Some(0)]);
 }
 
-#[test]
-fn a_full_log_is_left_by_reads_and_by_commands() {
-    let (mut rig, place) = attached(16_384);
+pub(crate) fn a_full_log_is_left_by_reads_and_by_commands(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 16_384);
     let all: Vec<_> = (0..20).map(|n| rig.write(place, n * 200, 200, n + 1)).collect();
     rig.settle_log();
     assert!(all.iter().any(|id| !rig.replies.contains_key(id)), "the log is full");
@@ -186,9 +179,8 @@ fn a_full_log_is_left_by_reads_and_by_commands() {
 }
 
 /// One of two reads of a window was under way when the volume was given up for the other one.
-#[test]
-fn a_damaged_volume_answers_all_and_can_be_removed() {
-    let (mut rig, place) = attached(16_384);
+pub(crate) fn a_damaged_volume_answers_all_and_can_be_removed(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 16_384);
     rig.write(place, 1, 1, 7);
     rig.write(place, 9, 1, 8);
     rig.settle_log();
@@ -216,11 +208,10 @@ fn a_damaged_volume_answers_all_and_can_be_removed() {
 
 /// The header of a flushed chunk rotted, and with it what lies behind it in its segment was out of
 /// sight: nothing said that it had been durable.
-#[test]
-fn a_rotten_header_loses_nothing_in_silence() {
+pub(crate) fn a_rotten_header_loses_nothing_in_silence(mutants: Mutants) {
     // Chunks of one page: headers at 0, 2, 4 and so on.
     for page in [0, 2, 4] {
-        let (mut rig, place) = attached(64);
+        let (mut rig, place) = attached(mutants, 64);
         rig.config.destage_after_ns = u64::MAX / 2;
         for value in 1..=4 {
             rig.write(place, value, 1, value);
@@ -240,9 +231,8 @@ fn a_rotten_header_loses_nothing_in_silence() {
 }
 
 /// The record of the session that wrote last rotted: its chunks followed from nothing.
-#[test]
-fn a_lost_record_of_a_session_loses_nothing_in_silence() {
-    let (mut rig, place) = attached(64);
+pub(crate) fn a_lost_record_of_a_session_loses_nothing_in_silence(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
     rig.write(place, 1, 1, 1);
     rig.submit(place, Op::Flush);
     rig.settle_log();
@@ -262,9 +252,8 @@ fn a_lost_record_of_a_session_loses_nothing_in_silence() {
     assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::Damaged)));
 }
 
-#[test]
-fn names_and_sizes_that_do_not_fit_are_refused() {
-    let mut rig = Rig::new(config());
+pub(crate) fn names_and_sizes_that_do_not_fit_are_refused(mutants: Mutants) {
+    let mut rig = Rig::new(config(mutants));
     for (name, size_bytes) in
         [(String::new(), 4096), ("x".repeat(65), 4096), ("x".to_owned(), 1 << 60)]
     {
@@ -275,9 +264,8 @@ fn names_and_sizes_that_do_not_fit_are_refused() {
 }
 
 /// A read came back when its volume had become smaller, or larger.
-#[test]
-fn a_read_under_way_meets_a_volume_of_another_size() {
-    let mut rig = Rig::new(config());
+pub(crate) fn a_read_under_way_meets_a_volume_of_another_size(mutants: Mutants) {
+    let mut rig = Rig::new(config(mutants));
     let grow = |bytes| Command::Attach { name: "a".into(), size_bytes: bytes, incarnation: 1 };
     let id = rig.control(grow(4096 + 512));
     rig.settle_log();
@@ -296,4 +284,31 @@ fn a_read_under_way_meets_a_volume_of_another_size() {
     }
     assert!(rig.ok(read));
     assert_eq!(data.value(0), Some(3));
+}
+
+macro_rules! tests {
+    ($($name:ident,)*) => {
+        mod sound {
+            $(#[test]
+            fn $name() {
+                super::$name(super::Mutants::default());
+            })*
+        }
+    };
+}
+
+tests! {
+    a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on,
+    a_volume_that_grows_is_served_meanwhile,
+    a_flush_does_not_cover_the_next_volume_of_a_place,
+    a_volume_that_is_removed_with_its_dirty_data_is_not_destaged,
+    what_was_discarded_does_not_come_back_with_one_page_of_the_directory,
+    a_write_that_waits_goes_on_when_there_is_room,
+    a_write_of_any_size_is_answered,
+    a_full_log_is_left_by_reads_and_by_commands,
+    a_damaged_volume_answers_all_and_can_be_removed,
+    a_rotten_header_loses_nothing_in_silence,
+    a_lost_record_of_a_session_loses_nothing_in_silence,
+    names_and_sizes_that_do_not_fit_are_refused,
+    a_read_under_way_meets_a_volume_of_another_size,
 }

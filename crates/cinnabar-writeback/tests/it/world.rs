@@ -89,6 +89,9 @@ impl World {
 
     /// The end: everything is answered, drained, and where it should be.
     fn finish(&mut self) -> Checked {
+        if self.lost && self.rotten {
+            return self.check_backends();
+        }
         if self.lost {
             self.crash(false, false)?;
         }
@@ -140,6 +143,11 @@ impl World {
             self.apply(Event::Wake)?;
         }
         let settings = self.settings;
+        if self.lost && self.rotten {
+            // Both at once is more than can be told from the outside.
+            self.over = true;
+            return Ok(());
+        }
         if self.lost {
             // Nothing is acknowledged any more. The daemon ends.
             return if self.rng.random_bool(0.1) {
@@ -257,6 +265,10 @@ impl World {
             return Ok(());
         }
         match (pending, result) {
+            (Pending::Remove { discard: true }, Err(Refusal::Lost)) if self.lost => {
+                // Whether it was given up is not known.
+                self.over = true;
+            }
             (_, Err(Refusal::Lost)) if self.lost => {}
             (_, Err(Refusal::Closed)) if self.closing => {}
             (Pending::Attach, Ok(Done::Attached(place))) => {
