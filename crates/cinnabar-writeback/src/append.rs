@@ -202,9 +202,10 @@ impl<P: Payload> WriteLog<P> {
     }
 
     fn appended(&mut self, id: RequestId, place: u16, fua: bool, answer: Answer<P>) {
-        let all = self.segments.all.len() as u64 * u64::from(crate::format::SEGMENT_PAGES);
+        let free = u64::from(self.segments.free_count()) * u64::from(SEGMENT_PAGES);
         let (now, config) = (self.now, self.config);
         let volume = self.volume(place);
+        let all = volume.pages + free;
         let age = volume.age_ns(now);
         let not_before = now.plus_ns(throttle::delay_ns(&config, (volume.pages, all), age));
         let who = Who::Guest { id, answer, closes_epoch: fua };

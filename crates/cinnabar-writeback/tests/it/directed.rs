@@ -111,7 +111,9 @@ pub(crate) fn a_volume_that_is_removed_with_its_dirty_data_is_not_destaged(mutan
 }
 
 /// Discarded data came back when the page rotted that says that the place is free.
-pub(crate) fn what_was_discarded_does_not_come_back_with_one_page_of_the_directory(mutants: Mutants) {
+pub(crate) fn what_was_discarded_does_not_come_back_with_one_page_of_the_directory(
+    mutants: Mutants,
+) {
     for page in 2..4 {
         let (mut rig, place) = attached(mutants, 64);
         rig.write(place, 1, 1, 7);
@@ -286,6 +288,58 @@ pub(crate) fn a_read_under_way_meets_a_volume_of_another_size(mutants: Mutants) 
     assert_eq!(data.value(0), Some(3));
 }
 
+pub(crate) fn a_volume_becomes_smaller_when_nothing_of_it_is_under_way(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
+    let shrink = || Command::Attach { name: "a".into(), size_bytes: 8 * 4096, incarnation: 5 };
+    rig.write(place, 40, 1, 7);
+    let dirty = rig.control(shrink());
+    assert_eq!(rig.answers.get(&dirty), Some(&Err(Refusal::Smaller)));
+    let drained = rig.control(Command::Drain(place));
+    rig.settle();
+    assert_eq!(rig.answers[&drained], Ok(Done::Nothing));
+    let data = Mem::sectors(8);
+    let read = rig.submit(place, Op::Read { span: ByteSpan::new(40 * 4096, 4096), data });
+    let busy = rig.control(shrink());
+    assert_eq!(rig.answers.get(&busy), Some(&Err(Refusal::Busy)));
+    rig.settle();
+    assert!(rig.ok(read));
+    let done = rig.control(shrink());
+    let meanwhile = rig.write(place, 1, 1, 1);
+    rig.settle();
+    assert_eq!(rig.answers[&done], Ok(Done::Attached(place)));
+    assert!(!rig.ok(meanwhile), "which size it has is not known yet");
+    let beyond = rig.write(place, 8, 1, 1);
+    assert!(matches!(rig.replies[&beyond], Err(Failure::Invalid)));
+}
+
+/// The segments of a damaged volume were free for others.
+pub(crate) fn what_is_left_of_a_damaged_volume_is_not_overwritten(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 16_384);
+    let other = rig.attach("other", 16_384, 2);
+    for n in 0..6 {
+        rig.write(place, n * 100, 100, n + 1);
+        rig.settle_log();
+    }
+    rig.submit(place, Op::Flush);
+    rig.settle_log();
+    rig.write(place, 5, 1, 5);
+    rig.settle_log();
+    // The first header; nothing but `other` goes on from here.
+    rig.ssd.rot_page(768);
+    rig.reopen().expect("the directory is sound");
+    let attached = rig.attach("other", 16_384, 2);
+    assert_eq!(attached, other);
+    for n in 0..30 {
+        rig.write(other, n * 100, 100, n + 1);
+        rig.settle();
+    }
+    let left = (768 + 256..768 + 8 * 256).filter(|page| rig.ssd.is_chunk_of(*page, place.0));
+    assert!(left.count() > 0, "headers of the damaged volume are still there");
+    let removed = rig.control(Command::Remove { place, discard: true });
+    rig.settle();
+    assert_eq!(rig.answers[&removed], Ok(Done::Nothing));
+}
+
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod sound {
@@ -311,4 +365,6 @@ tests! {
     a_lost_record_of_a_session_loses_nothing_in_silence,
     names_and_sizes_that_do_not_fit_are_refused,
     a_read_under_way_meets_a_volume_of_another_size,
+    a_volume_becomes_smaller_when_nothing_of_it_is_under_way,
+    what_is_left_of_a_damaged_volume_is_not_overwritten,
 }

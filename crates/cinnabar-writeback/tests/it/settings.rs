@@ -142,6 +142,7 @@ counts! {
     flushes,
     kills,
     power_cuts,
+    killed_opening,
     closes,
     restarts,
     /// Sectors that a power cut has set back.

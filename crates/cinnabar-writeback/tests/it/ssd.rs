@@ -31,6 +31,8 @@ struct State {
     /// Ended, not durable; in the order in which they ended.
     volatile: Vec<Write>,
     under_way: Vec<(IoId, Io)>,
+    /// So many pages are written while the log is opened; then the daemon is killed.
+    writes_left: Option<u32>,
     /// Pages of which a read has failed: the next one does not.
     failed: std::collections::BTreeSet<u64>,
     flushes: u64,
@@ -101,6 +103,19 @@ impl Ssd {
         if let Some(bytes) = state.durable.get_mut(&page) {
             bytes[2000] ^= 0x40;
         }
+    }
+
+    /// The daemon is killed once it has written so many pages while it opens the log.
+    pub(crate) fn kill_at(&self, writes: Option<u32>) {
+        self.0.borrow_mut().writes_left = writes;
+    }
+
+    /// Whether a page is the header of a chunk of the volume at this place.
+    pub(crate) fn is_chunk_of(&self, page: u64, place: u16) -> bool {
+        let bytes = self.0.borrow().page(page);
+        let page = MetaPage(bytes[..].try_into().expect("a page"));
+        let header = cinnabar_writeback::format::chunk::ChunkHeader::decode(&page);
+        header.is_some_and(|header| header.volume == place)
     }
 
     /// Writes under way.
@@ -254,6 +269,17 @@ impl Media<Mem> for Ssd {
     fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()> {
         let mut state = self.0.borrow_mut();
         let at = offset / 4096;
+        match &mut state.writes_left {
+            Some(0) => {
+                // Half of it got there.
+                let mut torn = state.page(at);
+                torn[..2048].copy_from_slice(&page.0[..2048]);
+                state.durable.insert(at, torn);
+                return Err(std::io::Error::other("killed"));
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
         for write in &mut state.volatile {
             write.pages.retain(|(page, _)| *page != at);
         }

@@ -553,7 +553,15 @@ impl World {
         (self.wake, self.closing, self.lost) = (None, false, false);
         self.events.clear();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
-        let opened = open(&self.ssd, bytes, self.settings.config());
+        // The daemon may be killed again while it opens the log.
+        let kill_at = self.rng.random_bool(0.3).then(|| self.rng.random_range(0..5));
+        self.ssd.kill_at(kill_at);
+        let mut opened = open(&self.ssd, bytes, self.settings.config());
+        self.ssd.kill_at(None);
+        if opened.is_err() && kill_at.is_some() {
+            self.counts.killed_opening += 1;
+            opened = open(&self.ssd, bytes, self.settings.config());
+        }
         self.log = opened.map_err(|error| error.to_string())?;
         Media::<Mem>::flush(&self.ssd).expect("never fails");
         self.attach_all()?;
