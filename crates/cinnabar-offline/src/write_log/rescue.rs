@@ -50,6 +50,13 @@ pub fn rescue(
     };
     let mut session = Session::new(log, Arc::clone(&disk), Some((to, place))).map_err(io)?;
     let of = status.dirty_bytes / cinnabar_engine::units::BLOCK_BYTES;
+    // A volume is destaged once it was attached since the log was opened.
+    let attach =
+        Command::Attach { name: volume.to_owned(), size_bytes: status.size_bytes, incarnation: 0 };
+    session.carry_out(attach).map_err(|refusal| OfflineError::WriteLog {
+        device: device.clone(),
+        message: refusal.to_string(),
+    })?;
     let id = session.command(Command::Drain(place));
     loop {
         session.turn().map_err(io)?;

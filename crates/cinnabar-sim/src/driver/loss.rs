@@ -8,8 +8,9 @@ use crate::driver::io::{Flight, is_sync};
 use crate::driver::world::World;
 use crate::kinds::Fault;
 use crate::machine::{Factory, Machine};
-use crate::stamp::Stamped;
+use crate::stamp::{Stamp, Stamped};
 use cinnabar_engine::IoError;
+use std::collections::BTreeMap;
 
 impl<F: Factory<Stamped>> World<'_, F> {
     /// If this I/O is a flush of a backend that fails, writes are lost; if one has failed before,
@@ -30,12 +31,22 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         let several = self.machine.as_ref().is_some_and(|machine| machine.shards() > 1);
         self.volumes[backend].sticks = several;
+        let contents = &self.media.backends[backend];
+        let before: BTreeMap<u64, Stamp> =
+            contents.volatile_sectors().into_iter().map(|at| (at, contents.sector(at))).collect();
         let lost = self.media.backends[backend].lose(&mut self.trouble);
         if lost.is_empty() {
             return;
         }
         self.count.faults.add(Fault::LostSync);
         self.count.faults.add_many(Fault::RevertedSector, lost.len() as u64);
+        if several {
+            // A shard that has not heard of it may serve what it has read before: also to a guest that
+            // was served what is there now.
+            for &sector in &lost {
+                self.oracle.excuse(backend, sector, &[before[&sector]]);
+            }
+        }
         let tickets = self.note_losses(backend, lost);
         self.losses.extend(tickets.into_iter().map(|ticket| (backend, ticket)));
     }
@@ -58,6 +69,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let over: Vec<_> = over;
         for (_, ticket) in over {
             self.oracle.loss_known(&ticket);
+            self.oracle.end_excuses(volume, ticket.sectors(), u64::MAX);
         }
     }
 }

@@ -143,8 +143,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The machine is gone: nothing under way will be answered.
     pub(super) fn despair(&mut self) {
-        for (_, ticket) in std::mem::take(&mut self.losses) {
+        for (volume, ticket) in std::mem::take(&mut self.losses) {
             self.oracle.write_ended(&ticket, Outcome::Perhaps);
+            self.oracle.end_excuses(volume, ticket.sectors(), u64::MAX);
         }
         for pending in std::mem::take(&mut self.pending).into_values() {
             self.note_unanswered(&pending);
