@@ -380,7 +380,7 @@ impl<P: Payload> WriteLog<P> {
                         self.answer(id, Err(Refusal::Closed));
                     }
                     // The log may be full for as long as a back end is away.
-                    self.fail_waiting(place, &Failure::NoVolume);
+                    self.fail_waiting(place, Failure::NoVolume);
                 }
                 self.closing.push(id);
                 self.touch_all();
@@ -404,9 +404,9 @@ impl<P: Payload> WriteLog<P> {
     }
 
     /// What waits for room at a place gets this instead.
-    pub(crate) fn fail_waiting(&mut self, place: u16, failure: &Failure) {
+    pub(crate) fn fail_waiting(&mut self, place: u16, failure: Failure) {
         for Waiting { id, .. } in std::mem::take(&mut self.volume(place).waiting) {
-            self.reply(id, Err(failure.clone()));
+            self.reply(id, Err(failure));
         }
     }
 

@@ -102,7 +102,7 @@ impl<P: Payload> WriteLog<P> {
         }
         if discard {
             // The log may be full for as long as the back end is away.
-            self.fail_waiting(place, &Failure::NoVolume);
+            self.fail_waiting(place, Failure::NoVolume);
         }
         if !self.is_quiet(place) {
             return self.answer(id, Err(Refusal::Busy));

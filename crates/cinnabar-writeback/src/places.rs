@@ -51,8 +51,9 @@ mod tests {
     #[test]
     fn each_place_has_its_turn() {
         let mut places = Places::default();
-        [3, 64, 255, 0].into_iter().for_each(|place| places.add(place));
-        places.add(700);
+        for place in [3, 64, 255, 0, 700] {
+            places.add(place);
+        }
         let all: Vec<u16> = std::iter::from_fn(|| places.take_from(4)).collect();
         assert_eq!(all, [64, 255, 0, 3]);
         assert!(places.is_empty());

@@ -175,7 +175,7 @@ impl<P: Payload> WriteLog<P> {
             for (id, _) in drains {
                 self.answer(id, Err(crate::seam::Refusal::Damaged));
             }
-            self.fail_waiting(place, &Failure::Io(IoError::Io));
+            self.fail_waiting(place, Failure::Io(IoError::Io));
             self.short.remove(place);
         }
         self.run(place).reading -= 1;

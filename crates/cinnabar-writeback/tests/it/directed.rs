@@ -35,6 +35,23 @@ pub(crate) fn a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on(mutan
     assert!(rig.answers.contains_key(&drained), "a drain is answered");
 }
 
+pub(crate) fn an_epoch_is_not_recorded_by_a_record_that_is_older(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
+    for block in 1..3 {
+        rig.write(place, block, 1, block);
+        rig.submit(place, Op::Flush);
+    }
+    rig.settle_log();
+    let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
+    rig.control(grow);
+    while rig.end_engine() {}
+    assert_eq!(rig.ssd.under_way(), 1, "the record with the new size");
+    rig.end_log(0, Ok(()));
+    assert_eq!(rig.ssd.under_way(), 1, "the record of the epoch, and no read for the next one");
+    rig.settle();
+    assert_eq!(rig.disks[&place].writes, 2);
+}
+
 pub(crate) fn a_volume_that_grows_is_served_meanwhile(mutants: Mutants) {
     let (mut rig, place) = attached(mutants, 64);
     rig.write(place, 1, 1, 7);
@@ -56,9 +73,9 @@ pub(crate) fn a_flush_does_not_cover_the_next_volume_of_a_place(mutants: Mutants
     let (mut rig, place) = attached(mutants, 64);
     let other = rig.attach("other", 64, 2);
     for value in 0..5 {
+        // Written, not durable: the flush covers them.
         rig.write(place, 1, 1, value);
-        rig.submit(place, Op::Flush);
-        rig.settle();
+        rig.settle_log();
     }
     // Two chunks and a flush: more than one write with FUA can answer.
     rig.write(other, 1, 1, 1);
@@ -67,7 +84,7 @@ pub(crate) fn a_flush_does_not_cover_the_next_volume_of_a_place(mutants: Mutants
     let flush = rig.submit(other, Op::Flush);
     assert_eq!(rig.ssd.under_way(), 1, "the device is being flushed");
     assert!(!rig.replies.contains_key(&flush));
-    let removed = rig.control(Command::Remove { place, discard: false });
+    let removed = rig.control(Command::Remove { place, discard: true });
     for _ in 0..4 {
         // Records, behind the flush.
         if rig.ssd.under_way() > 1 {
@@ -353,6 +370,7 @@ macro_rules! tests {
 
 tests! {
     a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on,
+    an_epoch_is_not_recorded_by_a_record_that_is_older,
     a_volume_that_grows_is_served_meanwhile,
     a_flush_does_not_cover_the_next_volume_of_a_place,
     a_volume_that_is_removed_with_its_dirty_data_is_not_destaged,

@@ -114,7 +114,9 @@ impl Guest {
                 0 => Op::WriteZeroes { span, fua, may_punch: false },
                 1 => Op::WriteZeroes { span, fua, may_punch: true },
                 // Of a trim only whole blocks count.
-                _ if span.offset % 4096 == 0 && span.end() % 4096 == 0 => Op::Trim { span, fua },
+                _ if span.offset.is_multiple_of(4096) && span.end().is_multiple_of(4096) => {
+                    Op::Trim { span, fua }
+                }
                 _ => Op::WriteZeroes { span, fua, may_punch: true },
             }
         } else {

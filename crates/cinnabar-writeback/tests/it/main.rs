@@ -31,7 +31,7 @@ fn no_seed_shows_an_image_that_a_disk_could_not_hold() {
     let count = seeds.end - seeds.start;
     for seed in KEPT.iter().copied().chain(seeds) {
         let run = || {
-            let mut world = World::new(seed, Settings::drawn(seed));
+            let mut world = World::new(seed, &Settings::drawn(seed));
             world.run().map(|()| world.counts)
         };
         match std::panic::catch_unwind(run) {
@@ -50,17 +50,29 @@ fn no_seed_shows_an_image_that_a_disk_could_not_hold() {
     }
 }
 
-/// Runs a seed with a deliberate bug; whether anything was wrong. Asserts of the write log count.
-fn is_found(seed: u64, mutant: Mutant) -> bool {
+/// Runs a seed as it is run for a deliberate bug; whether anything was wrong. Asserts of the write log
+/// count.
+fn is_wrong(seed: u64, mutant: Mutant, mutants: Mutants) -> bool {
     let mut settings = Settings::drawn(seed);
-    settings.mutants = Mutants::only(mutant);
-    let run = move || World::new(seed, settings).run().is_err();
+    settings.mutants = mutants;
+    if mutant == Mutant::SessionIgnored {
+        // Rare: two crashes close to each other.
+        (settings.crash, settings.rot, settings.ssd_fails) = (0.03, 0.0, 0.0);
+    }
+    let run = move || World::new(seed, &settings).run().is_err();
     std::panic::catch_unwind(run).unwrap_or(true)
 }
 
+fn is_found(seed: u64, mutant: Mutant) -> bool {
+    is_wrong(seed, mutant, Mutants::only(mutant))
+}
+
+/// A test that can run with a deliberate bug.
+type Test = fn(Mutants);
+
 /// Bugs that show where a page of the log's device rots, or two rare things meet: the test that finds
 /// each.
-const FOUND_BY: &[(Mutant, fn(Mutants))] = &[
+const FOUND_BY: &[(Mutant, Test)] = &[
     (
         Mutant::RemovedOnce,
         directed::what_was_discarded_does_not_come_back_with_one_page_of_the_directory,
@@ -68,38 +80,40 @@ const FOUND_BY: &[(Mutant, fn(Mutants))] = &[
     (Mutant::FlushCoversNext, directed::a_flush_does_not_cover_the_next_volume_of_a_place),
     (Mutant::HeadersNotSought, directed::a_rotten_header_loses_nothing_in_silence),
     (Mutant::SessionNotMissed, directed::a_lost_record_of_a_session_loses_nothing_in_silence),
+    (Mutant::RecordTooEarly, directed::an_epoch_is_not_recorded_by_a_record_that_is_older),
     (Mutant::SizeTooEarly, directed::a_volume_that_grows_is_served_meanwhile),
 ];
 
 /// The first seed that finds each bug. After a change of the simulation they are found again with
 /// `CINNABAR_SEARCH=1`, or one of them with its name.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::FuaKeepsEpoch, 3),
-    (Mutant::FlushKeepsEpoch, 0),
+    (Mutant::FuaKeepsEpoch, 0),
+    (Mutant::FlushKeepsEpoch, 3),
     (Mutant::EpochsCoalesced, 1),
-    (Mutant::EpochsMerged, 1),
+    (Mutant::EpochsMerged, 0),
     (Mutant::NoFlushBetweenEpochs, 0),
     (Mutant::RecordNotAwaited, 1),
-    (Mutant::UndurableDestaged, 1),
+    (Mutant::UndurableDestaged, 2),
     (Mutant::RestartNotRepeated, 5),
-    (Mutant::RangesFirst, 6),
+    (Mutant::RangesFirst, 9),
     (Mutant::WindowUnordered, 5),
-    (Mutant::DestageUnverified, 0),
+    (Mutant::DestageUnverified, 4),
     (Mutant::ReadUnverified, 27),
-    (Mutant::FlushBeforeCompletion, 3),
+    (Mutant::FlushBeforeCompletion, 0),
     (Mutant::AckBeforeChunk, 3),
     (Mutant::AckOutOfOrder, 7),
     (Mutant::FlushUndurable, 3),
-    (Mutant::FuaAlone, 7),
+    (Mutant::FuaAlone, 3),
     (Mutant::TornChunkBelieved, 3),
     (Mutant::GapNotRecorded, 3),
-    (Mutant::SessionIgnored, 141),
+    (Mutant::SessionIgnored, 1),
     (Mutant::SegmentFreedEarly, 1),
     (Mutant::ReadUnpinned, 27),
     (Mutant::OlderVersionDropped, 5),
     (Mutant::RangeKeepsBlocks, 5),
     (Mutant::WriteKeepsRange, 9),
     (Mutant::RoomNotTold, 15),
+    (Mutant::GapNotAwaited, 84),
 ];
 
 #[test]
@@ -114,16 +128,28 @@ fn each_deliberate_bug_is_found() {
         }
         return;
     }
+    let mut missed = Vec::new();
     for mutant in Mutant::ALL {
         let mutants = Mutants::only(*mutant);
         if let Some((_, test)) = FOUND_BY.iter().find(|(of, _)| of == mutant) {
             let test = *test;
-            let found = std::panic::catch_unwind(move || test(mutants)).is_err();
-            assert!(found, "{mutant:?} was not found by its test");
+            if std::panic::catch_unwind(move || test(mutants)).is_ok() {
+                missed.push(format!("{mutant:?} was not found by its test"));
+            }
             continue;
         }
-        let seed = FOUND_AT.iter().find(|(of, _)| of == mutant).map(|(_, seed)| *seed);
-        let seed = seed.unwrap_or_else(|| panic!("no seed is known for {mutant:?}"));
-        assert!(is_found(seed, *mutant), "{mutant:?} was not found at seed {seed}");
+        match FOUND_AT.iter().find(|(of, _)| of == mutant) {
+            None => missed.push(format!("no seed is known for {mutant:?}")),
+            Some((_, seed)) if !is_found(*seed, *mutant) => {
+                missed.push(format!("{mutant:?} was not found at seed {seed}"));
+            }
+            Some((_, seed)) if is_wrong(*seed, *mutant, Mutants::default()) => {
+                missed.push(format!("seed {seed} is wrong without {mutant:?}, too"));
+            }
+            Some(_) => {}
+        }
     }
+    // The hook above is silent.
+    println!("{missed:?}");
+    assert!(missed.is_empty(), "{missed:?}");
 }

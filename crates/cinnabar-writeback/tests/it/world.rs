@@ -47,7 +47,7 @@ pub(crate) struct World {
 pub(crate) type Checked<T = ()> = Result<T, String>;
 
 impl World {
-    pub(crate) fn new(seed: u64, settings: Settings) -> Self {
+    pub(crate) fn new(seed: u64, settings: &Settings) -> Self {
         let ssd = Ssd::default();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         let uuid = ((u128::from(seed) << 64) + 77).to_le_bytes();
@@ -55,11 +55,11 @@ impl World {
         let log = open(&ssd, bytes, settings.config()).expect("just formatted");
         Self {
             rng: Rng::seed_from_u64(seed),
-            settings,
+            settings: *settings,
             now: Instant(1),
             log,
             ssd,
-            guests: (0..settings.volumes).map(|index| Guest::new(index, &settings)).collect(),
+            guests: (0..settings.volumes).map(|index| Guest::new(index, settings)).collect(),
             next_id: 0,
             next_value: 0,
             wake: None,
