@@ -236,8 +236,8 @@ impl VolumeLife {
         &self.ios
     }
 
-    /// Nothing is left of it: its backend is to be let go of, lock included, and whoever asked for
-    /// its end has the answer after that.
+    /// Nothing is left of it: its backend is to be let go of, lock included; the command that ends it
+    /// is answered after that.
     pub fn is_over(&self) -> bool {
         let quiet = self.ios.is_quiet() || self.mutants.is(Mutant::BusyVolumeLetGo);
         self.phase() == Phase::Gone && quiet

@@ -37,7 +37,7 @@ impl Key {
 }
 
 /// A 64-bit finalizer (`SplitMix64`'s): every bit of the input moves every bit of the output.
-pub(crate) const fn mix(value: u64, seed: u64) -> u64 {
+pub const fn mix(value: u64, seed: u64) -> u64 {
     let mut x = value ^ seed;
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -33,6 +33,7 @@ pub mod volume;
 
 pub use bounds::{Bound, Bounds, Crossings};
 pub use config::{Admission, Config, Endurance, Eviction};
+pub use descriptors::mix;
 pub use engine::{Engine, Phase, Phases};
 pub use seam::*;
 pub use store::AtRisk;

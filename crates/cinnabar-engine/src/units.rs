@@ -78,8 +78,60 @@ impl ByteSpan {
         self.end_block() - self.first_block()
     }
 
+    /// Its sectors in one of its blocks, bit 0 the block's first.
+    ///
+    /// # Panics
+    /// If it does not touch the block.
+    pub const fn sectors_in(self, block: u64) -> u8 {
+        let start = block * BLOCK_BYTES;
+        let from = self.offset.saturating_sub(start);
+        let to = self.end() - start;
+        let to = if to < BLOCK_BYTES { to } else { BLOCK_BYTES };
+        assert!(from < to, "the span touches the block");
+        ((sectors_below(to)) & !sectors_below(from)) as u8
+    }
+
     /// Offset of the first byte within its block.
     pub const fn head_bytes(self) -> u64 {
         self.offset % BLOCK_BYTES
+    }
+}
+
+const fn sectors_below(bytes: u64) -> u16 {
+    (1 << (bytes / SECTOR_BYTES)) - 1
+}
+
+/// Runs of consecutive sectors of a block, bit 0 the first: first byte within the block and length in
+/// bytes.
+pub fn sector_runs(sectors: u8) -> impl Iterator<Item = (u64, u64)> {
+    let mut left = sectors;
+    std::iter::from_fn(move || {
+        let first = left.trailing_zeros();
+        let count = left.checked_shr(first)?.trailing_ones();
+        left &= !(((1u16 << count) - 1) << first) as u8;
+        Some((u64::from(first) * SECTOR_BYTES, u64::from(count) * SECTOR_BYTES))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_sectors() {
+        let all = |sectors| sector_runs(sectors).collect::<Vec<_>>();
+        assert_eq!(all(0xFF), [(0, 4096)]);
+        assert_eq!(all(0b1000_0110), [(512, 1024), (3584, 512)]);
+        assert_eq!(all(0), []);
+        for sectors in 0..=255u8 {
+            let sum: u64 = sector_runs(sectors).map(|(_, len)| len / 512).sum();
+            assert_eq!(sum, u64::from(sectors.count_ones()));
+        }
+    }
+
+    #[test]
+    fn sectors_of_a_span_in_a_block() {
+        let span = ByteSpan::new(3584, 4096 + 1024);
+        assert_eq!([0, 1, 2].map(|block| span.sectors_in(block)), [0x80, 0xFF, 0x01]);
     }
 }

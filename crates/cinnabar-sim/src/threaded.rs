@@ -17,7 +17,7 @@ use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
     Action, Answer, AtRisk, Command, Config, Crossings, Engine, Event, IoId, IoOp, IoRequest,
-    Payload, Phases, Reply, Target,
+    Payload, Phases, Reply, Target, mix,
 };
 
 /// What the threads have for a shard, and have of it.
@@ -200,12 +200,9 @@ impl<P: Payload> Threaded<P> {
     }
 }
 
-/// A number that looks drawn, the same for the same `number` (`SplitMix64`).
+/// A number that looks drawn, the same for the same `number`.
 const fn mixed(number: u64) -> u64 {
-    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    mix(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)
 }
 
 impl<P: Payload> Machine<P> for Threaded<P> {

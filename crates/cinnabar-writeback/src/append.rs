@@ -6,13 +6,13 @@ use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::{Entry, RangeKind};
 use crate::log::{EngineIo, LogIo, WriteLog};
 use crate::mutant::Mutant;
-use crate::read::{Read, Source, layers_of, runs};
+use crate::read::{Read, Source, layers_of};
 use crate::seam::Place;
 use crate::slots::{ALL_SECTORS, Held, checksum_seed};
 use crate::throttle;
 use crate::volume::Waiting;
 use cinnabar_engine::limits::DATA_BYTES_MAX;
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES, sector_runs};
 use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, RequestId, Slice};
 
 impl<P: Payload> WriteLog<P> {
@@ -327,7 +327,7 @@ impl<P: Payload> crate::volume::Volume<P> {
             && let Some((data, at)) = self.commits.data_of(slot)
         {
             let held = slots.data(slot).expect("a version has data");
-            for (from, len) in runs(held.sectors & !covered) {
+            for (from, len) in sector_runs(held.sectors & !covered) {
                 page.copy_from(base + from, data, at + from, len);
             }
             covered |= held.sectors;

@@ -227,7 +227,7 @@ impl<P: Clone> Commits<P> {
         }
     }
 
-    /// Whether a flush of the device would bring somebody further.
+    /// Whether a flush of the device would make a waiter ready.
     pub(crate) fn wants_flush(&self) -> bool {
         let first = self.flushes.front();
         let early = self.mutants.is(Mutant::FlushBeforeCompletion);

@@ -74,7 +74,7 @@ mod tests {
         let mut model = [0u64; 64];
         let mut seed = 1u64;
         for number in 1..3_000u64 {
-            seed = crate::slots::mix(seed, 7);
+            seed = cinnabar_engine::mix(seed, 7);
             let (first, len) = (seed % 60, 1 + (seed >> 8) % 12);
             let end = (first + len).min(64);
             match (seed >> 16) % 8 {

@@ -2,9 +2,9 @@
 
 use crate::commit::Commits;
 use crate::mutant::{Mutant, Mutants};
-use crate::slots::{ALL_SECTORS, Slots};
+use crate::slots::Slots;
 use crate::volume::Volume;
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, sector_runs};
 use cinnabar_engine::{Failure, Payload, RequestId};
 
 /// A read under way.
@@ -82,7 +82,7 @@ impl<P: Payload> Layer<P> {
         let base = (self.block - span.first_block()) * BLOCK_BYTES;
         // Sectors behind the volume's end count as wanted, and a buffer need not reach there.
         let end = (span.end() - self.block * BLOCK_BYTES).min(BLOCK_BYTES);
-        for (at, len) in runs(self.sectors) {
+        for (at, len) in sector_runs(self.sectors) {
             let len = len.min(end.saturating_sub(at));
             if len == 0 {
                 continue;
@@ -93,37 +93,6 @@ impl<P: Payload> Layer<P> {
                 Source::Slot(_, Some(from)) => data.copy_from(base + at, from, at, len),
                 Source::Slot(_, None) => panic!("a slot is read before it is laid"),
             }
-        }
-    }
-}
-
-/// Runs of sectors, as byte offset in the block and length.
-pub(crate) fn runs(sectors: u8) -> impl Iterator<Item = (u64, u64)> {
-    let mut rest = sectors;
-    std::iter::from_fn(move || {
-        (rest != 0).then(|| {
-            let first = rest.trailing_zeros();
-            let len = (!(rest >> first)).trailing_zeros().min(8 - first);
-            let mask = if len == 8 { ALL_SECTORS } else { ((1u8 << len) - 1) << first };
-            rest &= !mask;
-            (u64::from(first) * SECTOR_BYTES, u64::from(len) * SECTOR_BYTES)
-        })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_of_sectors() {
-        let all = |sectors| runs(sectors).collect::<Vec<_>>();
-        assert_eq!(all(0xFF), [(0, 4096)]);
-        assert_eq!(all(0b1000_0110), [(512, 1024), (3584, 512)]);
-        assert_eq!(all(0), []);
-        for sectors in 0..=255u8 {
-            let sum: u64 = runs(sectors).map(|(_, len)| len / 512).sum();
-            assert_eq!(sum, u64::from(sectors.count_ones()));
         }
     }
 }

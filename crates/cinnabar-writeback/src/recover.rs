@@ -15,10 +15,11 @@ use crate::format::{
 use crate::log::{Config, WriteLog};
 use crate::mutant::{Mutant, Mutants};
 use crate::ranges::RangeRecord;
-use crate::slots::{Held, checksum_seed, device_seed};
+use crate::slots::{Held, checksum_seed};
 use crate::volume::Volume;
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::chunk::device_seed;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ pub trait Media<P> {
     /// # Errors
     /// What the device says.
     fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<P>;
-    /// Writes a page, durably.
+    /// Writes a page; durable with the next [`flush`](Self::flush).
     ///
     /// # Errors
     /// What the device says.

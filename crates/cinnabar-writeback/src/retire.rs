@@ -11,10 +11,9 @@ use crate::format::chunk::RangeKind;
 use crate::log::{EngineIo, LogIo, WriteLog};
 use crate::mutant::Mutant;
 use crate::ranges::RangeRecord;
-use crate::read::runs;
 use crate::seam::EngineId;
 use crate::slots::ALL_SECTORS;
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, sector_runs};
 use cinnabar_engine::{Failure, IoError, IoOp, Op, Payload, Slice};
 
 impl<P: Payload> WriteLog<P> {
@@ -189,8 +188,8 @@ impl<P: Payload> WriteLog<P> {
         let is_full = writes.iter().any(|write| write.pages.len() >= most);
         self.crossings.note_if(is_full && writes.len() > 1, Bound::DestageBlocks);
         let alone = at_end && writes.len() == 1 && self.run(place).writes == 0;
-        let single =
-            alone && (writes[0].sectors == ALL_SECTORS || runs(writes[0].sectors).count() == 1);
+        let single = alone
+            && (writes[0].sectors == ALL_SECTORS || sector_runs(writes[0].sectors).count() == 1);
         for Write { block, pages, sectors } in writes {
             let memory = if let [page] = pages[..] {
                 window[page].data.take().expect("it was read")
@@ -225,7 +224,7 @@ impl<P: Payload> WriteLog<P> {
         let parts: Vec<(u64, u64)> = if sectors == ALL_SECTORS {
             vec![(0, count * BLOCK_BYTES)]
         } else {
-            runs(sectors).collect()
+            sector_runs(sectors).collect()
         };
         for (from, len) in parts {
             let len = len.min(size.saturating_sub(start + from));

@@ -6,6 +6,7 @@
 
 use crate::format::SEGMENT_PAGES;
 use cinnabar_engine::address_map::AddressMap;
+use cinnabar_engine::mix;
 use std::collections::BTreeMap;
 
 const DESCRIPTOR_BYTES: usize = 10;
@@ -33,20 +34,6 @@ pub(crate) struct Slots {
     overflow: BTreeMap<(u16, u64), u32>,
     /// From a version that holds only some sectors of a block to the next older one that holds more.
     older: BTreeMap<u32, u32>,
-}
-
-/// A 64-bit finalizer (`SplitMix64`'s).
-pub(crate) const fn mix(value: u64, seed: u64) -> u64 {
-    let mut x = value ^ seed;
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
-
-/// The secret seed of a device.
-pub(crate) const fn device_seed(uuid: [u8; 16]) -> u64 {
-    let all = u128::from_le_bytes(uuid);
-    mix(all as u64, (all >> 64) as u64)
 }
 
 /// Seed of a page's checksum: of the device, the volume's incarnation, the chunk and the block, so

@@ -10,7 +10,7 @@ use crate::ranges::{RangeRecord, ZeroRanges};
 use crate::record::RecordWrites;
 use crate::segments::Segments;
 use crate::slots::Slots;
-use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Op, RequestId};
 use std::collections::VecDeque;
 
@@ -126,12 +126,11 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
 
     /// Sectors of a span in one of its blocks, bit 0 the first. Those behind the volume's end count.
     pub(crate) fn sectors(&self, span: ByteSpan, block: u64) -> u8 {
-        let start = block * BLOCK_BYTES;
-        let (from, to) = (span.offset.max(start), span.end().min(start + BLOCK_BYTES));
-        let to = if to == self.size_bytes { start + BLOCK_BYTES } else { to };
-        let bit = |at: u64| (at - start) / SECTOR_BYTES;
-        let below = |at: u64| ((1u32 << bit(at)) - 1) as u8;
-        below(to) & !below(from)
+        let mut span = span;
+        if span.end() == self.size_bytes {
+            span.len = span.end().next_multiple_of(BLOCK_BYTES) - span.offset;
+        }
+        span.sectors_in(block)
     }
 
     /// Whether so many entries can be appended without waiting, each with a page of data.

@@ -50,29 +50,11 @@ pub struct CacheDisk {
 /// # Errors
 /// [`DiskError`]; above all [`DiskErrorKind::Foreign`] for foreign data.
 pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
-    // A cache device is always written.
-    let mut options = options.clone();
-    options.open.read_only = false;
-    let options = &options;
-    let mut tries = TRIES;
-    let mut disk = loop {
-        tries -= 1;
-        match Disk::open_any_size(path, &options.open) {
-            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => match create(path, options)? {
-                Some(mut disk) => {
-                    disk.serve_as_cache();
-                    return Ok(CacheDisk { disk, contents: Contents::Blank });
-                }
-                // Another process was quicker; or it is a link that leads nowhere.
-                None if tries == 0 => {
-                    return Err(DiskError::from_errno(path, "creating it", Errno::EXIST));
-                }
-                None => {}
-            },
-            other => break other?,
-        }
-    };
+    let (mut disk, is_new) = open_or_create(path, options)?;
     disk.serve_as_cache();
+    if is_new {
+        return Ok(CacheDisk { disk, contents: Contents::Blank });
+    }
     let contents = inspect(&disk, options)?;
     if contents == Contents::Blank {
         return blank(path, disk, options);
@@ -100,6 +82,30 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
         }
     }
     Ok(CacheDisk { disk, contents })
+}
+
+/// Opens a device that is written; a file that is not there is made, and the second is true.
+pub(super) fn open_or_create(
+    path: &Path,
+    options: &CacheOptions,
+) -> Result<(Disk, bool), DiskError> {
+    let mut options = options.clone();
+    options.open.read_only = false;
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        match Disk::open_any_size(path, &options.open) {
+            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => match create(path, &options)? {
+                Some(disk) => return Ok((disk, true)),
+                // Another process was quicker; or it is a link that leads nowhere.
+                None if tries == 0 => {
+                    return Err(DiskError::from_errno(path, "creating it", Errno::EXIST));
+                }
+                None => {}
+            },
+            other => return other.map(|disk| (disk, false)),
+        }
+    }
 }
 
 /// What is to be formatted: a file gets the size that is asked for.
@@ -216,7 +222,7 @@ pub(super) fn describe(first: &MetaPage, at: u64) -> String {
 /// Makes the file, really allocated; `None` if another process has made it meanwhile. A failed
 /// attempt leaves no file behind, nor does a start that fails before it is formatted, unless
 /// another process has locked the file since: then it belongs to that process.
-pub(super) fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError> {
+fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError> {
     let size = options.size_bytes.ok_or_else(|| DiskError::new(path, DiskErrorKind::NoSize))?;
     let size = whole_pages(path, size)?;
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {

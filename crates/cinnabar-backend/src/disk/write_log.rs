@@ -3,9 +3,9 @@
 //! What is on it are writes that were acknowledged and that no back end has: nothing here ever
 //! formats a device that holds anything, and there is no `--force`.
 
-use super::cache::{allocate, create, describe, first_data, whole_pages};
+use super::cache::{allocate, describe, first_data, open_or_create, whole_pages};
 use super::error::{DiskError, DiskErrorKind};
-use super::open::{OpenOptions, TRIES};
+use super::open::OpenOptions;
 use super::{CacheOptions, Disk, DiskKind, blocking};
 use crate::Memory;
 use cinnabar_engine::Payload;
@@ -14,7 +14,6 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_writeback::format::superblock::{Superblock, SuperblockError};
 use cinnabar_writeback::format::{SEGMENTS_MIN, bytes_of, segments_of};
 use cinnabar_writeback::recover::Media;
-use rustix::io::Errno;
 use std::path::Path;
 
 /// A write log's device, open and locked.
@@ -35,26 +34,12 @@ pub fn open_write_log(
     size_bytes: Option<u64>,
     options: &OpenOptions,
 ) -> Result<WriteLogDisk, DiskError> {
-    let open = OpenOptions { read_only: false, ..options.clone() };
+    let open = options.clone();
     let options = CacheOptions { size_bytes, open, ..CacheOptions::default() };
-    let mut tries = TRIES;
-    let mut disk = loop {
-        tries -= 1;
-        match Disk::open_any_size(path, &options.open) {
-            Err(DiskError { kind: DiskErrorKind::NotFound, .. }) => match create(path, &options)? {
-                Some(disk) => break disk,
-                // Another process was quicker; or it is a link that leads nowhere.
-                None if tries == 0 => {
-                    return Err(DiskError::from_errno(path, "creating it", Errno::EXIST));
-                }
-                None => {}
-            },
-            other => break other?,
-        }
-    };
+    let (mut disk, is_new) = open_or_create(path, &options)?;
     disk.serve_as_cache();
     let superblock = recognise(&disk)?;
-    if superblock.is_none() && disk.kind() == DiskKind::File && disk.fresh.is_none() {
+    if superblock.is_none() && disk.kind() == DiskKind::File && !is_new {
         let size = whole_pages(path, size_bytes.unwrap_or(disk.size_bytes()))?;
         allocate(&disk, size)?;
         disk.size_bytes = size.into();
@@ -121,7 +106,7 @@ impl Media<Memory> for Disk {
         blocking::write_pages(self, std::slice::from_ref(page), offset)?;
         self.keep();
         self.progress().step();
-        Media::<Memory>::flush(self)
+        Ok(())
     }
 
     fn flush(&self) -> std::io::Result<()> {

@@ -28,7 +28,7 @@ pub(super) struct Volume {
     /// Under which its blocks are believed.
     pub(super) generation: u64,
     pub(super) latencies: Recorders,
-    /// Of whoever has it end, if not the end of the daemon.
+    /// Of the command that ends it, if it is not the end of the daemon.
     pub(super) answer: Option<AnswerTo<()>>,
     /// What went wrong when it was attached or ended.
     pub(super) failed: Option<CommandError>,

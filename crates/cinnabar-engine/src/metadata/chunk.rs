@@ -29,7 +29,7 @@ pub(crate) const fn block_seed(device: u64, incarnation: u32, block: u64) -> u64
 }
 
 /// The secret seed of a device, for checksums and key hashes.
-pub(crate) const fn device_seed(uuid: [u8; 16]) -> u64 {
+pub const fn device_seed(uuid: [u8; 16]) -> u64 {
     let all = u128::from_le_bytes(uuid);
     mix(all as u64, (all >> 64) as u64)
 }

@@ -15,7 +15,7 @@ use crate::bounds::Bound;
 use crate::buffers::{Buffer, Buffers};
 use crate::mutant::Mutant;
 use crate::seam::Payload;
-use crate::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+use crate::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, sector_runs};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
@@ -34,12 +34,7 @@ impl Sectors {
 
     /// Those of `block` that are within `span`, which touches it.
     pub(crate) fn of(span: ByteSpan, block: u64) -> Self {
-        let start = block * BLOCK_BYTES;
-        let from = span.offset.max(start) - start;
-        let to = span.end().min(start + BLOCK_BYTES) - start;
-        assert!(from < to, "the span touches the block");
-        let below = |bytes: u64| (1u16 << (bytes / SECTOR_BYTES)) - 1;
-        Self((below(to) & !below(from)) as u8)
+        Self(span.sectors_in(block))
     }
 
     /// Whether all of `other` are among them.
@@ -57,13 +52,7 @@ impl Sectors {
 
     /// Consecutive ones, as first byte within the block and length in bytes.
     fn runs(self) -> impl Iterator<Item = (u64, u64)> {
-        let mut left = self.0;
-        std::iter::from_fn(move || {
-            let first = left.trailing_zeros();
-            let count = left.checked_shr(first)?.trailing_ones();
-            left &= !(((1u16 << count) - 1) << first) as u8;
-            Some((u64::from(first) * SECTOR_BYTES, u64::from(count) * SECTOR_BYTES))
-        })
+        sector_runs(self.0)
     }
 }
 

@@ -271,13 +271,6 @@ impl Session {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        // As a process that is killed: what is under way ends or does not.
-        self.events.clear();
-    }
-}
-
 fn blocks(memory: &Memory, count: u64) -> Slices<Memory> {
     std::iter::once(Slice { data: memory.clone(), at: 0, len: count * BLOCK_BYTES }).collect()
 }

@@ -280,7 +280,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     ) -> Result<(), Violation> {
         let id = self.volumes[volume].id().expect("a volume that leaves has an index");
         match self.life(volume).answered(result) {
-            EndStep::Ask(command) => unreachable!("its servers start anew before: {command:?}"),
+            EndStep::Ask(command) => unreachable!("its servers restart before: {command:?}"),
             EndStep::TakeProof => self.take_proof(volume),
             EndStep::Gone(_) => {
                 self.media.detach(id);

@@ -362,7 +362,7 @@ impl World {
         result: Result<(), Failure>,
     ) -> Result<(), Violation> {
         match self.life(volume).answered(result) {
-            EndStep::Ask(command) => unreachable!("no server starts anew here: {command:?}"),
+            EndStep::Ask(command) => unreachable!("no server restarts here: {command:?}"),
             EndStep::TakeProof => self.take_proof(volume),
             EndStep::Gone(_) => {
                 if let State::Leaving(id) = self.volumes[volume].state {
