@@ -41,6 +41,8 @@ pub enum Mutant {
     TornChunkBelieved,
     /// What recovery has cut off is not recorded as void.
     GapNotRecorded,
+    /// The record of a session's begin is written, and not durable before the session writes.
+    SessionNotFlushed,
     /// Recovery believes chunks of any session.
     SessionIgnored,
     /// A segment is used again before it is recorded that the back end has it.
@@ -93,6 +95,7 @@ impl Mutant {
         Self::FuaAlone,
         Self::TornChunkBelieved,
         Self::GapNotRecorded,
+        Self::SessionNotFlushed,
         Self::SessionIgnored,
         Self::SegmentFreedEarly,
         Self::ReadUnpinned,

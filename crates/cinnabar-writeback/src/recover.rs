@@ -359,7 +359,9 @@ fn begin_session<P: Payload>(
     *stamp += 1;
     record.stamp = *stamp;
     media.write_page(directory_offset(record.volume, (*stamp % 2) as u8), &record.encode())?;
-    media.flush()?;
+    if !log.config.mutants.is(Mutant::SessionNotFlushed) {
+        media.flush()?;
+    }
     Ok(None)
 }
 

@@ -106,6 +106,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::FuaAlone, 3),
     (Mutant::TornChunkBelieved, 3),
     (Mutant::GapNotRecorded, 3),
+    (Mutant::SessionNotFlushed, 7),
     (Mutant::SessionIgnored, 1),
     (Mutant::SegmentFreedEarly, 1),
     (Mutant::ReadUnpinned, 27),

@@ -5,7 +5,7 @@ use crate::memory::Mem;
 use crate::ssd::Ssd;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
-use cinnabar_writeback::recover::{Media, OpenError, format, open};
+use cinnabar_writeback::recover::{OpenError, format, open};
 use cinnabar_writeback::{Action, Command, Config, Done, Event, Place, Refusal, WriteLog};
 use std::collections::BTreeMap;
 
@@ -162,7 +162,6 @@ impl Rig {
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         self.log = open(&self.ssd, bytes, self.config)?;
         self.wake = None;
-        Media::<Mem>::flush(&self.ssd).expect("it never fails");
         self.disks.values_mut().for_each(Disk::forget);
         Ok(())
     }

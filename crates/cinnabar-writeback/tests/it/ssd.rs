@@ -280,10 +280,7 @@ impl Media<Mem> for Ssd {
             Some(left) => *left -= 1,
             None => {}
         }
-        for write in &mut state.volatile {
-            write.pages.retain(|(page, _)| *page != at);
-        }
-        state.durable.insert(at, page.0.to_vec());
+        state.volatile.push(Write { pages: vec![(at, page.0.to_vec())] });
         Ok(())
     }
 

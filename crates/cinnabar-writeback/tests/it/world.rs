@@ -8,7 +8,7 @@ use crate::settings::{Counts, Settings};
 use crate::ssd::Ssd;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
-use cinnabar_writeback::recover::{Media, format, open};
+use cinnabar_writeback::recover::{format, open};
 use cinnabar_writeback::{Action, Command, Done, Event, Place, Refusal, WriteLog};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
@@ -563,7 +563,6 @@ impl World {
             opened = open(&self.ssd, bytes, self.settings.config());
         }
         self.log = opened.map_err(|error| error.to_string())?;
-        Media::<Mem>::flush(&self.ssd).expect("never fails");
         self.attach_all()?;
         let was = std::mem::replace(&mut self.calm, true);
         for index in 0..self.guests.len() {
