@@ -8,12 +8,14 @@
 //!   set-up.
 //! * [`nbd`]: the client of NBD servers.
 //! * [`proof`]: [`Proof`], what a backend can say of who wrote it last.
+//! * [`claim`]: [`Claim`](claim::Claim), which says beside a back end that a write log has writes for it.
 //! * [`generations`]: [`Ledger`], what must be known of volumes outside of any cache device.
 //! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
 //! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock` and
 //!   `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-model`'s;
 //!   nothing here applies them.
 
+pub mod claim;
 pub mod disk;
 pub mod entropy;
 pub mod format;

@@ -163,6 +163,7 @@ impl<P: Payload> WriteLog<P> {
         let volume = self.volumes[usize::from(place)].as_ref()?;
         Some(Status {
             name: volume.record.name.clone(),
+            incarnation: volume.record.incarnation,
             size_bytes: volume.record.size_bytes,
             dirty_bytes: volume.pages * BLOCK_BYTES * u64::from(volume.is_dirty()),
             dirty_chunks: volume.commits.last - volume.record.retired,
@@ -172,6 +173,11 @@ impl<P: Payload> WriteLog<P> {
             destaged_blocks: volume.destaged_blocks,
             destaged_writes: volume.destaged_writes,
         })
+    }
+
+    /// Identity of the log, drawn when it was formatted.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
     }
 
     /// The places in use.
@@ -185,6 +191,8 @@ impl<P: Payload> WriteLog<P> {
 pub struct Status {
     /// Its name.
     pub name: String,
+    /// Which use of its place this is: drawn when it got the place.
+    pub incarnation: u64,
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes of the log in use for it, chunk headers included; 0 if the back end has everything.

@@ -1,0 +1,75 @@
+//! Why a claim can't be made, read or removed, each with a line that helps.
+
+use super::record::Claim;
+use std::path::{Path, PathBuf};
+
+/// Why a claim can't be made, read or removed.
+#[derive(Debug, thiserror::Error)]
+#[error("claim {}: {kind}", path.display())]
+pub struct ClaimError {
+    /// The claim's file.
+    pub path: PathBuf,
+    /// Why.
+    pub kind: ClaimErrorKind,
+}
+
+/// See [`ClaimError`].
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimErrorKind {
+    /// Another log has writes of the volume, or this log has some of an earlier incarnation of it.
+    #[error(
+        "writes of volume {:?} may be in write log {:?} of host {:?} only, since {}",
+        .0.volume, .0.device, .0.host, .0.since.escape_debug()
+    )]
+    Held(Box<Claim>),
+    /// It is not what was written: whose it is can't be told.
+    #[error("it is damaged: {}", .0.escape_debug())]
+    Damaged(String),
+    /// Made by a later release.
+    #[error("its version {0} is not known to this release")]
+    Version(u32),
+    /// Not a file.
+    #[error("it is not a regular file")]
+    WrongKind,
+    /// What is to be written would not be read again.
+    #[error("it can't be written as text: {}", .0.escape_debug())]
+    Unfit(String),
+    /// The kernel refused.
+    #[error("{during}: {error}")]
+    Io {
+        /// What was tried.
+        during: &'static str,
+        /// What came of it.
+        error: std::io::Error,
+    },
+}
+
+impl ClaimError {
+    pub(super) fn new(path: &Path, kind: ClaimErrorKind) -> Self {
+        Self { path: path.to_owned(), kind }
+    }
+
+    pub(super) fn io(path: &Path, during: &'static str, error: impl Into<std::io::Error>) -> Self {
+        Self::new(path, ClaimErrorKind::Io { during, error: error.into() })
+    }
+
+    /// A line that helps.
+    pub const fn hint(&self) -> &'static str {
+        match &self.kind {
+            ClaimErrorKind::Held(_) => {
+                "start the daemon on that host, or run there: cinnabar cache writeback LOG --volume NAME \
+                 --to BACKEND; remove the file only if that log is lost for good"
+            }
+            ClaimErrorKind::Damaged(_) | ClaimErrorKind::WrongKind => {
+                "look at it; remove it only if no write log of any host has writes of this volume"
+            }
+            ClaimErrorKind::Version(_) => "use the release that made it",
+            ClaimErrorKind::Unfit(_) => {
+                "give the volume and the write log's file names of plain text"
+            }
+            ClaimErrorKind::Io { .. } => {
+                "write-back mode needs a folder beside the back end that the daemon may write"
+            }
+        }
+    }
+}

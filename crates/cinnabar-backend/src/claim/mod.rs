@@ -1,0 +1,18 @@
+//! The claim: a small file beside a volume's back end that says where writes of the volume are that the
+//! back end may not have.
+//!
+//! It is there before the first such write is acknowledged, and goes after the last one has reached the
+//! back end. A host that finds another log's claim does not use the volume: what it would read is not
+//! what the guest wrote. Whose a claim is, is decided by the log's identity and the volume's incarnation
+//! in it; host, device and time are for people. Every function here blocks.
+
+mod error;
+mod file;
+mod record;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use error::{ClaimError, ClaimErrorKind};
+pub use file::{path_beside, read, remove, write};
+pub use record::Claim;
