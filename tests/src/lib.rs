@@ -8,6 +8,7 @@ pub mod books;
 pub mod control;
 pub mod daemon;
 pub mod dice;
+pub mod disk_log;
 pub mod fio;
 pub mod kernel;
 pub mod nbd;

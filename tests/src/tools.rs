@@ -52,6 +52,12 @@ pub const QEMU: Tool = Tool::new("qemu-system-x86_64", "qemu-system-x86", "guest
 pub const BUSYBOX: Tool = Tool::new("busybox", "busybox-static", "programs in guests");
 /// Makes ext4, in guests and for them.
 pub const MKE2FS: Tool = Tool::new("mke2fs", "e2fsprogs", "file systems of guests");
+/// Checks ext4.
+pub const E2FSCK: Tool = Tool::new("e2fsck", "e2fsprogs", "file systems after a power cut");
+/// Reads files of ext4 without mounting it.
+pub const DEBUGFS: Tool = Tool::new("debugfs", "e2fsprogs", "file systems after a power cut");
+/// A database, in guests and to check what they leave behind.
+pub const SQLITE: Tool = Tool::new("sqlite3", "sqlite3", "databases after a power cut");
 /// QEMU's own iSCSI initiator: not a command, but a file that its programs load.
 pub const QEMU_ISCSI: Tool = Tool::new(
     "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so",
@@ -97,6 +103,9 @@ pub const ALL: &[Tool] = &[
     QEMU,
     BUSYBOX,
     MKE2FS,
+    E2FSCK,
+    DEBUGFS,
+    SQLITE,
     QEMU_ISCSI,
     ISCSI_LS,
     TGTD,

@@ -1,11 +1,14 @@
 //! Searches longer than `ci` has time for.
 //!
 //! `cargo xtask soak` runs fault simulations on and on; `cargo xtask soak --minutes 60` gives them
-//! and the fuzz targets an hour each.
+//! and the fuzz targets an hour each; `cargo xtask soak crash-images` looks at what power cuts leave
+//! of a guest's disk.
 
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
-use crate::{faults, fuzz};
+use crate::{faults, fuzz, install};
+use anyhow::Result;
+use e2e::tools;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,14 +19,20 @@ pub(crate) struct Args {
     /// and on]
     #[arg(long, hide_default_value = true)]
     minutes: Option<u64>,
-    /// First seed of the fault simulations [default: one that depends on the time, so that each
-    /// search sees new ones]
+    /// First seed of the fault simulations and of crash-images [default: one that depends on the time,
+    /// so that each search sees new ones]
     #[arg(long, hide_default_value = true)]
     first: Option<u64>,
     /// Seeds for each of the simulator's tests
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// Only these stages: faults, seeds, exhaustive, mutants, fuzz [default: all; without --minutes: faults]
+    /// Images that crash-images looks at, at the least
+    #[arg(long, default_value_t = 500)]
+    images: u64,
+    /// Mode of the volume of crash-images: write-through, write-around, pass-through
+    #[arg(long, default_value = "write-through")]
+    mode: String,
+    /// Only these stages: faults, seeds, exhaustive, mutants, fuzz, crash-images [default: all; without --minutes: faults]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -33,6 +42,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let seeds = format!("0..{}", args.seeds);
     let limit = args.minutes.map(Duration::from_mins);
     let first = args.first.unwrap_or_else(fresh_seed);
+    let (images, mode) = (args.images, args.mode.clone());
     let stages = [
         Stage::new("faults", move || faults::run_on(first, limit)),
         Stage::new("seeds", move || {
@@ -53,6 +63,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             table.args(["--test", "it", "table_of_mutants", "--", "--nocapture", "--ignored"]);
             show(&mut table).map(Done::Passed)
         }),
+        Stage::new("crash-images", move || crash_images(images, &mode, first, limit)),
         Stage::new("fuzz", move || fuzz::run(limit.unwrap_or(Duration::from_hours(1)))),
     ];
     let mut wanted = args.stages.clone();
@@ -60,6 +71,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         wanted.push("faults".to_owned());
     }
     run_all("soak", &stages, &wanted)
+}
+
+/// Guests that commit transactions, and images of their disk after power cuts, among the end-to-end
+/// tests.
+fn crash_images(images: u64, mode: &str, first: u64, limit: Option<Duration>) -> Result<Done> {
+    install::debian(tools::ALL)?;
+    let test = ["test", "--release", "--locked", "--package", "e2e", "--test", "clients"];
+    let mut search = cargo(&test);
+    search.args(["--", "guest_power_cut_images"]);
+    let minutes = limit.unwrap_or_default().as_secs() / 60;
+    for (name, number) in [("IMAGES", images), ("SEED", first), ("MINUTES", minutes)] {
+        search.env(format!("CINNABAR_CRASH_{name}"), number.to_string());
+    }
+    show(search.env("CINNABAR_CRASH_MODE", mode)).map(Done::Passed)
 }
 
 /// A seed that no earlier search has come to: they run fewer than a thousand a second.

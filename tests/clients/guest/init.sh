@@ -60,6 +60,49 @@ files() {
 	done
 }
 
+# commits DATABASE LAST FIRST_MODE: transactions 1 to LAST. Each is reported when it is durable, which
+# it is when COMMIT returns; but with the journal in mode DELETE, when the next one returns, for at
+# synchronous=FULL the removal of the journal is not synced by itself.
+commits() {
+	awk -v last="$2" -v first_mode="$3" 'BEGIN {
+		split("DELETE WAL TRUNCATE WAL PERSIST", modes)
+		print ".bail on\nPRAGMA synchronous=FULL;\nPRAGMA wal_autocheckpoint=10;"
+		for (id = 1; id <= last; id++) {
+			mode = modes[(int((id - 1) / 6) + first_mode) % 5 + 1]
+			if (id % 6 == 1) print "PRAGMA journal_mode=" mode ";"
+			size = 10 + id * 37 % 90 + (id % 7 == 0 ? 1500 : 0)
+			print "BEGIN IMMEDIATE;"
+			printf "INSERT INTO commits VALUES(%d, %d, %d, ", id, id * 7919 % 10007, size
+			printf "replace(hex(zeroblob(%d)), \04700\047, printf(\047%%06d.\047, %d)));\n", size, id
+			printf "UPDATE commits SET hash = hash + 10007 WHERE id = %d;\n", int(id * 0.6) + 1
+			printf "UPDATE total SET n = %d;\nCOMMIT;\n", id
+			printf "SELECT \047commit \047 || %d;\n", mode == "DELETE" ? id - 1 : id
+		}
+	}' >/run/sql
+	sqlite3 -batch "$1" </run/sql >/dev/ttyS2 || return 1
+	sync && echo "commit $2" >/dev/ttyS2 || return 1
+	# A job that ends while the shell reads a line costs it the part that it has read.
+	while [ ! -e /run/stop ]; do usleep 100000; done
+}
+
+# churn FOLDER: files come, are renamed, overwritten in place and go, and are never synced: the kernel
+# writes them when it likes, soon.
+churn() {
+	mkdir -p "$1" && cd "$1" || return 1
+	echo 10 >/proc/sys/vm/dirty_writeback_centisecs
+	echo 20 >/proc/sys/vm/dirty_expire_centisecs
+	number=0
+	while [ ! -e /run/stop ]; do
+		number=$((number + 1))
+		content "$number" >new && mv new "f$((number % 40))" || return 1
+		content "$number" >>log || return 1
+		content "$number" | dd of=log bs=4096 seek=$((number * 7 % 30)) conv=notrunc 2>/dev/null || return 1
+		[ $((number % 3)) != 0 ] || rm -f "f$((number / 3 % 40))" || return 1
+		[ $((number % 50)) != 0 ] || : >log || return 1
+		usleep 50000
+	done
+}
+
 # rotten: shows what is wrong with the files that are.
 rotten() {
 	for file in $(sed -n 's/: FAILED$//p' /run/checked); do

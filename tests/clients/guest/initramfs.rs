@@ -79,7 +79,7 @@ pub(super) fn pack(tree: &Tree, path: &Path) -> Result<()> {
 }
 
 /// A program and the libraries that it loads, under the names by which it finds them.
-fn add_program(tree: &mut Tree, name: &str, program: &Path) -> Result<()> {
+pub(super) fn add_program(tree: &mut Tree, name: &str, program: &Path) -> Result<()> {
     tree.insert(name.into(), fs::read(program)?);
     // A line is `libc.so.6 => /lib/.../libc.so.6 (0x...)`, or, of the loader, `/lib64/... (0x...)`.
     let listed = output(Command::new("ldd").arg(program))?;

@@ -7,7 +7,8 @@ use super::disk::Disk;
 use super::initramfs;
 use super::qmp::Qmp;
 use anyhow::{Context, Result, bail, ensure};
-use e2e::{Running, Site, tools};
+use e2e::tools::{self, Tool};
+use e2e::{Running, Site};
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -45,12 +46,20 @@ pub(super) struct Plan {
     /// Goes on from its first disk when it has the drivers.
     pub(super) boots_disk: bool,
     pub(super) cpus: u32,
+    /// Programs that it has beside those of all guests.
+    pub(super) programs: Vec<Tool>,
 }
 
 impl Plan {
     /// A guest with these disks.
     pub(super) fn new(name: &str, disks: &[Disk]) -> Self {
-        Self { name: name.into(), disks: disks.to_vec(), boots_disk: false, cpus: 2 }
+        Self {
+            name: name.into(),
+            disks: disks.to_vec(),
+            boots_disk: false,
+            cpus: 2,
+            programs: Vec::new(),
+        }
     }
 
     /// Starts it and waits for its shell. Several guests of one name follow one another; each
@@ -59,7 +68,12 @@ impl Plan {
         let kernel = e2e::kernel::find().context("no kernel for guests")?;
         let file = |kind: &str| site.path(&format!("{}.{kind}", self.name));
         let (initramfs, console, progress) = (file("cpio"), file("console"), file("progress"));
-        initramfs::pack(&initramfs::tree(&kernel)?, &initramfs)?;
+        let mut tree = initramfs::tree(&kernel)?;
+        for Tool { command, .. } in &self.programs {
+            let program = tools::find(command).with_context(|| format!("no {command}"))?;
+            initramfs::add_program(&mut tree, &format!("bin/{command}"), &program)?;
+        }
+        initramfs::pack(&tree, &initramfs)?;
         for old in [&console, &progress, &file("shell"), &file("qmp")] {
             // Mostly there is none.
             let _ = std::fs::remove_file(old);
