@@ -1,11 +1,13 @@
 //! A guest's life, recorded behind the daemon.
 
-use super::super::disk::{Attach, over_nbd, over_vhost_user};
+use super::super::disk::{Attach, Disk, over_nbd, over_vhost_user};
 use super::super::machine::{Guest, Plan};
 use anyhow::{Context, Result, ensure};
 use e2e::dice::Dice;
+use e2e::disk_log::{self, DiskLog};
+use e2e::nbd::Client;
 use e2e::tools::SQLITE;
-use e2e::{Config, Daemon, MIB, Running, Site, Volume, disk_log, output};
+use e2e::{Config, Daemon, MIB, Running, Site, Volume, output};
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ const READY: Duration = Duration::from_secs(10);
 const COMMITS_LIMIT: Duration = Duration::from_mins(5);
 /// The mode in which the back end may lag behind the guest.
 const WRITE_BACK: &str = "write-back";
+/// A back end that takes its time.
+const SLOW: &str = "sim:hdd,seed=1:";
 const SCHEMA: &str = "CREATE TABLE commits(id INTEGER PRIMARY KEY, hash INTEGER, size INTEGER, \
     body TEXT); CREATE INDEX by_hash ON commits(hash); CREATE TABLE total(n INTEGER); \
     INSERT INTO total VALUES(0);";
@@ -53,15 +57,21 @@ impl Setting {
         }
     }
 
-    fn config(&self) -> Config {
+    fn config(&self, disk: &Disk) -> Config {
         let mut config = Config::new(CACHE);
+        // In write-back, some lag behind.
+        let pace = if self.is_synchronous() || self.seed.is_multiple_of(3) { "" } else { SLOW };
+        let mut volume = Volume::new(VOLUME, &format!("{pace}nbd:unix:server:{VOLUME}"))
+            .key("exclusive = true")
+            .key(&format!("mode = \"{}\"", self.mode));
         if self.seed % 4 < 2 {
             config = config.cache_key("shards = 3\nthreads = 2");
         }
         if !self.is_synchronous() {
-            config = config.cache_key("write_log = \"wl.img\"\nwrite_log_size = \"256MiB\"");
+            config = config.cache_key("write_log = \"wl.img\"\nwrite_log_size = \"64MiB\"");
+            volume = volume.key("claim = \"claim\"");
         }
-        config
+        config.volume(disk.configure(volume))
     }
 }
 
@@ -115,10 +125,7 @@ pub(super) fn record(setting: Setting) -> Result<History> {
     make_disk(&history)?;
     let mut server = start_server(&history)?;
     let disk = history.setting.attach().1(&history.site, VOLUME);
-    let volume = Volume::new(VOLUME, &format!("nbd:unix:server:{VOLUME}"))
-        .key("exclusive = true")
-        .key(&format!("mode = \"{}\"", history.setting.mode));
-    let config = history.setting.config().volume(disk.configure(volume));
+    let config = history.setting.config(&disk);
     let mut daemon = history.site.serve(&config)?;
     let mut plan = Plan::new("guest", &[disk]);
     plan.programs.push(SQLITE);
@@ -207,12 +214,16 @@ fn make_disk(history: &History) -> Result<()> {
     Ok(())
 }
 
+/// Starts the back end, and sees that it logs what durable writes promise.
 fn start_server(history: &History) -> Result<Running> {
     let socket = history.site.path("server");
     let (disk, log) = (history.after(), history.log());
+    // With the logging driver on top, the flush that stands for FUA would not be in the log: QEMU
+    // flushes what is below a layer that has seen no write since its last flush, and counts the write
+    // later.
     let options = format!(
-        "driver=blklogwrites,log-sector-size=512,file.driver=file,file.filename={},\
-         log.driver=file,log.filename={}",
+        "driver=raw,file.driver=blklogwrites,file.log-sector-size=512,\
+         file.file.driver=file,file.file.filename={},file.log.driver=file,file.log.filename={}",
         disk.display(),
         log.display()
     );
@@ -221,5 +232,20 @@ fn start_server(history: &History) -> Result<Running> {
     command.args(["--image-opts", &options]);
     let mut server = Running::start(&mut command, &history.site.path("server.log"))?;
     server.wait_until(READY, || e2e::nbd::listens(&socket))?;
+    check_log(&socket, &log)?;
     Ok(server)
+}
+
+/// Writes durably behind a flush, which is the hard case, and looks for the flush. What is written is
+/// what is there.
+fn check_log(socket: &Path, log: &Path) -> Result<()> {
+    let mut client = Client::connect(socket, VOLUME)?;
+    let data = client.read(0, 4096)?;
+    for _ in 0..2 {
+        client.write_durably(0, &data)?;
+    }
+    let entries = DiskLog::open(log, DISK)?.entries().to_vec();
+    let promised = entries.iter().filter(|entry| entry.flushes || entry.durable).count();
+    ensure!(promised == 2, "two durable writes, in the log: {entries:?}");
+    Ok(())
 }

@@ -28,8 +28,7 @@ const COMMITS_SHORT: u64 = 24;
 /// Flushes of a guest in CI after which there are images.
 const FLUSHES_SHORT: usize = 24;
 /// Images with a mistake of each kind, one of which must be found illegal.
-const MISTAKES: usize = 60;
-const MISTAKES_SHORT: usize = 32;
+const MISTAKES: usize = 120;
 
 /// One guest and few images, or what the environment asks for.
 pub(super) fn images() -> Result<()> {
@@ -50,7 +49,7 @@ fn short(mode: &str, first: u64) -> Result<()> {
         let mut survey = Survey::new(&history);
         if flushes {
             survey.legal(Some(FLUSHES_SHORT))?;
-            survey.mistakes(MISTAKES_SHORT)?;
+            survey.mistakes(MISTAKES)?;
         } else {
             survey.illegal(Some(FLUSHES_SHORT))?;
         }
