@@ -31,7 +31,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (SIM, &[DRIVER, ENGINE]),
     (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
-    (DRIVER, &[ENGINE]),
+    (DRIVER, &[WRITEBACK, ENGINE]),
     // The write log above the engine: pure as well.
     (WRITEBACK, &[ENGINE]),
     (ENGINE, &[]),

@@ -50,6 +50,44 @@ pub struct CacheStatus {
     pub ram: RamBytes,
     /// RAM of the data plane's own buffers and queues, in bytes.
     pub edge_ram_bytes: u64,
+    /// The write log, if one is configured.
+    pub write_log: Option<WriteLogStatus>,
+}
+
+/// The write log, raw.
+#[derive(Clone, Debug)]
+pub struct WriteLogStatus {
+    /// Its device.
+    pub device: PathBuf,
+    /// Why it can't be used, or an empty line.
+    pub reason: String,
+    /// Room for writes, in bytes.
+    pub size_bytes: u64,
+    /// Of that, in use.
+    pub used_bytes: u64,
+    /// RAM of its tables, in bytes.
+    pub ram_bytes: u64,
+}
+
+/// What the write log holds of a volume, raw.
+#[derive(Clone, Debug)]
+pub struct WriteBackStatus {
+    /// Bytes of the log in use for writes that the back end lacks.
+    pub dirty_bytes: u64,
+    /// For how long the oldest of them has been waiting.
+    pub dirty_age: Duration,
+    /// Epochs that the back end does not have completely.
+    pub epochs: u64,
+    /// Written to the back end so far, in bytes.
+    pub destaged_bytes: u64,
+    /// Requests that took.
+    pub destaged_writes: u64,
+    /// Some of the writes are damaged.
+    pub damaged: bool,
+    /// The volume is on its way out of write-back mode.
+    pub leaving: bool,
+    /// Where its claim is.
+    pub claim: PathBuf,
 }
 
 /// An index was loaded.
@@ -88,6 +126,8 @@ pub struct VolumeStatus {
     pub counters: VolumeCounters,
     /// Latencies of guest requests.
     pub latencies: Latencies,
+    /// What the write log holds of it, if it is in write-back mode.
+    pub write_back: Option<WriteBackStatus>,
 }
 
 /// A volume waits for its back end.

@@ -47,6 +47,8 @@ pub enum Message {
         name: String,
         /// Also with clients connected; otherwise [`CommandErrorKind::Busy`].
         force: bool,
+        /// Give up its writes that the back end does not have yet.
+        discard_dirty: bool,
         /// Answer.
         answer: AnswerTo<()>,
     },
@@ -56,6 +58,13 @@ pub enum Message {
         name: String,
         /// What changes.
         change: VolumeChange,
+        /// Answer.
+        answer: AnswerTo<()>,
+    },
+    /// Bring all acknowledged writes of a volume to its back end, durably.
+    FlushVolume {
+        /// Which.
+        name: String,
         /// Answer.
         answer: AnswerTo<()>,
     },

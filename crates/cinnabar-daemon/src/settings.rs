@@ -57,6 +57,23 @@ pub struct CacheConfig {
     pub threads: usize,
     /// How long a busy data thread looks for work before it sleeps; zero: it sleeps at once.
     pub poll_max: Duration,
+    /// Of volumes in write-back mode.
+    pub write_log: Option<WriteLogConfig>,
+}
+
+/// The write log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteLogConfig {
+    /// File or block device.
+    pub path: PathBuf,
+    /// Size in bytes: a file is created with it. `None`: the device's own size.
+    pub size_bytes: Option<u64>,
+    /// Share of it that a volume's writes may fill, in percent of what others leave.
+    pub dirty_max_percent: u8,
+    /// How long a write is to wait for its back end at most: guests are slowed down as it comes near.
+    pub rpo: Duration,
+    /// A stop waits, as long as it may, for the back ends to have everything.
+    pub drain_on_stop: bool,
 }
 
 /// How I/O on files and devices is done.
@@ -112,6 +129,8 @@ pub struct VolumeConfig {
     pub vhost_user: Option<PathBuf>,
     /// Who may use its sockets.
     pub socket: SocketAccess,
+    /// Where its claim is kept; `None`: beside a file, else in the state folder.
+    pub claim: Option<PathBuf>,
     /// Refuse writes; many clients may attach.
     pub read_only: bool,
     /// A writable volume may have more than one client.
@@ -144,6 +163,8 @@ pub enum VolumeMode {
     /// Reads and writes are cached; a write is acknowledged when the backend has it.
     #[default]
     WriteThrough,
+    /// As write-through, but a write is acknowledged when the write log has it.
+    WriteBack,
     /// Reads are cached, writes invalidate.
     WriteAround,
     /// Nothing is cached; writes still invalidate.
@@ -194,7 +215,8 @@ impl Share {
 impl From<VolumeMode> for cinnabar_engine::plan::Mode {
     fn from(mode: VolumeMode) -> Self {
         match mode {
-            VolumeMode::WriteThrough => Self::WriteThrough,
+            // The engine writes what the log brings to the back end.
+            VolumeMode::WriteThrough | VolumeMode::WriteBack => Self::WriteThrough,
             VolumeMode::WriteAround => Self::WriteAround,
             VolumeMode::PassThrough => Self::PassThrough,
         }

@@ -55,6 +55,8 @@ pub enum StartErrorKind {
     BackendSize,
     /// Another process holds the backend after the bounded wait (2).
     BackendInUse,
+    /// A write log may hold writes that the backend lacks, and it is not this daemon's (2).
+    BackendClaimed,
     /// Another volume, or the cache, has this backend (2).
     BackendTwice,
     /// The NBD address is taken (2).
@@ -82,6 +84,7 @@ impl StartErrorKind {
                 | Self::BackendReadOnly
                 | Self::BackendSize
                 | Self::BackendInUse
+                | Self::BackendClaimed
                 | Self::Io
         )
     }

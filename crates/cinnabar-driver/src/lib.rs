@@ -12,6 +12,7 @@
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
 //! * [`pending_proofs`]: change proofs and generations asked for, and what can be done together.
 //! * [`volume_life`]: a volume from its attach to its end: commands in their order, I/O under way.
+//! * [`write_mode`]: how a volume comes to the write log and leaves it.
 
 #![deny(unsafe_code)]
 
@@ -26,6 +27,7 @@ pub mod shard;
 mod volume_end;
 pub mod volume_life;
 mod warmth;
+pub mod write_mode;
 
 pub use change_proof::ChangeProof;
 pub use io_count::IoCount;
@@ -35,3 +37,4 @@ pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
 pub use volume_end::{EndError, EndStep};
 pub use volume_life::{Phase, VolumeLife};
+pub use write_mode::WriteMode;

@@ -62,6 +62,20 @@ impl<P: Payload> WriteLog<P> {
         }
     }
 
+    /// The time of a request is over. One that waits for room is answered; all others wait for a
+    /// device that has its own bound.
+    pub(crate) fn late(&mut self, id: RequestId) {
+        for volume in self.volumes.iter_mut().flatten() {
+            if let Some(at) = volume.waiting.iter().position(|waiting| waiting.id == id) {
+                volume.waiting.remove(at);
+                // What waits behind it may fit.
+                let place = volume.record.volume;
+                self.touched.add(place);
+                return self.reply(id, Err(Failure::Io(IoError::TimedOut)));
+            }
+        }
+    }
+
     /// Appends what waits, as far as there is room. In order: what waits is not overtaken.
     pub(crate) fn admit_waiting(&mut self, place: u16) {
         let bounds = self.config.bounds;

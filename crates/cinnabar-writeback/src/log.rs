@@ -3,7 +3,7 @@
 use crate::bounds::{Bound, Bounds, Crossings};
 use crate::commit::Who;
 use crate::destage::Destage;
-use crate::format::VOLUMES_MAX;
+use crate::format::{SEGMENT_PAGES, VOLUMES_MAX};
 use crate::mutant::{Mutant, Mutants};
 use crate::places::Places;
 use crate::read::Read;
@@ -12,7 +12,7 @@ use crate::segments::Segments;
 use crate::slots::Slots;
 use crate::volume::{Volume, Waiting};
 use cinnabar_engine::metadata::chunk::device_seed;
-use cinnabar_engine::units::Instant;
+use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{Answer, Failure, IoError, IoId, IoOp, Op, Payload, RequestId};
 use slab::Slab;
 
@@ -49,19 +49,43 @@ impl Default for Config {
 /// An I/O of the log's device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LogIo {
-    Chunk { place: u16, number: u64 },
+    Chunk {
+        place: u16,
+        number: u64,
+    },
     Flush,
-    Record { place: u16 },
-    Read { read: usize, layer: usize, again: bool },
-    Destage { place: u16, first: usize, count: usize, again: bool },
+    Record {
+        place: u16,
+    },
+    Read {
+        read: usize,
+        layer: usize,
+        again: bool,
+    },
+    Destage {
+        place: u16,
+        first: usize,
+        count: usize,
+        again: bool,
+    },
+    /// Of a destage that was given up.
+    Nobody,
 }
 
 /// A request of the engine's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EngineIo {
-    Read { read: usize },
-    Write { place: u16 },
-    Flush { place: u16 },
+    Read {
+        read: usize,
+    },
+    Write {
+        place: u16,
+    },
+    Flush {
+        place: u16,
+    },
+    /// Of a destage that was given up.
+    Nobody,
 }
 
 /// See the module.
@@ -152,6 +176,7 @@ impl<P: Payload> WriteLog<P> {
                 Event::Submit(id, place, op) => self.submit(id, place, op),
                 Event::LogDone(done) => self.log_done(done.id, done.result),
                 Event::EngineDone(id, result) => self.engine_done(id, result.err()),
+                Event::Late(id) => self.late(id),
                 Event::Wake => {
                     self.wake = None;
                     self.touch_all();
@@ -289,6 +314,7 @@ impl<P: Payload> WriteLog<P> {
                 self.touched.add(place);
                 self.destage_read(place, (first, count), again, result);
             }
+            LogIo::Nobody => {}
             _ if self.lost => {}
             LogIo::Chunk { .. } | LogIo::Flush | LogIo::Record { .. } if result.is_err() => {
                 self.lose();
@@ -409,6 +435,18 @@ impl<P: Payload> WriteLog<P> {
         for Waiting { id, .. } in std::mem::take(&mut self.volume(place).waiting) {
             self.reply(id, Err(failure));
         }
+    }
+
+    /// Whether the log's device has failed: whatever is dirty can't be read or added to any more.
+    pub const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Bytes for chunks, and how many of them are in use.
+    pub fn room_bytes(&self) -> (u64, u64) {
+        let bytes = |segments: u64| segments * u64::from(SEGMENT_PAGES) * BLOCK_BYTES;
+        let all = self.segments.all.len() as u64;
+        (bytes(all), bytes(all - u64::from(self.segments.free_count())))
     }
 
     /// How often bounds were run into.

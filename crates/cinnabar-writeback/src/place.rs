@@ -7,7 +7,7 @@ use crate::mutant::Mutant;
 use crate::seam::{Done, Place, Refusal};
 use crate::volume::Volume;
 use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_engine::{Failure, Payload, RequestId};
 
 impl<P: Payload> WriteLog<P> {
@@ -103,6 +103,7 @@ impl<P: Payload> WriteLog<P> {
         if discard {
             // The log may be full for as long as the back end is away.
             self.fail_waiting(place, Failure::NoVolume);
+            self.give_up_run(place);
         }
         if !self.is_quiet(place) {
             return self.answer(id, Err(Refusal::Busy));
@@ -172,12 +173,22 @@ impl<P: Payload> WriteLog<P> {
             damaged: volume.damaged,
             destaged_blocks: volume.destaged_blocks,
             destaged_writes: volume.destaged_writes,
+            failing: volume.failing,
         })
     }
 
     /// Identity of the log, drawn when it was formatted.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
+    }
+
+    /// For how long the oldest write of this session that the back end lacks has been waiting, in ns.
+    pub fn dirty_age_ns(&self, Place(place): Place, now: Instant) -> Option<u64> {
+        let volume = self.volumes.get(usize::from(place))?.as_ref()?;
+        let oldest = volume.record.retired_epoch + 1;
+        let dirty = volume.ages.iter().rfind(|(epoch, _)| *epoch <= oldest);
+        let (_, since) = dirty.or(volume.ages.front()).filter(|_| volume.is_dirty())?;
+        Some(now.since_ns(*since))
     }
 
     /// The places in use.
@@ -209,4 +220,6 @@ pub struct Status {
     pub destaged_blocks: u64,
     /// Requests that took.
     pub destaged_writes: u64,
+    /// Why the last try to bring an epoch to the back end failed, until one succeeds.
+    pub failing: Option<Failure>,
 }

@@ -77,6 +77,26 @@ impl<P: Payload> WriteLog<P> {
         self.go_on(place);
     }
 
+    /// Gives up the epoch on its way, whose data are not wanted any more: a back end that does not
+    /// answer is not waited for.
+    pub(crate) fn give_up_run(&mut self, place: u16) {
+        if !matches!(self.volume(place).destage, Destage::Running(_)) {
+            return;
+        }
+        for (_, io) in &mut self.ios {
+            if matches!(io, LogIo::Destage { place: of, .. } if *of == place) {
+                *io = LogIo::Nobody;
+            }
+        }
+        for (_, io) in &mut self.asked {
+            if matches!(io, EngineIo::Write { place: of } | EngineIo::Flush { place: of } if *of == place)
+            {
+                *io = EngineIo::Nobody;
+            }
+        }
+        self.volume(place).destage = Destage::default();
+    }
+
     fn run(&mut self, place: u16) -> &mut Run<P> {
         let Destage::Running(run) = &mut self.volume(place).destage else {
             panic!("an epoch is on its way")
@@ -91,7 +111,8 @@ impl<P: Payload> WriteLog<P> {
         if !run.is_quiet() {
             return;
         }
-        if run.failed.is_some() {
+        if let Some(failure) = run.failed {
+            self.volume(place).failing = Some(failure);
             self.volume(place).destage = Destage::Idle(now.plus_ns(retry));
             return self.wake_at(now.plus_ns(retry));
         }
@@ -295,6 +316,7 @@ impl<P: Payload> WriteLog<P> {
                 self.reads[read].outstanding -= 1;
                 self.end_read(read);
             }
+            EngineIo::Nobody => {}
             _ if self.lost => {}
             EngineIo::Write { place } => {
                 self.touched.add(place);
@@ -330,6 +352,7 @@ impl<P: Payload> WriteLog<P> {
         let (upto, epoch, end) = (run.last, run.epoch, run.cursor);
         let hurries = self.config.mutants.is(Mutant::GapNotAwaited);
         let volume = self.volume(place);
+        volume.failing = None;
         volume.record.retired = upto;
         volume.record.retired_epoch = epoch;
         volume.prune_gaps();

@@ -30,6 +30,9 @@ pub enum Event<P> {
     LogDone(IoDone),
     /// The engine has answered.
     EngineDone(EngineId, Result<Answer<P>, Failure>),
+    /// The time of a guest's request is over: if it still waits for room, it is answered with
+    /// [`TimedOut`](cinnabar_engine::IoError::TimedOut), and what was not appended of it never is.
+    Late(RequestId),
     /// An instant asked for has come.
     Wake,
     /// A command of the driver's or the operator's.
@@ -37,7 +40,7 @@ pub enum Event<P> {
 }
 
 /// What the driver or the operator asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Give a volume a place, or say which one it has. Answered with [`Done::Attached`] once that is
     /// durable.

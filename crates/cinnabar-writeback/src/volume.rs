@@ -10,6 +10,7 @@ use crate::ranges::{RangeRecord, ZeroRanges};
 use crate::record::RecordWrites;
 use crate::segments::Segments;
 use crate::slots::Slots;
+use cinnabar_engine::Failure;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Op, RequestId};
 use std::collections::VecDeque;
@@ -38,7 +39,7 @@ pub(crate) struct Volume<P> {
     /// Since when it has chunks.
     pub(crate) epoch_since: Option<Instant>,
     /// Some epochs that are not retired, and when they began: the age of what is dirty.
-    ages: VecDeque<(u64, Instant)>,
+    pub(crate) ages: VecDeque<(u64, Instant)>,
     pub(crate) commits: Commits<P>,
     /// Oldest first. The last one is being filled, if `has_open`.
     pub(crate) segments: VecDeque<u32>,
@@ -71,6 +72,8 @@ pub(crate) struct Volume<P> {
     /// Blocks that have been written at the back end, and requests that took.
     pub(crate) destaged_blocks: u64,
     pub(crate) destaged_writes: u64,
+    /// Why the last try to bring an epoch to the back end failed, until one succeeds.
+    pub(crate) failing: Option<Failure>,
 }
 
 impl<P: cinnabar_engine::Payload> Volume<P> {
@@ -103,6 +106,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             drains_first: None,
             destaged_blocks: 0,
             destaged_writes: 0,
+            failing: None,
         }
     }
 

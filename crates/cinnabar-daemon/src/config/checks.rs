@@ -4,7 +4,7 @@ use super::error::SettingError;
 use super::looks::Looks;
 use super::units::{show_share, show_size};
 use super::volume::backend_place;
-use crate::messages::{NbdAddress, Share, VolumeConfig};
+use crate::messages::{CacheConfig, NbdAddress, Share, VolumeConfig, VolumeMode};
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::path::Path;
@@ -89,6 +89,30 @@ pub fn check_control(volume: &VolumeConfig, control: &Path) -> Result<(), Settin
         let message = "the volume's socket is the control socket";
         Err(SettingError::new(key, message, "give it a path of its own"))
     })
+}
+
+/// Checks that a volume in write-back mode has a write log, and that the log is not its backend.
+///
+/// # Errors
+/// If not.
+pub fn check_write_log(
+    volume: &VolumeConfig,
+    cache: &CacheConfig,
+    looks: &mut Looks,
+) -> Result<(), SettingError> {
+    let Some(log) = &cache.write_log else {
+        if volume.mode != VolumeMode::WriteBack {
+            return Ok(());
+        }
+        let message = "mode write-back needs a write log";
+        return Err(SettingError::new("mode", message, "set write_log in [cache]"));
+    };
+    let Some(place) = backend_place(&volume.backend) else { return Ok(()) };
+    if looks.at(&place) != looks.at_path(&log.path) {
+        return Ok(());
+    }
+    let message = format!("{} is the write log", show_place(&place));
+    Err(SettingError::new("backend", message, "the log overwrites its device; name another file"))
 }
 
 /// Checks that the minimums sum to at most 80 % of the cache. Without `capacity_bytes` only

@@ -1,17 +1,20 @@
 //! From the text of a configuration file to a [`Config`].
 
-use super::checks::{check_beside, check_control, check_minimums, check_order_in, warnings};
+use super::checks::{
+    check_beside, check_control, check_minimums, check_order_in, check_write_log, warnings,
+};
 use super::error::SettingError;
 use super::looks::Looks;
 use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
-use crate::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig};
+use crate::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig, WriteLogConfig};
 use cinnabar_engine::Endurance;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
 use cinnabar_text::toml_reader::{Located, Section, Source};
 use cinnabar_text::{ConfigError, suggest};
+use cinnabar_writeback::format::{SEGMENTS_MIN, bytes_of};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,6 +35,10 @@ const THREADS_MAX: u64 = Geometry::SHARDS_MAX as u64;
 /// Default of `poll_us`: about what a sleep and a wake-up take.
 const POLL_US: u64 = 50;
 const POLL_US_MAX: u64 = 10_000;
+/// Default of `dirty_max_percent`: a part of the write log stays free for other volumes.
+const DIRTY_MAX_PERCENT: u8 = 80;
+/// Default of `rpo_s`.
+const RPO_S: u64 = 30;
 /// Default of `stop_wait_s`, below the 90 s that systemd waits.
 const STOP_WAIT_S: u64 = 60;
 
@@ -95,6 +102,10 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     let mut lines = Lines { cache: Some(cache.line), ..Lines::default() };
     lines.control = control.as_ref().map(|section| section.line);
     let (cache, lock_wait_max) = read_cache(source, cache, base)?;
+    if cache.write_log.as_ref().is_some_and(|log| log.path == cache.device) {
+        let hint = "give the write log a file or device of its own";
+        return Err(source.error(lines.cache, "write_log is the cache device", hint));
+    }
     let control = read_control(source, control, base)?;
     let mut looks = Looks::default();
     let volumes =
@@ -130,6 +141,7 @@ fn read_cache(
     let shards = section.number("shards")?;
     let threads = section.number("threads")?;
     let poll = section.number("poll_us")?;
+    let write_log = read_write_log(source, &mut section, base)?;
     section.finish()?;
 
     let hint = "add device = \"cache.img\", a file or a block device on an SSD";
@@ -167,8 +179,62 @@ fn read_cache(
         poll_max: Duration::from_micros(
             poll.map_or(Ok(POLL_US), |poll| up_to(source, "poll_us", &poll, 0, POLL_US_MAX))?,
         ),
+        write_log,
     };
     Ok((cache, wait(source, "lock_wait_s", lock_wait.as_ref(), LOCK_WAIT_S)?))
+}
+
+/// The keys of the write log, which count only with `write_log`.
+fn read_write_log(
+    source: Source<'_>,
+    section: &mut Section<'_>,
+    base: &Path,
+) -> Result<Option<WriteLogConfig>, ConfigError> {
+    let path = section.string("write_log")?;
+    let size = section.quantity("write_log_size")?;
+    let dirty_max = section.number("dirty_max_percent")?;
+    let rpo = section.number("rpo_s")?;
+    let drain_on_stop = section.flag("drain_on_stop")?;
+    let Some(path) = path else {
+        let lines = [
+            size.map(|found| ("write_log_size", found.line)),
+            dirty_max.map(|found| ("dirty_max_percent", found.line)),
+            rpo.map(|found| ("rpo_s", found.line)),
+            drain_on_stop.map(|found| ("drain_on_stop", found.line)),
+        ];
+        return match lines.into_iter().flatten().next() {
+            None => Ok(None),
+            Some((key, line)) => {
+                let hint = "add write_log = \"writes.img\", a file or a block device on an SSD";
+                Err(source.error(Some(line), format!("{key} without write_log"), hint))
+            }
+        };
+    };
+    if path.value.is_empty() || path.value.contains('\0') {
+        let hint = "name a file or a block device on an SSD";
+        return Err(source.error(Some(path.line), "write_log is not a path", hint));
+    }
+    let size_bytes = size.map(|size| {
+        let bytes = quantity(source, "write_log_size", &size)?;
+        let least = bytes_of(SEGMENTS_MIN);
+        if bytes >= least {
+            return Ok(bytes);
+        }
+        let message = format!("write_log_size: {} is too small", show_size(bytes));
+        Err(source.error(Some(size.line), message, format!("choose {} or more", show_size(least))))
+    });
+    let percent = dirty_max.map_or(Ok(u64::from(DIRTY_MAX_PERCENT)), |percent| {
+        up_to(source, "dirty_max_percent", &percent, 1, 100)
+    });
+    Ok(Some(WriteLogConfig {
+        path: normal(&base.join(&path.value)),
+        size_bytes: size_bytes.transpose()?,
+        dirty_max_percent: u8::try_from(percent?).unwrap_or(DIRTY_MAX_PERCENT),
+        rpo: Duration::from_secs(
+            rpo.map_or(Ok(RPO_S), |rpo| up_to(source, "rpo_s", &rpo, 1, WAIT_S_MAX))?,
+        ),
+        drain_on_stop: drain_on_stop.is_none_or(|drain| drain.value),
+    }))
 }
 
 /// The folder that the service manager has made for us, or else one beside the configuration.
@@ -249,6 +315,7 @@ fn read_volumes(
             let volume = input.check(base)?;
             check_beside(&volume, &volumes, &cache.device, looks)?;
             check_control(&volume, &control.socket)?;
+            check_write_log(&volume, cache, looks)?;
             if let Some(bytes) = cache.size_bytes {
                 check_order_in(volume.share_min, volume.share_max, bytes)?;
             }
@@ -274,6 +341,7 @@ fn read_volume(
         mode: note(&mut at, "mode", section.string("mode")?),
         share_min: note(&mut at, "share_min", section.quantity("share_min")?),
         share_max: note(&mut at, "share_max", section.quantity("share_max")?),
+        claim: note(&mut at, "claim", section.string("claim")?),
         nbd: note(&mut at, "nbd", section.string("nbd")?),
         vhost_user: note(&mut at, "vhost_user", section.string("vhost_user")?),
         socket_mode: note(&mut at, "socket_mode", section.string("socket_mode")?),

@@ -91,6 +91,11 @@ device_timeout_s = 7
 required = true
 crash_safe = false
 state_dir = "../state"
+write_log = "log.img"
+write_log_size = "64MiB"
+dirty_max_percent = 50
+rpo_s = 9
+drain_on_stop = false
 [control]
 socket = "../run/c.sock"
 http = "localhost:0"
@@ -102,6 +107,7 @@ mode = "pass-through"
 share_min = "10%"
 share_max = 500000000
 nbd = "tcp:0.0.0.0:10809"
+claim = "v.claim"
 read_only = true
 shared = true
 exclusive = true
@@ -117,6 +123,11 @@ backend_timeout_s = 0
     assert_eq!(config.cache.probation_bytes, Some(4 << 20));
     assert_eq!(config.lock_wait_max, Duration::ZERO);
     assert!(config.cache.required && !config.cache.crash_safe);
+    let log = config.cache.write_log.as_ref().expect("it is given");
+    assert_eq!((&*log.path, log.size_bytes), (Path::new("/base/log.img"), Some(64 << 20)));
+    assert_eq!((log.dirty_max_percent, log.rpo), (50, Duration::from_secs(9)));
+    assert!(!log.drain_on_stop);
+    assert_eq!(config.volumes[0].claim.as_deref(), Some(Path::new("/base/v.claim")));
     assert_eq!(config.cache.device_timeout, Duration::from_secs(7));
     assert_eq!(config.cache.state_dir, Path::new("/base/../state"));
     assert_eq!(config.control.socket, Path::new("/base/../run/c.sock"));
@@ -166,7 +177,15 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[[volume]]\nname = \"a\"\nbackend = \"nbd,tls=1:tcp:h:1\"\n", 6, "tls=1", "give_up_s=N"),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:cache.img\"\n", 6, "cache device", "another"),
     ("[[volume]]\nname = \"a\"\nbakcend = \"file:a\"\n", 6, "unknown key", "\"backend\"?"),
-    ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write-back\"\n", 7, "yet", "one of"),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write-back\"\n",
+        7,
+        "needs a write log",
+        "write_log",
+    ),
+    ("write_log = \"cache.img\"\n", 1, "is the cache device", "of its own"),
+    ("write_log = \"w\"\nwrite_log_size = \"1MiB\"\n", 5, "too small", "11.0 MiB"),
+    ("write_log_size = \"1GiB\"\n", 4, "without write_log", "write_log = "),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write\"\n", 7, "unknown mode", ""),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"a.sock\"\n", 7, "unix:", "unix:PATH"),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"tcp:h:1\"\n", 7, "h:1", "tcp:"),

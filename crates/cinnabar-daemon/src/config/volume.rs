@@ -53,6 +53,9 @@ pub struct VolumeInput {
     /// Group of its unix sockets, name or number; default the daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_group: Option<String>,
+    /// Path of its claim in mode `write-back`; default beside the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
     /// Default `false`.
     #[serde(default)]
     pub read_only: bool,
@@ -82,10 +85,12 @@ impl VolumeInput {
     pub fn check(&self, base: &Path) -> Result<VolumeConfig, SettingError> {
         check_name(&self.name)?;
         let (share_min, share_max) = self.shares()?;
+        let mode = self.mode.as_deref().map_or(Ok(VolumeMode::default()), parse_mode)?;
         Ok(VolumeConfig {
             name: self.name.clone(),
             backend: absolute_backend(&self.backend, base)?,
-            mode: self.mode.as_deref().map_or(Ok(VolumeMode::default()), parse_mode)?,
+            mode,
+            claim: self.claim_path(base, mode)?,
             share_min,
             share_max,
             nbd: self.nbd_address(base)?,
@@ -129,6 +134,33 @@ impl VolumeInput {
         let path = normal(&base.join(text));
         check_socket_path(&path).map_err(wrong)?;
         Ok(Some(path))
+    }
+
+    fn claim_path(&self, base: &Path, mode: VolumeMode) -> Result<Option<PathBuf>, SettingError> {
+        let wrong = |message: &str, hint: &str| Err(SettingError::new("mode", message, hint));
+        if mode == VolumeMode::WriteBack && self.read_only {
+            return wrong(
+                "a read-only volume has nothing to write back",
+                "leave mode or read_only out",
+            );
+        }
+        let is_file = matches!(
+            BackendSpec::parse(&self.backend, base).map(|spec| spec.place),
+            Ok(Place::File(_))
+        );
+        match &self.claim {
+            Some(text) if text.is_empty() || text.contains('\0') => {
+                let hint = "name a file that every host of this back end sees";
+                Err(SettingError::new("claim", format!("claim: {text:?} is not a path"), hint))
+            }
+            Some(text) => Ok(Some(normal(&base.join(text)))),
+            None if mode == VolumeMode::WriteBack && !is_file && !self.exclusive => wrong(
+                "mode write-back needs a place for the volume's claim, for its back end is no file",
+                "set claim to a file that every host of this back end sees, or exclusive = true if \
+                 no other host serves it",
+            ),
+            None => Ok(None),
+        }
     }
 
     fn socket(&self) -> Result<SocketAccess, SettingError> {
@@ -204,16 +236,9 @@ pub fn check_name(name: &str) -> Result<(), SettingError> {
 /// If there is no such mode.
 pub fn parse_mode(text: &str) -> Result<VolumeMode, SettingError> {
     VolumeMode::from_str(text, false).map_err(|_| {
-        let known = ["write-through", "write-around", "pass-through"];
-        let message = match text {
-            "write-back" => "mode \"write-back\" is not supported yet".to_owned(),
-            _ => format!("unknown mode {text:?}"),
-        };
-        let hint = match text {
-            "write-back" => format!("choose one of {}", known.join(", ")),
-            _ => suggest(text, &known),
-        };
-        SettingError::new("mode", message, hint)
+        let known = ["write-through", "write-back", "write-around", "pass-through"];
+        let message = format!("unknown mode {text:?}");
+        SettingError::new("mode", message, suggest(text, &known))
     })
 }
 

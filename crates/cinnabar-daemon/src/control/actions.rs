@@ -13,6 +13,10 @@ use axum::response::Json;
 use serde::{Deserialize, Serialize};
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest wait for a volume's writes to reach its back end.
+const FLUSH_WAIT_MAX: Duration = Duration::from_hours(24);
 
 /// Body of `POST /v1/cache/replace`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +61,16 @@ pub(super) async fn abandon(State(control): State<Arc<Control>>) -> Answer<Json<
     let _one_at_a_time = control.changes.lock().await;
     control.ask(control.change_wait_max, Message::AbandonCache).await?;
     Ok(Json(StatusReport::new(&control.status().await?).cache))
+}
+
+/// Everything that was acknowledged, to the back end. Takes as long as that does: nothing else waits.
+pub(super) async fn flush(
+    State(control): State<Arc<Control>>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    let message = |answer| Message::FlushVolume { name, answer };
+    control.ask(FLUSH_WAIT_MAX, message).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Blocks not to be believed.

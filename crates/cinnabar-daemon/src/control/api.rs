@@ -73,6 +73,8 @@ pub struct ChangeInput {
 struct RemoveQuery {
     #[serde(default)]
     force: bool,
+    #[serde(default)]
+    discard_dirty: bool,
 }
 
 /// What a handler fails with.
@@ -89,6 +91,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/v1/volumes", get(list).post(add))
         .route("/v1/volumes/{name}", patch(change).delete(remove))
         .route("/v1/volumes/{name}/resize", post(resize))
+        .route("/v1/volumes/{name}/flush", post(actions::flush))
         .route("/v1/volumes/{name}/invalidate", post(actions::invalidate))
         .route("/v1/cache/replace", post(actions::replace))
         .route("/v1/cache/abandon", post(actions::abandon))
@@ -194,10 +197,10 @@ async fn change(
 async fn remove(
     State(control): State<Arc<Control>>,
     Path(name): Path<String>,
-    Query(RemoveQuery { force }): Query<RemoveQuery>,
+    Query(RemoveQuery { force, discard_dirty }): Query<RemoveQuery>,
 ) -> Answer<StatusCode> {
     let _one_at_a_time = control.changes.lock().await;
-    let message = |answer| Message::RemoveVolume { name, force, answer };
+    let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
     control.ask(control.change_wait_max, message).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,7 +6,9 @@ use super::Control;
 use super::api::ready;
 use super::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
 use crate::latency::{BOUNDS_US, LatencySummary};
-use crate::messages::{CacheStatus, DataStatus, Loaded, State as VolumeState, VolumeStatus};
+use crate::messages::{
+    CacheStatus, DataStatus, Loaded, State as VolumeState, VolumeStatus, WriteBackStatus,
+};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -71,6 +73,7 @@ impl Collector for Snapshot {
         volume_blocks(&mut out, &self.0.volumes)?;
         volume_backend(&mut out, &self.0.volumes)?;
         volume_state(&mut out, &self.0.volumes)?;
+        write_back(&mut out, &self.0)?;
         latencies(&mut out, &self.0.volumes)
     }
 }
@@ -314,6 +317,26 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
     })?;
     gauge("volume_connections", "NBD connections now.", &|volume| volume.connections.into())?;
     gauge("volume_healthy", "1 if it serves as configured.", &|volume| well(volume.state).into())
+}
+
+/// The write log, and what it holds of each volume.
+fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
+    let Some(log) = &status.cache.write_log else { return Ok(()) };
+    out.gauge("write_log_healthy", "1 if the write log works.", log.reason.is_empty().into())?;
+    out.gauge("write_log_size_bytes", "Room for writes.", log.size_bytes)?;
+    out.gauge("write_log_used_bytes", "Of that, in use.", log.used_bytes)?;
+    let mut each = |name, help, kind, value: &dyn Fn(&WriteBackStatus) -> u64| {
+        let of = |volume: &VolumeStatus| volume.write_back.as_ref().map_or(0, value);
+        out.by_volume(name, help, kind, &status.volumes, &of)
+    };
+    let gauge = MetricType::Gauge;
+    each("volume_dirty_bytes", "Not at its backend yet.", gauge, &|own| own.dirty_bytes)?;
+    each("volume_dirty_age_seconds", "Age of the oldest of that.", gauge, &|own| {
+        own.dirty_age.as_secs()
+    })?;
+    each("volume_destaged_bytes", "Brought to its backend.", MetricType::Counter, &|own| {
+        own.destaged_bytes
+    })
 }
 
 fn latencies(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {

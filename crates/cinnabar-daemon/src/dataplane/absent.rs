@@ -105,6 +105,7 @@ impl Plane {
                 config: Box::new(volume.clone()),
                 options: self.open_options.clone(),
                 taken: taken.clone(),
+                claims: self.known_claims(),
                 keep: None,
                 answer: None,
                 attempt: Some(attempt),
@@ -241,6 +242,7 @@ impl Plane {
             config,
             options: self.open_options.clone(),
             taken: self.taken(),
+            claims: self.known_claims(),
             keep: Some((self.ledger.clone(), self.cache.identity())),
             answer: None,
             attempt: Some(attempt),
@@ -329,15 +331,13 @@ impl Plane {
         absent.reason = reason;
     }
 
-    /// Gives up a volume that waits; false if there is none of this name.
-    pub(super) fn remove_absent(&mut self, name: &str) -> bool {
-        let Some(at) = self.absents.list.iter().position(|a| a.config.name == name) else {
-            return false;
-        };
+    /// Gives up a volume that waits, and gives its settings; `None` if there is none of this name.
+    pub(super) fn remove_absent(&mut self, name: &str) -> Option<VolumeConfig> {
+        let at = self.absents.list.iter().position(|a| a.config.name == name)?;
         self.take_down(at);
-        self.absents.list.remove(at);
+        let absent = self.absents.list.remove(at);
         tracing::info!(volume = name, "the volume does not wait any more: it was removed");
-        true
+        Some(*absent.config)
     }
 }
 

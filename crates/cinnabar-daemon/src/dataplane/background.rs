@@ -6,6 +6,7 @@
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
 use super::watch::Sizes;
+use super::writes::{Claims, Known, Subject};
 use crate::generations::{DeviceId, Ledger, StateError};
 use crate::messages::{
     AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
@@ -49,6 +50,12 @@ pub(super) enum Task {
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
     /// Find out how large a volume's disk is now, and prove it as it stands.
     Grow { volume: usize, attachment: u64, disk: Weak<Disk>, answer: AnswerTo<u64> },
+    /// Make the claim of a volume that joins the write log durable.
+    Claim { subject: Subject, claims: Claims },
+    /// Take it away: the volume has left.
+    Unclaim { subject: Subject, claims: Claims },
+    /// The same of a volume that is not served, and whose writes were given up.
+    Discard { claims: Claims, answer: AnswerTo<()> },
     /// These volumes are recorded on that device from now on.
     Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
@@ -58,6 +65,8 @@ pub(super) struct Opening {
     pub(super) config: Box<VolumeConfig>,
     pub(super) options: OpenOptions,
     pub(super) taken: Vec<Taken>,
+    /// Who may have a claim to it.
+    pub(super) claims: Known,
     /// Looks up its generation on this cache device, if there is one.
     pub(super) keep: Option<(Ledger, Option<(DeviceId, PathBuf)>)>,
     /// Of the operator who adds it.
@@ -117,6 +126,12 @@ pub(super) enum Finished {
         answer: AnswerTo<u64>,
     },
     Entrusted(Result<(), StateError>),
+    Claimed {
+        subject: Subject,
+        result: Result<(), String>,
+    },
+    Unclaimed(Subject),
+    Discarded(AnswerTo<()>),
 }
 
 /// See the module.
@@ -255,6 +270,9 @@ impl Task {
                 | Self::BumpGeneration { .. }
                 | Self::Entrust { .. }
                 | Self::Grow { .. }
+                | Self::Claim { .. }
+                | Self::Unclaim { .. }
+                | Self::Discard { .. }
         )
     }
 
@@ -264,10 +282,10 @@ impl Task {
 
     fn run(self) -> Finished {
         match self {
-            Self::Open(Opening { config, options, taken, keep, answer, attempt }) => {
+            Self::Open(Opening { config, options, taken, claims, keep, answer, attempt }) => {
                 let name = config.name.clone();
                 let open = || {
-                    let mut opened = disks::open_volume(&config, &options, &taken)?;
+                    let mut opened = disks::open_volume(&config, &options, &taken, &claims)?;
                     if let Some((ledger, device)) = &keep {
                         let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
                         let names = std::slice::from_ref(&name);
@@ -318,6 +336,15 @@ impl Task {
                 let result = grown(&disk);
                 Finished::Grown { volume, attachment, result, answer }
             }
+            Self::Claim { subject, claims } => Finished::Claimed { subject, result: claims.make() },
+            Self::Unclaim { subject, claims } => {
+                claims.unmake();
+                Finished::Unclaimed(subject)
+            }
+            Self::Discard { claims, answer } => {
+                claims.unmake();
+                Finished::Discarded(answer)
+            }
             Self::Entrust { ledger, names, device, path } => {
                 let result = ledger.with(|state| state.entrust(&names, device, &path));
                 Finished::Entrusted(result)
@@ -355,6 +382,9 @@ impl Finished {
                 | Self::GenerationsBumped(_)
                 | Self::Entrusted(_)
                 | Self::Grown { .. }
+                | Self::Claimed { .. }
+                | Self::Unclaimed(_)
+                | Self::Discarded(_)
         )
     }
 }

@@ -4,10 +4,10 @@
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::plane::{Plane, Pool};
-use super::volume::{Volume, export_of};
+use super::volume::{Change, Volume, export_of};
 use crate::messages::{
     AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
-    VolumeConfig,
+    VolumeConfig, VolumeMode,
 };
 use crate::report::WarmthReport;
 use cinnabar_backend::{Disk, Memory};
@@ -82,6 +82,9 @@ impl Plane {
                 }
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),
+                Finished::Claimed { subject, result } => self.claimed(now, subject, result),
+                Finished::Unclaimed(subject) => self.unclaimed(now, subject),
+                Finished::Discarded(answer) => drop(answer.send(Ok(()))),
                 Finished::Disowned { result, answer } => Self::disowned(result, answer),
                 Finished::Grown { volume, attachment, result, answer } => {
                     self.grown(volume, attachment, result, answer);
@@ -96,12 +99,14 @@ impl Plane {
                 let _ = answer.send(Ok(self.status()));
             }
             Message::AddVolume(config, answer) => self.add_volume(config, answer),
-            Message::RemoveVolume { name, force, answer } => {
-                self.remove_volume(&name, force, answer);
+            Message::RemoveVolume { name, force, discard_dirty, answer } => {
+                self.remove_volume(now, &name, (force, discard_dirty), answer);
             }
-            Message::SetVolume { name, change, answer } => {
-                let _ = answer.send(self.set_volume(&name, change));
-            }
+            Message::FlushVolume { name, answer } => self.flush_volume(now, &name, answer),
+            Message::SetVolume { name, change, answer } => match self.set_volume(&name, change) {
+                Ok((key, mode)) => self.change_write_mode(now, key, mode, answer),
+                Err(error) => drop(answer.send(Err(error))),
+            },
             Message::ResizeVolume { name, answer } => self.resize_volume(&name, answer),
             Message::Invalidate { name, range, answer } => {
                 self.invalidate(now, &name, range, answer);
@@ -138,7 +143,8 @@ impl Plane {
             let (options, taken) = (self.open_options.clone(), self.taken());
             let keep = Some((self.ledger.clone(), self.cache.identity()));
             let (answer, attempt) = (Some(answer), None);
-            let opening = Opening { config, options, taken, keep, answer, attempt };
+            let claims = self.known_claims();
+            let opening = Opening { config, options, taken, claims, keep, answer, attempt };
             self.background.start(Task::Open(opening));
         }
     }
@@ -164,9 +170,21 @@ impl Plane {
         }
     }
 
-    fn remove_volume(&mut self, name: &str, force: bool, answer: AnswerTo<()>) {
-        if self.stop.is_none() && self.remove_absent(name) {
-            let _ = answer.send(Ok(()));
+    fn remove_volume(
+        &mut self,
+        now: Instant,
+        name: &str,
+        (force, discard_dirty): (bool, bool),
+        answer: AnswerTo<()>,
+    ) {
+        let mut answer = Some(answer);
+        if self.stop.is_none()
+            && let Some(config) = self.remove_absent(name)
+        {
+            let discards = discard_dirty && self.discard_absent(&config, &mut answer);
+            if let Some(answer) = answer.filter(|_| !discards) {
+                let _ = answer.send(Ok(()));
+            }
             return;
         }
         let result = self.find(name).and_then(|key| {
@@ -179,17 +197,26 @@ impl Plane {
             Ok(key)
         });
         match result {
-            Ok(key) => self.detach(key, Some(answer)),
+            Ok(key) => {
+                if !self.remove_from_log(now, key, discard_dirty, &mut answer) {
+                    self.detach(key, answer);
+                }
+            }
             Err(error) => {
-                let _ = answer.send(Err(error));
+                let _ = answer.map(|answer| answer.send(Err(error)));
             }
         }
     }
 
-    fn set_volume(&mut self, name: &str, change: VolumeChange) -> Result<(), CommandError> {
+    /// All but the way into the write log and out of it; gives the mode that is wanted.
+    fn set_volume(
+        &mut self,
+        name: &str,
+        change: VolumeChange,
+    ) -> Result<(usize, VolumeMode), CommandError> {
         let key = self.find(name)?;
         let mut config = self.volumes[key].config.clone();
-        config.mode = change.mode.unwrap_or(config.mode);
+        let mode = change.mode.unwrap_or(config.mode);
         config.share_min = change.share_min.unwrap_or(config.share_min);
         config.share_max = change.share_max.unwrap_or(config.share_max);
         self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
@@ -197,14 +224,14 @@ impl Plane {
         if let Some(volume) = self.volumes[key].life.id() {
             let plan = VolumePlan {
                 volume,
-                mode: Some(config.mode.into()),
+                mode: Some(mode.into()),
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),
             };
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }
         self.volumes[key].config = config;
-        Ok(())
+        Ok((key, mode))
     }
 
     /// Connections to a volume, of NBD clients and of virtual machines.
@@ -224,7 +251,12 @@ impl Plane {
     pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
         let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
         match found {
-            Some((key, volume)) if volume.life.phase() == Phase::Serving => Ok(key),
+            Some((key, volume))
+                if volume.life.phase() == Phase::Serving
+                    && !matches!(volume.change, Change::Remove) =>
+            {
+                Ok(key)
+            }
             Some(_) => {
                 let message = format!("volume {name:?} is coming or going");
                 let hint = "try again in a moment";
@@ -335,6 +367,7 @@ impl Plane {
                 volume.answer = answer;
                 volume.failed = Some(failed("attaching the volume", error));
                 self.admit_waiting(now, key);
+                self.submit_early(now, key);
                 self.forget_if_quiet(key);
             }
         }
@@ -347,7 +380,9 @@ impl Plane {
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
         tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
         self.drop_lost_ranges(now);
+        self.submit_early(now, key);
         self.admit_waiting(now, key);
+        self.leave_log_if_unwanted(now, key);
         self.settle_warmth(vec![key]);
     }
 
@@ -363,6 +398,7 @@ impl Plane {
             return;
         }
         let volume = self.volumes.remove(key);
+        self.writes.forget(key);
         self.order.retain(|other| *other != key);
         self.crew.uninstall(&mut self.lane, key);
         drop(volume.io);

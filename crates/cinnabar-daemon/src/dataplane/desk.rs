@@ -37,6 +37,8 @@ pub(super) struct Desk {
     /// I/Os in the port's or a thread's hands, or held back by a model.
     pub(super) ios: IoTracker<Io>,
     cache: Option<(FileId, Arc<Disk>)>,
+    /// The write log's device.
+    log: Option<(FileId, Arc<Disk>)>,
     /// Devices that are not used any more, with I/O that has not ended. They stay locked as long as
     /// that may still write to them.
     left: Vec<(FileId, Arc<Disk>)>,
@@ -58,6 +60,8 @@ pub(super) enum Told {
     Done(u32, IoDone),
     /// For the engine of this shard: it takes too long.
     Overdue(u32, IoId),
+    /// For the write log.
+    Log(IoDone),
     /// What is allocated; `None` if it can't be told, or not in time.
     Extents(Ticket, Option<Vec<Extent>>),
     /// The cache device does not answer.
@@ -74,7 +78,7 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct Io {
     owner: Owner,
-    /// Key of the volume; `None` is a cache device.
+    /// Key of the volume; `None` is a cache device, or that of the write log.
     volume: Option<usize>,
     /// Where it goes.
     file: FileId,
@@ -85,6 +89,7 @@ pub(super) struct Io {
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Engine(u32, IoId),
+    Log(IoId),
     /// A client that asked what is allocated.
     BlockStatus(Ticket),
     /// Whoever waited has been answered, or is gone.
@@ -97,6 +102,7 @@ impl Desk {
             port: ManuallyDrop::new(port),
             ios: IoTracker::new(),
             cache: None,
+            log: None,
             left: Vec::new(),
             cache_timeout,
             hurried: None,
@@ -115,6 +121,14 @@ impl Desk {
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
         let bound = self.hurried.unwrap_or(self.cache_timeout);
         let io = self.insert(now, Owner::Engine(shard, id), (None, file), what, bound);
+        self.port.submit(Job { token: io as u64, file, op });
+    }
+
+    /// Starts an I/O on the write log's device.
+    pub(super) fn log_io(&mut self, now: Instant, id: IoId, op: IoOp<Memory>) {
+        let Some((file, _)) = self.log else { unreachable!("it is installed with the log") };
+        let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
+        let io = self.insert(now, Owner::Log(id), (None, file), what, self.cache_timeout);
         self.port.submit(Job { token: io as u64, file, op });
     }
 
@@ -219,8 +233,10 @@ impl Desk {
 
     pub(super) fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
         self.retire(now, &ended);
-        if let Owner::Engine(shard, id) = ended.io.of.owner {
-            self.told.push(Told::Done(shard, ended.done(id)));
+        match ended.io.of.owner {
+            Owner::Engine(shard, id) => self.told.push(Told::Done(shard, ended.done(id))),
+            Owner::Log(id) => self.told.push(Told::Log(ended.done(id))),
+            Owner::BlockStatus(_) | Owner::Nobody => {}
         }
     }
 
@@ -252,7 +268,7 @@ impl Desk {
         if self.warnings.allow(now) {
             let Io { volume, file: of, what: What { name, offset, len, .. }, .. } =
                 self.ios.get(io).of;
-            let devices = self.cache.iter().chain(&self.left);
+            let devices = self.cache.iter().chain(&self.log).chain(&self.left);
             let path = match volume {
                 Some(key) => self.volume(key).1.disk.path().display().to_string(),
                 None => devices
@@ -272,8 +288,8 @@ impl Desk {
     /// Lets go of everything. What still hangs in the kernel is left behind: waiting for it would
     /// keep the process from ending.
     pub(super) fn end(self) {
-        let Self { port, volumes, cache, left, .. } = self;
-        drop((volumes, cache, left));
+        let Self { port, volumes, cache, log, left, .. } = self;
+        drop((volumes, cache, log, left));
         let port = ManuallyDrop::into_inner(port);
         if port.in_flight() > 0 {
             tracing::warn!(in_flight = port.in_flight(), "ending with I/O under way");

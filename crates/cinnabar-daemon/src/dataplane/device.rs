@@ -126,7 +126,7 @@ pub(super) fn open_new(
     Ok(OpenedDevice { disk: cache.disk, superblock: first })
 }
 
-fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {
+pub(super) fn cache_kind(kind: &DiskErrorKind) -> StartErrorKind {
     match kind {
         DiskErrorKind::Foreign(_) | DiskErrorKind::Superblock(SuperblockError::Foreign) => {
             StartErrorKind::ForeignData

@@ -2,6 +2,7 @@
 //!
 //! Called at start-up, and by the background threads for volumes that come later.
 
+use super::writes::Known;
 use crate::generations::{DeviceId, StateError};
 use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
@@ -59,6 +60,7 @@ pub(super) fn open_volume(
     config: &VolumeConfig,
     options: &OpenOptions,
     taken: &[Taken],
+    claims: &Known,
 ) -> Result<OpenedVolume, StartError> {
     let subject = || Subject::Volume(config.name.clone());
     let spec = BackendSpec::parse(&config.backend, Path::new("/")).map_err(|error| {
@@ -81,6 +83,8 @@ pub(super) fn open_volume(
         let kind = StartErrorKind::BackendSize;
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
+    // Under the back end's lock: who holds it may leave a claim as it goes.
+    claims.check(config)?;
     let proof = disk.read_proof().unwrap_or_else(|error| {
         tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
         None

@@ -22,6 +22,12 @@ impl Plane {
             Ok(key) => key,
             Err(error) => return drop(answer.send(Err(error))),
         };
+        if self.volumes[key].writes.changes() {
+            let message = format!("volume {name:?} is changing its mode");
+            let hint = "try again in a moment";
+            let error = CommandError::new(CommandErrorKind::Busy, message, hint);
+            return drop(answer.send(Err(error)));
+        }
         let io = &self.volumes[key].io;
         if !io.disk.size_bytes().is_multiple_of(BLOCK_BYTES) {
             let message = format!("the last block of {name:?} is not a whole one");
@@ -79,6 +85,26 @@ impl Plane {
         answer: AnswerTo<u64>,
     ) {
         let result = result.map_err(|error| failed("growing the volume", error));
+        let answer = match result {
+            Ok(()) => match self.grow_in_log((key, attachment), size_bytes, answer) {
+                // The log knows of it first.
+                None => return,
+                Some(answer) => answer,
+            },
+            Err(_) => answer,
+        };
+        self.tell_size(key, attachment, size_bytes, result, answer);
+    }
+
+    /// Everything below the servers knows of the size.
+    pub(super) fn tell_size(
+        &mut self,
+        key: usize,
+        attachment: u64,
+        size_bytes: u64,
+        result: Result<(), CommandError>,
+        answer: AnswerTo<u64>,
+    ) {
         let volume = self.volumes.get(key).filter(|volume| volume.io.attachment == attachment);
         if let (Ok(()), Some(volume)) = (&result, volume) {
             let export = export_of(key);

@@ -91,7 +91,8 @@ impl Lane {
         self.events = (0..shards).map(|_| Vec::new()).collect();
         self.again = vec![false; shards];
         self.shared = vec![false; shards];
-        self.desk.told.clear();
+        // What is not for a shard stays.
+        self.desk.told.retain(|told| matches!(told, Told::Log(_)));
     }
 
     /// Something for a shard, which is run here.

@@ -41,6 +41,7 @@ mod volume;
 mod warnings;
 mod watch;
 mod worker;
+mod writes;
 
 use super::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,

@@ -16,6 +16,7 @@ use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
 use super::worker::Heard;
+use super::writes::Writes;
 use crate::generations::Ledger;
 use crate::messages::{Message, StartError, StartErrorKind, Subject};
 use cinnabar_backend::Memory;
@@ -28,10 +29,13 @@ use cinnabar_frontend::nbd::Server;
 use cinnabar_frontend::{
     Body, Buffers, Extent as FoundExtent, ExtentKind, Incoming, Ready, Token, Want, vhost,
 };
+use cinnabar_writeback::Event;
 use slab::Slab;
 use std::any::Any;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 /// Everything of the first data thread.
 pub(super) struct Plane {
@@ -68,6 +72,14 @@ pub(super) struct Plane {
     /// From the other data threads.
     pub(super) heard: Inbox<Heard>,
     pub(super) recordings: Recordings,
+    /// Of volumes in write-back mode.
+    pub(super) writes: Writes,
+    /// Claims of back ends that are no files.
+    pub(super) claims_dir: PathBuf,
+    /// A stop waits for the back ends to have what the log holds.
+    pub(super) drain_on_stop: bool,
+    /// How long a write is to wait for its back end at most.
+    pub(super) rpo: Duration,
     pub(super) stop: Option<Stop>,
     /// How the opening of the device went, at start.
     pub(super) opened: Option<Result<(), cinnabar_engine::Failure>>,
@@ -153,9 +165,10 @@ impl Plane {
     fn wait(&mut self) -> Result<(), StartError> {
         let busy = self.server.has_backlog() || self.vhost.has_backlog();
         let busy = busy || !self.replies.is_empty() || !self.from_vhost.is_empty();
+        let busy = busy || self.writes.is_filled();
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
         let dues = [self.lane.deadline(), self.server.deadline(), self.vhost.deadline()];
-        let own = [stop, self.look_at, self.next_late];
+        let own = [stop, self.look_at, self.next_late, self.writes.deadline()];
         let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
         let Self { lane, vhost, from_vhost, heard, port_events, .. } = self;
@@ -194,7 +207,10 @@ impl Plane {
                 PortEvent::Restarted { file, ranges, first } => {
                     match self.lane.desk.volume_at(file) {
                         Some(key) if first => self.server_restarted(now, key, &ranges),
-                        Some(key) => self.lane.drop_lost(key, &ranges),
+                        Some(key) => {
+                            self.lane.drop_lost(key, &ranges);
+                            self.restarted_for_log(key);
+                        }
                         None => {}
                     }
                 }
@@ -203,6 +219,7 @@ impl Plane {
         self.port_events = port_events;
         self.lane.look_at_time(now);
         self.lane.read_mail(now);
+        self.look_at_writes(now);
         self.tell_late(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
@@ -236,6 +253,7 @@ impl Plane {
             match heard {
                 Heard::Said(thread, said) => self.take(now, thread, said),
                 Heard::Restarted(key, ranges) => self.server_restarted(now, key, &ranges),
+                Heard::RestartedToo(key) => self.restarted_for_log(key),
                 Heard::Looked => self.have_looked(),
                 Heard::Failed(error) => return Err(error),
             }
@@ -247,10 +265,11 @@ impl Plane {
     /// bring further events; each command has a fixed number of steps, so this ends.
     pub(super) fn apply(&mut self, now: Instant) {
         loop {
+            self.apply_writes(now);
             let mut said = std::mem::take(&mut self.said);
             self.lane.apply(now, &mut said);
             let replies = std::mem::take(&mut self.replies);
-            if said.is_empty() && replies.is_empty() {
+            if said.is_empty() && replies.is_empty() && !self.writes.is_filled() {
                 self.said = said;
                 return;
             }
@@ -281,6 +300,7 @@ impl Plane {
                 let body = found.map_or(Body::Done, |found| Body::Extents(extents(&found)));
                 self.server.reply(ticket, Ok(body), &mut Pool);
             }
+            Said::Told(Told::Log(done)) => self.writes.give(Event::LogDone(done)),
             Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
             Said::Told(Told::Quiet(key)) => self.forget_if_quiet(key),
             Said::Told(Told::Prove(io, key)) => self.start_proof(name(io), key),
@@ -296,10 +316,10 @@ impl Plane {
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { lane, mut crew, stop, server, vhost, volumes, cache, ledger, .. } = self;
+        let Self { lane, mut crew, stop, server, vhost, volumes, cache, ledger, writes, .. } = self;
         drop((server, vhost));
         crew.end();
-        drop((volumes, cache, ledger));
+        drop((volumes, cache, ledger, writes));
         lane.end();
         // All is let go of, locks included.
         if let Some(stop) = stop {

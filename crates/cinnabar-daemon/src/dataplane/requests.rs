@@ -10,9 +10,11 @@ use crate::messages::AnswerTo;
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_driver::Phase;
+use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming, Ticket};
+use cinnabar_writeback::{EngineId, Event};
 
 /// With so many requests under way, those of rings are shared with the other data threads: that costs
 /// each a little, and one thread has more to do than it can. Requests over NBD cost the thread of their
@@ -30,6 +32,8 @@ pub(super) struct GuestRequest {
     answer_by: Option<Instant>,
     /// That time is over.
     late: bool,
+    /// In the hands of the write log.
+    in_log: bool,
 }
 
 /// Requests whose time is over. Completions that other threads' ports have brought by then come first:
@@ -61,9 +65,13 @@ pub(super) enum Front {
 }
 
 /// Who waits for the answer.
-enum Asker {
+pub(super) enum Asker {
     Guest(Front, Ticket),
     Operator(AnswerTo<()>),
+    /// The write log.
+    Log(EngineId),
+    /// A volume that joins it, and is flushed for that.
+    Mode,
     /// Nobody; but the copies of these bytes must go.
     Doubt(ByteSpan),
 }
@@ -72,6 +80,11 @@ impl GuestRequest {
     /// Whether it drops what the server of the volume of this key may have lost.
     pub(super) const fn drops_doubtful(&self, volume: usize) -> bool {
         self.volume == volume && matches!(self.asker, Asker::Doubt(_))
+    }
+
+    /// Whether a guest of the volume of this key waits for it.
+    pub(super) const fn is_of_guest(&self, volume: usize) -> bool {
+        self.volume == volume && matches!(self.asker, Asker::Guest(..))
     }
 }
 
@@ -100,7 +113,7 @@ impl Plane {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
         if let Some(volume) = self.volumes.get(key)
-            && volume.life.phase() == Phase::Attaching
+            && (volume.life.phase() == Phase::Attaching || volume.writes.route() == Route::Wait)
         {
             let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
@@ -129,10 +142,18 @@ impl Plane {
         };
         let answer_by = volume.answer_by(arrived);
         let asker = Asker::Guest(front, ticket);
-        let late = false;
-        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
+        let (late, in_log) = (false, false);
+        let mut request =
+            GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
+        let route = volume.writes.route();
         self.note_answer_by(answer_by);
-        self.submit(request, id, op);
+        if let Route::Log(place) = route {
+            request.in_log = true;
+            let id = RequestId(self.requests.insert(request) as u64);
+            self.writes.give(Event::Submit(id, place, op));
+        } else {
+            self.submit(request, id, op);
+        }
     }
 
     /// A volume serves now, or will not: what waited for that goes on.
@@ -214,6 +235,11 @@ impl Plane {
         let mut ids = std::mem::take(&mut self.overdue.ids);
         // The place of one that was answered meanwhile may be another's.
         ids.retain(|id| self.requests.get(id.0 as usize).is_some_and(|request| request.late));
+        let (in_log, ids): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|id| self.requests[id.0 as usize].in_log);
+        for id in in_log {
+            self.writes.give(Event::Late(id));
+        }
         if !ids.is_empty() {
             let replies = self.crew.late(&mut self.lane, ids);
             self.replies.extend(replies);
@@ -265,13 +291,24 @@ impl Plane {
             _ => None,
         };
         self.note_answer_by(answer_by);
-        let (arrived, late) = (now, false);
-        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late };
+        let (arrived, late, in_log) = (now, false, false);
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
         let volume = self.volumes[key].life.id().expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
     }
 
-    /// The engine has answered something.
+    /// Has the engines do something of which no guest knows, with the volume's own time limit.
+    pub(super) fn submit_for(&mut self, now: Instant, key: usize, op: Op<Memory>, asker: Asker) {
+        let volume = &self.volumes[key];
+        let answer_by = volume.answer_by(now);
+        let id = volume.life.id().expect("a volume that serves is attached");
+        self.note_answer_by(answer_by);
+        let (kind, arrived, late, in_log) = (Kind::Other, now, false, false);
+        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
+        self.submit(request, id, op);
+    }
+
+    /// The engine or the write log has answered something.
     pub(super) fn reply(&mut self, now: Instant, reply: Reply<Memory>) {
         if reply.id.0 & COMMAND != 0 {
             self.command_done(now, reply);
@@ -297,13 +334,19 @@ impl Plane {
                 self.put_back_lost(now, request.volume, span);
             }
             Asker::Doubt(_) => {}
+            Asker::Log(id) => self.writes.give(Event::EngineDone(id, reply.result)),
+            Asker::Mode => self.flushed_to_join(now, request.volume, reply.result.map(drop)),
         }
+        self.settle_writes(now, request.volume);
     }
 }
 
 /// Only a file knows its holes, and a model of something else would not tell them.
 fn tells_extents(volume: &Volume) -> bool {
-    !volume.io.has_models && volume.io.disk.kind() == DiskKind::File
+    // What is only in the write log is no hole.
+    volume.writes.route() == Route::Engine
+        && !volume.io.has_models
+        && volume.io.disk.kind() == DiskKind::File
 }
 
 fn kind_of(op: &Op<Memory>) -> Kind {

@@ -4,12 +4,15 @@ use super::control::Awaited;
 use super::plane::Plane;
 use super::requests::GuestRequest;
 use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
+use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_writeback::Event;
 
 impl Plane {
     /// Drops what is cached of these ranges of a volume, durably. The server may
     /// hold what was written there, or what was before: reads have to ask it.
     pub(super) fn server_restarted(&mut self, now: Instant, key: usize, ranges: &[ByteSpan]) {
+        self.restarted_for_log(key);
         let Some(volume) = self.volumes.get(key) else { return };
         tracing::warn!(
             volume = volume.config.name,
@@ -22,6 +25,15 @@ impl Plane {
         self.volumes[key].life.lost(ranges, under_way);
         self.drop_lost_ranges(now);
         self.discard_lost(key);
+    }
+
+    /// What was destaged since the last flush may be lost: the log hears of it before it has an answer
+    /// of the server's new life, from each thread by itself.
+    pub(super) fn restarted_for_log(&mut self, key: usize) {
+        if let Some(place) = self.volumes.get(key).and_then(|volume| volume.writes.place()) {
+            let command = cinnabar_writeback::Command::Restarted(place);
+            self.writes.give(Event::Control(RequestId(u64::MAX), command));
+        }
     }
 
     /// These bytes could not be dropped yet. A volume that leaves takes all of its blocks along.

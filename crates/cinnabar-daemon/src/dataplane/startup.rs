@@ -19,9 +19,10 @@ use super::lane::Lane;
 use super::plane::Plane;
 use super::recordings::Recordings;
 use super::requests::Overdue;
-use super::volume::{Recorders, Volume, VolumeIo};
+use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
+use super::writes::{self, OpenFailed, Writes};
 use crate::generations::Ledger;
 use crate::messages::{
     AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
@@ -29,7 +30,7 @@ use crate::messages::{
 };
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::{Proof, entropy, memory, port};
-use cinnabar_driver::{PendingProofs, VolumeLife};
+use cinnabar_driver::{PendingProofs, VolumeLife, WriteMode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
@@ -41,6 +42,7 @@ use cinnabar_frontend::nbd::{Limits, Server};
 use cinnabar_frontend::vhost;
 use slab::Slab;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How exactly the thread wakes up for what is due: models of fast devices need it.
 const TIMER_SLACK_NS: u64 = 1000;
@@ -83,10 +85,18 @@ impl Plane {
             },
             Err(reason) => (None, reason),
         };
-        let used = cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
+        let log = match writes::open(&config.cache, &options) {
+            Ok(log) => Ok(log),
+            Err(OpenFailed::Missing(reason)) => Err(reason),
+            Err(OpenFailed::Fatal(error)) => return Err(error),
+        };
+        let mut used: Vec<Taken> =
+            cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
+        used.extend(log.iter().flatten().map(|(disk, _)| taken_by_log(disk)));
         let (mut plane, commands) = Self::new(config, options, ledger)?;
         let begun = plane
-            .open_backends(config, used)
+            .install_writes(&config.cache, log)
+            .and_then(|()| plane.open_backends(config, used))
             .and_then(|opened| plane.begin(config, cache.ok_or(reason), opened));
         match begun {
             Ok(()) => Ok((plane, commands)),
@@ -149,6 +159,10 @@ impl Plane {
             messages,
             heard,
             recordings: Recordings::default(),
+            writes: Writes::Off,
+            claims_dir: config.cache.state_dir.join("claims"),
+            drain_on_stop: config.cache.write_log.as_ref().is_some_and(|log| log.drain_on_stop),
+            rpo: config.cache.write_log.as_ref().map_or(Duration::MAX, |log| log.rpo),
             stop: None,
             opened: None,
             look_at: None,
@@ -270,6 +284,9 @@ impl Plane {
             answer: None,
             failed: None,
             measured: None,
+            writes: WriteMode::default(),
+            change: Change::None,
+            claims: None,
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);
@@ -277,7 +294,7 @@ impl Plane {
     }
 
     /// Sends the engine a volume.
-    pub(super) fn attach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+    pub(super) fn attach_to_engines(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
         let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
         let volume = &mut self.volumes[key];
         let config = &volume.config;
@@ -305,12 +322,17 @@ impl Plane {
     /// The files that are in use here.
     pub(super) fn taken(&self) -> Vec<Taken> {
         let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.io.disk, &volume.config));
-        self.cache.disk().map(taken_by_cache).into_iter().chain(volumes).collect()
+        let cache = self.cache.disk().map(taken_by_cache);
+        cache.into_iter().chain(self.writes.disk().map(taken_by_log)).chain(volumes).collect()
     }
 }
 
 fn taken_by_cache(disk: &Disk) -> Taken {
     Taken { identity: disk.identity(), read_only: false, what: "the cache device".into() }
+}
+
+fn taken_by_log(disk: &Disk) -> Taken {
+    Taken { identity: disk.identity(), read_only: false, what: "the write log".into() }
 }
 
 fn taken(disk: &Disk, config: &VolumeConfig) -> Taken {

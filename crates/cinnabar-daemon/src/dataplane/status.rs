@@ -41,6 +41,7 @@ impl Plane {
             counters: self.cache_counters(&counters.cache, passed_by),
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes(),
+            write_log: self.write_log_status(),
         };
         let oldest = self.crew.oldest(&self.lane);
         let age = |key: usize| {
@@ -62,6 +63,7 @@ impl Plane {
             warmth: Warmth::New,
             counters: VolumeCounters::default(),
             latencies: Recorders::default().summary(),
+            write_back: None,
         });
         let volumes = served.chain(absent).collect();
         DataStatus { cache, volumes }
@@ -84,7 +86,11 @@ impl Plane {
         oldest: Option<Duration>,
     ) -> VolumeStatus {
         let volume = &self.volumes[key];
-        let (state, reason) = volume.state(oldest);
+        let trouble = self.write_back_trouble(self.lane.clock.now(), volume);
+        let (state, reason) = match volume.state(oldest) {
+            (State::Serving, _) if let Some(trouble) = trouble => (State::Degraded, trouble),
+            found => found,
+        };
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
         // Most are refused by the servers, and never come to an engine.
         let export = export_of(key);
@@ -103,6 +109,7 @@ impl Plane {
             warmth: volume.life.warmth(),
             counters,
             latencies: volume.latencies.summary(),
+            write_back: self.write_back_status(self.lane.clock.now(), volume),
         }
     }
 

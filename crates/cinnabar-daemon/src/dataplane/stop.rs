@@ -15,6 +15,8 @@ pub(super) struct Stop {
     answer: Option<AnswerTo<StopReport>>,
     /// Clients that have not taken their replies by then are cut off.
     drain_until: Instant,
+    /// Back ends that do not have everything by then get the rest after the next start.
+    destage_until: Instant,
     /// Everything is cut off.
     deadline: Instant,
     report: StopReport,
@@ -24,6 +26,10 @@ pub(super) struct Stop {
 enum Step {
     /// No new requests; those under way are answered.
     Draining,
+    /// Volumes leave the write log: their back ends get what it holds.
+    Destaging,
+    /// What stays in the write log becomes durable there.
+    ClosingLog,
     /// Volumes finish, flush, prove and go.
     Detaching,
     /// The engine writes its checkpoint.
@@ -43,7 +49,8 @@ impl Stop {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Draining => Some(self.drain_until),
-            Step::Detaching | Step::Closing => Some(self.deadline),
+            Step::Destaging => Some(self.destage_until),
+            Step::ClosingLog | Step::Detaching | Step::Closing => Some(self.deadline),
             Step::Ended => None,
         }
     }
@@ -79,6 +86,7 @@ impl Plane {
             answer,
             // The other half is for flushes, proofs and the checkpoint.
             drain_until: after(now, deadline / 2),
+            destage_until: after(now, deadline / 4 * 3),
             deadline: after(now, deadline),
             report: StopReport::default(),
         });
@@ -93,11 +101,19 @@ impl Plane {
     fn step_stop(&mut self, now: Instant) -> bool {
         let Some(stop) = &self.stop else { return false };
         let (step, late, due) = (stop.step, now >= stop.drain_until, now >= stop.deadline);
+        let destage_until = stop.destage_until;
         match step {
             Step::Draining if self.is_drained() || late => {
-                self.enter(Step::Detaching);
-                self.detach_all();
-                // The engine gets these commands now, not after the next wait.
+                self.enter(Step::Destaging);
+                self.leave_log_for_stop(now);
+                // The log and the engines get these commands now, not after the next wait.
+                self.apply(now);
+            }
+            Step::Destaging if !self.is_leaving_log() || now >= destage_until => {
+                self.enter(Step::ClosingLog);
+                if !self.close_log() {
+                    self.log_was_closed(now);
+                }
                 self.apply(now);
             }
             Step::Detaching if self.volumes.is_empty() && self.background.is_idle() => {
@@ -105,15 +121,24 @@ impl Plane {
                 self.command(Awaited::Close, &Command::Close);
                 self.apply(now);
             }
-            Step::Detaching | Step::Closing if due => self.cut_off(),
+            Step::ClosingLog | Step::Detaching | Step::Closing if due => self.cut_off(),
             _ => return false,
         }
         true
     }
 
+    /// Everything in the write log is durable, or can't be made so.
+    pub(super) fn log_was_closed(&mut self, now: Instant) {
+        self.enter(Step::Detaching);
+        self.detach_all();
+        self.apply(now);
+    }
+
     /// Volumes are on their way out: none begins to serve.
     pub(super) fn is_detaching(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.step != Step::Draining)
+        self.stop
+            .as_ref()
+            .is_some_and(|stop| matches!(stop.step, Step::Detaching | Step::Closing | Step::Ended))
     }
 
     fn is_drained(&self) -> bool {
@@ -131,7 +156,8 @@ impl Plane {
         for key in keys {
             // Clients that are still there have had their time.
             self.remove_exports(key);
-            self.detach(key, None);
+            let answer = self.volumes[key].answer.take();
+            self.detach(key, answer);
         }
     }
 

@@ -1,10 +1,11 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
+use super::writes::Claims;
 use crate::latency::{Latencies, LatencyRecorder};
-use crate::messages::{AnswerTo, CommandError, State, VolumeConfig};
+use crate::messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode};
 use cinnabar_backend::Disk;
-use cinnabar_driver::{IoCount, Phase, VolumeLife};
+use cinnabar_driver::{IoCount, Phase, VolumeLife, WriteMode};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
@@ -34,6 +35,28 @@ pub(super) struct Volume {
     pub(super) failed: Option<CommandError>,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
+    /// Its way into the write log and out of it.
+    pub(super) writes: WriteMode,
+    /// What is to be done when it has joined or left.
+    pub(super) change: Change,
+    /// Its claim, as long as it may be there.
+    pub(super) claims: Option<Claims>,
+}
+
+/// Why a volume joins the write log, or leaves it.
+#[derive(Debug, Default)]
+pub(super) enum Change {
+    /// Nothing waits for it.
+    #[default]
+    None,
+    /// It joins, and is attached to the engines then; the answer is for who adds it.
+    Attach(Option<AnswerTo<()>>),
+    /// It joins while it serves; its mode before that, should it fail.
+    Join(AnswerTo<()>, VolumeMode),
+    /// It leaves while it serves.
+    Leave,
+    /// It leaves, and is removed then.
+    Remove,
 }
 
 /// What all data threads need to know of a volume.

@@ -32,6 +32,8 @@ pub(super) enum Heard {
     Said(usize, Said),
     /// The server of the volume of this key may have restarted, and lost these ranges.
     Restarted(usize, Vec<ByteSpan>),
+    /// The same, told by this thread's port, too.
+    RestartedToo(usize),
     /// What a port had brought when this was asked for has been run.
     Looked,
     /// It can't go on.
@@ -146,9 +148,11 @@ impl Thread {
                     PortEvent::Restarted { file, ranges, first } => {
                         if let Some(key) = self.lane.desk.volume_at(file) {
                             self.lane.drop_lost(key, &ranges);
-                            if first {
-                                self.plane.push(Heard::Restarted(key, ranges));
-                            }
+                            self.plane.push(if first {
+                                Heard::Restarted(key, ranges)
+                            } else {
+                                Heard::RestartedToo(key)
+                            });
                         }
                     }
                     PortEvent::Ready { .. } | PortEvent::Woken => {}

@@ -85,6 +85,24 @@ pub struct CacheReport {
     pub ram_bytes: RamReport,
     /// Index, descriptors and ghost, in bytes for each block of the capacity.
     pub ram_bytes_per_block: f64,
+    /// The write log; absent if none is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_log: Option<WriteLogReport>,
+}
+
+/// The write log, of volumes in write-back mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteLogReport {
+    /// Path of its device.
+    pub device: String,
+    /// Why it can't be used, or empty.
+    pub reason: String,
+    /// Room for writes, in bytes.
+    pub size_bytes: u64,
+    /// Of that, in use.
+    pub used_bytes: u64,
+    /// RAM of its tables.
+    pub ram_bytes: u64,
 }
 
 /// Blocks written to flash, by what earned it.
@@ -193,6 +211,13 @@ impl CacheReport {
                 0 => 0.0,
                 blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
             },
+            write_log: status.write_log.as_ref().map(|log| WriteLogReport {
+                device: log.device.display().to_string(),
+                reason: log.reason.clone(),
+                size_bytes: log.size_bytes,
+                used_bytes: log.used_bytes,
+                ram_bytes: log.ram_bytes,
+            }),
         }
     }
 }

@@ -6,11 +6,12 @@ mod cache;
 mod health;
 mod volume;
 
-pub use cache::{AdmittedReport, CacheReport, RamReport};
+pub use cache::{AdmittedReport, CacheReport, RamReport, WriteLogReport};
 pub(super) use health::why;
 pub use health::{HealthReport, LoadedReport, StartKind};
 pub use volume::{
     BypassedReport, LatencyReport, OperationLatency, VolumeReport, WaitingReport, WarmthReport,
+    WriteBackReport,
 };
 
 use super::messages::DataStatus;

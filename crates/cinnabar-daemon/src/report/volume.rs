@@ -2,7 +2,7 @@
 
 use crate::config::units::{show_share, show_size};
 use crate::latency::LatencySummary;
-use crate::messages::{State, VolumeMode, VolumeStatus, Waiting};
+use crate::messages::{State, VolumeMode, VolumeStatus, Waiting, WriteBackStatus};
 use cinnabar_engine::counters::Bypassed;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{DropReason, Warmth};
@@ -110,6 +110,31 @@ pub struct VolumeReport {
     pub cached_blocks: u64,
     /// Latency of guest requests in us, from arrival to reply.
     pub latency_us: LatencyReport,
+    /// What the write log holds of it; absent unless it is in write-back mode, or has been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<WriteBackReport>,
+}
+
+/// What the write log holds of a volume. In write-back mode the counters above tell what the log has
+/// asked of the cache and the backend, the latencies what guests saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WriteBackReport {
+    /// Bytes of the log in use for writes that the backend does not have yet.
+    pub dirty_bytes: u64,
+    /// Seconds since the oldest of them.
+    pub dirty_age_s: f64,
+    /// Flushes of the guest, and what followed the last one, that the backend does not have yet.
+    pub epochs: u64,
+    /// Bytes written to the backend since the start.
+    pub destaged_bytes: u64,
+    /// Requests that took.
+    pub destaged_writes: u64,
+    /// Some of the writes are damaged: the volume fails its requests.
+    pub damaged: bool,
+    /// It is on its way out of write-back mode.
+    pub leaving: bool,
+    /// Path of its claim.
+    pub claim: String,
 }
 
 /// A volume waits for its back end.
@@ -283,6 +308,22 @@ impl VolumeReport {
                 write: (&status.latencies.write).into(),
                 flush: (&status.latencies.flush).into(),
             },
+            write_back: status.write_back.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&WriteBackStatus> for WriteBackReport {
+    fn from(status: &WriteBackStatus) -> Self {
+        Self {
+            dirty_bytes: status.dirty_bytes,
+            dirty_age_s: tenths(status.dirty_age),
+            epochs: status.epochs,
+            destaged_bytes: status.destaged_bytes,
+            destaged_writes: status.destaged_writes,
+            damaged: status.damaged,
+            leaving: status.leaving,
+            claim: status.claim.display().to_string(),
         }
     }
 }

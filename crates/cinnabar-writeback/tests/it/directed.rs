@@ -5,7 +5,7 @@ use crate::rig::Rig;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Failure, Op};
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::{Command, Config, Done, Place, Refusal};
+use cinnabar_writeback::{Command, Config, Done, Event, Place, Refusal};
 
 fn config(mutants: Mutants) -> Config {
     Config { destage_after_ns: 1_000_000, mutants, ..Config::default() }
@@ -197,6 +197,45 @@ pub(crate) fn a_full_log_is_left_by_reads_and_by_commands(mutants: Mutants) {
     }
 }
 
+/// The guest's memory may be another request's once it has been answered.
+pub(crate) fn a_write_that_waited_too_long_is_answered_and_never_done(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 16_384);
+    let all: Vec<_> = (0..20).map(|n| rig.write(place, n * 200, 200, n + 1)).collect();
+    rig.settle_log();
+    let waits = |rig: &Rig, id| !rig.replies.contains_key(id);
+    let waiting: Vec<_> = all.iter().filter(|id| waits(&rig, id)).copied().collect();
+    assert!(waiting.len() > 2, "the log is full");
+    for id in &waiting[waiting.len() - 2..] {
+        let id = *id;
+        rig.apply(Event::Late(id));
+        let late = Failure::Io(cinnabar_engine::IoError::TimedOut);
+        assert!(matches!(rig.replies.get(&id), Some(Err(failure)) if *failure == late));
+    }
+    // Of one that does not wait nothing is to be said.
+    rig.apply(Event::Late(all[0]));
+    rig.settle();
+    assert!(waiting[..waiting.len() - 2].iter().all(|id| rig.ok(*id)), "the others are done");
+    assert_eq!(rig.read(place, 19 * 200, 1), [Some(0)], "never done");
+    assert_eq!(rig.read(place, 17 * 200 + 199, 1), [Some(18)]);
+}
+
+/// A destage that waits for a silent back end keeps no volume from being given up.
+pub(crate) fn a_volume_is_given_up_while_its_back_end_is_silent(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
+    rig.write(place, 1, 1, 7);
+    rig.submit(place, Op::Flush);
+    rig.settle_log();
+    assert!(rig.disks.values().any(|disk| disk.under_way() > 0), "the back end is asked");
+    let removed = rig.control(Command::Remove { place, discard: true });
+    rig.settle_log();
+    assert_eq!(rig.answers.get(&removed), Some(&Ok(Done::Nothing)));
+    let next = rig.attach("b", 64, 2);
+    rig.write(next, 2, 1, 9);
+    // It answers after all: of no concern to the place's next volume.
+    rig.settle();
+    assert_eq!(rig.read(next, 2, 1), [Some(9)]);
+}
+
 /// One of two reads of a window was under way when the volume was given up for the other one.
 pub(crate) fn a_damaged_volume_answers_all_and_can_be_removed(mutants: Mutants) {
     let (mut rig, place) = attached(mutants, 16_384);
@@ -378,6 +417,8 @@ tests! {
     a_write_that_waits_goes_on_when_there_is_room,
     a_write_of_any_size_is_answered,
     a_full_log_is_left_by_reads_and_by_commands,
+    a_write_that_waited_too_long_is_answered_and_never_done,
+    a_volume_is_given_up_while_its_back_end_is_silent,
     a_damaged_volume_answers_all_and_can_be_removed,
     a_rotten_header_loses_nothing_in_silence,
     a_lost_record_of_a_session_loses_nothing_in_silence,

@@ -146,9 +146,10 @@ impl Disk {
         Some(id)
     }
 
-    /// The host is gone: what was under way has happened, or not.
-    pub(crate) fn abandon(&mut self, rng: &mut Rng) {
+    /// The host is gone, or the volume: what was under way has happened, or not. Gives their names.
+    pub(crate) fn abandon(&mut self, rng: &mut Rng) -> Vec<EngineId> {
         let all = std::mem::take(&mut self.under_way);
+        let ids = all.iter().map(|request| request.id).collect();
         let mut left: Vec<Op<Mem>> = Vec::new();
         for Request { op, .. } in all {
             let blocked = left.iter().any(|before| overlap(before, &op));
@@ -158,6 +159,7 @@ impl Disk {
                 self.carry_out(&op, 0);
             }
         }
+        ids
     }
 
     /// The server restarts: any of what was not flushed is lost.

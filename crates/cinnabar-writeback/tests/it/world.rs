@@ -9,7 +9,7 @@ use crate::ssd::Ssd;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::recover::{format, open};
-use cinnabar_writeback::{Action, Command, Done, Event, Place, Refusal, WriteLog};
+use cinnabar_writeback::{Action, Command, Done, EngineId, Event, Place, Refusal, WriteLog};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 
@@ -30,6 +30,8 @@ pub(crate) struct World {
     actions: Vec<Action<Mem>>,
     /// The answer to a command that is no volume's.
     answer: Option<Result<Done, Refusal>>,
+    /// Requests for engines whose volume was removed meanwhile.
+    orphans: Vec<EngineId>,
     /// The log is being closed.
     pub(crate) closing: bool,
     /// The log's device has failed.
@@ -66,6 +68,7 @@ impl World {
             events: Vec::new(),
             actions: Vec::new(),
             answer: None,
+            orphans: Vec::new(),
             closing: false,
             lost: false,
             calm: false,
@@ -286,6 +289,8 @@ impl World {
                 if discard {
                     // What the back end has is what there is.
                     self.counts.discarded += 1;
+                    // The driver has all that was asked of it end before anything else may use it.
+                    self.orphans.extend(guest.disk.abandon(&mut self.rng));
                     guest.disk.restart(&mut self.rng);
                     guest.oracle = Oracle::of(&guest.disk.durable);
                 } else {
@@ -323,6 +328,10 @@ impl World {
 
     /// Ends a request of an engine, if one is under way that can end.
     fn end_disk(&mut self) -> Checked<bool> {
+        if let Some(id) = self.orphans.pop() {
+            self.apply(Event::EngineDone(id, Err(Failure::NoVolume)))?;
+            return Ok(true);
+        }
         let calm = self.calm;
         for guest in &mut self.guests {
             guest.away = if calm { 0 } else { guest.away.saturating_sub(1) };
@@ -368,6 +377,7 @@ impl World {
                 return Ok(());
             }
             let rests = self.ssd.under_way() == 0
+                && self.orphans.is_empty()
                 && self.guests.iter().all(|guest| guest.disk.under_way() == 0);
             if rests && self.wake.is_none() {
                 return Err(format!("{requests} requests, {commands} commands are forgotten"));
@@ -400,7 +410,13 @@ impl World {
         self.submit(index, place, op, submitted)
     }
 
-    fn submit(&mut self, index: usize, place: Place, op: Op<Mem>, submitted: u64) -> Checked {
+    pub(crate) fn submit(
+        &mut self,
+        index: usize,
+        place: Place,
+        op: Op<Mem>,
+        submitted: u64,
+    ) -> Checked {
         let id = self.new_id();
         // A guest may use its buffer again: what was taken of it must be a copy.
         let given = match &op {
@@ -539,7 +555,7 @@ impl World {
         self.trace("crash", &power);
         self.counts.crossings.add(self.log.crossings());
         for guest in &mut self.guests {
-            guest.disk.abandon(&mut self.rng);
+            drop(guest.disk.abandon(&mut self.rng));
             guest.check_backend()?;
             guest.asked.clear();
             // A volume may have grown, or not: it is attached as what it was to be.
@@ -552,6 +568,7 @@ impl World {
         }
         (self.wake, self.closing, self.lost) = (None, false, false);
         self.events.clear();
+        self.orphans.clear();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         // The daemon may be killed again while it opens the log.
         let kill_at = self.rng.random_bool(0.3).then(|| self.rng.random_range(0..5));
@@ -570,30 +587,5 @@ impl World {
         }
         self.calm = was;
         self.check_backends()
-    }
-
-    /// What the guest finds is what was, from now on.
-    fn look_at_all(&mut self, index: usize, may_lose: bool) -> Checked {
-        let guest = &self.guests[index];
-        let (span, place) = (guest.whole(), guest.place.expect("it is attached"));
-        let data = Mem::alloc(span.blocks() as u32);
-        let op = Op::Read { span, data: data.clone() };
-        self.submit(index, place, op, 0)?;
-        self.settle()?;
-        let guest = &mut self.guests[index];
-        for sector in sectors(span) {
-            let value = data.value(sector).ok_or_else(|| format!("sector {sector} is torn"))?;
-            let newest = guest.oracle.newest(sector);
-            if !guest.oracle.check_after_crash(sector, value, may_lose) {
-                return Err(format!(
-                    "after a crash (may lose: {may_lose}) sector {sector} holds {value}; newest \
-                     {newest}"
-                ));
-            }
-            self.counts.lost += u64::from(value != newest);
-            guest.oracle.decide(sector, value);
-        }
-        guest.oracle.crash_barrier();
-        Ok(())
     }
 }

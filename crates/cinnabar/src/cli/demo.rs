@@ -74,6 +74,7 @@ impl Demo {
                 shards: None,
                 threads: 1,
                 poll_max: Duration::from_micros(50),
+                write_log: None,
             },
             lock_wait_max: Duration::from_secs(5),
             control: ControlConfig {

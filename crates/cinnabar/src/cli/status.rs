@@ -5,7 +5,7 @@ use super::output;
 use cinnabar_daemon::messages::State;
 use cinnabar_daemon::report::{
     CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
-    WaitingReport, WarmthReport,
+    WaitingReport, WarmthReport, WriteLogReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_text::Failure;
@@ -148,6 +148,9 @@ fn cache(cache: &CacheReport) -> String {
             cache.checkpoints
         ),
     );
+    if let Some(log) = &cache.write_log {
+        line("write log", write_log(log));
+    }
     line(
         "errors",
         format!(
@@ -168,6 +171,15 @@ fn cache(cache: &CacheReport) -> String {
         ),
     );
     output::table(&table)
+}
+
+fn write_log(log: &WriteLogReport) -> String {
+    if log.reason.is_empty() {
+        let (used, size) = (show_size(log.used_bytes), show_size(log.size_bytes));
+        format!("{}, {used} of {size} in use", log.device)
+    } else {
+        format!("{}: {}", log.device, log.reason)
+    }
 }
 
 /// What a start found, and what of it is not believed.

@@ -29,8 +29,20 @@ pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
              `cinnabar volume resize {name}` serves all of it\n"
         ));
     }
+    notes.extend(write_back(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(bypassed(&volume.bypassed).map(|text| format!("{name}: {text}\n")));
     notes
+}
+
+/// What its backend does not have yet.
+fn write_back(volume: &VolumeReport) -> Option<String> {
+    let own = volume.write_back.as_ref()?;
+    let leaving = if own.leaving { ", on its way out of write-back mode" } else { "" };
+    Some(format!(
+        "{} in the write log are not at its backend yet, the oldest for {} s{leaving}",
+        show_size(own.dirty_bytes),
+        own.dirty_age_s
+    ))
 }
 
 /// What did not use the cache, and why.

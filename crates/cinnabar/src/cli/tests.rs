@@ -4,7 +4,9 @@ use super::Cli;
 use super::client::escape;
 use super::status::render;
 use cinnabar_daemon::latency::{Latencies, LatencyRecorder};
-use cinnabar_daemon::messages::{CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting};
+use cinnabar_daemon::messages::{
+    CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus, WriteLogStatus,
+};
 use cinnabar_daemon::report::StatusReport;
 use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport, Start};
@@ -74,7 +76,7 @@ fn what_makes_no_sense_is_refused() {
         "cinnabar serve --demo --io fast",
         "cinnabar status --interval 0",
         "cinnabar volume add v",
-        "cinnabar volume set v --mode write-back",
+        "cinnabar volume set v --mode write-behind",
         "cinnabar volume invalidate",
         "cinnabar volume invalidate v --range 5",
         "cinnabar volume invalidate v --range 0+0",
@@ -202,6 +204,7 @@ fn sample(reads: u64) -> DataStatus {
             ..VolumeCounters::default()
         },
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
+        write_back: Some(sample_write_back()),
     };
     let cache = CacheStatus {
         device: "/ssd/cache.img".into(),
@@ -226,8 +229,28 @@ fn sample(reads: u64) -> DataStatus {
         counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,
+        write_log: Some(WriteLogStatus {
+            device: "/ssd/writes.img".into(),
+            reason: String::new(),
+            size_bytes: 64 << 20,
+            used_bytes: 4 << 20,
+            ram_bytes: 1 << 20,
+        }),
     };
     DataStatus { cache, volumes: vec![volume] }
+}
+
+fn sample_write_back() -> WriteBackStatus {
+    WriteBackStatus {
+        dirty_bytes: 3 << 20,
+        dirty_age: Duration::from_millis(4200),
+        epochs: 7,
+        destaged_bytes: 9 << 20,
+        destaged_writes: 11,
+        damaged: false,
+        leaving: true,
+        claim: "/srv/vm1.raw.cinnabar-claim".into(),
+    }
 }
 
 #[test]
@@ -246,6 +269,8 @@ fn the_status_is_readable() {
         "after a crash, 10.0 MiB known after 0.4 s, 1.0 MiB dropped as overwritten",
         "1.0 MiB of volumes that are not attached",
         "given up 1 times, replaced 2 times",
+        "/ssd/writes.img, 4.0 MiB of 64.0 MiB in use",
+        "vm1: 3.0 MiB in the write log are not at its backend yet, the oldest for 4.2 s, on its way out",
         "vm1: 5 operations of the backend failed",
         "vm1: 12 requests were refused as invalid",
         "vm1: did not use the cache: 2.0 MiB in long sequential runs, 1.0 MiB for want of a free",
@@ -370,6 +395,8 @@ fn metrics_follow_the_conventions() {
         "cinnabar_cache_device_replacements_total 2",
         "cinnabar_cache_detached_bytes 1048576",
         "cinnabar_volume_backend_oldest_seconds{volume=\"vm1\"} 12",
+        "cinnabar_volume_dirty_bytes{volume=\"vm1\"} 3145728",
+        "cinnabar_write_log_used_bytes 4194304",
         "cinnabar_volume_latency_seconds_count{volume=\"vm1\",operation=\"read\"} 2",
         "cinnabar_volume_latency_seconds_bucket{le=\"0.0001\",volume=\"vm1\",operation=\"read\"} 1",
         "cinnabar_volume_latency_seconds_bucket{le=\"+Inf\",volume=\"vm1\",operation=\"read\"} 2",

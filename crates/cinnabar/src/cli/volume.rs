@@ -41,14 +41,30 @@ enum Command {
         cinnabar volume add golden --backend file:golden.raw --read-only --nbd unix:golden.sock")]
     Add(Box<AddArgs>),
     /// Stop serving a volume
-    #[command(after_help = "Its cached blocks are kept for the time it is added again.\n\n\
-        Examples:\n  cinnabar volume remove vm2\n  cinnabar volume remove vm2 --force")]
+    #[command(
+        after_help = "Its cached blocks are kept for the time it is added again. In write-back \
+        mode its writes are brought to its backend first.\n\n\
+        Examples:\n  cinnabar volume remove vm2\n  cinnabar volume remove vm2 --force"
+    )]
     Remove {
         /// Its name
         name: String,
         /// Disconnect its clients [default: refuse while there are any]
         #[arg(long)]
         force: bool,
+        /// Give up its writes that the backend does not have yet: they are lost [default: bring them
+        /// there first]
+        #[arg(long)]
+        discard_dirty: bool,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Bring all acknowledged writes of a volume to its backend
+    #[command(after_help = "Ends when the backend has everything that was acknowledged before, \
+        durably. Guests go on meanwhile.\n\nExamples:\n  cinnabar volume flush vm1")]
+    Flush {
+        /// Its name
+        name: String,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -148,6 +164,10 @@ struct AddArgs {
     /// Let several clients write it [default: one client]
     #[arg(long)]
     shared: bool,
+    /// Where its claim is kept in mode write-back [default: beside a file; with --exclusive in the
+    /// daemon's state folder]
+    #[arg(long, value_name = "PATH")]
+    claim: Option<String>,
     /// Nobody else ever writes its backend [default: believe the backend's proof only]
     #[arg(long)]
     exclusive: bool,
@@ -169,10 +189,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List { json, daemon } => list(*json, daemon),
         Command::Add(args) => add(args),
-        Command::Remove { name, force, daemon } => {
+        Command::Remove { name, force, discard_dirty, daemon } => {
             check_name(name)?;
-            let query = if *force { "?force=true" } else { "" };
+            let query = match (force, discard_dirty) {
+                (false, false) => "",
+                (true, false) => "?force=true",
+                (false, true) => "?discard_dirty=true",
+                (true, true) => "?force=true&discard_dirty=true",
+            };
             daemon.delete(&format!("/v1/volumes/{}{query}", escape(name)))
+        }
+        Command::Flush { name, daemon } => {
+            check_name(name)?;
+            daemon.post(&format!("/v1/volumes/{}/flush", escape(name)), &())
         }
         Command::Set { name, mode, share_min, share_max, daemon } => {
             check_name(name)?;
@@ -248,6 +277,10 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         exclusive: args.exclusive,
         bypass_sequential: Some(args.bypass_sequential.clone()),
         bypass_large: Some(args.bypass_large.clone()),
+        claim: match &args.claim {
+            Some(path) => Some(in_words(&here.join(path))?),
+            None => None,
+        },
     };
     input.check(&here)?;
     let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;

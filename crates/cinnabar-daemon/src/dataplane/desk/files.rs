@@ -1,6 +1,6 @@
 //! What a desk does I/O on: the cache device, and the volumes' backends.
 
-use super::{Desk, Owner, VolumeIo};
+use super::{Desk, Io, Owner, VolumeIo};
 use crate::dataplane::clock::after;
 use cinnabar_backend::{Disk, FileId};
 use cinnabar_engine::units::Instant;
@@ -13,6 +13,13 @@ impl Desk {
         let file = self.port.register(Arc::clone(&disk))?;
         self.cache = Some((file, disk));
         self.hurried = None;
+        Ok(())
+    }
+
+    /// Takes the write log's device, for good.
+    pub(in super::super) fn install_log(&mut self, disk: Arc<Disk>) -> rustix::io::Result<()> {
+        let file = self.port.register(Arc::clone(&disk))?;
+        self.log = Some((file, disk));
         Ok(())
     }
 
@@ -33,7 +40,9 @@ impl Desk {
 
     /// The same, and no engine waits for what is under way.
     pub(in super::super) fn leave_cache(&mut self) {
-        for io in self.ios.iter_mut().filter(|io| io.of.volume.is_none()) {
+        let log = self.log.as_ref().map(|(file, _)| *file);
+        let of_cache = |io: &Io| io.volume.is_none() && Some(io.file) != log;
+        for io in self.ios.iter_mut().filter(|io| of_cache(&io.of)) {
             io.of.owner = Owner::Nobody;
         }
         self.close_cache();

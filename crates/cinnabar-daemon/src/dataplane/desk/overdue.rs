@@ -4,6 +4,7 @@
 use super::{Desk, Io, Owner, Told};
 use cinnabar_driver::TrackedIo;
 use cinnabar_engine::units::Instant;
+use cinnabar_engine::{IoDone, IoError};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Desk {
@@ -15,6 +16,11 @@ impl Desk {
             // Each engine gives up its own; the plane says so, and has the others follow, unless the
             // device was left before.
             let file = under_way.file;
+            if let Owner::Log(id) = owner {
+                // What it does after all is of no concern: the log gives its device up.
+                under_way.owner = Owner::Nobody;
+                self.told.push(Told::Log(IoDone::new(id, Err(IoError::TimedOut))));
+            }
             if let Owner::Engine(shard, id) = owner {
                 self.told.push(Told::Overdue(shard, id));
                 if self.cache.as_ref().is_some_and(|cache| cache.0 == file) {
@@ -29,6 +35,7 @@ impl Desk {
                 under_way.owner = Owner::Nobody;
                 self.told.push(Told::Extents(ticket, None));
             }
+            Owner::Log(_) => unreachable!("the log does its I/O on its own device"),
             Owner::Nobody => {}
         }
         let volume = &self.volume(key).1;

@@ -25,7 +25,8 @@ fn once_served(rig: &Rig, name: &str) -> DataStatus {
 
 fn remove(rig: &Rig, name: &str) -> Result<(), CommandErrorKind> {
     let name = name.to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force: false, answer }).map_err(|e| e.kind)
+    rig.ask(|answer| Message::RemoveVolume { name, force: false, discard_dirty: false, answer })
+        .map_err(|e| e.kind)
 }
 
 #[test]

@@ -296,7 +296,12 @@ fn the_operator_has_blocks_dropped() {
         let add = |config| rig.ask(|answer| Message::AddVolume(Box::new(config), answer));
         let remove = || {
             let name = "vm2".to_owned();
-            rig.ask(|answer| Message::RemoveVolume { name, force: true, answer })
+            rig.ask(|answer| Message::RemoveVolume {
+                name,
+                force: true,
+                discard_dirty: false,
+                answer,
+            })
         };
         assert_eq!(add(second.clone()), Ok(()));
         assert!(rig.client("vm2").read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));

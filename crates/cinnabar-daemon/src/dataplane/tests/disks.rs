@@ -165,7 +165,8 @@ fn blocks_of_a_volume_that_was_removed_are_counted() {
     rig.loaded();
     assert_eq!(rig.status().cache.detached_blocks, 0);
     let name = "vm1".to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force: true, answer }).expect("it goes");
+    rig.ask(|answer| Message::RemoveVolume { name, force: true, discard_dirty: false, answer })
+        .expect("it goes");
     let status = rig.status();
     assert!(status.cache.detached_blocks >= 200, "{:?}", status.cache);
     assert!(rig.stop().clean);

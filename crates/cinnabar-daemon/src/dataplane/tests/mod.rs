@@ -16,3 +16,4 @@ mod vhost;
 #[allow(dead_code, reason = "the front end's own tests need more of it")]
 mod vhost_guest;
 mod volumes;
+mod write_back;

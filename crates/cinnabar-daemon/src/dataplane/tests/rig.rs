@@ -5,7 +5,7 @@ use crate::dataplane;
 use crate::messages::{
     AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
     Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
-    VolumeMode,
+    VolumeMode, WriteLogConfig,
 };
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -43,6 +43,7 @@ impl Rig {
             shards: layout.shards,
             threads: layout.threads,
             poll_max: Duration::from_micros(50),
+            write_log: None,
         };
         let config = StartConfig {
             cache,
@@ -75,6 +76,7 @@ impl Rig {
             share_max: Share::Percent(100.0),
             nbd: Some(NbdAddress::Unix(self.path(&format!("{name}.sock")))),
             vhost_user: None,
+            claim: None,
             socket: SocketAccess::default(),
             read_only: false,
             shared: false,
@@ -83,6 +85,22 @@ impl Rig {
             bypass_large_bytes: 0,
             backend_timeout: Duration::from_secs(30),
         }
+    }
+
+    /// The same with a write log, and the volumes in write-back mode.
+    pub(super) fn write_back(io: IoMode, names: &[&str]) -> Self {
+        let mut rig = Self::new(io, names);
+        rig.config.cache.write_log = Some(WriteLogConfig {
+            path: rig.path("writes.img"),
+            size_bytes: Some(32 * MIB),
+            dirty_max_percent: 80,
+            rpo: Duration::from_secs(30),
+            drain_on_stop: true,
+        });
+        for volume in &mut rig.config.volumes {
+            volume.mode = VolumeMode::WriteBack;
+        }
+        rig
     }
 
     pub(super) fn try_start(&mut self) -> Result<(), StartError> {

@@ -19,7 +19,8 @@ fn add(rig: &Rig, config: VolumeConfig) -> Result<(), CommandErrorKind> {
 
 fn remove(rig: &Rig, name: &str, force: bool) -> Result<(), CommandErrorKind> {
     let name = name.to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force, answer }).map_err(|error| error.kind)
+    rig.ask(|answer| Message::RemoveVolume { name, force, discard_dirty: false, answer })
+        .map_err(|error| error.kind)
 }
 
 fn set(rig: &Rig, name: &str, change: VolumeChange) -> Result<(), CommandErrorKind> {

@@ -1,0 +1,112 @@
+//! Volumes that are attached: by way of the write log, if they are in write-back mode or have writes
+//! there.
+
+use super::{Asked, Subject, Writes, refused};
+use crate::dataplane::plane::Plane;
+use crate::dataplane::volume::Change;
+use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
+use cinnabar_backend::entropy;
+use cinnabar_engine::units::Instant;
+use cinnabar_writeback::{Command, Refusal};
+
+impl Plane {
+    /// Attaches an installed volume.
+    pub(in super::super) fn attach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+        let config = &self.volumes[key].config;
+        let held = self.writes.place_of(&config.name).is_some();
+        if config.mode != VolumeMode::WriteBack && !held {
+            return self.attach_to_engines(key, answer);
+        }
+        let now = self.lane.clock.now();
+        let kind = CommandErrorKind::Invalid;
+        let refused = match &self.writes {
+            Writes::Off => {
+                let message = "mode write-back needs a write log, and none is configured";
+                Some(CommandError::new(kind, message, "set write_log in [cache]"))
+            }
+            Writes::Missing { reason, .. } => {
+                let hint = "restart the daemon when it is there";
+                Some(CommandError::new(CommandErrorKind::Io, reason.clone(), hint))
+            }
+            Writes::On(_) if config.read_only => {
+                let message = "the write log holds writes of it, and it is read-only";
+                Some(CommandError::new(kind, message, "serve it writable until they are written"))
+            }
+            Writes::On(_) => None,
+        };
+        if let Some(error) = refused {
+            return self.refuse_attach(now, key, answer, error);
+        }
+        match entropy::bytes().map(u64::from_le_bytes) {
+            Ok(incarnation) => {
+                self.volumes[key].claims = self.claims_for(key, incarnation);
+                self.volumes[key].change = Change::Attach(answer);
+                let step = self.volumes[key].writes.join(false);
+                self.write_step(now, key, step);
+            }
+            Err(error) => {
+                let message = format!("no random numbers: {error}");
+                let error = CommandError::new(CommandErrorKind::Limit, message, "");
+                self.refuse_attach(now, key, answer, error);
+            }
+        }
+    }
+
+    /// A volume can't be attached, and no engine was asked.
+    pub(super) fn refuse_attach(
+        &mut self,
+        now: Instant,
+        key: usize,
+        answer: Option<AnswerTo<()>>,
+        error: CommandError,
+    ) {
+        self.remove_exports(key);
+        let volume = &mut self.volumes[key];
+        volume.answer = answer;
+        volume.failed = Some(error);
+        volume.life.refused();
+        self.admit_waiting(now, key);
+        self.submit_early(now, key);
+        self.forget_if_quiet(key);
+    }
+}
+
+impl Plane {
+    /// A volume has grown: has the log know of it, if the volume is there. Gives the answer back if not.
+    pub(in super::super) fn grow_in_log(
+        &mut self,
+        (key, attachment): (usize, u64),
+        size_bytes: u64,
+        answer: AnswerTo<u64>,
+    ) -> Option<AnswerTo<u64>> {
+        let subject = Subject { key, attachment };
+        let volume = self.key_of(subject).map(|key| &self.volumes[key]);
+        let Some(volume) = volume.filter(|volume| volume.writes.place().is_some()) else {
+            return Some(answer);
+        };
+        let name = volume.config.name.clone();
+        let running = self.writes.running()?;
+        let command = Command::Attach { name, size_bytes, incarnation: 0 };
+        running.ask(Asked::Grow(subject, size_bytes, answer), command);
+        None
+    }
+
+    pub(super) fn log_has_grown(
+        &mut self,
+        Subject { key, attachment }: Subject,
+        size_bytes: u64,
+        result: Result<(), Refusal>,
+        answer: AnswerTo<u64>,
+    ) {
+        self.tell_size(key, attachment, size_bytes, result.map_err(refused), answer);
+    }
+}
+
+impl Writes {
+    /// A volume is in the log no more, or its key will be another one's.
+    pub(in super::super) fn forget(&mut self, key: usize) {
+        if let Some(running) = self.running() {
+            running.volumes.iter_mut().filter(|of| **of == Some(key)).for_each(|of| *of = None);
+        }
+    }
+}

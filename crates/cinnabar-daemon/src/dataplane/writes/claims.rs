@@ -1,0 +1,161 @@
+//! Claims: who may hold writes that a back end lacks, told beside the back end.
+//!
+//! Files that may lie on storage that hangs, so background threads read and write them.
+
+use super::{Running, Writes};
+use crate::config::volume::backend_place;
+use crate::dataplane::plane::Plane;
+use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use cinnabar_backend::claim::{self, Claim};
+use cinnabar_backend::spec::Place;
+use std::path::{Path, PathBuf};
+
+/// A volume's claim, and where it is kept.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Claims {
+    pub(in super::super) path: PathBuf,
+    pub(in super::super) claim: Claim,
+    /// The log holds writes of the volume already: the claim must be there, too.
+    pub(in super::super) held: bool,
+}
+
+/// What is known of claims when a back end is opened.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Known {
+    /// Folder of the claims of back ends that are no files.
+    dir: PathBuf,
+    /// The write log in use.
+    log: Option<KnownLog>,
+}
+
+/// What a write log has.
+#[derive(Clone, Debug)]
+struct KnownLog {
+    uuid: [u8; 16],
+    /// Volumes, and their incarnations.
+    places: Vec<(String, u64)>,
+}
+
+/// Where the claim to a volume's back end is.
+fn path_of(config: &VolumeConfig, dir: &Path) -> PathBuf {
+    let file = || match backend_place(&config.backend)? {
+        Place::File(path) => Some(claim::path_beside(&path)),
+        Place::Nbd(_) => None,
+    };
+    let own = config.claim.clone().or_else(file);
+    own.unwrap_or_else(|| dir.join(format!("{}.cinnabar-claim", config.name)))
+}
+
+impl Claims {
+    /// Makes it durable, or finds it as it must be.
+    pub(in super::super) fn make(&self) -> Result<(), String> {
+        let path = self.path.display();
+        if !self.held {
+            return claim::write(&self.path, &self.claim)
+                .map_err(|error| format!("{error} (hint: {})", error.hint()));
+        }
+        match claim::read(&self.path) {
+            Ok(Some(found)) if found.is_of(self.claim.write_log, self.claim.incarnation) => Ok(()),
+            Ok(found) => {
+                let found = found.map_or("is gone".to_owned(), |other| {
+                    format!("is that of {} on host {}", other.device.display(), other.host)
+                });
+                Err(format!(
+                    "the write log holds writes of it, but its claim {path} {found}: others may \
+                     have written the back end since (hint: `volume remove --discard-dirty` gives \
+                     the writes in the log up)"
+                ))
+            }
+            Err(error) => Err(format!("{error} (hint: {})", error.hint())),
+        }
+    }
+
+    /// Takes it away. One that can't be is found to be old the next time.
+    pub(in super::super) fn unmake(&self) {
+        if let Err(error) = claim::remove(&self.path, &self.claim) {
+            tracing::warn!(reason = %error, "a claim that is not needed any more stays");
+        }
+    }
+}
+
+impl Known {
+    /// Refuses a back end that may lack writes which are elsewhere.
+    pub(in super::super) fn check(&self, config: &VolumeConfig) -> Result<(), StartError> {
+        let path = path_of(config, &self.dir);
+        let refuse = |message: String, hint: String| {
+            let subject = Subject::Volume(config.name.clone());
+            Err(StartError::new(StartErrorKind::BackendClaimed, subject, message, hint))
+        };
+        let found = match claim::read(&path) {
+            Ok(None) => return Ok(()),
+            Ok(Some(found)) => found,
+            Err(error) => {
+                return refuse(
+                    format!("backend {}: {error}", config.backend),
+                    error.hint().to_owned(),
+                );
+            }
+        };
+        let has =
+            |places: &[(String, u64)]| places.contains(&(found.volume.clone(), found.incarnation));
+        let by = match &self.log {
+            Some(KnownLog { uuid, places }) if *uuid == found.write_log => {
+                if !has(places) {
+                    // Of a volume that has left the log since.
+                    tracing::info!(volume = config.name, path = %path.display(), "an old claim is removed");
+                    let old = Claims { path, claim: found, held: true };
+                    old.unmake();
+                    return Ok(());
+                }
+                if found.volume == config.name {
+                    return Ok(());
+                }
+                format!("volume {:?} of this daemon's write log", found.volume)
+            }
+            _ => format!(
+                "the write log {} of host {:?} (volume {:?}, since {})",
+                found.device.display(),
+                found.host,
+                found.volume,
+                found.since
+            ),
+        };
+        let message = format!(
+            "backend {}: it is claimed by {by}, which may hold writes that the back end lacks",
+            config.backend
+        );
+        let hint = format!(
+            "serve it there, or use `cinnabar cache writeback` there; if that log is lost for good, \
+             delete {}: what was only there is lost",
+            path.display()
+        );
+        refuse(message, hint)
+    }
+}
+
+impl Plane {
+    /// What is to be known of claims when a back end is opened now.
+    pub(in super::super) fn known_claims(&self) -> Known {
+        let dir = self.claims_dir.clone();
+        let Writes::On(running) = &self.writes else { return Known { dir, log: None } };
+        let log = &running.log;
+        let places = log.places().filter_map(|place| log.status(place));
+        let places = places.map(|status| (status.name, status.incarnation)).collect();
+        Known { dir, log: Some(KnownLog { uuid: log.uuid(), places }) }
+    }
+
+    /// The claim to a volume's back end: that of its place in the log, or a new one.
+    pub(super) fn claims_of(
+        running: &Running,
+        config: &VolumeConfig,
+        dir: &Path,
+        new: u64,
+    ) -> Claims {
+        let log = &running.log;
+        let known = log.places().filter_map(|place| log.status(place));
+        let known = known.into_iter().find(|status| status.name == config.name);
+        let (held, incarnation) = known.map_or((false, new), |status| (true, status.incarnation));
+        let claim = Claim::new(log.uuid(), running.disk.path(), &config.name, incarnation);
+        Claims { path: path_of(config, dir), claim, held }
+    }
+}

@@ -1,0 +1,261 @@
+//! Write-back: the write log at work, between guests' requests and the engines
+//! (docs/design/write-back.md).
+//!
+//! The first data thread owns the log, as it owns the volumes. A request of a volume in write-back
+//! mode goes to the log under its own number; what the log asks of the engines becomes a request that
+//! the log has asked for. I/O on the log's device goes through the thread's own desk.
+
+mod attach;
+mod claims;
+mod commands;
+mod mode;
+mod open;
+mod status;
+
+pub(super) use claims::{Claims, Known};
+pub(super) use open::{OpenFailed, open};
+
+use super::plane::Plane;
+use super::requests::Asker;
+use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
+use cinnabar_backend::{Disk, Memory};
+use cinnabar_driver::Phase;
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Failure, Op, Reply, RequestId};
+use cinnabar_writeback::{Action, Command, EngineId, Event, Place, Refusal, WriteLog};
+use slab::Slab;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The write log, or why there is none.
+pub(super) enum Writes {
+    /// None is configured.
+    Off,
+    /// It could not be opened: volumes that need it are not served.
+    Missing { path: PathBuf, reason: String },
+    /// See there.
+    On(Box<Running>),
+}
+
+/// An open write log.
+pub(super) struct Running {
+    pub(super) log: WriteLog<Memory>,
+    disk: Arc<Disk>,
+    events: Vec<Event<Memory>>,
+    actions: Vec<Action<Memory>>,
+    /// When it wants to be woken.
+    wake: Option<Instant>,
+    /// Keys of the volumes at the log's places.
+    volumes: Vec<Option<usize>>,
+    /// Commands in the log's hands.
+    asked: Slab<Asked>,
+    /// Requests for volumes that the engines do not have yet, in order.
+    early: Vec<(EngineId, usize, Op<Memory>)>,
+    /// Commands to be given at these times.
+    later: Vec<(Instant, Subject, Command)>,
+    /// The device's failure was reported.
+    told_lost: bool,
+}
+
+/// One attachment of a volume: its key may be another one's later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Subject {
+    key: usize,
+    attachment: u64,
+}
+
+/// Who waits for the log's answer to a command.
+enum Asked {
+    /// A volume's attach to the log.
+    Attach(Subject),
+    /// Another step of a volume's way into the log or out of it.
+    Step(Subject),
+    /// Of a volume that has grown to so many bytes.
+    Grow(Subject, u64, AnswerTo<u64>),
+    /// An operator who wants the back end to have everything.
+    Flush(AnswerTo<()>),
+    /// An operator who gives up the writes of a volume that is not served.
+    Discard(Claims, AnswerTo<()>),
+    /// The stop.
+    Close,
+}
+
+impl Writes {
+    pub(super) fn running(&mut self) -> Option<&mut Running> {
+        match self {
+            Self::On(running) => Some(running),
+            Self::Off | Self::Missing { .. } => None,
+        }
+    }
+
+    pub(super) fn log(&self) -> Option<&WriteLog<Memory>> {
+        match self {
+            Self::On(running) => Some(&running.log),
+            Self::Off | Self::Missing { .. } => None,
+        }
+    }
+
+    /// The place of a volume of this name in the log.
+    pub(super) fn place_of(&self, name: &str) -> Option<Place> {
+        let log = self.log()?;
+        log.places().find(|place| log.status(*place).is_some_and(|status| status.name == name))
+    }
+
+    /// Its device.
+    pub(super) fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::On(running) => Some(&running.disk),
+            Self::Off | Self::Missing { .. } => None,
+        }
+    }
+
+    /// When it is to be looked at.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let Self::On(running) = self else { return None };
+        let later = running.later.iter().map(|(at, ..)| *at);
+        later.chain(running.wake).min()
+    }
+
+    /// Whether it has something to do at once.
+    pub(super) fn is_filled(&self) -> bool {
+        matches!(self, Self::On(running) if !running.events.is_empty())
+    }
+
+    /// Something for the log; without one it is dropped.
+    pub(super) fn give(&mut self, event: Event<Memory>) {
+        if let Self::On(running) = self {
+            running.events.push(event);
+        }
+    }
+}
+
+impl Running {
+    fn ask(&mut self, asked: Asked, command: Command) {
+        let id = RequestId(self.asked.insert(asked) as u64);
+        self.events.push(Event::Control(id, command));
+    }
+}
+
+impl Plane {
+    /// Takes note of the time, for the log.
+    pub(super) fn look_at_writes(&mut self, now: Instant) {
+        let Some(running) = self.writes.running() else { return };
+        if running.wake.is_some_and(|at| at <= now) {
+            running.wake = None;
+            running.events.push(Event::Wake);
+        }
+        let due: Vec<_> = running.later.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, subject, command) in due {
+            running.ask(Asked::Step(subject), command);
+        }
+    }
+
+    /// Lets the log take what there is, and does what it says.
+    pub(super) fn apply_writes(&mut self, now: Instant) {
+        let Some(running) = self.writes.running().filter(|running| !running.events.is_empty())
+        else {
+            return;
+        };
+        let Running { log, events, actions, .. } = running;
+        log.apply(now, events, actions);
+        let mut actions = std::mem::take(actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Log(id, op) => self.lane.desk.log_io(now, id, op),
+                Action::Engine(id, place, op) => self.submit_of_log(now, id, place, op),
+                Action::Reply(id, result) => self.replies.push(Reply { id, result }),
+                Action::Answer(id, result) => self.log_answered(now, id, result),
+                Action::WakeAt(at) => {
+                    if let Some(running) = self.writes.running() {
+                        running.wake = Some(running.wake.map_or(at, |wake| wake.min(at)));
+                    }
+                }
+            }
+        }
+        if let Some(running) = self.writes.running() {
+            running.actions = actions;
+            if running.log.is_lost() && !std::mem::replace(&mut running.told_lost, true) {
+                let device = running.disk.path().display();
+                tracing::error!(
+                    %device,
+                    "the write log's device has failed: volumes in write-back mode fail their \
+                     requests (hint: see docs/guide/write-back.md, \"The write log's device failed\")"
+                );
+            }
+        }
+    }
+
+    /// A request of the log's, on behalf of the volume at a place.
+    fn submit_of_log(&mut self, now: Instant, id: EngineId, Place(place): Place, op: Op<Memory>) {
+        let Some(running) = self.writes.running() else { return };
+        let key = running.volumes.get(usize::from(place)).copied().flatten();
+        let volume = key.and_then(|key| Some((key, self.volumes.get(key)?)));
+        match volume.map(|(key, volume)| (key, volume.life.phase())) {
+            Some((key, Phase::Serving)) => self.submit_for(now, key, op, Asker::Log(id)),
+            Some((key, Phase::Attaching)) => running.early.push((id, key, op)),
+            Some((_, Phase::Leaving | Phase::Gone)) | None => {
+                running.events.push(Event::EngineDone(id, Err(Failure::NoVolume)));
+            }
+        }
+    }
+
+    /// The engines have a volume now, or will not: what the log has asked for goes on.
+    pub(super) fn submit_early(&mut self, now: Instant, key: usize) {
+        let Some(running) = self.writes.running() else { return };
+        let early: Vec<_> = running.early.extract_if(.., |(_, of, _)| *of == key).collect();
+        let serves = self.volumes.get(key).is_some_and(|volume| volume.life.serving().is_some());
+        for (id, key, op) in early {
+            if serves {
+                self.submit_for(now, key, op, Asker::Log(id));
+            } else {
+                self.writes.give(Event::EngineDone(id, Err(Failure::NoVolume)));
+            }
+        }
+    }
+
+    /// The log has answered a command.
+    fn log_answered(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        result: Result<cinnabar_writeback::Done, Refusal>,
+    ) {
+        let Some(running) = self.writes.running() else { return };
+        match running.asked.remove(id.0 as usize) {
+            Asked::Attach(subject) => self.attached_at_log(now, subject, result),
+            Asked::Step(subject) => self.log_step_done(now, subject, result.map(drop)),
+            Asked::Grow(subject, size_bytes, answer) => {
+                self.log_has_grown(subject, size_bytes, result.map(drop), answer);
+            }
+            Asked::Flush(answer) => {
+                let _ = answer.send(result.map(drop).map_err(refused));
+            }
+            Asked::Discard(claims, answer) => self.discarded(claims, result.map(drop), answer),
+            Asked::Close => self.log_closed(now, result.map(drop)),
+        }
+    }
+}
+
+/// What it means to an operator that the log refuses something.
+fn refused(refusal: Refusal) -> CommandError {
+    let (kind, hint) = match refusal {
+        Refusal::NoPlace => (CommandErrorKind::Limit, "take another volume out of write-back mode"),
+        Refusal::Dirty | Refusal::Busy => (CommandErrorKind::Busy, "try again in a moment"),
+        Refusal::Closed => (CommandErrorKind::Stopping, ""),
+        Refusal::NoVolume | Refusal::Invalid => (CommandErrorKind::Invalid, ""),
+        Refusal::Smaller => (
+            CommandErrorKind::Invalid,
+            "make the back end as large as it was, or give the writes up with --discard-dirty",
+        ),
+        Refusal::Damaged => (
+            CommandErrorKind::Io,
+            "see docs/guide/write-back.md; `volume remove --discard-dirty` gives the writes up",
+        ),
+        Refusal::Lost => (
+            CommandErrorKind::Io,
+            "restart the daemon once the device is back; `volume remove --discard-dirty` gives the \
+             writes up",
+        ),
+    };
+    CommandError::new(kind, refusal.to_string(), hint)
+}

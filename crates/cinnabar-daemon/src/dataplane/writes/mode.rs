@@ -1,0 +1,261 @@
+//! A volume's way into the write log and out of it: what each step asks for, and what comes of it.
+
+use super::{Asked, Claims, Subject, refused};
+use crate::dataplane::background::Task;
+use crate::dataplane::clock::after;
+use crate::dataplane::plane::Plane;
+use crate::dataplane::requests::Asker;
+use crate::dataplane::volume::Change;
+use crate::messages::{CommandError, CommandErrorKind, VolumeMode};
+use cinnabar_driver::write_mode::{Failed, Step};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Failure, Op};
+use cinnabar_writeback::{Command, Done, Refusal};
+use std::time::Duration;
+
+/// Until the log is asked again to let go of a volume of which something is under way.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+impl Plane {
+    /// One attachment of a volume.
+    pub(super) fn subject(&self, key: usize) -> Subject {
+        Subject { key, attachment: self.volumes[key].life.attachment() }
+    }
+
+    /// Its key, if it is still there.
+    pub(super) fn key_of(&self, subject: Subject) -> Option<usize> {
+        let volume = self.volumes.get(subject.key)?;
+        (volume.life.attachment() == subject.attachment).then_some(subject.key)
+    }
+
+    /// Does the next step.
+    pub(super) fn write_step(&mut self, now: Instant, key: usize, step: Step) {
+        let subject = self.subject(key);
+        match step {
+            Step::Claim => {
+                let claims = self.volumes[key].claims.clone().expect("set before it joins");
+                self.background.start(Task::Claim { subject, claims });
+            }
+            Step::Attach => self.attach_at_log(subject),
+            Step::Hold => self.settle_writes(now, key),
+            Step::Flush => self.submit_for(now, key, Op::Flush, Asker::Mode),
+            Step::Joined(_) => self.has_joined(now, key),
+            Step::Ask(command) => {
+                if let Some(running) = self.writes.running() {
+                    running.ask(Asked::Step(subject), command);
+                }
+            }
+            Step::AskLater(command) => {
+                if let Some(running) = self.writes.running() {
+                    running.later.push((after(now, AGAIN_AFTER), subject, command));
+                }
+            }
+            Step::Unclaim => {
+                let claims = self.volumes[key].claims.clone().expect("set before it joins");
+                self.background.start(Task::Unclaim { subject, claims });
+            }
+            Step::Left(failed) => self.has_left(now, key, failed),
+            Step::Stays(failed) => self.stays(now, key, &failed),
+        }
+    }
+
+    fn attach_at_log(&mut self, subject: Subject) {
+        let volume = &self.volumes[subject.key];
+        let claims = volume.claims.as_ref().expect("set before it joins");
+        let command = Command::Attach {
+            name: volume.config.name.clone(),
+            size_bytes: volume.io.disk.size_bytes(),
+            incarnation: claims.claim.incarnation,
+        };
+        if let Some(running) = self.writes.running() {
+            running.ask(Asked::Attach(subject), command);
+        }
+    }
+
+    /// A background thread has made the claim, or could not.
+    pub(in super::super) fn claimed(
+        &mut self,
+        now: Instant,
+        subject: Subject,
+        result: Result<(), String>,
+    ) {
+        if let Some(key) = self.key_of(subject) {
+            let step = self.volumes[key].writes.claimed(result);
+            self.write_step(now, key, step);
+        }
+    }
+
+    /// A background thread has taken the claim away, as far as that could be.
+    pub(in super::super) fn unclaimed(&mut self, now: Instant, subject: Subject) {
+        if let Some(key) = self.key_of(subject) {
+            let step = self.volumes[key].writes.unclaimed();
+            self.write_step(now, key, step);
+        }
+    }
+
+    pub(super) fn attached_at_log(
+        &mut self,
+        now: Instant,
+        subject: Subject,
+        result: Result<Done, Refusal>,
+    ) {
+        let Some(key) = self.key_of(subject) else { return };
+        let result = result.map(|done| match done {
+            Done::Attached(place) => place,
+            Done::Nothing => unreachable!("an attach is answered with a place"),
+        });
+        let holds = self.writes.place_of(&self.volumes[key].config.name).is_some();
+        let step = self.volumes[key].writes.attached(result, holds);
+        if let (Some(place), Some(running)) =
+            (self.volumes[key].writes.place(), self.writes.running())
+        {
+            running.volumes[usize::from(place.0)] = Some(key);
+        }
+        self.write_step(now, key, step);
+    }
+
+    /// The log has answered the command of a step.
+    pub(super) fn log_step_done(
+        &mut self,
+        now: Instant,
+        subject: Subject,
+        result: Result<(), Refusal>,
+    ) {
+        if let Some(key) = self.key_of(subject) {
+            let step = self.volumes[key].writes.answered(result);
+            self.write_step(now, key, step);
+        }
+    }
+
+    /// The engine has flushed the back end of a volume that joins.
+    pub(in super::super) fn flushed_to_join(
+        &mut self,
+        now: Instant,
+        key: usize,
+        result: Result<(), Failure>,
+    ) {
+        let step = self.volumes[key].writes.flushed(result);
+        self.write_step(now, key, step);
+    }
+
+    /// Goes on with a volume whose requests wait, if none of them is under way.
+    pub(in super::super) fn settle_writes(&mut self, now: Instant, key: usize) {
+        let awaits = self.volumes.get(key).is_some_and(|volume| volume.writes.awaits_idle());
+        if awaits && !self.requests.iter().any(|(_, request)| request.is_of_guest(key)) {
+            let step = self.volumes[key].writes.idle();
+            self.write_step(now, key, step);
+        }
+    }
+
+    fn has_joined(&mut self, now: Instant, key: usize) {
+        let volume = &mut self.volumes[key];
+        let name = volume.config.name.clone();
+        match std::mem::take(&mut volume.change) {
+            Change::Attach(answer) => self.attach_to_engines(key, answer),
+            Change::Join(answer, _) => {
+                tracing::info!(volume = name, "in write-back mode");
+                let _ = answer.send(Ok(()));
+                self.admit_waiting(now, key);
+            }
+            Change::None | Change::Leave | Change::Remove => {
+                unreachable!("it was not about to join")
+            }
+        }
+    }
+
+    fn has_left(&mut self, now: Instant, key: usize, failed: Option<Failed>) {
+        self.writes.forget(key);
+        let volume = &mut self.volumes[key];
+        volume.claims = None;
+        let name = volume.config.name.clone();
+        let change = std::mem::take(&mut volume.change);
+        match change {
+            Change::Attach(answer) => {
+                let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
+                return self.refuse_attach(now, key, answer, failed);
+            }
+            Change::Join(answer, mode) => {
+                volume.config.mode = mode;
+                let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
+                let _ = answer.send(Err(failed));
+            }
+            Change::None | Change::Leave => {
+                tracing::info!(volume = name, "nothing of it is in the write log any more");
+            }
+            Change::Remove => {
+                let answer = self.volumes[key].answer.take();
+                return self.detach(key, answer);
+            }
+        }
+        self.admit_waiting(now, key);
+    }
+
+    fn stays(&mut self, now: Instant, key: usize, failed: &Failed) {
+        let error = explain(failed);
+        let volume = &mut self.volumes[key];
+        match std::mem::take(&mut volume.change) {
+            Change::Attach(answer) => return self.refuse_attach(now, key, answer, error),
+            Change::Join(answer, mode) => {
+                volume.config.mode = mode;
+                let _ = answer.send(Err(error));
+            }
+            Change::None | Change::Leave => {
+                let volume = &volume.config.name;
+                tracing::warn!(volume, reason = %error, "it stays in the write log");
+            }
+            Change::Remove => {
+                let (config, size) = (volume.config.clone(), volume.io.disk.size_bytes());
+                if let Some(answer) = volume.answer.take() {
+                    let _ = answer.send(Err(error));
+                }
+                // Its clients were sent away for this.
+                if self.stop.is_none()
+                    && let Err(error) = self.listen(&config, key, size)
+                {
+                    tracing::error!(volume = config.name, reason = %error, "clients find no socket");
+                }
+            }
+        }
+        self.admit_waiting(now, key);
+    }
+
+    /// Has a volume leave the log, if it is there: `None` if not.
+    pub(super) fn leave_log(
+        &mut self,
+        now: Instant,
+        key: usize,
+        change: Change,
+        (served, discard): (bool, bool),
+    ) -> Option<()> {
+        let step = self.volumes[key].writes.leave(served, discard)?;
+        self.volumes[key].change = change;
+        self.write_step(now, key, step);
+        Some(())
+    }
+
+    /// A volume serves: if it is in the log only because writes were left there, it leaves.
+    pub(in super::super) fn leave_log_if_unwanted(&mut self, now: Instant, key: usize) {
+        if self.volumes[key].config.mode != VolumeMode::WriteBack {
+            self.leave_log(now, key, Change::Leave, (true, false));
+        }
+    }
+
+    /// Where the claim of a volume is to be.
+    pub(super) fn claims_for(&mut self, key: usize, incarnation: u64) -> Option<Claims> {
+        let (config, dir) = (&self.volumes[key].config, &self.claims_dir);
+        let super::Writes::On(running) = &self.writes else { return None };
+        Some(Self::claims_of(running, config, dir, incarnation))
+    }
+}
+
+/// What it means to an operator that a volume could not join or leave.
+fn explain(failed: &Failed) -> CommandError {
+    match failed {
+        Failed::Claim(reason) => CommandError::new(CommandErrorKind::Busy, reason, ""),
+        Failed::Log(refusal) => refused(*refusal),
+        Failed::Flush(failure) => {
+            let message = format!("flushing the back end failed: {failure}");
+            CommandError::new(CommandErrorKind::Io, message, "see the daemon's log")
+        }
+    }
+}

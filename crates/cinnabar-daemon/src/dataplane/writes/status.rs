@@ -1,0 +1,82 @@
+//! What the status says of the write log and of volumes in write-back mode.
+
+use super::Writes;
+use crate::dataplane::plane::Plane;
+use crate::dataplane::volume::Volume;
+use crate::messages::{WriteBackStatus, WriteLogStatus};
+use cinnabar_engine::units::{BLOCK_BYTES, Instant};
+use std::time::Duration;
+
+impl Plane {
+    /// The write log's own.
+    pub(in super::super) fn write_log_status(&self) -> Option<WriteLogStatus> {
+        match &self.writes {
+            Writes::Off => None,
+            Writes::Missing { path, reason } => Some(WriteLogStatus {
+                device: path.clone(),
+                reason: reason.clone(),
+                size_bytes: 0,
+                used_bytes: 0,
+                ram_bytes: 0,
+            }),
+            Writes::On(running) => {
+                let (size_bytes, used_bytes) = running.log.room_bytes();
+                let lost = running.log.is_lost();
+                let reason = if lost { "its device has failed" } else { "" };
+                Some(WriteLogStatus {
+                    device: running.disk.path().to_owned(),
+                    reason: reason.to_owned(),
+                    size_bytes,
+                    used_bytes,
+                    ram_bytes: running.log.ram_bytes(),
+                })
+            }
+        }
+    }
+
+    /// A volume's, if it is in the log.
+    pub(in super::super) fn write_back_status(
+        &self,
+        now: Instant,
+        volume: &Volume,
+    ) -> Option<WriteBackStatus> {
+        let claims = volume.claims.as_ref()?;
+        let log = self.writes.log()?;
+        let place = volume.writes.place();
+        let status = place.and_then(|place| log.status(place)).unwrap_or_default();
+        let age_ns = place.and_then(|place| log.dirty_age_ns(place, now));
+        Some(WriteBackStatus {
+            dirty_bytes: status.dirty_bytes,
+            dirty_age: age_ns.map_or(Duration::ZERO, Duration::from_nanos),
+            epochs: status.epoch.saturating_sub(status.retired_epoch),
+            destaged_bytes: status.destaged_blocks * BLOCK_BYTES,
+            destaged_writes: status.destaged_writes,
+            damaged: status.damaged,
+            leaving: volume.writes.leaves(),
+            claim: claims.path.clone(),
+        })
+    }
+
+    /// Why a volume in write-back mode is not as it should be.
+    pub(in super::super) fn write_back_trouble(
+        &self,
+        now: Instant,
+        volume: &Volume,
+    ) -> Option<String> {
+        let status = self.write_back_status(now, volume)?;
+        let log = self.writes.log()?;
+        if log.is_lost() {
+            return Some("the write log's device has failed: its requests fail".to_owned());
+        }
+        if status.damaged {
+            return Some("some of its writes in the log are damaged: its requests fail".to_owned());
+        }
+        if let Some(failure) = log.status(volume.writes.place()?)?.failing {
+            return Some(format!("bringing its writes to the back end fails: {failure}"));
+        }
+        (status.dirty_age > self.rpo.saturating_mul(2)).then(|| {
+            let age_s = status.dirty_age.as_secs();
+            format!("the oldest write has been waiting for the back end for {age_s} s")
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! The steps in their order, and where requests go meanwhile.
+
+use super::*;
+
+const PLACE: Place = Place(3);
+
+fn on(served: bool) -> WriteMode {
+    let mut mode = WriteMode::default();
+    assert_eq!(mode.join(served), Step::Claim);
+    assert_eq!(mode.claimed(Ok(())), Step::Attach);
+    let step = mode.attached(Ok(PLACE), true);
+    if served {
+        assert_eq!((step, mode.route()), (Step::Hold, Route::Wait));
+        assert_eq!((mode.awaits_idle(), mode.idle()), (true, Step::Flush));
+        assert_eq!(mode.flushed(Ok(())), Step::Joined(PLACE));
+    } else {
+        assert_eq!(step, Step::Joined(PLACE));
+    }
+    assert_eq!((mode.route(), mode.place()), (Route::Log(PLACE), Some(PLACE)));
+    mode
+}
+
+#[test]
+fn a_volume_joins_before_guests_come_or_while_they_are_there() {
+    on(false);
+    on(true);
+}
+
+#[test]
+fn guests_go_on_until_little_is_left_to_drain() {
+    let mut mode = on(true);
+    assert_eq!(mode.leave(true, false), Some(Step::Ask(Command::Drain(PLACE))));
+    assert_eq!((mode.route(), mode.leave(true, false)), (Route::Log(PLACE), None));
+    assert_eq!((mode.answered(Ok(())), mode.route()), (Step::Hold, Route::Wait));
+    assert_eq!(mode.idle(), Step::Ask(Command::Drain(PLACE)));
+    let remove = Command::Remove { place: PLACE, discard: false };
+    assert_eq!(mode.answered(Ok(())), Step::Ask(remove.clone()));
+    assert_eq!(mode.answered(Err(Refusal::Busy)), Step::AskLater(remove.clone()));
+    // A request that was answered as late has written after all.
+    assert_eq!(mode.answered(Err(Refusal::Dirty)), Step::Ask(Command::Drain(PLACE)));
+    assert_eq!(mode.answered(Ok(())), Step::Ask(remove));
+    assert_eq!((mode.answered(Ok(())), mode.route()), (Step::Unclaim, Route::Wait));
+    assert_eq!((mode.unclaimed(), mode.route()), (Step::Left(None), Route::Engine));
+}
+
+#[test]
+fn one_that_leaves_for_good_is_drained_or_its_data_are_given_up() {
+    let mut mode = on(false);
+    assert_eq!(mode.leave(false, false), Some(Step::Ask(Command::Drain(PLACE))));
+    let remove = Command::Remove { place: PLACE, discard: false };
+    assert_eq!(mode.answered(Ok(())), Step::Ask(remove));
+    let mut mode = on(false);
+    let remove = Command::Remove { place: PLACE, discard: true };
+    assert_eq!(mode.leave(false, true), Some(Step::Ask(remove)));
+    // Also if the log's device is gone.
+    assert_eq!(mode.answered(Err(Refusal::Lost)), Step::Unclaim);
+    assert_eq!(mode.unclaimed(), Step::Left(None));
+}
+
+#[test]
+fn a_refusal_leaves_it_where_it_was() {
+    let mut mode = WriteMode::default();
+    mode.join(true);
+    let failed = Failed::Claim("another host's".to_owned());
+    assert_eq!(mode.claimed(Err("another host's".to_owned())), Step::Stays(failed));
+    assert_eq!(mode.route(), Route::Engine);
+    // Without a place in the log its claim goes; with one it stays.
+    for holds in [true, false] {
+        mode.join(false);
+        mode.claimed(Ok(()));
+        let step = mode.attached(Err(Refusal::NoPlace), holds);
+        if holds {
+            assert_eq!(step, Step::Stays(Refusal::NoPlace.into()));
+        } else {
+            assert_eq!(step, Step::Unclaim);
+            assert_eq!(mode.unclaimed(), Step::Left(Some(Refusal::NoPlace.into())));
+        }
+    }
+    let mut mode = on(false);
+    mode.leave(true, false);
+    assert_eq!(mode.answered(Err(Refusal::Damaged)), Step::Stays(Refusal::Damaged.into()));
+    assert_eq!(mode.route(), Route::Log(PLACE));
+}
+
+#[test]
+fn a_back_end_that_can_t_be_flushed_keeps_a_volume_out() {
+    let mut mode = WriteMode::default();
+    mode.join(true);
+    mode.claimed(Ok(()));
+    mode.attached(Ok(PLACE), true);
+    mode.idle();
+    let failure = cinnabar_engine::Failure::Io(cinnabar_engine::IoError::Io);
+    let remove = Command::Remove { place: PLACE, discard: false };
+    assert_eq!(mode.flushed(Err(failure)), Step::Ask(remove));
+    assert_eq!(mode.answered(Ok(())), Step::Unclaim);
+    assert_eq!(mode.unclaimed(), Step::Left(Some(Failed::Flush(failure))));
+}
