@@ -247,13 +247,15 @@ impl<P: Payload> WriteLog<P> {
         } else {
             sector_runs(sectors).collect()
         };
+        let single = parts.len() == 1;
         for (from, len) in parts {
             let len = len.min(size.saturating_sub(start + from));
             if len == 0 {
                 continue;
             }
-            // A request's memory covers the blocks around its span.
-            let data = if at == 0 {
+            // A request's memory covers the blocks around its span, and what it does not write of them
+            // is the engine's to use: no two requests have the same.
+            let data = if at == 0 && single {
                 data.clone()
             } else {
                 let own = P::alloc(count as u32);

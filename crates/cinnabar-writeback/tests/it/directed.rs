@@ -396,6 +396,24 @@ pub(crate) fn what_is_left_of_a_damaged_volume_is_not_overwritten(mutants: Mutan
     assert_eq!(rig.answers[&removed], Ok(Done::Nothing));
 }
 
+/// Both requests had the same memory, of which the engine uses what lies around the span.
+pub(crate) fn parts_of_a_block_do_not_share_their_memory(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
+    // This chunk is under way when the parts come, so they are kept as one page.
+    rig.write(place, 9, 1, 9);
+    for (first, count, value) in [(0, 3, 1), (6, 2, 2)] {
+        let data = Mem::of(first, &vec![value; count]);
+        let span = ByteSpan::new(3 * 4096 + first as u64 * 512, count as u64 * 512);
+        rig.submit(place, Op::Write { span, data, fua: false });
+    }
+    let drained = rig.control(Command::Drain(place));
+    rig.settle();
+    assert_eq!(rig.answers[&drained], Ok(Done::Nothing));
+    let sectors: Vec<u64> =
+        (24..32).filter_map(|sector| rig.disks[&place].candidates(sector).last()).collect();
+    assert_eq!(sectors, [1, 1, 1, 0, 0, 0, 2, 2]);
+}
+
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod sound {
@@ -426,4 +444,5 @@ tests! {
     a_read_under_way_meets_a_volume_of_another_size,
     a_volume_becomes_smaller_when_nothing_of_it_is_under_way,
     what_is_left_of_a_damaged_volume_is_not_overwritten,
+    parts_of_a_block_do_not_share_their_memory,
 }

@@ -40,6 +40,13 @@ impl Disk {
             Op::Read { .. } => {}
             _ => self.writes += 1,
         }
+        if let Op::Write { span, data, .. } = &op {
+            // What lies around the span is the engine's to use.
+            let (head, end) = (span.offset % 4096, span.blocks() * 4096);
+            let mut bytes = data.0.borrow_mut();
+            bytes[..head as usize].fill(0x5C);
+            bytes[(head + span.len) as usize..end as usize].fill(0x5C);
+        }
         self.under_way.push(Request { id, op, covers: self.volatile.len() });
     }
 
