@@ -15,6 +15,7 @@ mod record;
 mod restart;
 mod unit;
 mod verify;
+mod write_back;
 
 use e2e::tools::Tool;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
     let trials = crash::CASES
         .into_iter()
         .chain(guest::CASES)
+        .chain(write_back::CASES)
         .chain(verify::CASES)
         .chain(qemu::CASES)
         .chain(libnbd::CASES)

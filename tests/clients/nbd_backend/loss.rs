@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 #[path = "../../../crates/cinnabar-backend/tests/it/nbd/server.rs"]
 #[expect(dead_code, reason = "shared with the tests of the back ends, which use all of it")]
-mod server;
+pub(crate) mod server;
 
 use server::{Deed, FLUSH, Manner, Server, WRITE};
 

@@ -1,7 +1,7 @@
 //! Volumes on NBD servers: real ones, killed and started again under load, and one that loses what
 //! was not flushed.
 
-mod loss;
+pub(crate) mod loss;
 mod real;
 
 use crate::Case;

@@ -23,8 +23,9 @@ pub enum DisconnectReason {
     /// [`Limits::connections_max`](super::Limits::connections_max) was reached.
     #[error("too many connections")]
     TooManyConnections,
-    /// A second client of a writable export that asked in a way that knows no error message.
-    #[error("the export is in use by another client")]
+    /// It was refused, and asked in a way that knows no error message: the export has a client, or waits
+    /// for its back end.
+    #[error("the export takes no client now")]
     Policy,
     /// The client closed the socket within a message.
     #[error("the client closed the connection within a message")]

@@ -13,6 +13,7 @@ use cinnabar_backend::{Memory, entropy};
 use cinnabar_writeback::format::VOLUMES_MAX;
 use cinnabar_writeback::{Config, WriteLog, recover};
 use slab::Slab;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -115,6 +116,12 @@ impl Plane {
                 return Ok(());
             }
         };
+        // Of back ends that are no files.
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.claims_dir);
+        if let Err(error) = made {
+            let folder = self.claims_dir.display();
+            tracing::warn!(%folder, %error, "claims of back ends that are no files can't be kept");
+        }
         let disk = Arc::new(disk);
         self.lane.desk.install_log(Arc::clone(&disk)).map_err(|errno| {
             let message = format!("no place for another file: {errno}");
