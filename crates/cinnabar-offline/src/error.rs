@@ -70,12 +70,35 @@ pub enum OfflineError {
         message: String,
     },
     /// No such volume.
-    #[error("{device}: the write log holds nothing of a volume {volume:?}")]
+    #[error("{device}: the write log has no volume {volume:?}; it has {}", names(there))]
     NotInWriteLog {
         /// Its path.
         device: String,
         /// The volume.
         volume: String,
+        /// Those that it has.
+        there: Vec<String>,
+    },
+    /// What a back end lacks is not all there.
+    #[error("{device}: volume {volume:?} is damaged: {reason}")]
+    DirtyDamaged {
+        /// Its path.
+        device: String,
+        /// The volume.
+        volume: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The back end can't be opened.
+    #[error(transparent)]
+    Target(DiskError),
+    /// The claim of the back end is in the way, or can't be read or removed.
+    #[error("{message}")]
+    Claim {
+        /// Why.
+        message: String,
+        /// A line that helps.
+        hint: &'static str,
     },
     /// The back end can't hold the volume.
     #[error("{to}: it has {have} bytes, the volume has {need}")]
@@ -95,6 +118,16 @@ pub enum OfflineError {
         /// What the kernel says.
         message: String,
     },
+}
+
+/// Names of volumes for people, a few of many.
+fn names(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    if names.len() > SHOWN {
+        shown.push(format!("and {} more", names.len() - SHOWN));
+    }
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
 impl OfflineError {
@@ -125,12 +158,22 @@ impl OfflineError {
                 "only cached data is lost; with the daemon running, format it again: cinnabar cache \
                  replace DEVICE --format"
             }
-            Self::NoWriteLog { .. } => "check the path; the configuration says it",
+            Self::NoWriteLog { .. } => {
+                "check the path; the configuration says it: [cache] write_log"
+            }
             Self::WriteLog { .. } => {
                 "nothing of it was dropped; keep the device, and restore a copy of it if there is one"
             }
             Self::WriteLogIo { .. } => "see the kernel log (dmesg) for the device's errors",
-            Self::NotInWriteLog { .. } => "check the volume's name",
+            Self::NotInWriteLog { .. } => {
+                "check the volume's name; cinnabar cache check LOG lists them"
+            }
+            Self::DirtyDamaged { .. } => {
+                "nothing was dropped: keep the log; what the back end has is an earlier state that the \
+                 guest's file system recovers from"
+            }
+            Self::Target(error) => error.hint(),
+            Self::Claim { hint, .. } => hint,
             Self::TargetSmall { .. } => "name the volume's own back end, or one of its size",
             Self::TargetIo { .. } => {
                 "what was written until then is recorded: mend the back end and run the command again"

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const PAGES_A_READ: usize = 256;
 
 /// A daemon that was killed a moment ago holds its lock until its last write has landed.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// Pages of a cache device.
 pub trait Source {

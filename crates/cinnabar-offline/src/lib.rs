@@ -1,4 +1,5 @@
-//! Offline tools for a cache device that no daemon uses: check it, dump it, repair what is safe.
+//! Offline tools for a cache device or a write log that no daemon uses: check it, dump it, repair what
+//! is safe, bring writes to their back end.
 //!
 //! Everything is read with the engine's own decoders, in pieces of a bounded size, and nothing that
 //! is on the device is taken at its word: a hostile image costs time, never a panic. Nothing here

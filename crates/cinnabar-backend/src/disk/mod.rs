@@ -20,7 +20,7 @@ pub use error::{DiskError, DiskErrorKind};
 pub use lock::lock_folder;
 pub use open::OpenOptions;
 pub use progress::Progress;
-pub use write_log::{WriteLogDisk, open_write_log};
+pub use write_log::{WriteLogDisk, existing_write_log, open_write_log};
 
 pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};

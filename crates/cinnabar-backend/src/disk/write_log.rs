@@ -45,19 +45,38 @@ pub fn open_write_log(
         disk.size_bytes = size.into();
     }
     let got = disk.size_bytes();
-    let wrong = match superblock {
-        Some(superblock) if got < bytes_of(superblock.segments) => {
-            Some(DiskErrorKind::WriteLogShort { got, expected: bytes_of(superblock.segments) })
-        }
+    match superblock {
+        Some(superblock) => fits(&disk, superblock)?,
         None if segments_of(got).is_none() => {
-            Some(DiskErrorKind::WriteLogSmall { got, least: bytes_of(SEGMENTS_MIN) })
+            let kind = DiskErrorKind::WriteLogSmall { got, least: bytes_of(SEGMENTS_MIN) };
+            return Err(DiskError::new(path, kind));
         }
-        _ => None,
-    };
-    if let Some(kind) = wrong {
-        return Err(DiskError::new(path, kind));
+        None => {}
     }
     Ok(WriteLogDisk { disk, superblock })
+}
+
+/// Opens the device of a write log that is there; none is made.
+///
+/// # Errors
+/// [`DiskError`]; above all [`DiskErrorKind::NoWriteLog`] for other data.
+pub fn existing_write_log(path: &Path, options: &OpenOptions) -> Result<WriteLogDisk, DiskError> {
+    let mut disk = Disk::open(path, options)?;
+    disk.serve_as_cache();
+    let superblock = recognise(&disk)?;
+    if let Some(superblock) = superblock {
+        fits(&disk, superblock)?;
+    }
+    Ok(WriteLogDisk { disk, superblock })
+}
+
+/// Whether a device holds all that its superblock speaks of.
+fn fits(disk: &Disk, superblock: Superblock) -> Result<(), DiskError> {
+    let (got, expected) = (disk.size_bytes(), bytes_of(superblock.segments));
+    if got >= expected {
+        return Ok(());
+    }
+    Err(DiskError::new(disk.path(), DiskErrorKind::WriteLogShort { got, expected }))
 }
 
 /// What is on a device: a write log, nothing, or something that must not be touched.

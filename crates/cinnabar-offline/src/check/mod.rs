@@ -27,13 +27,13 @@ pub struct CheckOptions {
 
 /// What is damaged, in words.
 #[derive(Debug, Default)]
-struct Findings {
-    lines: Vec<String>,
-    more: u64,
+pub(crate) struct Findings {
+    pub(crate) lines: Vec<String>,
+    pub(crate) more: u64,
 }
 
 impl Findings {
-    fn add(&mut self, line: String) {
+    pub(crate) fn add(&mut self, line: String) {
         if self.lines.len() < FINDINGS_MAX {
             self.lines.push(line);
         } else {

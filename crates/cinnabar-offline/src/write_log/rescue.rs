@@ -6,72 +6,121 @@
 use super::{OpenLog, Session};
 use crate::{OfflineError, Watch};
 use cinnabar_backend::Disk;
-use cinnabar_writeback::Command;
+use cinnabar_backend::claim::{self, Claim, ClaimError, ClaimErrorKind};
+use cinnabar_writeback::{Command, Config, Refusal};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a rescue has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Rescued {
+    /// Chunks of the log that the back end did not have.
+    pub chunks: u64,
     /// Blocks written to the back end.
     pub blocks: u64,
     /// Requests that took.
     pub writes: u64,
+    /// The claim was there, and has been removed.
+    pub claim_removed: bool,
 }
 
-/// Brings the dirty data of a volume to `to`. The volume's place in the log stays.
+/// Brings the dirty data of a volume to `to`, whose claim is at `claim`, if it has one. The volume's
+/// place in the log stays.
 ///
 /// # Errors
-/// If the log has no such volume, its dirty data are damaged, `to` is too small, or either device
-/// fails. What was destaged until then is recorded.
+/// If the log has no such volume, its dirty data are damaged, `to` is too small or claimed by another
+/// log, or either device fails. What was destaged until then is recorded.
+///
+/// # Panics
+/// If something is dirty after the drain.
 pub fn rescue(
     open: OpenLog,
     volume: &str,
     to: Arc<Disk>,
+    claim: Option<&Path>,
     watch: &mut impl Watch,
 ) -> Result<Rescued, OfflineError> {
-    let OpenLog { disk, log } = open;
-    let device = disk.path().display().to_string();
-    let found = log.places().find_map(|place| {
-        let status = log.status(place)?;
-        (status.name == volume).then_some((place, status))
-    });
-    let Some((place, status)) = found else {
-        return Err(OfflineError::NotInWriteLog { device, volume: volume.to_owned() });
+    let found = open.volume(volume)?;
+    let (device, target) = (open.device(), to.path().display().to_string());
+    let damaged = |reason: String| {
+        let (device, volume) = (device.clone(), volume.to_owned());
+        OfflineError::DirtyDamaged { device, volume, reason }
     };
-    let (have, need) = (to.size_bytes(), status.size_bytes);
-    if have < need {
-        let to = to.path().display().to_string();
-        return Err(OfflineError::TargetSmall { to, have, need });
+    if let Some(damage) = found.damage {
+        return Err(damaged(damage.to_string()));
     }
-    let target = to.path().display().to_string();
+    let (have, need) = (to.size_bytes(), found.record.size_bytes);
+    if have < need {
+        return Err(OfflineError::TargetSmall { to: target, have, need });
+    }
+    let claimed = claim.map(|path| own_claim(path, &open, found.record.incarnation));
+    let claimed = claimed.transpose()?.flatten();
+    let (place, chunks) = (cinnabar_writeback::Place(found.record.volume), found.chunks.len());
+    let pages = found.chunks.iter().map(|header| u64::from(header.data_pages()));
+    let (of, size_bytes) = (pages.sum(), found.record.size_bytes);
+
+    let (disk, log) = open.begin(Config::default())?;
     let io = |error: std::io::Error| {
         let message = error.to_string();
         OfflineError::WriteLogIo { device: device.clone(), message }
     };
-    let mut session = Session::new(log, Arc::clone(&disk), Some((to, place))).map_err(io)?;
-    let of = status.dirty_bytes / cinnabar_engine::units::BLOCK_BYTES;
+    let refused = |refusal: Refusal| match refusal {
+        Refusal::Damaged => damaged("its data are not those that were written".to_owned()),
+        Refusal::Lost => io(std::io::Error::other(refusal)),
+        refusal => OfflineError::WriteLog { device: device.clone(), message: refusal.to_string() },
+    };
+    let mut session = Session::new(log, disk, Some((to, place))).map_err(io)?;
     // A volume is destaged once it was attached since the log was opened.
-    let attach =
-        Command::Attach { name: volume.to_owned(), size_bytes: status.size_bytes, incarnation: 0 };
-    session.carry_out(attach).map_err(|refusal| OfflineError::WriteLog {
-        device: device.clone(),
-        message: refusal.to_string(),
-    })?;
+    let attach = Command::Attach { name: volume.to_owned(), size_bytes, incarnation: 0 };
+    session.carry_out(attach).map_err(refused)?;
     let id = session.command(Command::Drain(place));
-    loop {
+    let drained = loop {
         session.turn().map_err(io)?;
         let status = session.log().status(place).unwrap_or_default();
         watch.at("blocks written", status.destaged_blocks.min(of), of);
+        if let Some(answer) = session.answer(id) {
+            answer.map_err(refused)?;
+            break status;
+        }
+        if status.damaged {
+            return Err(refused(Refusal::Damaged));
+        }
         if let Some(errno) = session.failed() {
             return Err(OfflineError::TargetIo { to: target, message: errno.to_string() });
         }
-        if let Some(answer) = session.answer(id) {
-            answer.map_err(|refusal| {
-                let (device, message) = (device.clone(), refusal.to_string());
-                OfflineError::WriteLog { device, message }
-            })?;
-            let (blocks, writes) = (status.destaged_blocks, status.destaged_writes);
-            return Ok(Rescued { blocks, writes });
+    };
+    assert_eq!(drained.dirty_bytes, 0, "a drained volume has nothing that is dirty");
+    // The log is still locked: nothing can be added to it meanwhile.
+    if let Some((path, claim)) = &claimed {
+        claim::remove(path, claim).map_err(|error| of_claim(&error))?;
+    }
+    Ok(Rescued {
+        chunks: chunks as u64,
+        blocks: drained.destaged_blocks,
+        writes: drained.destaged_writes,
+        claim_removed: claimed.is_some(),
+    })
+}
+
+/// The claim at a path, if there is one of this incarnation of a volume in this log. With another's the
+/// back end may lack writes that are newer than those here.
+fn own_claim<'a>(
+    path: &'a Path,
+    open: &OpenLog,
+    incarnation: u64,
+) -> Result<Option<(&'a Path, Claim)>, OfflineError> {
+    match claim::read(path).map_err(|error| of_claim(&error))? {
+        None => Ok(None),
+        Some(claim) if claim.is_of(open.survey.superblock.uuid, incarnation) => {
+            Ok(Some((path, claim)))
+        }
+        Some(claim) => {
+            let kind = ClaimErrorKind::Held(Box::new(claim));
+            Err(of_claim(&ClaimError { path: path.to_owned(), kind }))
         }
     }
+}
+
+fn of_claim(error: &ClaimError) -> OfflineError {
+    OfflineError::Claim { message: error.to_string(), hint: error.hint() }
 }

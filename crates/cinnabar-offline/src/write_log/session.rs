@@ -53,7 +53,8 @@ struct Running {
 }
 
 impl Session {
-    /// A log on its device. Without a back end nothing of it is destaged.
+    /// A log on its device. Without a back end nothing of it is destaged, and what only that has
+    /// can't be read.
     ///
     /// # Errors
     /// What the kernel says.
@@ -205,8 +206,10 @@ impl Session {
                     self.port.submit(Job { token: id.0, file: self.log_file, op });
                 }
                 Action::Engine(id, _, op) => {
-                    let backend = self.backend.as_mut().expect("only with a back end is it asked");
-                    backend.waiting.push_back((id, op));
+                    // Without a back end it is away: nothing is answered.
+                    if let Some(backend) = &mut self.backend {
+                        backend.waiting.push_back((id, op));
+                    }
                 }
                 Action::Reply(id, result) => self.replies.push((id, result)),
                 Action::Answer(id, result) => self.answers.push((id, result)),

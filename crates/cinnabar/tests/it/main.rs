@@ -33,3 +33,4 @@ mod spc1;
 mod trace;
 mod trace_bad;
 mod trace_commands;
+mod write_log;

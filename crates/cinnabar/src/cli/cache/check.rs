@@ -1,6 +1,6 @@
 //! `cinnabar cache check`: what is on a device, what is damaged, what the next start will do.
 
-use super::{Watcher, shards};
+use super::{Watcher, shards, write_log};
 use crate::cli::output;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::Image;
@@ -20,16 +20,19 @@ use std::path::PathBuf;
     and what the next start will do. 2: it could not be checked.\n\
     What a crash leaves behind is no damage. Nothing is written.\n\
     Of a device with several shards each is checked: a line of the table, or an object, for each, \
-    and the sum last.\n\n\
+    and the sum last.\n\
+    Of a write log: what each volume has there that its back end does not have.\n\n\
     Examples:\n  \
     cinnabar cache check /var/lib/cinnabar/cache.img\n  \
     cinnabar cache check --all /dev/nvme1n1\n  \
+    cinnabar cache check /var/lib/cinnabar/write.log\n  \
     cinnabar cache check --json cache.img | jq -s 'last.next_start.kind'"
 )]
 pub(in crate::cli) struct Args {
-    /// The cache device: a file or a block device
+    /// The cache device or write log: a file or a block device
     device: PathBuf,
-    /// Read all of the log and verify every block [default: headers of at most 1024 segments]
+    /// Read all of the log and verify every block [default: headers, of at most 1024 segments of a
+    /// cache device]
     #[arg(long)]
     all: bool,
     /// Print a JSON object [default: a table]
@@ -44,8 +47,15 @@ const _: () = assert!(SEGMENTS_SAMPLED == 1024);
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let image = Image::open(&args.device)?;
     let device = args.device.display().to_string();
+    let options = CheckOptions { all: args.all };
     let mut line = Watcher::new();
-    let report = check(&image, &device, CheckOptions { all: args.all }, &mut line)?;
+    if let Some(copies) = cinnabar_offline::write_log::recognise(&image) {
+        let report =
+            cinnabar_offline::write_log::check(&image, &device, &copies, options, &mut line)?;
+        drop(line);
+        return write_log::show(&report, args.json);
+    }
+    let report = check(&image, &device, options, &mut line)?;
     drop(line);
     match report.shards.as_slice() {
         [only] if args.json => output::json(only)?,
@@ -60,14 +70,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     if !report.damaged {
         return Ok(());
     }
-    let message = match report.findings.as_slice() {
-        [only] => format!("{device} is damaged: {only}"),
-        findings => {
-            let count = findings.len() as u64 + report.more_findings;
-            format!("{device} is damaged in {count} places")
-        }
-    };
-    Err(Failure::at_run_time(message, format!("at the next start, {}", report.next_start.text)))
+    Err(super::damage(&device, &report.findings, report.more_findings, &report.next_start))
 }
 
 /// The report for people, of a device with one shard.

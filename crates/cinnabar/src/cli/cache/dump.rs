@@ -4,6 +4,7 @@ use super::Watcher;
 use crate::cli::output;
 use cinnabar_offline::Image;
 use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
+use cinnabar_offline::write_log;
 use cinnabar_text::Failure;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -12,15 +13,17 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A line for each structure, as it is on the device: nothing is put together \
-    or left out. Where there are several shards, each line says whose it is. docs/design/on-disk-format.md explains the names.\n\n\
+    or left out. Where there are several shards, each line says whose it is. docs/design/on-disk-format.md explains the names.\n\
+    A write log has superblock, volumes and chunks; docs/design/write-back.md explains them.\n\n\
     Examples:\n  \
     cinnabar cache dump cache.img --what superblock,volumes\n  \
     cinnabar cache dump cache.img --what journal --json | jq 'select(.kind == \"invalidation\")'\n  \
     cinnabar cache dump cache.img --what chunks --entries\n  \
-    cinnabar cache dump cache.img --what checkpoint --shard 2"
+    cinnabar cache dump cache.img --what checkpoint --shard 2\n  \
+    cinnabar cache dump write.log --what volumes"
 )]
 pub(in crate::cli) struct Args {
-    /// The cache device: a file or a block device
+    /// The cache device or write log: a file or a block device
     device: PathBuf,
     /// Parts to print, separated by commas [default: all]
     #[arg(long, value_name = "PARTS", value_enum, value_delimiter = ',')]
@@ -57,7 +60,10 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     let mut line = Watcher::new();
-    let dumped = dump(&image, &device, &options, &mut line, &mut emit);
+    let dumped = match write_log::recognise(&image) {
+        Some(copies) => write_log::dump(&image, &device, &copies, &options, &mut line, &mut emit),
+        None => dump(&image, &device, &options, &mut line, &mut emit),
+    };
     drop(line);
     written?;
     output::text(&text)?;

@@ -1,10 +1,12 @@
-//! `cinnabar cache`: the cache device itself, of a running daemon or of none.
+//! `cinnabar cache`: the cache device itself, of a running daemon or of none; and write logs of none.
 
 mod check;
 mod dump;
 mod live;
 mod repair;
 mod shards;
+mod write_log;
+mod writeback;
 
 use super::progress::Progress;
 use cinnabar_offline::Watch;
@@ -20,12 +22,14 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Check a cache device that no daemon uses, and tell what the next start will do
+    /// Check a cache device or write log that no daemon uses, and tell what the next start will do
     Check(check::Args),
-    /// Print what is on a cache device that no daemon uses
+    /// Print what is on a cache device or write log that no daemon uses
     Dump(dump::Args),
     /// Repair a cache device that no daemon uses, or make its next start empty
     Repair(repair::Args),
+    /// Bring the writes of a volume from a write log that no daemon uses to its back end
+    Writeback(writeback::Args),
     /// Let a running daemon go on with another cache device
     Replace(live::ReplaceArgs),
     /// Let a running daemon go on without a cache device
@@ -38,6 +42,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Repair(args) => repair::run(args),
+        Command::Writeback(args) => writeback::run(args),
         Command::Replace(args) => live::replace(args),
         Command::Abandon(args) => live::abandon(args),
     }
@@ -52,6 +57,18 @@ fn verdict(findings: &[String], more: u64, next_start: &StartReport) -> String {
     }
     parts.push(format!("next start: {}\n", next_start.text));
     parts.concat()
+}
+
+/// The end of a check that has found damage.
+fn damage(device: &str, findings: &[String], more: u64, next_start: &StartReport) -> Failure {
+    let message = match findings {
+        [only] => format!("{device} is damaged: {only}"),
+        findings => {
+            let count = findings.len() as u64 + more;
+            format!("{device} is damaged in {count} places")
+        }
+    };
+    Failure::at_run_time(message, format!("at the next start, {}", next_start.text))
 }
 
 /// Shows how far an offline tool is.

@@ -1,0 +1,86 @@
+//! The device of a write log before it is used, and making an empty log of it.
+
+use crate::format::superblock::{Superblock, SuperblockError};
+use crate::format::{SEGMENTS_PAGE, segments_of};
+use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::units::BLOCK_BYTES;
+
+/// The device of a write log, for what happens before it is used. Offsets are bytes.
+pub trait Media<P> {
+    /// Reads pages.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> std::io::Result<()>;
+    /// Reads blocks of data.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<P>;
+    /// Writes a page; durable with the next [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// What the device says.
+    fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()>;
+    /// Makes everything durable that was written.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn flush(&self) -> std::io::Result<()>;
+}
+
+/// Why a write log can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The device failed.
+    #[error("input/output error on the write log's device")]
+    Io(#[from] std::io::Error),
+    /// It is none.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// It is smaller than when it was formatted.
+    #[error("the write log's device has {have} bytes; its superblock says {need}")]
+    Smaller {
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes that it should have.
+        need: u64,
+    },
+    /// Both records of a place can't be read: which volume it holds, and how much of it the back end
+    /// has, is not known.
+    #[error("both records of place {0} of the write log's directory are damaged")]
+    Directory(u16),
+    /// Too small to hold a write log.
+    #[error("a write log needs at least {0} bytes")]
+    TooSmall(u64),
+}
+
+/// Makes an empty write log. Nothing of what was there is read.
+///
+/// # Errors
+/// If the device is too small or fails.
+pub fn format<P>(media: &impl Media<P>, bytes: u64, uuid: [u8; 16]) -> Result<(), OpenError> {
+    let least = crate::format::bytes_of(crate::format::SEGMENTS_MIN);
+    let segments = segments_of(bytes).ok_or(OpenError::TooSmall(least))?;
+    let blank = MetaPage::zeroed();
+    for page in 0..SEGMENTS_PAGE {
+        media.write_page(page * BLOCK_BYTES, &blank)?;
+    }
+    media.flush()?;
+    let superblock = Superblock { uuid, segments }.encode();
+    media.write_page(0, &superblock)?;
+    media.write_page(BLOCK_BYTES, &superblock)?;
+    media.flush()?;
+    Ok(())
+}
+
+/// The superblock of a device.
+///
+/// # Errors
+/// Says what is there instead.
+pub fn superblock<P>(media: &impl Media<P>) -> Result<Superblock, OpenError> {
+    let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
+    media.read_pages(0, &mut pages)?;
+    let [first, second] = &pages;
+    Ok(Superblock::decode(first).or_else(|error| Superblock::decode(second).map_err(|_| error))?)
+}

@@ -1,0 +1,135 @@
+//! `cinnabar cache writeback`: the writes of a volume that are in a write log only, brought to its back
+//! end without the daemon.
+
+use super::Watcher;
+use crate::cli::output;
+use cinnabar_backend::claim::path_beside;
+use cinnabar_backend::disk::OpenOptions;
+use cinnabar_backend::spec::Place;
+use cinnabar_backend::{BackendSpec, Disk, DiskKind};
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_offline::OfflineError;
+use cinnabar_offline::write_log::{Rescued, open, rescue};
+use cinnabar_text::{Failure, show_size};
+use std::error::Error;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What goes where.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Writes what the volume has in the log and its back end does not have, in the guest's \
+    order, with a flush after each epoch: at every moment the back end is a state that the guest's file \
+    system recovers from. Interrupted, it goes on where it was when it is run again.\n\
+    Stop the daemon first. The volume's place in the log stays; the claim beside the back end goes.\n\
+    What a cache device holds of the volume is not touched. Of an exclusive volume it would be believed: \
+    make it cold (cinnabar cache repair --cold) before the daemon serves the volume with it again.\n\n\
+    Examples:\n  \
+    cinnabar cache check /var/lib/cinnabar/write.log\n  \
+    cinnabar cache writeback /var/lib/cinnabar/write.log --volume vm1 --to file:/srv/nfs/vm1.raw\n  \
+    cinnabar cache writeback write.log --volume vm1 --to nbd:tcp:storage:10809:vm1 --json"
+)]
+pub(in crate::cli) struct Args {
+    /// The write log: a file or a block device
+    log: PathBuf,
+    /// The volume's name
+    #[arg(long, value_name = "NAME")]
+    volume: String,
+    /// Its back end, as in the configuration; or a path, or an NBD URI
+    #[arg(long, value_name = "BACKEND")]
+    to: String,
+    /// Where the claim of the back end is [default: beside a file, PATH.cinnabar-claim]
+    #[arg(long, value_name = "PATH")]
+    claim: Option<PathBuf>,
+    /// Print a JSON object [default: a line]
+    #[arg(long)]
+    json: bool,
+}
+
+/// A daemon that was killed a moment ago holds its locks until its last write has landed.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// A cache believes its blocks of an exclusive volume, whatever was written behind its back.
+const COLD_NOTE: &str = "note: if the volume is exclusive, make its cache cold before it is served again: \
+    cinnabar cache repair --cold DEVICE";
+
+/// Runs it.
+pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
+    let spec = parse(&args.to)?;
+    let mut line = Watcher::new();
+    let log = open(&args.log, &mut line)?;
+    // Which volumes there are is told before a back end is asked for anything.
+    log.volume(&args.volume)?;
+    let options = OpenOptions { lock_wait: LOCK_WAIT, ..OpenOptions::default() };
+    let to = Disk::open_backend(&spec, &options).map_err(OfflineError::Target)?;
+    let claim = args.claim.clone().or_else(|| match &spec.place {
+        Place::File(path) if to.kind() == DiskKind::File => Some(path_beside(path)),
+        _ => None,
+    });
+    let done = rescue(log, &args.volume, Arc::new(to), claim.as_deref(), &mut line);
+    drop(line);
+    let done = done.map_err(|error| match error {
+        // It is worth trying again.
+        OfflineError::TargetIo { .. } | OfflineError::WriteLogIo { .. } => {
+            Failure::at_run_time(error.to_string(), error.hint())
+        }
+        error => error.into(),
+    })?;
+    tell(args, done, claim)
+}
+
+fn parse(to: &str) -> Result<BackendSpec, Failure> {
+    let failed = |message: String, hint: &str| Failure::of_usage(message, hint);
+    let here = std::env::current_dir()
+        .map_err(|error| failed(format!("no current folder: {error}"), "name a whole path"))?;
+    let spec = BackendSpec::of_user(to, &here).map_err(|error| {
+        let because = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        failed(format!("--to {to}: {error}{because}"), error.hint())
+    })?;
+    if spec.layers.is_empty() {
+        return Ok(spec);
+    }
+    let message = format!("--to {to}: a model in front of a back end has no use here");
+    Err(failed(message, "name what stands behind \"sim:...:\""))
+}
+
+fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failure> {
+    let (volume, to) = (&args.volume, &args.to);
+    let claim = claim.filter(|_| done.claim_removed);
+    if args.json {
+        output::json(&serde_json::json!({
+            "log": args.log.display().to_string(),
+            "volume": volume,
+            "to": to,
+            "chunks": done.chunks,
+            "blocks": done.blocks,
+            "bytes": done.blocks * BLOCK_BYTES,
+            "writes": done.writes,
+            "claim_removed": claim.map(|path| path.display().to_string()),
+        }))?;
+    } else {
+        output::text(&words(args, done, claim))?;
+    }
+    if done.chunks > 0 {
+        // If stderr is gone, the guide says it, too.
+        let _gone = writeln!(std::io::stderr().lock(), "{COLD_NOTE}");
+    }
+    Ok(())
+}
+
+fn words(args: &Args, done: Rescued, claim: Option<PathBuf>) -> String {
+    let (volume, to) = (&args.volume, &args.to);
+    let name = volume.escape_debug();
+    let text = match done.chunks {
+        0 => format!("{name}: {to} has everything, nothing was written\n"),
+        _ => format!(
+            "{name}: {} written to {to} in {} requests, it has everything now\n",
+            show_size(done.blocks * BLOCK_BYTES),
+            done.writes
+        ),
+    };
+    let gone = claim.map(|path| format!("{name}: claim {} removed\n", path.display()));
+    text + &gone.unwrap_or_default()
+}
