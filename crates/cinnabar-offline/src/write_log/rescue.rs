@@ -7,7 +7,7 @@ use super::{OpenLog, Session};
 use crate::{OfflineError, Watch};
 use cinnabar_backend::Disk;
 use cinnabar_backend::claim::{self, Claim, ClaimError, ClaimErrorKind};
-use cinnabar_writeback::{Command, Config, Refusal};
+use cinnabar_writeback::{Command, Config, Place, Refusal};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,12 +20,13 @@ pub struct Rescued {
     pub blocks: u64,
     /// Requests that took.
     pub writes: u64,
-    /// The claim was there, and has been removed.
+    /// The claim was there, and has been removed, with the volume's place in the log.
     pub claim_removed: bool,
 }
 
-/// Brings the dirty data of a volume to `to`, whose claim is at `claim`, if it has one. The volume's
-/// place in the log stays.
+/// Brings the dirty data of a volume to `to`. If that has a claim, at `claim`, the claim goes, and
+/// before it the volume's place in the log. Without one the place stays: the log can't tell whether
+/// `to` is the volume's own back end or a copy.
 ///
 /// # Errors
 /// If the log has no such volume, its dirty data are damaged, `to` is too small or claimed by another
@@ -55,7 +56,7 @@ pub fn rescue(
     }
     let claimed = claim.map(|path| own_claim(path, &open, found.record.incarnation));
     let claimed = claimed.transpose()?.flatten();
-    let (place, chunks) = (cinnabar_writeback::Place(found.record.volume), found.chunks.len());
+    let (place, chunks) = (Place(found.record.volume), found.chunks.len());
     let pages = found.chunks.iter().map(|header| u64::from(header.data_pages()));
     let (of, size_bytes) = (pages.sum(), found.record.size_bytes);
 
@@ -90,8 +91,10 @@ pub fn rescue(
         }
     };
     assert_eq!(drained.dirty_bytes, 0, "a drained volume has nothing that is dirty");
-    // The log is still locked: nothing can be added to it meanwhile.
+    // Without its claim a place in the log would say that others may have written the back end. The log
+    // is still locked: nothing can be added to it meanwhile.
     if let Some((path, claim)) = &claimed {
+        give_up(&mut session, place).map_err(refused)?;
         claim::remove(path, claim).map_err(|error| of_claim(&error))?;
     }
     Ok(Rescued {
@@ -100,6 +103,39 @@ pub fn rescue(
         writes: drained.destaged_writes,
         claim_removed: claimed.is_some(),
     })
+}
+
+/// Gives up the place of a drained volume.
+fn give_up(session: &mut Session, place: Place) -> Result<(), Refusal> {
+    // What was destaged last is still being retired, page by page.
+    const TRIES: u32 = 10_000;
+    for _ in 0..TRIES {
+        match session.carry_out(Command::Remove { place, discard: false }) {
+            Err(Refusal::Busy) => session.turn().map_err(|_| Refusal::Lost)?,
+            ended => return ended.map(drop),
+        }
+    }
+    Err(Refusal::Busy)
+}
+
+impl OpenLog {
+    /// Removes the claim at a path if it is of a volume that has left this log: a rescue was
+    /// interrupted at its very end. True: there was one.
+    ///
+    /// # Errors
+    /// If the claim can't be read or removed.
+    pub fn remove_old_claim(&self, volume: &str, path: &Path) -> Result<bool, OfflineError> {
+        let found = claim::read(path).map_err(|error| of_claim(&error))?;
+        let own = |claim: &Claim| {
+            claim.write_log == self.survey.superblock.uuid && claim.volume == volume
+        };
+        let Some(claim) = found.filter(own) else { return Ok(false) };
+        if self.volume(volume).is_ok() {
+            return Ok(false);
+        }
+        claim::remove(path, &claim).map_err(|error| of_claim(&error))?;
+        Ok(true)
+    }
 }
 
 /// The claim at a path, if there is one of this incarnation of a volume in this log. With another's the

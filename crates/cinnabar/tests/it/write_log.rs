@@ -1,7 +1,8 @@
 //! `cinnabar cache check|dump|writeback` on a write log that was let go of in the middle.
 
+use super::nbd::Client;
 use super::offline::hinted;
-use super::rig::{Ended, MIB, Site};
+use super::rig::{Ended, MIB, Site, pattern};
 use cinnabar_backend::Memory;
 use cinnabar_backend::claim::{self, Claim};
 use cinnabar_engine::units::ByteSpan;
@@ -151,19 +152,28 @@ fn what_the_guest_wrote_reaches_the_back_end_and_the_claim_goes() {
     assert!(ended.stderr.starts_with("note: if the volume is exclusive"), "{ended:?}");
     assert!(fs::read(left.site.path("vm1.raw")).expect("the disk") == left.image);
     let report = check(&left, 0);
-    assert_eq!(report["volumes"][0]["dirty_chunks"], 0);
-    assert_eq!(report["volumes"][1]["dirty_chunks"], 1, "the other volume keeps its writes");
+    assert_eq!(report["volumes"].as_array().map(Vec::len), Some(1), "it has no place any more");
+    assert_eq!(report["volumes"][0]["dirty_chunks"], 1, "the other volume keeps its writes");
 
-    // Once more, as JSON, on a plain path.
+    // Interrupted before its very end: the claim is all that is left.
+    refused(&rescue(&left, "vm 1", "vm1.raw"), "has no volume \"vm 1\"; it has \"vm2\"");
+    let claim = claim_it(&left, false);
     let args = ["cache", "writeback", "w.log", "--volume", "vm 1", "--to", "vm1.raw", "--json"];
     let again: Value = serde_json::from_str(&left.site.ask(&args)).expect("it is JSON");
     assert_eq!((&again["chunks"], &again["blocks"]), (&0.into(), &0.into()));
-    assert_eq!(again["claim_removed"], Value::Null);
-    let text = left.site.ask(&args[..7]);
-    assert!(text.contains("nothing was written"), "{text}");
+    assert!(again["claim_removed"].is_string() && !claim.exists(), "{again}");
     assert!(fs::read(left.site.path("vm1.raw")).expect("the disk") == left.image);
-    left.site.ask(&["cache", "writeback", "w.log", "--volume", "vm2", "--to", "vm2.raw"]);
-    assert_eq!(check(&left, 0)["next_start"]["kind"], "cold");
+
+    // Without a claim it may be a copy: the place stays.
+    let ended = rescue(&left, "vm2", "vm2.raw");
+    assert!(ended.code == Some(0) && ended.stderr.contains("may be a copy"), "{ended:?}");
+    let report = check(&left, 0);
+    assert_eq!(
+        (&report["volumes"][0]["dirty_chunks"], &report["next_start"]["kind"]),
+        (&0.into(), &"cold".into())
+    );
+    let ended = rescue(&left, "vm2", "vm2.raw");
+    assert!(ended.stdout.contains("nothing was written"), "{ended:?}");
 }
 
 #[test]
@@ -181,6 +191,7 @@ fn an_nbd_server_takes_it_and_a_claim_may_be_elsewhere() {
     server.stop();
     assert!(fs::read(left.site.path("vm1.raw")).expect("the disk") == left.image);
     // Nothing answers there.
+    let args = ["cache", "writeback", "w.log", "--volume", "vm2", "--to", "nbd:unix:s:vm1"];
     refused(&left.site.run(&args), "nbd:unix:");
 }
 
@@ -296,4 +307,42 @@ fn damage_is_told_and_nothing_of_it_is_written() {
     file.set_len(LOG_BYTES / 2).expect("it is cut short");
     assert_eq!(check(&left, 1)["next_start"]["kind"], "refuse");
     refused(&rescue(&left, "vm 1", "vm1.raw"), "but the write log on it");
+}
+
+#[test]
+fn what_a_killed_daemon_has_acknowledged_is_rescued_and_served_again() {
+    let site = Site::new();
+    site.disk("vm1.raw", VOLUME_BYTES);
+    let config = "write_log = \"w.log\"\nwrite_log_size = \"16MiB\"\n[[volume]]\nname = \"vm1\"\n\
+                  backend = \"file:vm1.raw\"\nnbd = \"unix:s\"\nmode = \"write-back\"\n";
+    site.config(config);
+    let daemon = site.serve();
+    let mut client = Client::attach(&site.path("s"), "vm1").expect("it is let in");
+    let mut image = pattern(0, VOLUME_BYTES);
+    for block in (0..400).step_by(3) {
+        // Cached as it was.
+        client.read(block * 4096, 4096).expect("it reads");
+        client.write(block * 4096, &[block as u8; 4096]).expect("it is acknowledged");
+        image[block as usize * 4096..][..4096].fill(block as u8);
+    }
+    daemon.crash();
+    drop(client);
+    assert!(fs::read(site.path("vm1.raw")).expect("the disk") != image, "no flush has covered it");
+    assert!(site.path("vm1.raw.cinnabar-claim").exists());
+    let args = ["cache", "writeback", "w.log", "--volume", "vm1", "--to", "file:vm1.raw"];
+    let told = site.ask(&args);
+    assert!(told.contains("it has everything now") && told.contains("removed"), "{told}");
+    assert!(fs::read(site.path("vm1.raw")).expect("the disk") == image);
+
+    // The next start has nothing to be in doubt of, and serves nothing old.
+    let daemon = site.serve();
+    let mut client = Client::attach(&site.path("s"), "vm1").expect("it is let in");
+    for (block, bytes) in image.chunks(4096).enumerate() {
+        let read = client.read(block as u64 * 4096, 4096).expect("it reads");
+        assert!(read == bytes, "block {block}");
+    }
+    client.write(0, &[9; 4096]).expect("it is acknowledged");
+    drop(client);
+    daemon.stop();
+    assert_eq!(fs::read(site.path("vm1.raw")).expect("the disk")[..4096], [9; 4096]);
 }

@@ -6,7 +6,7 @@ use crate::cli::output;
 use cinnabar_backend::claim::path_beside;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::spec::Place;
-use cinnabar_backend::{BackendSpec, Disk, DiskKind};
+use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::OfflineError;
 use cinnabar_offline::write_log::{Rescued, open, rescue};
@@ -55,19 +55,30 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 const COLD_NOTE: &str = "note: if the volume is exclusive, make its cache cold before it is served again: \
     cinnabar cache repair --cold DEVICE";
 
+/// The daemon has always made a claim.
+const CLAIM_NOTE: &str = "note: no claim was found, so this may be a copy of the volume's disk; if not, name \
+    the claim with --claim";
+
 /// Runs it.
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let spec = parse(&args.to)?;
+    let claim = args.claim.clone().or_else(|| match &spec.place {
+        Place::File(path) => Some(path_beside(path)),
+        Place::Nbd(_) => None,
+    });
     let mut line = Watcher::new();
     let log = open(&args.log, &mut line)?;
     // Which volumes there are is told before a back end is asked for anything.
-    log.volume(&args.volume)?;
+    if let Err(error) = log.volume(&args.volume) {
+        let old = claim.as_deref().map(|path| log.remove_old_claim(&args.volume, path));
+        if old.transpose()? != Some(true) {
+            return Err(error.into());
+        }
+        drop(line);
+        return tell(args, Rescued { claim_removed: true, ..Rescued::default() }, claim);
+    }
     let options = OpenOptions { lock_wait: LOCK_WAIT, ..OpenOptions::default() };
     let to = Disk::open_backend(&spec, &options).map_err(OfflineError::Target)?;
-    let claim = args.claim.clone().or_else(|| match &spec.place {
-        Place::File(path) if to.kind() == DiskKind::File => Some(path_beside(path)),
-        _ => None,
-    });
     let done = rescue(log, &args.volume, Arc::new(to), claim.as_deref(), &mut line);
     drop(line);
     let done = done.map_err(|error| match error {
@@ -112,9 +123,13 @@ fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failur
     } else {
         output::text(&words(args, done, claim))?;
     }
+    let mut stderr = std::io::stderr().lock();
+    // If stderr is gone, the guide says it, too.
+    if !done.claim_removed {
+        let _gone = writeln!(stderr, "{CLAIM_NOTE}");
+    }
     if done.chunks > 0 {
-        // If stderr is gone, the guide says it, too.
-        let _gone = writeln!(std::io::stderr().lock(), "{COLD_NOTE}");
+        let _gone = writeln!(stderr, "{COLD_NOTE}");
     }
     Ok(())
 }
