@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Images that crash-images looks at, at the least
     #[arg(long, default_value_t = 500)]
     images: u64,
-    /// Mode of the volume of crash-images: write-through, write-around, pass-through
+    /// Mode of the volume of crash-images: write-through, write-back, write-around, pass-through
     #[arg(long, default_value = "write-through")]
     mode: String,
     /// Only these stages: faults, seeds, exhaustive, mutants, fuzz, crash-images [default: all; without --minutes: faults]

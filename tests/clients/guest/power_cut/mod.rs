@@ -10,13 +10,17 @@
 //! `CINNABAR_CRASH_IMAGES`, `_MODE`, `_SEED` and `_MINUTES` make it another search than that of CI:
 //! at least so many images, of as many guests as that takes.
 
+mod backend;
 mod check;
 mod history;
+mod host;
 mod images;
+mod setting;
 mod survey;
 
-use anyhow::{Context, Result, anyhow};
-use history::{History, Setting};
+use anyhow::{Result, anyhow};
+use history::record;
+use setting::{Incident, Setting, incidents};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -26,25 +30,28 @@ use survey::Survey;
 const COMMITS: u64 = 60;
 const COMMITS_SHORT: u64 = 24;
 /// Flushes of a guest in CI after which there are images.
-const FLUSHES_SHORT: usize = 24;
+const FLUSHES_SHORT: usize = 20;
 /// Images with a mistake of each kind, one of which must be found illegal.
 const MISTAKES: usize = 120;
 
 /// One guest and few images, or what the environment asks for.
 pub(super) fn images() -> Result<()> {
-    let mode: String = variable("MODE")?.unwrap_or_else(|| "write-through".into());
-    let seed = variable("SEED")?.unwrap_or(1);
     match variable("IMAGES")? {
-        Some(images) => search(images, &mode, seed),
-        None => short(&mode, seed),
+        Some(images) => search(images),
+        None => short(),
     }
 }
 
-/// Two guests: one as it should be, and one whose flushes are lost on the way.
-fn short(mode: &str, first: u64) -> Result<()> {
-    for (seed, flushes) in [(first, true), (first + 1, false)] {
-        let kills = u64::from(flushes);
-        let setting = Setting { mode: mode.into(), seed, commits: COMMITS_SHORT, kills, flushes };
+/// A guest in each mode, and one whose flushes are lost on the way.
+fn short() -> Result<()> {
+    let guests = [
+        ("write-through", vec![Incident::Kill], true),
+        ("write-back", vec![Incident::Both, Incident::Stop], true),
+        ("write-through", Vec::new(), false),
+    ];
+    for (seed, (mode, incidents, flushes)) in (1..).zip(guests) {
+        let commits = COMMITS_SHORT;
+        let setting = Setting { mode: mode.into(), seed, commits, incidents, flushes };
         let history = record(setting)?;
         let mut survey = Survey::new(&history);
         if flushes {
@@ -58,15 +65,17 @@ fn short(mode: &str, first: u64) -> Result<()> {
 }
 
 /// Guests until there are enough images, each flush of each guest among them.
-fn search(images: usize, mode: &str, first: u64) -> Result<()> {
+fn search(images: usize) -> Result<()> {
+    let mode: String = variable("MODE")?.unwrap_or_else(|| "write-through".into());
+    let first = variable("SEED")?.unwrap_or(1);
     let limit = Duration::from_mins(variable("MINUTES")?.unwrap_or(0));
     let (start, mut looked_at) = (Instant::now(), 0);
     for seed in first.. {
         if looked_at >= images && start.elapsed() >= limit {
             break;
         }
-        let (mode, kills) = (mode.to_owned(), seed % 3);
-        let history = record(Setting { mode, seed, commits: COMMITS, kills, flushes: true })?;
+        let (mode, incidents) = (mode.clone(), incidents(&mode, seed % 4, seed));
+        let history = record(Setting { mode, seed, commits: COMMITS, incidents, flushes: true })?;
         let mut survey = Survey::new(&history);
         looked_at += survey.legal(None)?;
         survey.mistakes(MISTAKES)?;
@@ -74,11 +83,6 @@ fn search(images: usize, mode: &str, first: u64) -> Result<()> {
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     println!("{looked_at} images in {minutes:.1} min, none illegal");
     Ok(())
-}
-
-fn record(setting: Setting) -> Result<History> {
-    let told = setting.to_string();
-    history::record(setting).context(told)
 }
 
 /// What the environment says of this search.

@@ -1,7 +1,8 @@
 //! The judgement on a history: each image by itself, and all of them together.
 
+use super::backend::{DISK, after, before, log};
 use super::check::{Verdict, Wrong};
-use super::history::{DISK, History};
+use super::history::History;
 use super::images::{Finding, Look, Mistake, legal, look_at, mistaken, replay};
 use anyhow::{Result, bail, ensure};
 use e2e::disk_log::{DiskLog, Replay, copy_sparse};
@@ -28,8 +29,7 @@ impl<'h> Survey<'h> {
         let mut survey = Self { history, floors: BTreeMap::new() };
         if history.setting.is_synchronous() {
             for ack in &history.acks {
-                // The flush at place `entries - 1` is the last one of them.
-                survey.raise(ack.entries.saturating_sub(1) as usize, ack.commits);
+                survey.raise(ack.point(), ack.commits);
             }
         }
         survey
@@ -101,12 +101,20 @@ impl<'h> Survey<'h> {
         let exact = findings.iter().filter(|finding| finding.look.is_exact).count();
         println!(
             "{setting}, {entries} entries and {points} flushes in {:.0} s; {count} images, {exact} of \
-             them exact, in {seconds:.0} s ({:.0} a minute), {}",
+             them exact, in {seconds:.0} s ({:.0} a minute), at most {} commits behind, {}",
             took.as_secs_f64(),
             count as f64 * 60.0 / seconds,
+            self.lag(),
             tally(&self.all_wrong(&findings))
         );
         Ok(findings)
+    }
+
+    /// Commits that the guest knew of and the back end did not have, at most.
+    fn lag(&self) -> u64 {
+        let acks = self.history.acks.iter();
+        let lags = acks.map(|ack| ack.commits.saturating_sub(self.floor(ack.point())));
+        lags.max().unwrap_or(0)
     }
 
     /// The whole log makes the disk that the server left, and that has everything.
@@ -114,7 +122,7 @@ impl<'h> Survey<'h> {
         let mut replay = self.replay()?;
         let entries = replay.log().entries().len();
         replay.advance(entries)?;
-        let difference = replay.first_difference(&self.history.after())?;
+        let difference = replay.first_difference(&after(&self.history.site))?;
         ensure!(
             difference.is_none(),
             "the log does not make the disk, from byte {difference:?} on"
@@ -168,8 +176,8 @@ impl<'h> Survey<'h> {
     }
 
     fn replay(&self) -> Result<Replay> {
-        let log = DiskLog::open(&self.history.log(), DISK)?;
-        replay(log, &self.history.before(), &self.history.site.path("base.raw"))
+        let log = DiskLog::open(&log(&self.history.site), DISK)?;
+        replay(log, &before(&self.history.site), &self.history.site.path("base.raw"))
     }
 
     /// Keeps the first illegal images, with what is needed to make any other one.
