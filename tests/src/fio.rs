@@ -75,6 +75,8 @@ pub struct Direction {
     pub p50_us: f64,
     /// 99th percentile of the completion latency, in us.
     pub p99_us: f64,
+    /// Longest completion latency, in us.
+    pub max_us: f64,
 }
 
 /// What fio measured.
@@ -125,5 +127,6 @@ fn direction(report: &Value) -> Result<Direction> {
         mean_us: latency["mean"].as_f64().unwrap_or_default() / 1000.0,
         p50_us: latency["percentile"]["50.000000"].as_f64().unwrap_or_default() / 1000.0,
         p99_us: latency["percentile"]["99.000000"].as_f64().unwrap_or_default() / 1000.0,
+        max_us: latency["max"].as_f64().unwrap_or_default() / 1000.0,
     })
 }

@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// A cache that has been in use for a while, or a block device, has no holes. In a file that has, each
 /// durable write also waits until the file system has recorded what the log has grown by.
-fn write_out(file: &Path, bytes: u64) -> Result<()> {
+pub(super) fn write_out(file: &Path, bytes: u64) -> Result<()> {
     let mut out = std::fs::File::create_new(file)?;
     let zeros = vec![0; MIB as usize];
     for _ in 0..bytes.div_ceil(MIB) {

@@ -11,6 +11,7 @@ mod simulate;
 mod spc1;
 mod timed;
 mod validate;
+mod writeback;
 mod yardstick;
 
 use crate::shell::{cargo, show};
@@ -34,6 +35,8 @@ pub(crate) enum Bench {
     Timed(timed::Args),
     /// The timed simulator against the real thing: the same traces, hits and mean latencies
     Validate(validate::Args),
+    /// Guests' writes in write-back against write-through, in bursts and beyond what the back end takes
+    Writeback(writeback::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
     /// Policies and curves without a cache: references a second, beside libCacheSim
@@ -65,6 +68,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Timed(args) => timed::run(args),
         Bench::Simulate(args) => simulate::run(args),
         Bench::Validate(args) => validate::run(args),
+        Bench::Writeback(args) => writeback::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),

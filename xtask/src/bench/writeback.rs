@@ -1,0 +1,288 @@
+//! Writes of guests in write-back against write-through, in one run.
+//!
+//! One daemon with its cache and its write log on the disk; volumes in RAM behind modelled back ends.
+//! Each cell is a volume of its own, added for it and removed after it with what it left in the log, so
+//! that no cell pays for another one's destage. Modes have their turns cell by cell.
+//!
+//! *Bursts* are short against the log: what write-back is for. *Overload* goes on until the log has
+//! been filled several times, and counts until the back end has everything.
+
+use crate::bench::{heading, median};
+use crate::install;
+use crate::table::Table;
+use anyhow::{Context, Result};
+use e2e::{Config, Daemon, Fio, MIB, Site, Volume, tools};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What to run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Rounds; the median of each cell counts
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds for each burst
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Writes in each overload, in MiB: the log has a quarter of that
+    #[arg(long, default_value_t = 256)]
+    overload_mib: u64,
+    /// One short round: shows that it works, measures nothing
+    #[arg(long)]
+    quick: bool,
+    /// Write the tables to this file, too [default: only to the terminal]
+    #[arg(long, value_name = "FILE", hide_default_value = true)]
+    output: Option<PathBuf>,
+}
+
+/// Back ends, and what a write takes there.
+const BACKENDS: [(&str, &str); 3] =
+    [("hdd", "hdd"), ("filer", "filer"), ("filer, 1 ms a write", "filer,write=1ms")];
+const MODES: [&str; 2] = ["write-through", "write-back"];
+const DISK: u64 = 512 * MIB;
+/// Writes of a burst at most: far less than the log holds.
+const BURST: u64 = 12_000;
+
+/// What a guest does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Qd1,
+    Qd32,
+    /// A flush after each write.
+    Flushed,
+}
+
+const LOADS: [Load; 3] = [Load::Qd1, Load::Qd32, Load::Flushed];
+
+impl Load {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Qd1 => "QD1",
+            Self::Qd32 => "QD32",
+            Self::Flushed => "write + flush",
+        }
+    }
+
+    fn job(self, uri: &str, round: usize) -> Fio {
+        let job = Fio::nbd(uri)
+            .arg("rw", "randwrite")
+            .arg("bs", "4k")
+            .arg("size", DISK)
+            .arg("randseed", round)
+            .arg("number_ios", BURST)
+            .flag("norandommap");
+        match self {
+            Self::Qd1 => job.arg("iodepth", 1),
+            Self::Qd32 => job.arg("iodepth", 32),
+            Self::Flushed => job.arg("iodepth", 1).arg("fsync", 1),
+        }
+    }
+}
+
+/// One measurement of a burst, in us.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    mean_us: f64,
+    p99_us: f64,
+}
+
+/// One measurement of an overload.
+#[derive(Clone, Copy, Debug)]
+struct Overload {
+    /// Writes a second, until the back end has all of them.
+    per_second: f64,
+    max_ms: f64,
+}
+
+struct Bench {
+    daemon: Daemon,
+    site: Site,
+    disk: PathBuf,
+    _disks: Site,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    install::debian(&[tools::FIO])?;
+    let (rounds, seconds, overload) = if args.quick {
+        (1, 1, 32 * MIB)
+    } else {
+        (args.rounds, args.seconds, args.overload_mib * MIB)
+    };
+    let mut text = heading(&format!(
+        "4 KiB random writes through fio's nbd engine, median of {rounds} interleaved rounds"
+    ))?;
+    text.push_str(&bursts(rounds, seconds)?);
+    text.push_str(&overloads(rounds, overload)?);
+    println!("{text}");
+    if let Some(file) = &args.output {
+        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn bursts(rounds: usize, seconds: u64) -> Result<String> {
+    let bench = Bench::start(1024 * MIB)?;
+    let cells: Vec<(usize, Load)> =
+        (0..BACKENDS.len()).flat_map(|backend| LOADS.map(|load| (backend, load))).collect();
+    let mut samples = vec![[Vec::new(), Vec::new()]; cells.len()];
+    for round in 0..rounds {
+        for (cell, (backend, load)) in cells.iter().enumerate() {
+            eprintln!("round {round}: {}, {}", BACKENDS[*backend].0, load.name());
+            for turn in 0..2 {
+                let mode = (round + turn) % 2;
+                let sample = bench.burst(BACKENDS[*backend].1, MODES[mode], *load, seconds, round);
+                samples[cell][mode].push(sample.with_context(|| MODES[mode].to_owned())?);
+            }
+        }
+    }
+    bench.daemon.stop()?;
+    let mut table = Table::new(&[
+        "bursts",
+        "write-through, mean us",
+        "p99",
+        "write-back, mean us",
+        "p99",
+        "mean, x",
+    ]);
+    for ((backend, load), [through, back]) in cells.iter().zip(&samples) {
+        let of =
+            |side: &[Burst], value: fn(&Burst) -> f64| median(side.iter().map(value).collect());
+        let (through_mean, back_mean) = (of(through, |b| b.mean_us), of(back, |b| b.mean_us));
+        table.row(vec![
+            format!("{}, {}", BACKENDS[*backend].0, load.name()),
+            format!("{through_mean:.0}"),
+            format!("{:.0}", of(through, |b| b.p99_us)),
+            format!("{back_mean:.0}"),
+            format!("{:.0}", of(back, |b| b.p99_us)),
+            format!("{:.3}", back_mean / through_mean),
+        ]);
+    }
+    Ok(format!("\n{}", table.render()))
+}
+
+fn overloads(rounds: usize, bytes: u64) -> Result<String> {
+    let bench = Bench::start((bytes / 4).max(16 * MIB))?;
+    let cells = [("no flush", None), ("a flush every 32 writes", Some(32))];
+    let mut samples = vec![[Vec::new(), Vec::new()]; cells.len()];
+    for round in 0..rounds {
+        for (cell, (name, fsync)) in cells.iter().enumerate() {
+            eprintln!("round {round}: overload, {name}");
+            for turn in 0..2 {
+                let mode = (round + turn) % 2;
+                let sample = bench.overload(MODES[mode], *fsync, bytes, round);
+                samples[cell][mode].push(sample.with_context(|| MODES[mode].to_owned())?);
+            }
+        }
+    }
+    bench.daemon.stop()?;
+    let mut table = Table::new(&[
+        "overload, filer with 1 ms a write, QD32",
+        "write-through, writes/s",
+        "longest ms",
+        "write-back, writes/s",
+        "longest ms",
+        "writes/s, x",
+    ]);
+    for ((name, _), [through, back]) in cells.iter().zip(&samples) {
+        let of = |side: &[Overload], value: fn(&Overload) -> f64| {
+            median(side.iter().map(value).collect())
+        };
+        let rates = [of(through, |o| o.per_second), of(back, |o| o.per_second)];
+        table.row(vec![
+            (*name).to_owned(),
+            format!("{:.0}", rates[0]),
+            format!("{:.0}", of(through, |o| o.max_ms)),
+            format!("{:.0}", rates[1]),
+            format!("{:.0}", of(back, |o| o.max_ms)),
+            format!("{:.2}", rates[1] / rates[0]),
+        ]);
+    }
+    Ok(format!("\n{}", table.render()))
+}
+
+impl Bench {
+    fn start(log_bytes: u64) -> Result<Self> {
+        let (site, disks) = (Site::new()?, Site::within(Path::new("/dev/shm"))?);
+        let disk = disks.sparse("disk.raw", DISK)?;
+        // No holes in either: a durable write into one also waits for the file system's records.
+        super::marks::write_out(&site.path("cache.img"), 1024 * MIB)?;
+        super::marks::write_out(&site.path("writes.img"), log_bytes)?;
+        let config = Config::new(1024 * MIB).cache_key("write_log = \"writes.img\"");
+        // Some volume must be there.
+        let idle = disks.sparse("idle.raw", MIB)?;
+        let config = config.volume(Volume::new("idle", &format!("file:{}", idle.display())));
+        let daemon = site.serve(&config)?;
+        Ok(Self { daemon, site, disk, _disks: disks })
+    }
+
+    /// With a volume for one measurement.
+    fn with<T>(&self, model: &str, mode: &str, work: impl Fn(&str) -> Result<T>) -> Result<T> {
+        let backend = format!("sim:{model}:file:{}", self.disk.display());
+        let socket = format!("unix:{}", self.site.path("cell.sock").display());
+        self.daemon.command(&[
+            "volume",
+            "add",
+            "cell",
+            "--backend",
+            &backend,
+            "--mode",
+            mode,
+            "--nbd",
+            &socket,
+        ])?;
+        let result = work(&self.site.uri("cell"));
+        self.daemon.command(&["volume", "remove", "cell", "--force", "--discard-dirty"])?;
+        result
+    }
+
+    fn burst(
+        &self,
+        model: &str,
+        mode: &str,
+        load: Load,
+        seconds: u64,
+        round: usize,
+    ) -> Result<Burst> {
+        self.with(model, mode, |uri| {
+            let outcome = load.job(uri, round).arg("runtime", seconds).run()?;
+            let Burst { mean_us, p99_us } =
+                Burst { mean_us: outcome.write.mean_us, p99_us: outcome.write.p99_us };
+            if load == Load::Flushed {
+                // A write and its flush, one after the other.
+                return Ok(Burst { mean_us: 1e6 / outcome.write.iops, p99_us });
+            }
+            Ok(Burst { mean_us, p99_us })
+        })
+    }
+
+    fn overload(
+        &self,
+        mode: &str,
+        fsync: Option<u64>,
+        bytes: u64,
+        round: usize,
+    ) -> Result<Overload> {
+        self.with("filer,write=1ms", mode, |uri| {
+            let mut job = Fio::nbd(uri)
+                .arg("rw", "randwrite")
+                .arg("bs", "4k")
+                .arg("size", DISK)
+                .arg("io_size", bytes)
+                .arg("iodepth", 32)
+                .arg("randseed", round)
+                .flag("norandommap");
+            if let Some(writes) = fsync {
+                job = job.arg("fsync", writes);
+            }
+            let begun = Instant::now();
+            let outcome = job.run()?;
+            self.daemon.command(&["volume", "flush", "cell"])?;
+            let took_s = begun.elapsed().as_secs_f64();
+            Ok(Overload {
+                per_second: outcome.write.operations as f64 / took_s,
+                max_ms: outcome.write.max_us / 1000.0,
+            })
+        })
+    }
+}
