@@ -3,7 +3,11 @@
 use super::Progress;
 use cinnabar_engine::metadata::MetaPage;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, pread, preadv, pwrite};
+use std::io::IoSliceMut;
+
+/// Pages of one read: 1 MiB.
+const PAGES_A_READ: usize = 256;
 
 /// Whether direct I/O of `bytes` bytes works at the start of a file.
 pub(super) fn can_read(fd: BorrowedFd<'_>, bytes: u32) -> bool {
@@ -29,19 +33,36 @@ pub(super) fn read_pages(
     pages: &mut [MetaPage],
     offset: u64,
 ) -> rustix::io::Result<()> {
-    for (index, page) in pages.iter_mut().enumerate() {
-        let at = offset + index as u64 * 4096;
-        let mut done = 0;
-        while done < page.0.len() {
-            match pread(fd.as_fd(), &mut page.0[done..], at + done as u64) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+    let mut at = 0;
+    while at < pages.len() {
+        let rest = pages[at..].iter_mut().take(PAGES_A_READ);
+        let mut slices: Vec<_> = rest.map(|page| IoSliceMut::new(&mut page.0)).collect();
+        let from = offset + at as u64 * 4096;
+        match preadv(fd.as_fd(), &mut slices, from) {
+            Ok(bytes) if bytes >= 4096 => at += bytes / 4096,
+            // The end of a file, which need not be that of a page.
+            Ok(_) => {
+                read_page(fd.as_fd(), &mut pages[at], from)?;
+                at += 1;
             }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
         }
-        page.0[done..].fill(0);
     }
+    Ok(())
+}
+
+fn read_page(fd: BorrowedFd<'_>, page: &mut MetaPage, at: u64) -> rustix::io::Result<()> {
+    let mut done = 0;
+    while done < page.0.len() {
+        match pread(fd, &mut page.0[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    page.0[done..].fill(0);
     Ok(())
 }
 

@@ -112,10 +112,10 @@ impl Media<Memory> for Disk {
 
     fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<Memory> {
         let memory = Memory::alloc(blocks);
-        let mut page = [MetaPage::zeroed()];
-        for block in 0..u64::from(blocks) {
-            blocking::read_pages(self, &mut page, offset + block * BLOCK_BYTES)?;
-            memory.write_at(block * BLOCK_BYTES, &page[0].0);
+        let mut pages = vec![MetaPage::zeroed(); blocks as usize];
+        blocking::read_pages(self, &mut pages, offset)?;
+        for (block, page) in (0..).zip(&pages) {
+            memory.write_at(block * BLOCK_BYTES, &page.0);
         }
         self.progress().step();
         Ok(memory)

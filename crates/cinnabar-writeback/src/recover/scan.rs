@@ -7,6 +7,11 @@ use crate::format::{SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of};
 use crate::mutant::{Mutant, Mutants};
 use cinnabar_engine::metadata::MetaPage;
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Where headers are at most so many pages apart, a segment is read whole: 1 MiB takes an SSD about as
+/// long as 4 to 15 single pages, one after the other.
+const NEAR: u32 = 32;
 
 /// What was read of a volume.
 pub(super) struct Headers {
@@ -35,9 +40,9 @@ pub(super) struct Directory {
 /// The records of all places in use, and the stamps of all.
 pub(super) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Directory, OpenError> {
     let (mut volumes, mut stamps, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for place in 0..VOLUMES_MAX {
-        let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
-        media.read_pages(directory_offset(place, 0), &mut pages)?;
+    let mut all = vec![MetaPage::zeroed(); usize::from(VOLUMES_MAX) * 2];
+    media.read_pages(directory_offset(0, 0), &mut all)?;
+    for (place, pages) in (0..VOLUMES_MAX).zip(all.chunks_exact(2)) {
         let own = |record: &Record| record.uuid == uuid && record.volume == place;
         let records = pages.iter().filter_map(Record::decode).filter(own);
         let newest = records.max_by_key(|record| record.stamp);
@@ -64,16 +69,17 @@ pub(super) fn scan<P>(
     at: &mut dyn FnMut(u32),
 ) -> Result<u64, OpenError> {
     let mut newest = 0;
+    let mut pieces = Pieces::new(media);
     for segment in 0..segments {
         at(segment);
         let (mut page, mut opening) = (0, None);
         while page < SEGMENT_PAGES {
             let slot = segment * SEGMENT_PAGES + page;
-            let mut pages = [MetaPage::zeroed()];
-            media.read_pages(offset_of(slot), &mut pages)?;
-            let header = ChunkHeader::decode(&pages[0]).filter(|header| header.slot == slot);
+            let bytes = pieces.page::<P>(slot)?;
+            let header = ChunkHeader::decode(bytes).filter(|header| header.slot == slot);
             let Some(header) = header.filter(|header| header.uuid == uuid) else {
-                let was = opening.is_some() || ChunkHeader::was_one(&pages[0], uuid);
+                let was = opening.is_some() || ChunkHeader::was_one(bytes, uuid);
+                pieces.step = SEGMENT_PAGES;
                 if was && !mutants.is(Mutant::HeadersNotSought) {
                     newest = newest.max(look_behind(media, uuid, slot, volumes, mutants)?);
                 }
@@ -87,11 +93,49 @@ pub(super) fn scan<P>(
             if *opening.get_or_insert(use_of) != use_of {
                 break;
             }
-            page += 1 + header.data_pages();
+            pieces.step = 1 + header.data_pages();
+            page += pieces.step;
             note(volumes, header, mutants);
         }
     }
     Ok(newest)
+}
+
+/// Headers of segments, read one by one where they are far apart, else with what lies between them.
+struct Pieces<'a, M> {
+    media: &'a M,
+    pages: Vec<MetaPage>,
+    /// The slots that have been read.
+    read: Range<u32>,
+    /// Pages from the last header to the next one.
+    step: u32,
+}
+
+impl<'a, M> Pieces<'a, M> {
+    fn new(media: &'a M) -> Self {
+        let pages = vec![MetaPage::zeroed(); SEGMENT_PAGES as usize];
+        Self { media, pages, read: 0..0, step: SEGMENT_PAGES }
+    }
+
+    fn page<P>(&mut self, slot: u32) -> Result<&MetaPage, OpenError>
+    where
+        M: Media<P>,
+    {
+        if !self.read.contains(&slot) {
+            let left = SEGMENT_PAGES - slot % SEGMENT_PAGES;
+            let mut count = if self.step > NEAR { 1 } else { left };
+            // What was read is overwritten, whole or in part.
+            self.read = 0..0;
+            let read = self.media.read_pages(offset_of(slot), &mut self.pages[..count as usize]);
+            if read.is_err() {
+                // It may be a page of data that can't be read: headers only, then.
+                count = 1;
+                self.media.read_pages(offset_of(slot), &mut self.pages[..1])?;
+            }
+            self.read = slot..slot + count;
+        }
+        Ok(&self.pages[(slot - self.read.start) as usize])
+    }
 }
 
 /// A header is missing or damaged. Where it had been written, headers behind it may be what says that
@@ -131,4 +175,96 @@ fn note(volumes: &mut BTreeMap<u16, Headers>, header: ChunkHeader, mutants: Muta
     found.durable = found.durable.max(header.durable);
     found.session = found.session.max(header.session);
     found.chunks.insert((header.number, session_of(&header, mutants)), header);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::chunk::Entry;
+    use crate::format::directory::Gap;
+    use std::cell::Cell;
+    use std::io::{Error, Result};
+
+    /// Pages from the first segment on, of which one can't be read.
+    struct Device {
+        pages: Vec<MetaPage>,
+        bad: u32,
+        reads: Cell<u32>,
+    }
+
+    impl Media<()> for Device {
+        fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> Result<()> {
+            self.reads.set(self.reads.get() + 1);
+            let slot = (offset - offset_of(0)) as usize / 4096;
+            if (slot..slot + pages.len()).contains(&(self.bad as usize)) {
+                return Err(Error::other("a bad sector"));
+            }
+            for (to, from) in pages.iter_mut().zip(&self.pages[slot..]) {
+                to.0 = from.0;
+            }
+            Ok(())
+        }
+
+        fn read_data(&self, _: u64, _: u32) -> Result<()> {
+            unreachable!("headers only")
+        }
+
+        fn write_page(&self, _: u64, _: &MetaPage) -> Result<()> {
+            unreachable!("nothing is written")
+        }
+
+        fn flush(&self) -> Result<()> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    /// Two segments full of chunks of one page of data: the numbers found, and the reads that took.
+    fn found(bad: u32) -> std::result::Result<(usize, u32), OpenError> {
+        let slots = 2 * SEGMENT_PAGES;
+        let header = |slot: u32| ChunkHeader {
+            uuid: [1; 16],
+            volume: 0,
+            incarnation: 2,
+            session: 1,
+            opening: u64::from(slot / SEGMENT_PAGES + 1),
+            number: u64::from(slot / 2 + 1),
+            epoch: 1,
+            durable: 0,
+            slot,
+            entries: vec![Entry::Data { block: 0, sectors: 1, checksum: 0 }],
+        };
+        let page = |slot: u32| {
+            if slot.is_multiple_of(2) { header(slot).encode() } else { MetaPage::zeroed() }
+        };
+        let media = Device { pages: (0..slots).map(page).collect(), bad, reads: Cell::new(0) };
+        let record = Record {
+            uuid: [1; 16],
+            volume: 0,
+            stamp: 1,
+            in_use: true,
+            name: "a".to_owned(),
+            incarnation: 2,
+            size_bytes: 4096,
+            retired: 0,
+            retired_epoch: 0,
+            claim: 0,
+            gaps: vec![Gap { last: 0, next: 1, session: 1 }],
+        };
+        let chunks = BTreeMap::new();
+        let headers = Headers { record, chunks, seen: 0, session: 0, durable: 0 };
+        let mut volumes = BTreeMap::from([(0, headers)]);
+        scan(&media, ([1; 16], 2), &mut volumes, Mutants::default(), &mut |_| {})?;
+        Ok((volumes[&0].chunks.len(), media.reads.get()))
+    }
+
+    #[test]
+    fn short_chunks_are_read_by_the_segment_and_bad_data_cost_no_header() {
+        let all = SEGMENT_PAGES as usize;
+        // The first header, the rest of its segment, the other segment.
+        assert_eq!(found(u32::MAX).expect("it is read"), (all, 3));
+        let (chunks, reads) = found(SEGMENT_PAGES + 101).expect("data need not be read");
+        assert_eq!(chunks, all);
+        assert!(reads > 50, "headers one by one up to there: {reads}");
+        assert!(found(SEGMENT_PAGES + 100).is_err(), "a header that can't be read");
+    }
 }
