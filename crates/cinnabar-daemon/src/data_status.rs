@@ -7,6 +7,7 @@ use super::settings::VolumeConfig;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport};
 use cinnabar_engine::volume::Warmth;
+pub use cinnabar_writeback::Counters as WriteLogCounters;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct WriteLogStatus {
     pub used_bytes: u64,
     /// RAM of its tables, in bytes.
     pub ram_bytes: u64,
+    /// Writes of its device.
+    pub counters: WriteLogCounters,
 }
 
 /// What the write log holds of a volume, raw.

@@ -27,6 +27,6 @@ mod slots;
 mod throttle;
 mod volume;
 
-pub use log::{Config, WriteLog};
+pub use log::{Config, Counters, WriteLog};
 pub use place::Status;
 pub use seam::{Action, Command, Done, EngineId, Event, Place, Refusal};

@@ -46,6 +46,19 @@ impl Default for Config {
     }
 }
 
+/// Writes of the log's device since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Chunks written.
+    pub chunks: u64,
+    /// Of those, with FUA: each is a commit of its own.
+    pub durable_chunks: u64,
+    /// Flushes of the device.
+    pub flushes: u64,
+    /// Records of the directory, all durable: one for each epoch that a back end has, mostly.
+    pub records: u64,
+}
+
 /// An I/O of the log's device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LogIo {
@@ -119,6 +132,7 @@ pub struct WriteLog<P> {
     turn: u16,
     /// Bounds that were run into.
     pub(crate) crossings: Crossings,
+    pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action<P>>,
     pub(crate) now: Instant,
     /// The earliest instant asked for.
@@ -156,6 +170,7 @@ impl<P: Payload> WriteLog<P> {
             short: Places::default(),
             turn: 0,
             crossings: Crossings::default(),
+            counters: Counters::default(),
             actions: Vec::new(),
             now: Instant::default(),
             wake: None,
@@ -255,6 +270,9 @@ impl<P: Payload> WriteLog<P> {
         }
         let (of, most) = (self.volume(place).identity(), self.config.bounds.chunks);
         while let Some((number, op)) = self.volume(place).commits.next_write(&of, most) {
+            self.counters.chunks += 1;
+            self.counters.durable_chunks +=
+                u64::from(matches!(op, IoOp::WriteMeta { fua: true, .. }));
             self.log(LogIo::Chunk { place, number }, op);
         }
         let waits = self.volume(place).commits.has_sealed();
@@ -303,6 +321,7 @@ impl<P: Payload> WriteLog<P> {
             .filter(|(_, reached, durable)| reached > durable)
             .map(|(place, reached, _)| (place, reached));
         self.flushing = Some(covered.collect());
+        self.counters.flushes += 1;
         self.log(LogIo::Flush, IoOp::Flush);
     }
 
@@ -440,6 +459,11 @@ impl<P: Payload> WriteLog<P> {
     /// Whether the log's device has failed: whatever is dirty can't be read or added to any more.
     pub const fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    /// Its writes so far.
+    pub const fn counters(&self) -> Counters {
+        self.counters
     }
 
     /// Bytes for chunks, and how many of them are in use.

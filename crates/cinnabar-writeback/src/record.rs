@@ -47,6 +47,7 @@ impl<P: Payload> WriteLog<P> {
         let record: &Record = &volume.record;
         let offset = directory_offset(place, (stamp % 2) as u8);
         let (pages, data) = (vec![record.encode()], smallvec::SmallVec::new());
+        self.counters.records += 1;
         self.log(LogIo::Record { place }, IoOp::WriteMeta { offset, pages, data, fua: true });
     }
 

@@ -84,6 +84,8 @@ impl Load {
 struct Burst {
     mean_us: f64,
     p99_us: f64,
+    /// Durable writes of the log's device for each flush of the guest.
+    commits: f64,
 }
 
 /// One measurement of an overload.
@@ -144,6 +146,7 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
         "write-back, mean us",
         "p99",
         "mean, x",
+        "durable writes a commit",
     ]);
     for ((backend, load), [through, back]) in cells.iter().zip(&samples) {
         let of =
@@ -156,6 +159,10 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
             format!("{back_mean:.0}"),
             format!("{:.0}", of(back, |b| b.p99_us)),
             format!("{:.3}", back_mean / through_mean),
+            match load {
+                Load::Flushed => format!("{:.2}", of(back, |b| b.commits)),
+                Load::Qd1 | Load::Qd32 => "-".to_owned(),
+            },
         ]);
     }
     Ok(format!("\n{}", table.render()))
@@ -245,15 +252,23 @@ impl Bench {
         round: usize,
     ) -> Result<Burst> {
         self.with(model, mode, |uri| {
+            let before = self.commits()?;
             let outcome = load.job(uri, round).arg("runtime", seconds).run()?;
-            let Burst { mean_us, p99_us } =
-                Burst { mean_us: outcome.write.mean_us, p99_us: outcome.write.p99_us };
+            let (mut mean_us, p99_us) = (outcome.write.mean_us, outcome.write.p99_us);
+            let commits = (self.commits()? - before) as f64 / outcome.write.operations as f64;
             if load == Load::Flushed {
                 // A write and its flush, one after the other.
-                return Ok(Burst { mean_us: 1e6 / outcome.write.iops, p99_us });
+                mean_us = 1e6 / outcome.write.iops;
             }
-            Ok(Burst { mean_us, p99_us })
+            Ok(Burst { mean_us, p99_us, commits })
         })
+    }
+
+    /// Durable writes of the log's device so far; the records of what back ends have are not commits.
+    fn commits(&self) -> Result<u64> {
+        let status = self.daemon.glance()?;
+        let of = |key: &str| status.0["cache"]["write_log"][key].as_u64().context("no such count");
+        Ok(of("durable_chunks")? + of("flushes")?)
     }
 
     fn overload(

@@ -325,6 +325,15 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     out.gauge("write_log_healthy", "1 if the write log works.", log.reason.is_empty().into())?;
     out.gauge("write_log_size_bytes", "Room for writes.", log.size_bytes)?;
     out.gauge("write_log_used_bytes", "Of that, in use.", log.used_bytes)?;
+    let own = log.counters;
+    for (name, help, value) in [
+        ("write_log_chunks", "Chunks written.", own.chunks),
+        ("write_log_durable_chunks", "Of those, durably.", own.durable_chunks),
+        ("write_log_flushes", "Flushes of its device.", own.flushes),
+        ("write_log_records", "Durable records of what back ends have.", own.records),
+    ] {
+        out.counter(name, help, value)?;
+    }
     let mut each = |name, help, kind, value: &dyn Fn(&WriteBackStatus) -> u64| {
         let of = |volume: &VolumeStatus| volume.write_back.as_ref().map_or(0, value);
         out.by_volume(name, help, kind, &status.volumes, &of)

@@ -103,6 +103,14 @@ pub struct WriteLogReport {
     pub used_bytes: u64,
     /// RAM of its tables.
     pub ram_bytes: u64,
+    /// Chunks of writes that were written.
+    pub chunks: u64,
+    /// Of those, durably: each is a commit in one write.
+    pub durable_chunks: u64,
+    /// Flushes of its device: the other commits.
+    pub flushes: u64,
+    /// Durable records of what the back ends have.
+    pub records: u64,
 }
 
 /// Blocks written to flash, by what earned it.
@@ -217,6 +225,10 @@ impl CacheReport {
                 size_bytes: log.size_bytes,
                 used_bytes: log.used_bytes,
                 ram_bytes: log.ram_bytes,
+                chunks: log.counters.chunks,
+                durable_chunks: log.counters.durable_chunks,
+                flushes: log.counters.flushes,
+                records: log.counters.records,
             }),
         }
     }

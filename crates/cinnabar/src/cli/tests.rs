@@ -5,7 +5,8 @@ use super::client::escape;
 use super::status::render;
 use cinnabar_daemon::latency::{Latencies, LatencyRecorder};
 use cinnabar_daemon::messages::{
-    CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus, WriteLogStatus,
+    CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus,
+    WriteLogCounters, WriteLogStatus,
 };
 use cinnabar_daemon::report::StatusReport;
 use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
@@ -238,6 +239,7 @@ fn sample(reads: u64) -> DataStatus {
             size_bytes: 64 << 20,
             used_bytes: 4 << 20,
             ram_bytes: 1 << 20,
+            counters: WriteLogCounters::default(),
         }),
     };
     DataStatus { cache, volumes: vec![volume] }

@@ -5,6 +5,7 @@ use crate::dataplane::plane::Plane;
 use crate::dataplane::volume::Volume;
 use crate::messages::{WriteBackStatus, WriteLogStatus};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
+use cinnabar_writeback::Counters;
 use std::time::Duration;
 
 impl Plane {
@@ -18,6 +19,7 @@ impl Plane {
                 size_bytes: 0,
                 used_bytes: 0,
                 ram_bytes: 0,
+                counters: Counters::default(),
             }),
             Writes::On(running) => {
                 let (size_bytes, used_bytes) = running.log.room_bytes();
@@ -29,6 +31,7 @@ impl Plane {
                     size_bytes,
                     used_bytes,
                     ram_bytes: running.log.ram_bytes(),
+                    counters: running.log.counters(),
                 })
             }
         }
