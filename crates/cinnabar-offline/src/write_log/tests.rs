@@ -130,3 +130,67 @@ fn a_target_that_is_too_small_and_a_volume_that_is_not_there_are_refused() {
     let error = rescue(site.open(), "vm2", site.target(), None, &mut ()).expect_err("not there");
     assert!(error.to_string().contains("vm2"), "{error}");
 }
+
+/// Pages whose checksum is right and whose fields are not: a log that another program, or an attacker,
+/// has written. It is refused, or shown as damaged.
+#[test]
+fn a_hostile_log_costs_no_more_than_an_error() {
+    use crate::Image;
+    use crate::check::CheckOptions;
+    use crate::dump::{DumpOptions, Part};
+    use cinnabar_engine::metadata::codec::Writer;
+    use cinnabar_writeback::format::{directory_offset, offset_of};
+    use std::os::unix::fs::FileExt;
+    let mut site = Site::new();
+    let (disk, log) = site.begin();
+    let mut session = Session::new(log, disk, None).expect("a session");
+    let place = Site::attach(&mut session);
+    site.write(&mut session, place, 60);
+    drop(session);
+    let path = site.path("log");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("it opens");
+    let mut headers: Vec<u64> = (0..2).map(|copy| directory_offset(0, copy)).collect();
+    for found in &site.open().survey.volumes {
+        headers.extend(found.chunks.iter().map(|header| offset_of(header.slot)));
+    }
+    let mut opened = 0;
+    for _ in 0..150 {
+        let at = headers[site.draw(headers.len() as u64) as usize];
+        let mut page = [0; 4096];
+        file.read_exact_at(&mut page, at).expect("it is read");
+        let was = page;
+        for _ in 0..=site.draw(3) {
+            // Most fields are near the front.
+            let bytes = [160, 4000][site.draw(2) as usize];
+            let field = 4 + site.draw(bytes) as usize;
+            let value = match site.draw(4) {
+                0 => u64::MAX,
+                1 => 1 << site.draw(64),
+                2 => site.draw(1 << 31),
+                _ => 0,
+            };
+            let len = 1 + site.draw(8) as usize;
+            page[field..field + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        }
+        Writer::new(&mut page).seal();
+        file.write_all_at(&page, at).expect("it is written");
+        let image = Image::open(&path).expect("it opens");
+        let copies = recognise(&image).expect("its superblock is as it was");
+        let checked = check(&image, "log", &copies, CheckOptions { all: true }, &mut ());
+        assert!(checked.is_ok(), "{checked:?}");
+        let parts = Part::ALL.to_vec();
+        let options = DumpOptions { parts, entries: true, shard: None };
+        let mut emit = |_| std::ops::ControlFlow::Continue(());
+        dump(&image, "log", &copies, &options, &mut (), &mut emit).expect("it is dumped");
+        drop(image);
+        // What begins writes records: the directory is put back as it was, too.
+        let mut places = [0; 4 * 4096];
+        file.read_exact_at(&mut places, directory_offset(0, 0)).expect("it is read");
+        if let Ok(found) = open(&path, &mut ()) {
+            opened += u32::from(found.begin(Config::default()).is_ok());
+        }
+        file.write_all_at(&places, directory_offset(0, 0)).expect("it is written");
+        file.write_all_at(&was, at).expect("it is put back");
+    }
+    assert!(opened > 30, "{opened}");
+}

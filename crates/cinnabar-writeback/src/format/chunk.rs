@@ -1,7 +1,7 @@
 //! Chunk headers. A chunk is one header page and up to 255 pages of data behind it, written in one
 //! sequential write; its entries are of one volume and one epoch.
 
-use super::SEGMENT_PAGES;
+use super::{NUMBERS_END, SEGMENT_PAGES, SESSIONS_END};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::codec::{Reader, Writer};
 
@@ -127,7 +127,8 @@ impl ChunkHeader {
         let (uuid, volume, incarnation, session) = (r.array(), r.u16(), r.u64(), r.u32());
         let [opening, number, epoch, durable] = std::array::from_fn(|_| r.u64());
         let (slot, count) = (r.u32(), usize::from(r.u16()));
-        if count > ENTRIES_MAX {
+        let bounded = [opening, number, epoch, durable].iter().all(|number| *number < NUMBERS_END);
+        if count > ENTRIES_MAX || !bounded || session >= SESSIONS_END {
             return None;
         }
         let mut entries = Vec::with_capacity(count);
@@ -184,7 +185,12 @@ mod tests {
             entries,
         };
         let mut page = header.encode();
-        assert_eq!(ChunkHeader::decode(&page), Some(header));
+        assert_eq!(ChunkHeader::decode(&page), Some(header.clone()));
+        // A number that could not be counted on from.
+        page.0[46..54].copy_from_slice(&u64::MAX.to_le_bytes());
+        Writer::new(&mut page.0).seal();
+        assert_eq!(ChunkHeader::decode(&page), None);
+        page = header.encode();
         page.0[2000] ^= 4;
         assert_eq!(ChunkHeader::decode(&page), None);
         for at in [5, 10] {

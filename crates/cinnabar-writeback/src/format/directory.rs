@@ -5,10 +5,11 @@
 //! after a crash the chunks behind the first missing one are void for good, although some of them may
 //! be whole, and the next session numbers its own behind them.
 
-use super::VOLUMES_MAX;
-use cinnabar_engine::limits::NAME_BYTES_MAX;
+use super::{NUMBERS_END, SESSIONS_END, VOLUMES_MAX};
+use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::codec::{Reader, Writer};
+use cinnabar_engine::units::BLOCK_BYTES;
 
 const MAGIC: u32 = 0x5244_4C57;
 /// Sessions that may begin before the first of them is retired. Beyond that a volume is drained
@@ -116,6 +117,9 @@ impl Record {
         let gaps: Vec<Gap> = (0..count).map(gap).collect();
         let ordered = gaps.iter().all(|gap| gap.last < gap.next)
             && gaps.windows(2).all(|pair| pair[0].next <= pair[1].last);
+        let bounded = [stamp, retired, retired_epoch].iter().all(|number| *number < NUMBERS_END)
+            && gaps.iter().all(|gap| gap.next < NUMBERS_END && gap.session < SESSIONS_END)
+            && size_bytes <= VOLUME_BLOCKS_MAX * BLOCK_BYTES;
         let record = Self {
             uuid,
             volume,
@@ -129,7 +133,7 @@ impl Record {
             claim,
             gaps,
         };
-        ordered.then_some(record)
+        (ordered && bounded).then_some(record)
     }
 
     /// The number that follows `number`, and the session that writes it.
@@ -169,6 +173,18 @@ mod tests {
         assert_eq!(Record::decode(&page), Some(record()));
         page.0[100] ^= 1;
         assert_eq!(Record::decode(&page), None);
+    }
+
+    #[test]
+    fn a_number_that_could_not_be_counted_on_from_is_damage() {
+        // Retired, its epoch, and the number behind the last gap.
+        for at in [116, 124, 170] {
+            let mut page = record().encode();
+            page.0[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+            Writer::new(&mut page.0).seal();
+            assert!(Reader::verified(&page.0).is_some());
+            assert_eq!(Record::decode(&page), None, "byte {at}");
+        }
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub const SEGMENTS_MIN: u32 = 8;
 /// Most segments of a write log: 256 GiB.
 pub const SEGMENTS_MAX: u32 = 1 << 18;
 
+/// Numbers of chunks, epochs, openings and stamps are below this: a device that says otherwise was not
+/// written by a write log, and counting on from there must not overflow.
+pub const NUMBERS_END: u64 = 1 << 62;
+/// The same of sessions.
+pub const SESSIONS_END: u32 = 1 << 31;
+
 /// Segments that fit a device of so many bytes, if it can hold a write log.
 pub fn segments_of(device_bytes: u64) -> Option<u32> {
     let pages = (device_bytes / BLOCK_BYTES).checked_sub(SEGMENTS_PAGE)?;
