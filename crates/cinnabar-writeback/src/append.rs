@@ -20,7 +20,7 @@ impl<P: Payload> WriteLog<P> {
         let Some(volume) = self.volumes[usize::from(place)].as_ref() else {
             return self.reply(id, Err(Failure::NoVolume));
         };
-        if volume.attaching.is_some() || self.closed {
+        if volume.attaching.is_some() || volume.discarding.is_some() || self.closed {
             return self.reply(id, Err(Failure::NoVolume));
         }
         if self.lost || volume.damaged {
@@ -281,7 +281,7 @@ impl<P: Payload> WriteLog<P> {
             [Mutant::ReadUnverified, Mutant::ReadUnpinned].map(|m| self.config.mutants.is(m));
         let sound = trusts.contains(&true) || self.is_sound(slot, &page, 0);
         if result.is_err() || !sound {
-            if !again {
+            if !again && !self.lost {
                 return self.read_slot(read, layer, slot, true);
             }
             self.reads[read].failed = Some(Failure::Io(IoError::Io));
@@ -309,11 +309,11 @@ impl<P: Payload> WriteLog<P> {
         }
         let read = self.reads.remove(read);
         let Read { id, place, span, data, failed, layers, .. } = read;
+        // A command may wait for the last read to end.
+        self.touched.add(place);
         if let Some(failure) = failed {
             return self.reply(id, Err(failure));
         }
-        // A command may wait for the last read to end.
-        self.touched.add(place);
         for layer in &layers {
             layer.lay(span, &data);
         }

@@ -223,6 +223,7 @@ impl<P: Payload> WriteLog<P> {
             self.destage(place);
             // An epoch may have been closed for the destage.
             self.send_chunks(place);
+            self.discard_if_quiet(place);
             self.wants_flush |= self.volume(place).commits.wants_flush();
         }
         self.flush_device();
@@ -327,6 +328,10 @@ impl<P: Payload> WriteLog<P> {
 
     fn log_done(&mut self, id: IoId, result: Result<(), IoError>) {
         let io = self.ios.remove(id.0 as usize);
+        if result == Err(IoError::TimedOut) && !self.lost {
+            // One that is silent is not asked again: each try would take as long.
+            self.lose();
+        }
         match io {
             LogIo::Read { read, layer, again } => self.slot_read(read, layer, again, result),
             LogIo::Destage { place, first, count, again } => {
@@ -368,7 +373,8 @@ impl<P: Payload> WriteLog<P> {
                 (volume.commits.give_up(), std::mem::take(&mut volume.waiting));
             let (drains, attaching) =
                 (std::mem::take(&mut volume.drains), volume.attaching.take().map(|(id, _)| id));
-            let growing = volume.growing.take().map(|(id, _)| id);
+            let growing = volume.growing.take().map(|(id, _)| id).into_iter();
+            let commands = growing.chain(volume.discarding.take());
             for who in waiters {
                 match who {
                     Who::Guest { id, .. } => self.reply(id, failed.clone()),
@@ -378,7 +384,7 @@ impl<P: Payload> WriteLog<P> {
             for Waiting { id, .. } in waiting {
                 self.reply(id, failed.clone());
             }
-            for id in drains.into_iter().map(|(id, _)| id).chain(attaching).chain(growing) {
+            for id in drains.into_iter().map(|(id, _)| id).chain(attaching).chain(commands) {
                 self.answer(id, Err(Refusal::Lost));
             }
         }
@@ -421,8 +427,8 @@ impl<P: Payload> WriteLog<P> {
                 for place in 0..VOLUMES_MAX {
                     let Some(volume) = &mut self.volumes[usize::from(place)] else { continue };
                     volume.commits.await_durable(Who::Nothing, Instant::default());
-                    let drains = std::mem::take(&mut volume.drains);
-                    for (id, _) in drains {
+                    let drains = std::mem::take(&mut volume.drains).into_iter().map(|(id, _)| id);
+                    for id in drains.chain(volume.discarding.take()) {
                         self.answer(id, Err(Refusal::Closed));
                     }
                     // The log may be full for as long as a back end is away.

@@ -33,7 +33,8 @@ impl<P: Payload> WriteLog<P> {
             if volume.is_dirty() && size_bytes < volume.record.size_bytes {
                 return self.answer(id, Err(Refusal::Smaller));
             }
-            if volume.growing.is_some() || volume.attaching.is_some() {
+            let goes = volume.discarding.is_some();
+            if goes || volume.growing.is_some() || volume.attaching.is_some() {
                 return self.answer(id, Err(Refusal::Busy));
             }
             let is = volume.record.size_bytes;
@@ -100,14 +101,32 @@ impl<P: Payload> WriteLog<P> {
         if volume.is_dirty() && !discard {
             return self.answer(id, Err(Refusal::Dirty));
         }
-        if discard {
-            // The log may be full for as long as the back end is away.
-            self.fail_waiting(place, Failure::NoVolume);
-            self.give_up_run(place);
-        }
-        if !self.is_quiet(place) {
+        if volume.discarding.is_some() || !discard && !self.is_quiet(place) {
             return self.answer(id, Err(Refusal::Busy));
         }
+        if !discard {
+            return self.record_removal(place, id);
+        }
+        self.volume(place).discarding = Some(id);
+        // The log may be full for as long as the back end is away.
+        self.fail_waiting(place, Failure::NoVolume);
+        self.give_up_run(place);
+        self.discard_if_quiet(place);
+    }
+
+    /// Goes on with a volume that goes with its dirty data, once nothing of it is under way. No epoch
+    /// is begun until then: a back end that is silent would be sent the same one again and again.
+    pub(crate) fn discard_if_quiet(&mut self, place: u16) {
+        if !self.lost
+            && self.volume(place).discarding.is_some()
+            && self.is_quiet(place)
+            && let Some(id) = self.volume(place).discarding.take()
+        {
+            self.record_removal(place, id);
+        }
+    }
+
+    fn record_removal(&mut self, place: u16, id: RequestId) {
         let volume = self.volume(place);
         volume.record.in_use = false;
         volume.record.claim = 0;

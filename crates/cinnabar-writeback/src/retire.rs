@@ -22,7 +22,7 @@ impl<P: Payload> WriteLog<P> {
         let volume = self.volume(place);
         let idle = matches!(volume.destage, Destage::Idle(_));
         // A volume that is being given up has nothing to send.
-        let goes = volume.attaching.is_some() && idle;
+        let goes = (volume.attaching.is_some() || volume.discarding.is_some()) && idle;
         if !volume.attached || volume.damaged || goes || self.lost {
             return;
         }

@@ -56,7 +56,8 @@ pub enum Command {
     /// that was acknowledged before the command came.
     Drain(Place),
     /// Give up the place of a volume. With dirty data it is refused unless `discard` says that they
-    /// may be lost.
+    /// may be lost: then it is answered when nothing of the volume is under way any more, and what waits
+    /// for room or is on its way to the back end is given up at once.
     Remove {
         /// The volume's place.
         place: Place,

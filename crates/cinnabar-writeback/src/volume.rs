@@ -64,6 +64,9 @@ pub(crate) struct Volume<P> {
     pub(crate) attaching: Option<(RequestId, u64)>,
     /// The same, of a volume that grows: it is served.
     pub(crate) growing: Option<(RequestId, u64)>,
+    /// It goes with its dirty data as soon as nothing of it is under way, for this command. Nothing is
+    /// served or begun meanwhile.
+    pub(crate) discarding: Option<RequestId>,
     pub(crate) record_writes: RecordWrites,
     /// Dirty data are damaged: it is not served.
     pub(crate) damaged: bool,
@@ -101,6 +104,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             attached: false,
             attaching: None,
             growing: None,
+            discarding: None,
             record_writes: RecordWrites::default(),
             damaged: false,
             drains_first: None,

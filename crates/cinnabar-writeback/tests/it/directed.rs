@@ -3,7 +3,7 @@
 use crate::memory::Mem;
 use crate::rig::Rig;
 use cinnabar_engine::units::ByteSpan;
-use cinnabar_engine::{Failure, Op};
+use cinnabar_engine::{Failure, IoError, Op, Payload};
 use cinnabar_writeback::mutant::Mutants;
 use cinnabar_writeback::{Command, Config, Done, Event, Place, Refusal};
 
@@ -414,6 +414,64 @@ pub(crate) fn parts_of_a_block_do_not_share_their_memory(mutants: Mutants) {
     assert_eq!(sectors, [1, 1, 1, 0, 0, 0, 2, 2]);
 }
 
+/// A guest's read hung at the back end, so the volume was busy; each time it was asked again to go, the
+/// epoch on its way was given up, and begun once more.
+pub(crate) fn a_volume_that_is_given_up_sends_its_back_end_nothing_more(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
+    let data = Mem::alloc(1);
+    let read = rig.submit(place, Op::Read { span: ByteSpan::new(40 * 4096, 4096), data });
+    rig.write(place, 1, 1, 7);
+    rig.submit(place, Op::Flush);
+    rig.settle_log();
+    assert_eq!(rig.disks[&place].under_way(), 2, "the read and the epoch");
+    let remove = Command::Remove { place, discard: true };
+    let mut removed = rig.control(remove.clone());
+    for _ in 0..20 {
+        rig.settle_log();
+        rig.now = rig.now.plus_ns(20_000_000);
+        rig.apply(Event::Wake);
+        if rig.answers.get(&removed) == Some(&Err(Refusal::Busy)) {
+            removed = rig.control(remove.clone());
+        }
+    }
+    assert_eq!(rig.disks[&place].under_way(), 2, "nothing came to it");
+    let late = rig.write(place, 2, 1, 8);
+    assert!(matches!(rig.replies.get(&late), Some(Err(Failure::NoVolume))));
+    while rig.end_engine() {}
+    rig.settle();
+    assert!(rig.ok(read));
+    assert_eq!(rig.answers.get(&removed), Some(&Ok(Done::Nothing)));
+}
+
+/// A page was read twice, and a device that is silent took twice its time; the destage took the volume
+/// for damaged.
+pub(crate) fn a_device_that_is_silent_is_not_read_again(mutants: Mutants) {
+    for destages in [false, true] {
+        let (mut rig, place) = attached(mutants, 64);
+        let written = rig.write(place, 1, 1, 7);
+        rig.settle_log();
+        assert!(rig.ok(written));
+        let data = Mem::alloc(1);
+        let waits = if destages {
+            rig.control(Command::Drain(place))
+        } else {
+            rig.submit(place, Op::Read { span: ByteSpan::new(4096, 4096), data })
+        };
+        if destages {
+            // The flush of the device; then the epoch is read.
+            rig.end_log(0, Ok(()));
+        }
+        rig.end_log(0, Err(IoError::TimedOut));
+        assert!(rig.log.is_lost());
+        if destages {
+            assert_eq!(rig.answers.get(&waits), Some(&Err(Refusal::Lost)));
+        } else {
+            assert!(matches!(rig.replies.get(&waits), Some(Err(Failure::Io(_)))));
+        }
+        assert_eq!(rig.ssd.under_way(), 0, "it is asked nothing more");
+    }
+}
+
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod sound {
@@ -445,4 +503,6 @@ tests! {
     a_volume_becomes_smaller_when_nothing_of_it_is_under_way,
     what_is_left_of_a_damaged_volume_is_not_overwritten,
     parts_of_a_block_do_not_share_their_memory,
+    a_volume_that_is_given_up_sends_its_back_end_nothing_more,
+    a_device_that_is_silent_is_not_read_again,
 }
