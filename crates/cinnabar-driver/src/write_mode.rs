@@ -204,6 +204,19 @@ impl WriteMode {
         Some(Step::Ask(Command::Drain(place)))
     }
 
+    /// One that is being drained goes with its dirty data, which are lost, and its guests do not use it
+    /// any more. Answers to what the log was asked before count no more. `None`: it is not being
+    /// drained.
+    pub fn give_up(&mut self) -> Option<Step> {
+        let (State::Draining(place) | State::Ending(place) | State::DrainingRest(place)) =
+            self.state
+        else {
+            return None;
+        };
+        (self.served, self.discard) = (false, true);
+        Some(self.remove(place))
+    }
+
     fn remove(&mut self, place: Place) -> Step {
         self.state = State::Removing(place);
         Step::Ask(Command::Remove { place, discard: self.discard })
@@ -283,6 +296,12 @@ impl WriteMode {
             | State::DrainingRest(place)
             | State::Removing(place) => Some(place),
         }
+    }
+
+    /// Whether all that guests were answered for went to the log: of a volume that joins, the back end
+    /// has to be flushed before.
+    pub const fn has_joined(&self) -> bool {
+        !matches!(self.state, State::Settling(_) | State::Flushing(_)) && self.place().is_some()
     }
 
     /// Whether it is on its way.

@@ -56,6 +56,13 @@ pub fn check_beside<'v>(
                 ));
             }
         }
+        if new.claim.is_some() && new.claim == other.claim {
+            return Err(SettingError::new(
+                "claim",
+                format!("it is the claim of volume {:?} already", other.name),
+                "give each volume a claim of its own",
+            ));
+        }
         // Two views of a golden image do no harm.
         if new.read_only && other.read_only {
             continue;

@@ -131,7 +131,10 @@ pub(super) enum Finished {
         result: Result<(), String>,
     },
     Unclaimed(Subject),
-    Discarded(AnswerTo<()>),
+    Discarded {
+        name: String,
+        answer: AnswerTo<()>,
+    },
 }
 
 /// See the module.
@@ -343,7 +346,7 @@ impl Task {
             }
             Self::Discard { claims, answer } => {
                 claims.unmake();
-                Finished::Discarded(answer)
+                Finished::Discarded { name: claims.claim.volume, answer }
             }
             Self::Entrust { ledger, names, device, path } => {
                 let result = ledger.with(|state| state.entrust(&names, device, &path));
@@ -384,7 +387,7 @@ impl Finished {
                 | Self::Grown { .. }
                 | Self::Claimed { .. }
                 | Self::Unclaimed(_)
-                | Self::Discarded(_)
+                | Self::Discarded { .. }
         )
     }
 }

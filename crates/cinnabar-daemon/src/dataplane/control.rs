@@ -84,7 +84,7 @@ impl Plane {
                 Finished::Measured(sizes) => self.looked(&sizes),
                 Finished::Claimed { subject, result } => self.claimed(now, subject, result),
                 Finished::Unclaimed(subject) => self.unclaimed(now, subject),
-                Finished::Discarded(answer) => drop(answer.send(Ok(()))),
+                Finished::Discarded { name, answer } => self.has_gone(&name, answer, Ok(())),
                 Finished::Disowned { result, answer } => Self::disowned(result, answer),
                 Finished::Grown { volume, attachment, result, answer } => {
                     self.grown(volume, attachment, result, answer);
@@ -129,6 +129,10 @@ impl Plane {
         let known = known || self.absents.reason(&config.name).is_some();
         if self.stop.is_some() {
             let _ = answer.send(Err(CommandError::gone()));
+        } else if self.writes.is_going(&config.name) {
+            let message = format!("volume {:?} is being removed", config.name);
+            let hint = "try again in a moment";
+            let _ = answer.send(Err(CommandError::new(CommandErrorKind::Busy, message, hint)));
         } else if known || self.opening.contains(&config.name) {
             let message = format!("volume {:?} exists", config.name);
             let hint = "choose another name, or remove that one first";
@@ -178,16 +182,19 @@ impl Plane {
         answer: AnswerTo<()>,
     ) {
         let mut answer = Some(answer);
-        if self.stop.is_none()
-            && let Some(config) = self.remove_absent(name)
-        {
-            let discards = discard_dirty && self.discard_absent(&config, &mut answer);
-            if let Some(answer) = answer.filter(|_| !discards) {
-                let _ = answer.send(Ok(()));
+        if self.stop.is_none() && self.absents.reason(name).is_some() {
+            if !self.remove_absent_from_log(name, discard_dirty, &mut answer) {
+                self.remove_absent(name);
+                let _ = answer.map(|answer| answer.send(Ok(())));
             }
             return;
         }
-        let result = self.find(name).and_then(|key| {
+        let draining =
+            |volume: &Volume| volume.config.name == name && volume.writes.leaves() && discard_dirty;
+        let leaving = self.volumes.iter().find(|(_, volume)| draining(volume)).map(|(key, _)| key);
+        let leaving = leaving.filter(|_| self.stop.is_none());
+        let found = leaving.map_or_else(|| self.find(name), Ok);
+        let result = found.and_then(|key| {
             let connections = self.connections(key);
             if connections > 0 && !force {
                 let message = format!("volume {name:?} has {connections} clients connected");
@@ -391,6 +398,13 @@ impl Plane {
         self.volumes.iter().any(|(_, volume)| volume.life.phase() == Phase::Attaching)
     }
 
+    /// The same of those that the engines were asked for.
+    pub(super) fn is_asked_to_attach(&self) -> bool {
+        let joins = |volume: &Volume| matches!(volume.change, Change::Attach(_));
+        let attaches = |volume: &Volume| volume.life.phase() == Phase::Attaching && !joins(volume);
+        self.volumes.iter().any(|(_, volume)| attaches(volume))
+    }
+
     /// Forgets a volume of which nothing is left and lets go of its disk, lock included, before
     /// anyone has the answer.
     pub(super) fn forget_if_quiet(&mut self, key: usize) {
@@ -399,6 +413,8 @@ impl Plane {
         }
         let volume = self.volumes.remove(key);
         self.writes.forget(key);
+        // Its key may be another volume's soon: what waited for it must not be done there.
+        self.admit_waiting(self.lane.clock.now(), key);
         self.order.retain(|other| *other != key);
         self.crew.uninstall(&mut self.lane, key);
         drop(volume.io);

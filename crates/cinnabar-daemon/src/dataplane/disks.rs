@@ -14,13 +14,15 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_model::SimSpec;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A volume whose backend is open and locked.
 pub(super) struct OpenedVolume {
     pub(super) config: VolumeConfig,
     pub(super) disk: Disk,
     pub(super) layers: Vec<SimSpec>,
+    /// Where its claim is, if it has one.
+    pub(super) claim_path: PathBuf,
     /// The proof as it stands now.
     pub(super) proof: Option<ProofToken>,
     /// Under which its blocks are believed; 0 until that is looked up.
@@ -84,7 +86,7 @@ pub(super) fn open_volume(
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
     // Under the back end's lock: who holds it may leave a claim as it goes.
-    claims.check(config)?;
+    let claim_path = claims.check(config)?;
     let proof = disk.read_proof().unwrap_or_else(|error| {
         tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
         None
@@ -93,6 +95,7 @@ pub(super) fn open_volume(
         config: config.clone(),
         disk,
         layers: spec.layers,
+        claim_path,
         proof,
         generation: 0,
         kept: false,

@@ -58,6 +58,12 @@ impl Plane {
         volume.note_size(size_bytes);
         let served = volume.io.disk.size_bytes();
         if size_bytes == served {
+            // The log may have been busy when the engines had grown.
+            let status = |place| self.writes.log()?.status(place);
+            let in_log = self.volumes[key].writes.place().and_then(status);
+            if in_log.is_some_and(|status| status.size_bytes < served) {
+                return self.has_grown(key, attachment, served, Ok(()), answer);
+            }
             return drop(answer.send(Ok(served)));
         }
         if size_bytes < served {

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Longest opening of a cache device, journal and volumes included, before it counts as lost.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest wait for volumes to join the write log.
+const CLAIMS_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often that, and a wish to stop, is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 impl Plane {
@@ -55,7 +57,7 @@ impl Plane {
         self.awaited.clear();
         self.replies.clear();
         self.said.clear();
-        let mut heard = Vec::new();
+        let mut heard = std::mem::take(&mut self.heard_early);
         self.heard.take(&mut heard);
         heard.retain(|heard| matches!(heard, Heard::Failed(_)));
         self.heard.append(&mut heard);
@@ -92,7 +94,14 @@ impl Plane {
         for key in keys {
             self.attach(*key, None);
         }
+        // Claims lie where back ends do: one that hangs does not keep others from being served.
+        let until = after(self.lane.clock.now(), CLAIMS_WAIT_MAX);
         while self.is_attaching() {
+            let now = self.lane.clock.now();
+            if now >= until && !self.is_asked_to_attach() {
+                break;
+            }
+            self.look_at = Some(after(now, LOOK_EVERY));
             self.turn()?;
         }
         Ok(())

@@ -71,6 +71,8 @@ pub(super) struct Plane {
     pub(super) messages: mpsc::Receiver<Message>,
     /// From the other data threads.
     pub(super) heard: Inbox<Heard>,
+    /// The same, taken from there before its turn.
+    pub(super) heard_early: Vec<Heard>,
     pub(super) recordings: Recordings,
     /// Of volumes in write-back mode.
     pub(super) writes: Writes,
@@ -146,7 +148,7 @@ impl Plane {
         self.wait()?;
         let now = self.lane.clock.now();
         let woken = self.gather(now);
-        if self.heard.is_filled() {
+        if self.heard.is_filled() || !self.heard_early.is_empty() {
             self.hear_workers(now)?;
         }
         if woken {
@@ -165,7 +167,7 @@ impl Plane {
     fn wait(&mut self) -> Result<(), StartError> {
         let busy = self.server.has_backlog() || self.vhost.has_backlog();
         let busy = busy || !self.replies.is_empty() || !self.from_vhost.is_empty();
-        let busy = busy || self.writes.is_filled();
+        let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty();
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
         let dues = [self.lane.deadline(), self.server.deadline(), self.vhost.deadline()];
         let own = [stop, self.look_at, self.next_late, self.writes.deadline()];
@@ -205,13 +207,12 @@ impl Plane {
                 }
                 PortEvent::Woken => woken = true,
                 PortEvent::Restarted { file, ranges, first } => {
-                    match self.lane.desk.volume_at(file) {
-                        Some(key) if first => self.server_restarted(now, key, &ranges),
-                        Some(key) => {
-                            self.lane.drop_lost(key, &ranges);
-                            self.restarted_for_log(key);
-                        }
-                        None => {}
+                    let Some(key) = self.lane.desk.volume_at(file) else { continue };
+                    self.restarted_for_log(key);
+                    if first {
+                        self.server_restarted(now, key, &ranges);
+                    } else {
+                        self.lane.drop_lost(key, &ranges);
                     }
                 }
             }
@@ -247,12 +248,16 @@ impl Plane {
 
     /// Takes what the other data threads have to say.
     fn hear_workers(&mut self, now: Instant) -> Result<(), StartError> {
-        let mut all = Vec::new();
+        let mut all = std::mem::take(&mut self.heard_early);
         self.heard.take(&mut all);
         for heard in all {
             match heard {
                 Heard::Said(thread, said) => self.take(now, thread, said),
-                Heard::Restarted(key, ranges) => self.server_restarted(now, key, &ranges),
+                Heard::Restarted(key, ranges) => {
+                    self.restarted_for_log(key);
+                    self.server_restarted(now, key, &ranges);
+                }
+                Heard::Lost(key, ranges) => self.server_restarted(now, key, &ranges),
                 Heard::RestartedToo(key) => self.restarted_for_log(key),
                 Heard::Looked => self.have_looked(),
                 Heard::Failed(error) => return Err(error),
@@ -268,6 +273,7 @@ impl Plane {
             self.apply_writes(now);
             let mut said = std::mem::take(&mut self.said);
             self.lane.apply(now, &mut said);
+            self.hear_restarts();
             let replies = std::mem::take(&mut self.replies);
             if said.is_empty() && replies.is_empty() && !self.writes.is_filled() {
                 self.said = said;

@@ -67,7 +67,8 @@ pub(super) enum Front {
 /// Who waits for the answer.
 pub(super) enum Asker {
     Guest(Front, Ticket),
-    Operator(AnswerTo<()>),
+    /// And what is being done.
+    Operator(&'static str, AnswerTo<()>),
     /// The write log.
     Log(EngineId),
     /// A volume that joins it, and is flushed for that.
@@ -271,7 +272,7 @@ impl Plane {
         span: ByteSpan,
         answer: AnswerTo<()>,
     ) {
-        self.invalidate_for(now, key, span, Asker::Operator(answer));
+        self.invalidate_for(now, key, span, Asker::Operator("dropping it", answer));
     }
 
     /// The same, of bytes that a backend's server may have lost.
@@ -284,7 +285,7 @@ impl Plane {
         // An operator is answered, whatever the range waits for and whether or not guests are; what a
         // server may have lost has to go, however long that takes.
         let answer_by = match asker {
-            Asker::Operator(_) => {
+            Asker::Operator(..) => {
                 let own = self.volumes[key].answer_by(now);
                 Some(own.unwrap_or_else(|| after(now, SILENCE_MAX)))
             }
@@ -326,8 +327,8 @@ impl Plane {
                 });
                 self.answer(front, ticket, body);
             }
-            Asker::Operator(answer) => {
-                let result = reply.result.map(drop).map_err(|error| failed("dropping it", error));
+            Asker::Operator(what, answer) => {
+                let result = reply.result.map(drop).map_err(|error| failed(what, error));
                 let _ = answer.send(result);
             }
             Asker::Doubt(span) if reply.result.is_err() => {

@@ -3,6 +3,7 @@
 use super::control::Awaited;
 use super::plane::Plane;
 use super::requests::GuestRequest;
+use super::worker::Heard;
 use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
 use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
@@ -12,7 +13,6 @@ impl Plane {
     /// Drops what is cached of these ranges of a volume, durably. The server may
     /// hold what was written there, or what was before: reads have to ask it.
     pub(super) fn server_restarted(&mut self, now: Instant, key: usize, ranges: &[ByteSpan]) {
-        self.restarted_for_log(key);
         let Some(volume) = self.volumes.get(key) else { return };
         tracing::warn!(
             volume = volume.config.name,
@@ -33,6 +33,27 @@ impl Plane {
         if let Some(place) = self.volumes.get(key).and_then(|volume| volume.writes.place()) {
             let command = cinnabar_writeback::Command::Restarted(place);
             self.writes.give(Event::Control(RequestId(u64::MAX), command));
+        }
+    }
+
+    /// A shard that was run here may have had an answer that another thread's port has brought. What
+    /// that port has said before it, of a server that restarted, is in the inbox: the log hears of it
+    /// first.
+    pub(super) fn hear_restarts(&mut self) {
+        if !self.heard.is_filled() {
+            return;
+        }
+        let mut heard = Vec::new();
+        self.heard.take(&mut heard);
+        for heard in heard {
+            let (Heard::Restarted(key, _) | Heard::RestartedToo(key)) = &heard else {
+                self.heard_early.push(heard);
+                continue;
+            };
+            self.restarted_for_log(*key);
+            if let Heard::Restarted(key, ranges) = heard {
+                self.heard_early.push(Heard::Lost(key, ranges));
+            }
         }
     }
 

@@ -158,6 +158,7 @@ impl Plane {
             open_options,
             messages,
             heard,
+            heard_early: Vec::new(),
             recordings: Recordings::default(),
             writes: Writes::Off,
             claims_dir: config.cache.state_dir.join("claims"),
@@ -258,7 +259,7 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, proof, generation, .. } = opened;
+        let OpenedVolume { config, disk, layers, proof, generation, claim_path, .. } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
@@ -286,6 +287,8 @@ impl Plane {
             measured: None,
             writes: WriteMode::default(),
             change: Change::None,
+            stops: false,
+            claim_path,
             claims: None,
         });
         debug_assert_eq!(inserted, key);

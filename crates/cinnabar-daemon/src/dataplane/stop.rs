@@ -109,7 +109,12 @@ impl Plane {
                 // The log and the engines get these commands now, not after the next wait.
                 self.apply(now);
             }
-            Step::Destaging if !self.is_leaving_log() || now >= destage_until => {
+            Step::Destaging if !self.is_changing_log() || now >= destage_until => {
+                // What has joined since goes, too, claims included.
+                if now < destage_until && self.leave_log_for_stop(now) {
+                    self.apply(now);
+                    return true;
+                }
                 self.enter(Step::ClosingLog);
                 if !self.close_log() {
                     self.log_was_closed(now);

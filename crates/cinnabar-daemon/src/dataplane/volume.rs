@@ -10,6 +10,7 @@ use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
 use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -39,6 +40,10 @@ pub(super) struct Volume {
     pub(super) writes: WriteMode,
     /// What is to be done when it has joined or left.
     pub(super) change: Change,
+    /// The stop has told it to leave the log.
+    pub(super) stops: bool,
+    /// Where its claim is, if it has one.
+    pub(super) claim_path: PathBuf,
     /// Its claim, as long as it may be there.
     pub(super) claims: Option<Claims>,
 }

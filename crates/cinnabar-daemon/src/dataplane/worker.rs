@@ -34,6 +34,8 @@ pub(super) enum Heard {
     Restarted(usize, Vec<ByteSpan>),
     /// The same, told by this thread's port, too.
     RestartedToo(usize),
+    /// The same, and the write log has heard of it.
+    Lost(usize, Vec<ByteSpan>),
     /// What a port had brought when this was asked for has been run.
     Looked,
     /// It can't go on.

@@ -95,3 +95,34 @@ fn a_back_end_that_can_t_be_flushed_keeps_a_volume_out() {
     assert_eq!(mode.answered(Ok(())), Step::Unclaim);
     assert_eq!(mode.unclaimed(), Step::Left(Some(Failed::Flush(failure))));
 }
+
+#[test]
+fn one_that_is_being_drained_may_be_given_up() {
+    for served in [false, true] {
+        let mut mode = on(false);
+        mode.leave(served, false);
+        if served {
+            assert_eq!(mode.answered(Ok(())), Step::Hold);
+        }
+        let remove = Command::Remove { place: PLACE, discard: true };
+        assert_eq!(mode.give_up(), Some(Step::Ask(remove)));
+        assert_eq!((mode.give_up(), mode.awaits_idle()), (None, false));
+        assert_eq!(mode.answered(Ok(())), Step::Unclaim);
+        assert_eq!(mode.unclaimed(), Step::Left(None));
+    }
+}
+
+/// An operator's flush was answered by the log, which had nothing yet, while the back end was still to
+/// be flushed.
+#[test]
+fn it_has_joined_when_its_back_end_is_flushed() {
+    let mut mode = WriteMode::default();
+    mode.join(true);
+    mode.claimed(Ok(()));
+    mode.attached(Ok(PLACE), true);
+    assert!(!mode.has_joined());
+    mode.idle();
+    assert!(!mode.has_joined());
+    mode.flushed(Ok(()));
+    assert!(mode.has_joined());
+}

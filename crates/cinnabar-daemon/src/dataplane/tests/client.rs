@@ -106,6 +106,11 @@ impl Client {
         self.send(READ, 0, offset, len, &[]);
     }
 
+    /// Sends a write and doesn't wait.
+    pub(super) fn ask_to_write(&mut self, offset: u64, data: &[u8]) {
+        self.send(WRITE, 0, offset, data.len() as u32, data);
+    }
+
     pub(super) fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), u32> {
         self.send(WRITE, u16::from(fua), offset, data.len() as u32, data);
         self.receive(0).map(drop)

@@ -1,12 +1,16 @@
 //! Write-back: a real write log, real files, and what operators do to volumes meanwhile.
 
+use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
+use crate::dataplane::plane::Plane;
+use crate::dataplane::worker::Heard;
 use crate::messages::{
-    CommandError, DataStatus, IoMode, Message, State, StopReport, VolumeChange, VolumeMode,
-    WriteBackStatus,
+    CommandError, DataStatus, IoMode, Message, State, StopReport, VolumeChange, VolumeConfig,
+    VolumeMode, WriteBackStatus,
 };
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// A back end that takes its time: nothing reaches it soon.
 const SLOW: &str = "sim:network,read=1ms,write=400ms,flush=400ms:";
@@ -261,4 +265,217 @@ fn a_volume_grows_in_the_log_too() {
         end.read_exact_at(&mut last, SIZE + MIB - 4096).expect("it is that large");
         assert_eq!(last, [3; 4096]);
     });
+}
+
+/// One turn of a plane that a test drives, which waits for nothing.
+fn turn(plane: &mut Plane) {
+    plane.look_at = Some(plane.lane.clock.now().plus_ns(2_000_000));
+    plane.turn().expect("it goes on");
+}
+
+fn turn_until(plane: &mut Plane, what: &str, mut reached: impl FnMut(&mut Plane) -> bool) {
+    let since = Instant::now();
+    while !reached(plane) {
+        assert!(since.elapsed() < Duration::from_secs(30), "{what}");
+        turn(plane);
+    }
+}
+
+/// The request was in the socket when the volume was removed with its writes: it waited for nothing,
+/// and was done on the next volume with the same key.
+#[test]
+fn a_request_to_a_volume_that_goes_is_not_done_on_the_next_one() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].backend.insert_str(0, SLOW);
+    let next = Box::new(VolumeConfig { mode: VolumeMode::WriteThrough, ..rig.volume("vm2") });
+    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let path = rig.path("vm1.sock");
+    let (connected, is_connected) = std::sync::mpsc::channel();
+    let guest = std::thread::spawn(move || connected.send(Client::connect(&path, "vm1")));
+    let mut client = None;
+    turn_until(&mut plane, "it is connected", |_| {
+        client = is_connected.try_recv().ok();
+        client.is_some()
+    });
+    guest.join().expect("it ends").expect("it was heard");
+    let mut client = client.expect("just looked");
+    client.ask_to_write(4096, &[0xee; 4096]);
+    let (answer, mut removed) = oneshot::channel();
+    let (name, force, discard_dirty) = ("vm1".into(), true, true);
+    commands.send(Message::RemoveVolume { name, force, discard_dirty, answer }).expect("room");
+    turn_until(&mut plane, "it is removed", |_| removed.try_recv().is_ok());
+    assert!(plane.waiting.is_empty(), "nothing waits for a volume that is gone");
+    let (answer, mut added) = oneshot::channel();
+    commands.send(Message::AddVolume(next, answer)).expect("room");
+    turn_until(&mut plane, "another one has come", |_| added.try_recv().is_ok());
+    for _ in 0..20 {
+        turn(&mut plane);
+    }
+    plane.end();
+    let after = std::fs::read(rig.path("vm2.raw")).expect("it is there");
+    assert!(after == pattern(0, SIZE as usize), "it was not written");
+}
+
+/// A shard's answer may be brought by another thread than that whose port has it, and that the server
+/// had restarted before was still in the inbox: the epoch counted as flushed.
+#[test]
+fn a_restart_is_heard_before_the_answers_behind_it() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].backend.insert_str(0, "sim:network,read=1ms,write=1ms,flush=500ms:");
+    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let key = plane.find("vm1").expect("it serves");
+    let place = plane.volumes[key].writes.place().expect("it is in the log");
+    let path = rig.path("vm1.sock");
+    let guest = std::thread::spawn(move || {
+        let mut client = Client::connect(&path, "vm1");
+        for offset in [0, MIB] {
+            assert_eq!(client.write(offset, &[7; 4096], false), Ok(()));
+        }
+        client
+    });
+    turn_until(&mut plane, "its writes are answered", |_| guest.is_finished());
+    let client = guest.join().expect("they are right");
+    let status =
+        |plane: &Plane| plane.writes.log().and_then(|log| log.status(place)).expect("there");
+    let (answer, mut flushed) = oneshot::channel();
+    plane.flush_volume(plane.lane.clock.now(), "vm1", answer);
+    // Everything but the flush has ended: that alone takes so long.
+    let mut turns = 0;
+    turn_until(&mut plane, "it was written", |plane| {
+        let alone = plane.lane.desk.ios.iter().count() == 1;
+        turns = if alone && status(plane).destaged_writes == 2 { turns + 1 } else { 0 };
+        turns == 30
+    });
+    let writes = status(&plane).destaged_writes;
+    std::thread::sleep(Duration::from_millis(600));
+    let now = plane.lane.clock.now();
+    plane.lane.look_at_time(now);
+    plane.heard.push(Heard::RestartedToo(key));
+    plane.apply(now);
+    turn_until(&mut plane, "it is flushed", |_| flushed.try_recv().is_ok());
+    assert_eq!(status(&plane).destaged_writes, 2 * writes, "the epoch was repeated");
+    drop(client);
+    plane.end();
+}
+
+#[test]
+fn one_that_joins_is_removed_without_a_trace() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].mode = VolumeMode::WriteThrough;
+    rig.start();
+    let change = VolumeChange { mode: Some(VolumeMode::WriteBack), ..VolumeChange::default() };
+    let joined = rig.send(|answer| Message::SetVolume { name: "vm1".into(), change, answer });
+    let (name, force, discard_dirty) = ("vm1".into(), true, false);
+    let removed = rig.send(|answer| Message::RemoveVolume { name, force, discard_dirty, answer });
+    let removed = removed.blocking_recv().expect("it is answered");
+    assert!(joined.blocking_recv().is_ok(), "it is answered, too");
+    if removed.is_err() {
+        assert_eq!(remove(&rig, false), Ok(()));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(rig.status().volumes.is_empty() && !has_claim(&rig));
+    rig.stop();
+}
+
+#[test]
+fn one_that_joins_when_the_daemon_stops_leaves_no_claim() {
+    for _ in 0..5 {
+        let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+        rig.config.volumes[0].mode = VolumeMode::WriteThrough;
+        rig.start();
+        let change = VolumeChange { mode: Some(VolumeMode::WriteBack), ..VolumeChange::default() };
+        let joined = rig.send(|answer| Message::SetVolume { name: "vm1".into(), change, answer });
+        rig.stop();
+        assert!(joined.blocking_recv().is_ok(), "it is answered");
+        assert!(!has_claim(&rig));
+    }
+}
+
+/// Of a volume that waited, `volume remove` was answered at once, whatever the log held of it; and it
+/// could be added while the log still let go of it: the claim went after it had come again.
+#[test]
+fn writes_of_a_volume_that_waits_are_not_forgotten_in_silence() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].backend.insert_str(0, SLOW);
+    rig.config.cache.write_log.as_mut().expect("it is set").drain_on_stop = false;
+    rig.start();
+    let mut client = rig.client("vm1");
+    assert_eq!(client.write(4096, &[9; 4096], true), Ok(()));
+    client.leave();
+    rig.stop();
+    std::fs::rename(rig.path("vm1.raw"), rig.path("away.raw")).expect("it can be moved");
+    rig.start();
+    assert_eq!(rig.status().volumes[0].state, State::Waiting);
+    let refused = remove(&rig, false).expect_err("its writes are there only");
+    assert!(refused.hint.contains("--discard-dirty"), "{refused:?}");
+    assert_eq!(rig.status().volumes[0].state, State::Waiting);
+    std::fs::rename(rig.path("away.raw"), rig.path("vm1.raw")).expect("it can be moved");
+    let config = Box::new(rig.config.volumes[0].clone());
+    let (name, force, discard_dirty) = ("vm1".into(), true, true);
+    let removed = rig.send(|answer| Message::RemoveVolume { name, force, discard_dirty, answer });
+    let refused = rig.ask(|answer| Message::AddVolume(config.clone(), answer));
+    let refused = refused.expect_err("the log lets go of it first");
+    assert!(refused.message.contains("being removed"), "{refused:?}");
+    assert_eq!(removed.blocking_recv().expect("it is answered"), Ok(()));
+    assert!(!has_claim(&rig));
+    assert_eq!(rig.ask(|answer| Message::AddVolume(config, answer)), Ok(()));
+    assert!(has_claim(&rig));
+    rig.stop();
+}
+
+/// The back end was away, and the volume could neither be drained nor given up.
+#[test]
+fn one_that_is_being_drained_can_be_given_up() {
+    for leaves in [false, true] {
+        let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+        rig.config.volumes[0].backend.insert_str(0, SLOW);
+        rig.start();
+        let mut client = rig.client("vm1");
+        for n in 0..200_u64 {
+            assert_eq!(client.write(n * 4096, &[7; 4096], true), Ok(()));
+        }
+        let (name, force, discard_dirty) = ("vm1".into(), true, false);
+        let first = if leaves {
+            assert_eq!(set(&rig, VolumeMode::WriteThrough), Ok(()));
+            None
+        } else {
+            Some(rig.send(|answer| Message::RemoveVolume { name, force, discard_dirty, answer }))
+        };
+        until(&rig, "it leaves", |status| own(status).leaving);
+        let since = Instant::now();
+        assert_eq!(remove(&rig, true), Ok(()));
+        assert!(since.elapsed() < Duration::from_secs(20), "draining takes 160 s");
+        assert!(rig.status().volumes.is_empty() && !has_claim(&rig));
+        if let Some(first) = first {
+            assert!(first.blocking_recv().expect("it is answered").is_err());
+        }
+        rig.stop();
+    }
+}
+
+/// The log had been asked for the old size when the volume grew.
+#[test]
+fn one_that_joins_while_it_grows_is_served_in_its_new_size() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].mode = VolumeMode::WriteThrough;
+    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let key = plane.find("vm1").expect("it serves");
+    let (answer, mut joined) = oneshot::channel();
+    let change = VolumeChange { mode: Some(VolumeMode::WriteBack), ..VolumeChange::default() };
+    commands.send(Message::SetVolume { name: "vm1".into(), change, answer }).expect("room");
+    let place = |plane: &Plane| plane.volumes[key].writes.place();
+    turn_until(&mut plane, "the log is asked", |plane| {
+        assert!(place(plane).is_none(), "not answered yet");
+        plane.writes.place_of("vm1").is_some()
+    });
+    let file = std::fs::OpenOptions::new().write(true).open(rig.path("vm1.raw")).expect("it opens");
+    file.set_len(SIZE + MIB).expect("it grows");
+    let (answer, mut grown) = oneshot::channel();
+    let attachment = plane.volumes[key].life.attachment();
+    plane.grown(key, attachment, Ok((SIZE + MIB, None)), answer);
+    turn_until(&mut plane, "it has grown", |_| grown.try_recv().is_ok());
+    turn_until(&mut plane, "it has joined", |_| joined.try_recv().is_ok());
+    let status = |place| plane.writes.log().and_then(|log| log.status(place));
+    assert_eq!(place(&plane).and_then(status).map(|status| status.size_bytes), Some(SIZE + MIB));
+    plane.end();
 }

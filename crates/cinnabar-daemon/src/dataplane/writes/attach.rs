@@ -3,8 +3,9 @@
 
 use super::{Asked, Subject, Writes, refused};
 use crate::dataplane::plane::Plane;
-use crate::dataplane::volume::Change;
+use crate::dataplane::volume::{Change, Volume};
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
+use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::entropy;
 use cinnabar_engine::units::Instant;
 use cinnabar_writeback::{Command, Refusal};
@@ -32,6 +33,8 @@ impl Plane {
                 let message = "the write log holds writes of it, and it is read-only";
                 Some(CommandError::new(kind, message, "serve it writable until they are written"))
             }
+            Writes::On(_) if config.mode == VolumeMode::WriteBack => self.unguarded(key),
+            // It is there only until its writes are where they belong.
             Writes::On(_) => None,
         };
         if let Some(error) = refused {
@@ -50,6 +53,20 @@ impl Plane {
                 self.refuse_attach(now, key, answer, error);
             }
         }
+    }
+
+    /// Why no other host would know that a volume in write-back mode is in use here.
+    pub(super) fn unguarded(&self, key: usize) -> Option<CommandError> {
+        let Volume { config, io, .. } = &self.volumes[key];
+        let has_claim = config.claim.is_some() || config.exclusive;
+        if io.disk.kind() == DiskKind::File || has_claim {
+            return None;
+        }
+        let message =
+            "mode write-back needs a place for the volume's claim, for its back end is no file";
+        let hint = "set claim to a file that every host of this back end sees, or exclusive = true \
+                    if no other host serves it";
+        Some(CommandError::new(CommandErrorKind::Invalid, message, hint))
     }
 
     /// A volume can't be attached, and no engine was asked.

@@ -8,15 +8,24 @@ use crate::dataplane::plane::Plane;
 use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::claim::{self, Claim};
 use cinnabar_backend::spec::Place;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// A volume's claim, and where it is kept.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Claims {
-    pub(in super::super) path: PathBuf,
+    pub(in super::super) place: ClaimPlace,
     pub(in super::super) claim: Claim,
     /// The log holds writes of the volume already: the claim must be there, too.
     pub(in super::super) held: bool,
+}
+
+/// Where a claim is. To find that out may take as long as the back end does.
+#[derive(Clone, Debug)]
+pub(in super::super) enum ClaimPlace {
+    At(PathBuf),
+    /// Of this volume, if claims of back ends that are no files are in this folder.
+    Of(Box<VolumeConfig>, PathBuf),
 }
 
 /// What is known of claims when a back end is opened.
@@ -38,32 +47,47 @@ struct KnownLog {
 
 /// Where the claim to a volume's back end is.
 fn path_of(config: &VolumeConfig, dir: &Path) -> PathBuf {
+    // A block device lies in a folder of this host's, which is empty when the host starts.
+    let is_device = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+    };
     let file = || match backend_place(&config.backend)? {
-        Place::File(path) => Some(claim::path_beside(&path)),
-        Place::Nbd(_) => None,
+        Place::File(path) if !is_device(&path) => Some(claim::path_beside(&path)),
+        Place::File(_) | Place::Nbd(_) => None,
     };
     let own = config.claim.clone().or_else(file);
     own.unwrap_or_else(|| dir.join(format!("{}.cinnabar-claim", config.name)))
 }
 
+impl ClaimPlace {
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::At(path) => path.clone(),
+            Self::Of(config, dir) => path_of(config, dir),
+        }
+    }
+}
+
 impl Claims {
     /// Makes it durable, or finds it as it must be.
     pub(in super::super) fn make(&self) -> Result<(), String> {
-        let path = self.path.display();
+        let path = self.place.path();
         if !self.held {
-            return claim::write(&self.path, &self.claim)
+            return claim::write(&path, &self.claim)
                 .map_err(|error| format!("{error} (hint: {})", error.hint()));
         }
-        match claim::read(&self.path) {
+        match claim::read(&path) {
             Ok(Some(found)) if found.is_of(self.claim.write_log, self.claim.incarnation) => Ok(()),
             Ok(found) => {
                 let found = found.map_or("is gone".to_owned(), |other| {
                     format!("is that of {} on host {}", other.device.display(), other.host)
                 });
+                let path = path.display();
                 Err(format!(
                     "the write log holds writes of it, but its claim {path} {found}: others may \
-                     have written the back end since (hint: `volume remove --discard-dirty` gives \
-                     the writes in the log up)"
+                     have written the back end since (hint: a backend or claim that was changed in \
+                     the configuration must be as it was until the writes are there; `volume remove \
+                     --discard-dirty` gives the writes in the log up)"
                 ))
             }
             Err(error) => Err(format!("{error} (hint: {})", error.hint())),
@@ -72,22 +96,22 @@ impl Claims {
 
     /// Takes it away. One that can't be is found to be old the next time.
     pub(in super::super) fn unmake(&self) {
-        if let Err(error) = claim::remove(&self.path, &self.claim) {
+        if let Err(error) = claim::remove(&self.place.path(), &self.claim) {
             tracing::warn!(reason = %error, "a claim that is not needed any more stays");
         }
     }
 }
 
 impl Known {
-    /// Refuses a back end that may lack writes which are elsewhere.
-    pub(in super::super) fn check(&self, config: &VolumeConfig) -> Result<(), StartError> {
+    /// Refuses a back end that may lack writes which are elsewhere. Gives where its claim is.
+    pub(in super::super) fn check(&self, config: &VolumeConfig) -> Result<PathBuf, StartError> {
         let path = path_of(config, &self.dir);
         let refuse = |message: String, hint: String| {
             let subject = Subject::Volume(config.name.clone());
             Err(StartError::new(StartErrorKind::BackendClaimed, subject, message, hint))
         };
         let found = match claim::read(&path) {
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(path),
             Ok(Some(found)) => found,
             Err(error) => {
                 return refuse(
@@ -103,12 +127,13 @@ impl Known {
                 if !has(places) {
                     // Of a volume that has left the log since.
                     tracing::info!(volume = config.name, path = %path.display(), "an old claim is removed");
-                    let old = Claims { path, claim: found, held: true };
+                    let place = ClaimPlace::At(path.clone());
+                    let old = Claims { place, claim: found, held: true };
                     old.unmake();
-                    return Ok(());
+                    return Ok(path);
                 }
                 if found.volume == config.name {
-                    return Ok(());
+                    return Ok(path);
                 }
                 format!("volume {:?} of this daemon's write log", found.volume)
             }
@@ -145,17 +170,11 @@ impl Plane {
     }
 
     /// The claim to a volume's back end: that of its place in the log, or a new one.
-    pub(super) fn claims_of(
-        running: &Running,
-        config: &VolumeConfig,
-        dir: &Path,
-        new: u64,
-    ) -> Claims {
+    pub(super) fn claims_of(running: &Running, name: &str, place: ClaimPlace, new: u64) -> Claims {
         let log = &running.log;
-        let known = log.places().filter_map(|place| log.status(place));
-        let known = known.into_iter().find(|status| status.name == config.name);
+        let known = running.place_of(name).and_then(|place| log.status(place));
         let (held, incarnation) = known.map_or((false, new), |status| (true, status.incarnation));
-        let claim = Claim::new(log.uuid(), running.disk.path(), &config.name, incarnation);
-        Claims { path: path_of(config, dir), claim, held }
+        let claim = Claim::new(log.uuid(), running.disk.path(), name, incarnation);
+        Claims { place, claim, held }
     }
 }

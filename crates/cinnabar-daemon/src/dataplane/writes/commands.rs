@@ -1,7 +1,9 @@
 //! What operators ask of volumes in write-back mode, and what the stop asks of the log.
 
-use super::{Asked, Claims, Writes, refused};
+use super::mode::AGAIN_AFTER;
+use super::{Asked, ClaimPlace, Claims, Writes, refused};
 use crate::dataplane::background::Task;
+use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::Change;
@@ -41,7 +43,7 @@ impl Plane {
             Some(CommandError::new(CommandErrorKind::Invalid, message, "leave its mode as it is"))
         } else {
             match &self.writes {
-                Writes::On(_) => None,
+                Writes::On(_) => self.unguarded(key),
                 Writes::Off => {
                     let message = "mode write-back needs a write log, and none is configured";
                     let hint = "set write_log in [cache] and restart the daemon";
@@ -91,11 +93,12 @@ impl Plane {
             Ok(key) => key,
             Err(error) => return drop(answer.send(Err(error))),
         };
-        match (self.volumes[key].writes.place(), self.writes.running()) {
+        let writes = &self.volumes[key].writes;
+        match (writes.place().filter(|_| writes.has_joined()), self.writes.running()) {
             (Some(place), Some(running)) => {
                 running.ask(Asked::Flush(answer), Command::Drain(place));
             }
-            _ => self.submit_for(now, key, Op::Flush, Asker::Operator(answer)),
+            _ => self.submit_for(now, key, Op::Flush, Asker::Operator("flushing it", answer)),
         }
     }
 
@@ -107,11 +110,16 @@ impl Plane {
         discard: bool,
         answer: &mut Option<AnswerTo<()>>,
     ) -> bool {
-        if self.volumes[key].writes.route() == Route::Engine {
+        let volume = &mut self.volumes[key];
+        // One that joins may have a claim, or a place, in a moment.
+        if volume.writes.route() == Route::Engine && !volume.writes.changes() {
             return false;
         }
-        let volume = &mut self.volumes[key];
         let name = volume.config.name.clone();
+        let changing = || {
+            let message = format!("volume {name:?} is changing its mode");
+            CommandError::new(CommandErrorKind::Busy, message, "try again in a moment")
+        };
         let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
         let lost = self.writes.log().is_some_and(cinnabar_writeback::WriteLog::is_lost);
         let refusal = match status {
@@ -120,71 +128,132 @@ impl Plane {
             Some(status) if status.damaged => Some(Refusal::Damaged),
             _ => None,
         };
-        let error = if volume.writes.changes() {
-            let message = format!("volume {name:?} is changing its mode");
-            Some(CommandError::new(CommandErrorKind::Busy, message, "try again in a moment"))
-        } else {
-            refusal.map(refused)
-        };
-        if let Some(error) = error {
-            if let Some(answer) = answer.take() {
-                let _ = answer.send(Err(error));
+        let step = match refusal {
+            Some(refusal) => Err(refused(refusal)),
+            // A back end that is away is waited for no longer.
+            None if discard && volume.writes.changes() => {
+                volume.writes.give_up().ok_or_else(changing)
             }
-            return true;
-        }
+            None => volume.writes.leave(false, discard).ok_or_else(changing),
+        };
+        let step = match step {
+            Ok(step) => step,
+            Err(error) => {
+                let _ = answer.take().map(|answer| answer.send(Err(error)));
+                return true;
+            }
+        };
         self.remove_exports(key);
-        self.volumes[key].answer = answer.take();
         if discard {
             tracing::warn!(volume = name, "its writes in the log are given up");
         }
-        self.leave_log(now, key, Change::Remove, (false, discard)).is_some()
-    }
-
-    /// Gives up what the log holds of a volume that waits for its back end; false if that is nothing.
-    pub(in super::super) fn discard_absent(
-        &mut self,
-        config: &crate::messages::VolumeConfig,
-        answer: &mut Option<AnswerTo<()>>,
-    ) -> bool {
-        let Some(place) = self.writes.place_of(&config.name) else { return false };
-        let dir = self.claims_dir.clone();
-        let Some(running) = self.writes.running() else { return false };
-        let Some(answer) = answer.take() else { return false };
-        let claims = Self::claims_of(running, config, &dir, 0);
-        tracing::warn!(volume = config.name, "its writes in the log are given up");
-        running.ask(Asked::Discard(claims, answer), Command::Remove { place, discard: true });
+        let subject = self.subject(key);
+        if let Some(running) = self.writes.running() {
+            running.forget_steps(subject);
+        }
+        self.volumes[key].change = Change::Remove;
+        // Of the operator who has been waiting.
+        let before = std::mem::replace(&mut self.volumes[key].answer, answer.take());
+        if let Some(before) = before {
+            let message = "another command gives its writes up and removes it";
+            let _ = before.send(Err(CommandError::new(CommandErrorKind::Busy, message, "")));
+        }
+        self.write_step(now, key, step);
         true
     }
 
+    /// Takes a volume that waits for its back end out of the log, and then out of those that wait; false
+    /// if the log has nothing of it.
+    pub(in super::super) fn remove_absent_from_log(
+        &mut self,
+        name: &str,
+        discard: bool,
+        answer: &mut Option<AnswerTo<()>>,
+    ) -> bool {
+        let Some(place) = self.writes.place_of(name) else { return false };
+        let status = self.writes.log().and_then(|log| log.status(place)).unwrap_or_default();
+        let Some(answer) = answer.take() else { return true };
+        if (status.dirty_bytes > 0 || status.damaged) && !discard {
+            let message = format!(
+                "the write log holds writes of {name:?} that its back end lacks, and the volume waits"
+            );
+            let hint = "it is served as soon as its back end can be opened; --discard-dirty gives \
+                        the writes up";
+            let error = CommandError::new(CommandErrorKind::Busy, message, hint);
+            let _ = answer.send(Err(error));
+            return true;
+        }
+        let Some(config) = self.remove_absent(name) else { return false };
+        // Its storage may be away: that is not asked here.
+        let claim_place = ClaimPlace::Of(Box::new(config), self.claims_dir.clone());
+        let Some(running) = self.writes.running() else { return false };
+        let claims = Self::claims_of(running, name, claim_place, 0);
+        if status.dirty_bytes > 0 {
+            tracing::warn!(volume = name, "its writes in the log are given up");
+        }
+        running.going.push(name.to_owned());
+        let command = Command::Remove { place, discard };
+        running.ask(Asked::Discard(claims, command.clone(), answer), command);
+        true
+    }
+
+    /// The log has let go of a volume that waited, or not.
     pub(super) fn discarded(
         &mut self,
-        claims: Claims,
+        now: Instant,
+        (claims, command, answer): (Claims, Command, AnswerTo<()>),
         result: Result<(), Refusal>,
-        answer: AnswerTo<()>,
     ) {
+        let Some(running) = self.writes.running() else { return };
+        let name = claims.claim.volume.clone();
         match result {
-            Ok(()) => self.background.start(Task::Discard { claims, answer }),
-            Err(refusal) => drop(answer.send(Err(refused(refusal)))),
+            Ok(()) | Err(Refusal::NoVolume) => {}
+            // Should its device come back, it has no claim to the back end.
+            Err(Refusal::Lost) => running.given_up.push(name),
+            Err(Refusal::Busy) => {
+                let asked = Asked::Discard(claims, command.clone(), answer);
+                return running.later.push((after(now, AGAIN_AFTER), asked, command));
+            }
+            Err(refusal) => return self.has_gone(&name, answer, Err(refused(refusal))),
         }
+        self.background.start(Task::Discard { claims, answer });
+    }
+
+    /// Nothing is left of a volume that waited; its name may be another's.
+    pub(in super::super) fn has_gone(
+        &mut self,
+        name: &str,
+        answer: AnswerTo<()>,
+        result: Result<(), CommandError>,
+    ) {
+        if let Some(running) = self.writes.running() {
+            running.going.retain(|going| going != name);
+        }
+        let _ = answer.send(result);
     }
 
     /// Volumes are to leave the log before the stop: all of them, or those that have nothing there.
-    pub(in super::super) fn leave_log_for_stop(&mut self, now: Instant) {
+    /// True if one does.
+    pub(in super::super) fn leave_log_for_stop(&mut self, now: Instant) -> bool {
+        let mut leave = false;
         let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
         for key in keys {
             let dirty = self.volumes[key].writes.place().and_then(|place| {
                 let status = self.writes.log()?.status(place)?;
                 Some(status.dirty_bytes > 0)
             });
-            if dirty == Some(false) || self.drain_on_stop {
-                self.leave_log(now, key, Change::None, (false, false));
+            let told = self.volumes[key].stops || self.volumes[key].writes.changes();
+            if !told && (dirty == Some(false) || self.drain_on_stop) {
+                self.volumes[key].stops = true;
+                leave |= self.leave_log(now, key, Change::None, (false, false)).is_some();
             }
         }
+        leave
     }
 
-    /// Whether a volume is on its way out of the log.
-    pub(in super::super) fn is_leaving_log(&self) -> bool {
-        self.volumes.iter().any(|(_, volume)| volume.writes.leaves())
+    /// Whether a volume is on its way into the log or out of it.
+    pub(in super::super) fn is_changing_log(&self) -> bool {
+        self.volumes.iter().any(|(_, volume)| volume.writes.changes())
     }
 
     /// Makes everything in the log durable; false if there is none.

@@ -12,7 +12,7 @@ mod mode;
 mod open;
 mod status;
 
-pub(super) use claims::{Claims, Known};
+pub(super) use claims::{ClaimPlace, Claims, Known};
 pub(super) use open::{OpenFailed, open};
 
 use super::plane::Plane;
@@ -52,7 +52,11 @@ pub(super) struct Running {
     /// Requests for volumes that the engines do not have yet, in order.
     early: Vec<(EngineId, usize, Op<Memory>)>,
     /// Commands to be given at these times.
-    later: Vec<(Instant, Subject, Command)>,
+    later: Vec<(Instant, Asked, Command)>,
+    /// Volumes that waited for their back ends and are being taken out of the log.
+    going: Vec<String>,
+    /// Volumes whose writes were given up after the log's device had failed.
+    given_up: Vec<String>,
     /// The device's failure was reported.
     told_lost: bool,
 }
@@ -75,7 +79,9 @@ enum Asked {
     /// An operator who wants the back end to have everything.
     Flush(AnswerTo<()>),
     /// An operator who gives up the writes of a volume that is not served.
-    Discard(Claims, AnswerTo<()>),
+    Discard(Claims, Command, AnswerTo<()>),
+    /// The volume goes in another way.
+    Nothing,
     /// The stop.
     Close,
 }
@@ -97,8 +103,13 @@ impl Writes {
 
     /// The place of a volume of this name in the log.
     pub(super) fn place_of(&self, name: &str) -> Option<Place> {
-        let log = self.log()?;
-        log.places().find(|place| log.status(*place).is_some_and(|status| status.name == name))
+        let Self::On(running) = self else { return None };
+        running.place_of(name)
+    }
+
+    /// Whether a volume that is not there any more is being taken out of the log.
+    pub(super) fn is_going(&self, name: &str) -> bool {
+        matches!(self, Self::On(running) if running.going.iter().any(|going| going == name))
     }
 
     /// Its device.
@@ -130,6 +141,23 @@ impl Writes {
 }
 
 impl Running {
+    /// See [`Writes::place_of`]. One that was given up when the device had failed has none.
+    fn place_of(&self, name: &str) -> Option<Place> {
+        let has = |place: &Place| self.log.status(*place).is_some_and(|of| of.name == name);
+        let given_up = self.given_up.iter().any(|given_up| given_up == name);
+        self.log.places().find(has).filter(|_| !given_up)
+    }
+
+    /// What a volume has asked the log for is of no concern any more.
+    fn forget_steps(&mut self, subject: Subject) {
+        let asked = self.asked.iter_mut().map(|(_, asked)| asked);
+        for asked in asked.chain(self.later.iter_mut().map(|(_, asked, _)| asked)) {
+            if matches!(asked, Asked::Step(of) if *of == subject) {
+                *asked = Asked::Nothing;
+            }
+        }
+    }
+
     fn ask(&mut self, asked: Asked, command: Command) {
         let id = RequestId(self.asked.insert(asked) as u64);
         self.events.push(Event::Control(id, command));
@@ -145,8 +173,8 @@ impl Plane {
             running.events.push(Event::Wake);
         }
         let due: Vec<_> = running.later.extract_if(.., |(at, ..)| *at <= now).collect();
-        for (_, subject, command) in due {
-            running.ask(Asked::Step(subject), command);
+        for (_, asked, command) in due {
+            running.ask(asked, command);
         }
     }
 
@@ -230,7 +258,10 @@ impl Plane {
             Asked::Flush(answer) => {
                 let _ = answer.send(result.map(drop).map_err(refused));
             }
-            Asked::Discard(claims, answer) => self.discarded(claims, result.map(drop), answer),
+            Asked::Discard(claims, command, answer) => {
+                self.discarded(now, (claims, command, answer), result.map(drop));
+            }
+            Asked::Nothing => {}
             Asked::Close => self.log_closed(now, result.map(drop)),
         }
     }

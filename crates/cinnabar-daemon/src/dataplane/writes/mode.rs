@@ -1,6 +1,6 @@
 //! A volume's way into the write log and out of it: what each step asks for, and what comes of it.
 
-use super::{Asked, Claims, Subject, refused};
+use super::{Asked, ClaimPlace, Claims, Subject, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
@@ -14,7 +14,7 @@ use cinnabar_writeback::{Command, Done, Refusal};
 use std::time::Duration;
 
 /// Until the log is asked again to let go of a volume of which something is under way.
-const AGAIN_AFTER: Duration = Duration::from_millis(20);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 impl Plane {
     /// One attachment of a volume.
@@ -47,7 +47,8 @@ impl Plane {
             }
             Step::AskLater(command) => {
                 if let Some(running) = self.writes.running() {
-                    running.later.push((after(now, AGAIN_AFTER), subject, command));
+                    let at = after(now, AGAIN_AFTER);
+                    running.later.push((at, Asked::Step(subject), command));
                 }
             }
             Step::Unclaim => {
@@ -104,6 +105,14 @@ impl Plane {
             Done::Attached(place) => place,
             Done::Nothing => unreachable!("an attach is answered with a place"),
         });
+        // It has grown meanwhile.
+        let size_bytes = self.volumes[key].io.disk.size_bytes();
+        if let Ok(place) = result
+            && let Some(running) = self.writes.running()
+            && running.log.status(place).is_some_and(|status| status.size_bytes < size_bytes)
+        {
+            return self.attach_at_log(subject);
+        }
         let holds = self.writes.place_of(&self.volumes[key].config.name).is_some();
         let step = self.volumes[key].writes.attached(result, holds);
         if let (Some(place), Some(running)) =
@@ -169,6 +178,13 @@ impl Plane {
         volume.claims = None;
         let name = volume.config.name.clone();
         let change = std::mem::take(&mut volume.change);
+        // Its device has failed, and the directory has it still.
+        if self.writes.place_of(&name).is_some()
+            && let Some(running) = self.writes.running()
+        {
+            running.given_up.push(name.clone());
+        }
+        let volume = &mut self.volumes[key];
         match change {
             Change::Attach(answer) => {
                 let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
@@ -241,10 +257,11 @@ impl Plane {
     }
 
     /// Where the claim of a volume is to be.
-    pub(super) fn claims_for(&mut self, key: usize, incarnation: u64) -> Option<Claims> {
-        let (config, dir) = (&self.volumes[key].config, &self.claims_dir);
+    pub(super) fn claims_for(&self, key: usize, incarnation: u64) -> Option<Claims> {
+        let volume = &self.volumes[key];
         let super::Writes::On(running) = &self.writes else { return None };
-        Some(Self::claims_of(running, config, dir, incarnation))
+        let place = ClaimPlace::At(volume.claim_path.clone());
+        Some(Self::claims_of(running, &volume.config.name, place, incarnation))
     }
 }
 

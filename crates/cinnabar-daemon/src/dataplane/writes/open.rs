@@ -145,6 +145,8 @@ impl Plane {
             asked: Slab::new(),
             early: Vec::new(),
             later: Vec::new(),
+            going: Vec::new(),
+            given_up: Vec::new(),
             told_lost: false,
         }));
         Ok(())

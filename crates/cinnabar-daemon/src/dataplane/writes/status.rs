@@ -43,7 +43,7 @@ impl Plane {
         now: Instant,
         volume: &Volume,
     ) -> Option<WriteBackStatus> {
-        let claims = volume.claims.as_ref()?;
+        volume.claims.as_ref()?;
         let log = self.writes.log()?;
         let place = volume.writes.place();
         let status = place.and_then(|place| log.status(place)).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Plane {
             destaged_writes: status.destaged_writes,
             damaged: status.damaged,
             leaving: volume.writes.leaves(),
-            claim: claims.path.clone(),
+            claim: volume.claim_path.clone(),
         })
     }
 
