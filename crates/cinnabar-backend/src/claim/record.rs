@@ -18,6 +18,10 @@ pub struct Claim {
     pub incarnation: u64,
     /// When it was made: RFC 3339, UTC.
     pub since: String,
+    /// The back end has all the writes again, and another program than the daemon brought them there:
+    /// what any cache holds of the volume is old. The next daemon that opens the back end drops that,
+    /// and then the claim.
+    pub rescued: bool,
 }
 
 impl Claim {
@@ -33,6 +37,7 @@ impl Claim {
             volume: volume.to_owned(),
             incarnation,
             since: utc(since.as_secs()),
+            rescued: false,
         }
     }
 

@@ -16,6 +16,12 @@ const HEAD: &str = "\
 #   cinnabar cache writeback DEVICE --volume NAME --to BACKEND
 ";
 
+const RESCUED_HEAD: &str = "\
+# Cinnabar: the disk beside this file has all its writes again; `cinnabar cache writeback` brought them.
+# This file tells the next daemon that serves the disk to drop what its cache has of it, and goes then.
+# A disk that no Cinnabar serves any more does not need it.
+";
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Whole {
@@ -28,6 +34,8 @@ struct Whole {
     /// 16 hexadecimal digits: TOML's numbers have a sign.
     incarnation: String,
     since: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rescued: bool,
 }
 
 /// What every version has.
@@ -45,10 +53,12 @@ pub(super) fn render(claim: &Claim) -> Result<Vec<u8>, ClaimErrorKind> {
         volume: claim.volume.clone(),
         incarnation: format!("{:016x}", claim.incarnation),
         since: claim.since.clone(),
+        rescued: claim.rescued,
     };
     let body = toml::to_string(&whole);
     let text = body.map_err(|error| ClaimErrorKind::Unfit(error.to_string()))?;
-    let bytes = format!("{HEAD}{text}").into_bytes();
+    let head = if claim.rescued { RESCUED_HEAD } else { HEAD };
+    let bytes = format!("{head}{text}").into_bytes();
     // Nothing is written that would not be read.
     match parse(&bytes) {
         Ok(read) if read == *claim => Ok(bytes),
@@ -84,6 +94,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Claim, ClaimErrorKind> {
         volume: whole.volume,
         incarnation,
         since: whole.since,
+        rescued: whole.rescued,
     })
 }
 

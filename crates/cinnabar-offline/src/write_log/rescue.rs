@@ -20,13 +20,13 @@ pub struct Rescued {
     pub blocks: u64,
     /// Requests that took.
     pub writes: u64,
-    /// The claim was there, and has been removed, with the volume's place in the log.
-    pub claim_removed: bool,
+    /// The claim was there, and says now that this was done; the volume's place in the log is gone.
+    pub claim_released: bool,
 }
 
-/// Brings the dirty data of a volume to `to`. If that has a claim, at `claim`, the claim goes, and
-/// before it the volume's place in the log. Without one the place stays: the log can't tell whether
-/// `to` is the volume's own back end or a copy.
+/// Brings the dirty data of a volume to `to`. If that has a claim, at `claim`, the volume's place in the
+/// log goes, and the claim says from then on that the writes came past every cache. Without a claim the
+/// place stays: the log can't tell whether `to` is the volume's own back end or a copy.
 ///
 /// # Errors
 /// If the log has no such volume, its dirty data are damaged, `to` is too small or claimed by another
@@ -95,13 +95,14 @@ pub fn rescue(
     // is still locked: nothing can be added to it meanwhile.
     if let Some((path, claim)) = &claimed {
         give_up(&mut session, place).map_err(refused)?;
-        claim::remove(path, claim).map_err(|error| of_claim(&error))?;
+        let claim = Claim { rescued: true, ..claim.clone() };
+        claim::write(path, &claim).map_err(|error| of_claim(&error))?;
     }
     Ok(Rescued {
         chunks: chunks as u64,
         blocks: drained.destaged_blocks,
         writes: drained.destaged_writes,
-        claim_removed: claimed.is_some(),
+        claim_released: claimed.is_some(),
     })
 }
 
@@ -119,21 +120,24 @@ fn give_up(session: &mut Session, place: Place) -> Result<(), Refusal> {
 }
 
 impl OpenLog {
-    /// Removes the claim at a path if it is of a volume that has left this log: a rescue was
+    /// Releases the claim at a path if it is of a volume that has left this log: a rescue was
     /// interrupted at its very end. True: there was one.
     ///
     /// # Errors
-    /// If the claim can't be read or removed.
-    pub fn remove_old_claim(&self, volume: &str, path: &Path) -> Result<bool, OfflineError> {
+    /// If the claim can't be read or written.
+    pub fn release_old_claim(&self, volume: &str, path: &Path) -> Result<bool, OfflineError> {
         let found = claim::read(path).map_err(|error| of_claim(&error))?;
         let own = |claim: &Claim| {
-            claim.write_log == self.survey.superblock.uuid && claim.volume == volume
+            claim.write_log == self.survey.superblock.uuid
+                && claim.volume == volume
+                && !claim.rescued
         };
         let Some(claim) = found.filter(own) else { return Ok(false) };
         if self.volume(volume).is_ok() {
             return Ok(false);
         }
-        claim::remove(path, &claim).map_err(|error| of_claim(&error))?;
+        let claim = Claim { rescued: true, ..claim };
+        claim::write(path, &claim).map_err(|error| of_claim(&error))?;
         Ok(true)
     }
 }

@@ -4,7 +4,9 @@
 
 use super::{Running, Writes};
 use crate::config::volume::backend_place;
+use crate::dataplane::disks;
 use crate::dataplane::plane::Plane;
+use crate::generations::Ledger;
 use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::claim::{self, Claim};
 use cinnabar_backend::spec::Place;
@@ -29,12 +31,14 @@ pub(in super::super) enum ClaimPlace {
 }
 
 /// What is known of claims when a back end is opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(in super::super) struct Known {
     /// Folder of the claims of back ends that are no files.
     dir: PathBuf,
     /// The write log in use.
     log: Option<KnownLog>,
+    /// Where it is kept that no cache is believed.
+    ledger: Option<Ledger>,
 }
 
 /// What a write log has.
@@ -120,17 +124,16 @@ impl Known {
                 );
             }
         };
+        if found.rescued {
+            return self.take_over(config, path, found);
+        }
         let has =
             |places: &[(String, u64)]| places.contains(&(found.volume.clone(), found.incarnation));
         let by = match &self.log {
             Some(KnownLog { uuid, places }) if *uuid == found.write_log => {
                 if !has(places) {
                     // Of a volume that has left the log since.
-                    tracing::info!(volume = config.name, path = %path.display(), "an old claim is removed");
-                    let place = ClaimPlace::At(path.clone());
-                    let old = Claims { place, claim: found, held: true };
-                    old.unmake();
-                    return Ok(path);
+                    return self.take_over(config, path, found);
                 }
                 if found.volume == config.name {
                     return Ok(path);
@@ -158,15 +161,38 @@ impl Known {
     }
 }
 
+impl Known {
+    /// The back end has all the writes of a claim: what came past the daemon is in no cache, so none is
+    /// believed any more, durably, before the claim goes.
+    fn take_over(
+        &self,
+        config: &VolumeConfig,
+        path: PathBuf,
+        claim: Claim,
+    ) -> Result<PathBuf, StartError> {
+        if let Some(ledger) = &self.ledger {
+            let name = &config.name;
+            ledger.with(|state| state.disown(name)).map_err(|error| disks::state_error(&error))?;
+        }
+        tracing::warn!(
+            volume = config.name,
+            claim = %path.display(),
+            "its writes were brought to the back end without the daemon: what was cached is dropped"
+        );
+        Claims { place: ClaimPlace::At(path.clone()), claim, held: true }.unmake();
+        Ok(path)
+    }
+}
+
 impl Plane {
     /// What is to be known of claims when a back end is opened now.
     pub(in super::super) fn known_claims(&self) -> Known {
-        let dir = self.claims_dir.clone();
-        let Writes::On(running) = &self.writes else { return Known { dir, log: None } };
+        let (dir, ledger) = (self.claims_dir.clone(), Some(self.ledger.clone()));
+        let Writes::On(running) = &self.writes else { return Known { dir, log: None, ledger } };
         let log = &running.log;
         let places = log.places().filter_map(|place| log.status(place));
         let places = places.map(|status| (status.name, status.incarnation)).collect();
-        Known { dir, log: Some(KnownLog { uuid: log.uuid(), places }) }
+        Known { dir, log: Some(KnownLog { uuid: log.uuid(), places }), ledger }
     }
 
     /// The claim to a volume's back end: that of its place in the log, or a new one.

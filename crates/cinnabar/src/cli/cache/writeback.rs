@@ -23,9 +23,9 @@ use std::time::Duration;
     after_help = "Writes what the volume has in the log and its back end does not have, in the guest's \
     order, with a flush after each epoch: at every moment the back end is a state that the guest's file \
     system recovers from. Interrupted, it goes on where it was when it is run again.\n\
-    Stop the daemon first. The volume's place in the log stays; the claim beside the back end goes.\n\
-    What a cache device holds of the volume is not touched. Of an exclusive volume it would be believed: \
-    make it cold (cinnabar cache repair --cold) before the daemon serves the volume with it again.\n\n\
+    Stop the daemon first. The volume's place in the log goes. The claim beside the back end stays, and says \
+    from then on that the writes are there: the next daemon that serves the disk drops what its cache has of \
+    it, and then the claim.\n\n\
     Examples:\n  \
     cinnabar cache check /var/lib/cinnabar/write.log\n  \
     cinnabar cache writeback /var/lib/cinnabar/write.log --volume vm1 --to file:/srv/nfs/vm1.raw\n  \
@@ -70,12 +70,12 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let log = open(&args.log, &mut line)?;
     // Which volumes there are is told before a back end is asked for anything.
     if let Err(error) = log.volume(&args.volume) {
-        let old = claim.as_deref().map(|path| log.remove_old_claim(&args.volume, path));
+        let old = claim.as_deref().map(|path| log.release_old_claim(&args.volume, path));
         if old.transpose()? != Some(true) {
             return Err(error.into());
         }
         drop(line);
-        return tell(args, Rescued { claim_removed: true, ..Rescued::default() }, claim);
+        return tell(args, Rescued { claim_released: true, ..Rescued::default() }, claim);
     }
     let options = OpenOptions { lock_wait: LOCK_WAIT, ..OpenOptions::default() };
     let to = Disk::open_backend(&spec, &options).map_err(OfflineError::Target)?;
@@ -108,7 +108,7 @@ fn parse(to: &str) -> Result<BackendSpec, Failure> {
 
 fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failure> {
     let (volume, to) = (&args.volume, &args.to);
-    let claim = claim.filter(|_| done.claim_removed);
+    let claim = claim.filter(|_| done.claim_released);
     if args.json {
         output::json(&serde_json::json!({
             "log": args.log.display().to_string(),
@@ -118,17 +118,17 @@ fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failur
             "blocks": done.blocks,
             "bytes": done.blocks * BLOCK_BYTES,
             "writes": done.writes,
-            "claim_removed": claim.map(|path| path.display().to_string()),
+            "claim_released": claim.map(|path| path.display().to_string()),
         }))?;
     } else {
         output::text(&words(args, done, claim))?;
     }
     let mut stderr = std::io::stderr().lock();
     // If stderr is gone, the guide says it, too.
-    if !done.claim_removed {
+    if !done.claim_released {
         let _gone = writeln!(stderr, "{CLAIM_NOTE}");
     }
-    if done.chunks > 0 {
+    if done.chunks > 0 && !done.claim_released {
         let _gone = writeln!(stderr, "{COLD_NOTE}");
     }
     Ok(())
@@ -145,6 +145,6 @@ fn words(args: &Args, done: Rescued, claim: Option<PathBuf>) -> String {
             done.writes
         ),
     };
-    let gone = claim.map(|path| format!("{name}: claim {} removed\n", path.display()));
+    let gone = claim.map(|path| format!("{name}: claim {} released\n", path.display()));
     text + &gone.unwrap_or_default()
 }
