@@ -32,8 +32,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
     (DRIVER, &[WRITEBACK, ENGINE]),
-    // The write log above the engine: pure as well.
-    (WRITEBACK, &[ENGINE]),
+    // The write log above the engine: pure as well. Its tests run the engine in the driver's pool.
+    (WRITEBACK, &[DRIVER, ENGINE]),
     (ENGINE, &[]),
     (POLICY, &[]),
     (TRACE, &[]),

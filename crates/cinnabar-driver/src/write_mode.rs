@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! join   ─► claim ─► attach at the log ─► [hold ─► flush] ─► joined
+//!                                     └─► (serve ─► flush) ─► joined
 //! leave  ─► drain ─► [hold ─► drain] ─► remove ─► unclaim ─► left
 //! ```
 //!
@@ -10,6 +11,10 @@
 //! the back end is flushed between the last request that went past the log and the first one that
 //! does not. A volume that leaves must have nothing in the log when the first request goes past it.
 //! In both cases requests wait (*hold*) until none is under way.
+//!
+//! What is in parentheses is for a volume that is attached, and of which the log has never taken a
+//! write: an earlier session may have served it past the log, and ended by a crash while guests lived
+//! on, or while the volume was joining.
 //!
 //! The claim is durable before the log can acknowledge anything, and goes when nothing is left there.
 
@@ -33,6 +38,8 @@ enum State {
     Off,
     Claiming,
     Attaching,
+    /// The engines attach it.
+    Opening(Place),
     /// It joins, and what is under way ends.
     Settling(Place),
     Flushing(Place),
@@ -53,6 +60,8 @@ pub enum Step {
     Claim,
     /// Has the log attach the volume; then [`WriteMode::attached`].
     Attach,
+    /// Has the engines attach the volume, whose requests wait; then [`WriteMode::serves`].
+    Serve,
     /// Guests' requests wait from now on; [`WriteMode::idle`] when none is under way.
     Hold,
     /// Has the engine flush the back end; then [`WriteMode::flushed`].
@@ -125,18 +134,27 @@ impl WriteMode {
         }
     }
 
-    /// The log has given it a place, or refuses. `holds`: it has a place there all the same.
+    /// The log has given it a place, or refuses. `holds`: it has a place there all the same. `taken`:
+    /// the log has taken writes of it ([`Status::taken`](cinnabar_writeback::Status::taken)).
     ///
     /// # Panics
     /// If it was not asked for.
-    pub fn attached(&mut self, result: Result<Place, Refusal>, holds: bool) -> Step {
+    pub fn attached(
+        &mut self,
+        result: Result<Place, Refusal>,
+        (holds, taken): (bool, bool),
+    ) -> Step {
         assert_eq!(self.state, State::Attaching, "it was asked for");
         match result {
             Ok(place) if self.served => {
                 self.state = State::Settling(place);
                 Step::Hold
             }
-            Ok(place) => self.joined(place),
+            Ok(place) if taken => self.joined(place),
+            Ok(place) => {
+                self.state = State::Opening(place);
+                Step::Serve
+            }
             // What the log holds of it stays claimed.
             Err(refusal) if holds => {
                 self.state = State::Off;
@@ -152,6 +170,13 @@ impl WriteMode {
     fn joined(&mut self, place: Place) -> Step {
         self.state = State::On(place);
         Step::Joined(place)
+    }
+
+    /// The engines have attached it. What follows, if the log waits for that.
+    pub fn serves(&mut self) -> Option<Step> {
+        let State::Opening(place) = self.state else { return None };
+        self.state = State::Flushing(place);
+        Some(Step::Flush)
     }
 
     /// No request is under way.
@@ -275,7 +300,8 @@ impl WriteMode {
         match self.state {
             State::Off | State::Claiming | State::Attaching => Route::Engine,
             State::On(place) | State::Draining(place) => Route::Log(place),
-            State::Settling(_)
+            State::Opening(_)
+            | State::Settling(_)
             | State::Flushing(_)
             | State::Ending(_)
             | State::DrainingRest(_)
@@ -288,7 +314,8 @@ impl WriteMode {
     pub const fn place(&self) -> Option<Place> {
         match self.state {
             State::Off | State::Claiming | State::Attaching | State::Unclaiming => None,
-            State::Settling(place)
+            State::Opening(place)
+            | State::Settling(place)
             | State::Flushing(place)
             | State::On(place)
             | State::Draining(place)
@@ -301,7 +328,9 @@ impl WriteMode {
     /// Whether all that guests were answered for went to the log: of a volume that joins, the back end
     /// has to be flushed before.
     pub const fn has_joined(&self) -> bool {
-        !matches!(self.state, State::Settling(_) | State::Flushing(_)) && self.place().is_some()
+        let joins =
+            matches!(self.state, State::Opening(_) | State::Settling(_) | State::Flushing(_));
+        !joins && self.place().is_some()
     }
 
     /// Whether it is on its way.

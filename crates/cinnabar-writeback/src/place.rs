@@ -189,6 +189,8 @@ impl<P: Payload> WriteLog<P> {
             dirty_chunks: volume.commits.last - volume.record.retired,
             epoch: volume.epoch,
             retired_epoch: volume.record.retired_epoch,
+            taken: volume.is_dirty()
+                || volume.record.retired_epoch > self.config.bounds.first_epoch,
             damaged: volume.damaged,
             destaged_blocks: volume.destaged_blocks,
             destaged_writes: volume.destaged_writes,
@@ -233,6 +235,8 @@ pub struct Status {
     pub epoch: u64,
     /// The newest epoch that the back end has.
     pub retired_epoch: u64,
+    /// It has taken writes of the volume since that has its place.
+    pub taken: bool,
     /// Some of its dirty data are damaged.
     pub damaged: bool,
     /// Blocks written to the back end.

@@ -371,7 +371,11 @@ impl Plane {
             Err(error) => {
                 self.remove_exports(key);
                 let volume = &mut self.volumes[key];
-                volume.answer = answer;
+                let opens = match std::mem::take(&mut volume.change) {
+                    Change::Attach(answer) => answer,
+                    _ => None,
+                };
+                volume.answer = answer.or(opens);
                 volume.failed = Some(failed("attaching the volume", error));
                 self.admit_waiting(now, key);
                 self.submit_early(now, key);
@@ -388,8 +392,12 @@ impl Plane {
         tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
         self.drop_lost_ranges(now);
         self.submit_early(now, key);
-        self.admit_waiting(now, key);
-        self.leave_log_if_unwanted(now, key);
+        if let Some(step) = self.volumes[key].writes.serves() {
+            self.write_step(now, key, step);
+        } else {
+            self.admit_waiting(now, key);
+            self.leave_log_if_unwanted(now, key);
+        }
         self.settle_warmth(vec![key]);
     }
 

@@ -8,7 +8,7 @@ fn on(served: bool) -> WriteMode {
     let mut mode = WriteMode::default();
     assert_eq!(mode.join(served), Step::Claim);
     assert_eq!(mode.claimed(Ok(())), Step::Attach);
-    let step = mode.attached(Ok(PLACE), true);
+    let step = mode.attached(Ok(PLACE), (true, true));
     if served {
         assert_eq!((step, mode.route()), (Step::Hold, Route::Wait));
         assert_eq!((mode.awaits_idle(), mode.idle()), (true, Step::Flush));
@@ -24,6 +24,19 @@ fn on(served: bool) -> WriteMode {
 fn a_volume_joins_before_guests_come_or_while_they_are_there() {
     on(false);
     on(true);
+}
+
+#[test]
+fn one_that_the_log_does_not_know_is_flushed_before_guests_come() {
+    let mut mode = WriteMode::default();
+    mode.join(false);
+    mode.claimed(Ok(()));
+    assert_eq!(mode.attached(Ok(PLACE), (true, false)), Step::Serve);
+    assert_eq!((mode.route(), mode.place()), (Route::Wait, Some(PLACE)));
+    assert_eq!((mode.serves(), mode.serves()), (Some(Step::Flush), None));
+    assert_eq!(mode.route(), Route::Wait);
+    assert_eq!(mode.flushed(Ok(())), Step::Joined(PLACE));
+    assert_eq!((mode.route(), mode.serves()), (Route::Log(PLACE), None));
 }
 
 #[test]
@@ -68,7 +81,7 @@ fn a_refusal_leaves_it_where_it_was() {
     for holds in [true, false] {
         mode.join(false);
         mode.claimed(Ok(()));
-        let step = mode.attached(Err(Refusal::NoPlace), holds);
+        let step = mode.attached(Err(Refusal::NoPlace), (holds, false));
         if holds {
             assert_eq!(step, Step::Stays(Refusal::NoPlace.into()));
         } else {
@@ -87,7 +100,7 @@ fn a_back_end_that_can_t_be_flushed_keeps_a_volume_out() {
     let mut mode = WriteMode::default();
     mode.join(true);
     mode.claimed(Ok(()));
-    mode.attached(Ok(PLACE), true);
+    mode.attached(Ok(PLACE), (true, false));
     mode.idle();
     let failure = cinnabar_engine::Failure::Io(cinnabar_engine::IoError::Io);
     let remove = Command::Remove { place: PLACE, discard: false };
@@ -119,7 +132,7 @@ fn it_has_joined_when_its_back_end_is_flushed() {
     let mut mode = WriteMode::default();
     mode.join(true);
     mode.claimed(Ok(()));
-    mode.attached(Ok(PLACE), true);
+    mode.attached(Ok(PLACE), (true, false));
     assert!(!mode.has_joined());
     mode.idle();
     assert!(!mode.has_joined());

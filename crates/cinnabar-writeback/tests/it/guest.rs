@@ -67,21 +67,6 @@ impl Guest {
         ByteSpan::new(0, self.sectors * 512)
     }
 
-    /// A span to read or write.
-    fn span(&self, settings: &Settings, rng: &mut Rng) -> ByteSpan {
-        let (total, blocks) = (self.sectors, self.sectors / 8);
-        let most = if rng.random_bool(settings.large) { blocks } else { 3 };
-        if rng.random_bool(settings.partial) {
-            let first = rng.random_range(0..total);
-            let len = rng.random_range(1..=20.min(total - first));
-            return ByteSpan::new(first * 512, len * 512);
-        }
-        let first = rng.random_range(0..blocks);
-        let len = rng.random_range(1..=most.min(blocks - first));
-        let end = if first + len == blocks { total * 512 } else { (first + len) * 4096 };
-        ByteSpan::new(first * 4096, end - first * 4096)
-    }
-
     /// The next request, if what was drawn meets no write under way; with the time of its submission.
     pub(crate) fn draw(
         &mut self,
@@ -89,44 +74,7 @@ impl Guest {
         next_value: &mut u64,
         rng: &mut Rng,
     ) -> Option<(Op<Mem>, u64)> {
-        if rng.random_bool(settings.flush) {
-            return Some((Op::Flush, self.oracle.now()));
-        }
-        let span = self.span(settings, rng);
-        let head = (span.offset % 4096) as usize / 512;
-        if rng.random_bool(0.4) {
-            // A buffer that ends where the volume does.
-            let data = Mem::sectors(head + (span.len / 512) as usize);
-            return Some((Op::Read { span, data }, self.oracle.now()));
-        }
-        let busy = self.asked.values().any(|asked| {
-            let writes = !matches!(asked.op, Op::Read { .. } | Op::Flush);
-            let other = span_of(&asked.op);
-            writes
-                && other.is_some_and(|other| other.offset < span.end() && span.offset < other.end())
-        });
-        if busy {
-            return None;
-        }
-        let fua = rng.random_bool(settings.fua);
-        let op = if rng.random_bool(settings.range) {
-            match rng.random_range(0..3) {
-                0 => Op::WriteZeroes { span, fua, may_punch: false },
-                1 => Op::WriteZeroes { span, fua, may_punch: true },
-                // Of a trim only whole blocks count.
-                _ if span.offset.is_multiple_of(4096) && span.end().is_multiple_of(4096) => {
-                    Op::Trim { span, fua }
-                }
-                _ => Op::WriteZeroes { span, fua, may_punch: true },
-            }
-        } else {
-            *next_value += 1;
-            let values = vec![*next_value; (span.len / 512) as usize];
-            Op::Write { span, data: Mem::of(head, &values), fua }
-        };
-        let value = if matches!(op, Op::Write { .. }) { *next_value } else { 0 };
-        self.oracle.write(sectors(span), value);
-        Some((op, 0))
+        draw(settings, self.sectors, (&self.asked, &mut self.oracle), next_value, rng)
     }
 
     pub(crate) fn check_backend(&self) -> Result<(), String> {
@@ -148,4 +96,67 @@ impl Guest {
         }
         Ok(())
     }
+}
+
+/// A span of a volume of so many sectors to read or write.
+fn span(settings: &Settings, total: u64, rng: &mut Rng) -> ByteSpan {
+    let blocks = total / 8;
+    let most = if rng.random_bool(settings.large) { blocks } else { 3 };
+    if rng.random_bool(settings.partial) {
+        let first = rng.random_range(0..total);
+        let len = rng.random_range(1..=20.min(total - first));
+        return ByteSpan::new(first * 512, len * 512);
+    }
+    let first = rng.random_range(0..blocks);
+    let len = rng.random_range(1..=most.min(blocks - first));
+    let end = if first + len == blocks { total * 512 } else { (first + len) * 4096 };
+    ByteSpan::new(first * 4096, end - first * 4096)
+}
+
+/// The next request to a volume of so many sectors, if what was drawn meets no write under way; with the
+/// time of its submission.
+pub(crate) fn draw(
+    settings: &Settings,
+    total: u64,
+    (asked, oracle): (&BTreeMap<u64, Asked>, &mut Oracle),
+    next_value: &mut u64,
+    rng: &mut Rng,
+) -> Option<(Op<Mem>, u64)> {
+    if rng.random_bool(settings.flush) {
+        return Some((Op::Flush, oracle.now()));
+    }
+    let span = span(settings, total, rng);
+    let head = (span.offset % 4096) as usize / 512;
+    if rng.random_bool(0.4) {
+        // A buffer that ends where the volume does.
+        let data = Mem::sectors(head + (span.len / 512) as usize);
+        return Some((Op::Read { span, data }, oracle.now()));
+    }
+    let busy = asked.values().any(|asked| {
+        let writes = !matches!(asked.op, Op::Read { .. } | Op::Flush);
+        let other = span_of(&asked.op);
+        writes && other.is_some_and(|other| other.offset < span.end() && span.offset < other.end())
+    });
+    if busy {
+        return None;
+    }
+    let fua = rng.random_bool(settings.fua);
+    let op = if rng.random_bool(settings.range) {
+        match rng.random_range(0..3) {
+            0 => Op::WriteZeroes { span, fua, may_punch: false },
+            1 => Op::WriteZeroes { span, fua, may_punch: true },
+            // Of a trim only whole blocks count.
+            _ if span.offset.is_multiple_of(4096) && span.end().is_multiple_of(4096) => {
+                Op::Trim { span, fua }
+            }
+            _ => Op::WriteZeroes { span, fua, may_punch: true },
+        }
+    } else {
+        *next_value += 1;
+        let values = vec![*next_value; (span.len / 512) as usize];
+        Op::Write { span, data: Mem::of(head, &values), fua }
+    };
+    let value = if matches!(op, Op::Write { .. }) { *next_value } else { 0 };
+    oracle.write(sectors(span), value);
+    Some((op, 0))
 }

@@ -4,6 +4,7 @@
 mod directed;
 mod disk;
 mod guest;
+mod joint;
 mod look;
 mod memory;
 mod oracle;

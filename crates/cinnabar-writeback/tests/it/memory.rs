@@ -52,6 +52,13 @@ impl Mem {
         mem
     }
 
+    /// Fills a sector with a value.
+    pub(crate) fn put(&self, sector: usize, value: u64) {
+        for word in self.0.borrow_mut()[sector * 512..][..512].chunks_mut(8) {
+            word.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+
     pub(crate) fn bytes(&self, at: u64, len: u64) -> Vec<u8> {
         self.0.borrow()[at as usize..(at + len) as usize].to_vec()
     }

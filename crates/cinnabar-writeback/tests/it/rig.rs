@@ -89,7 +89,7 @@ impl Rig {
 
     /// Ends an I/O of the log's device.
     pub(crate) fn end_log(&mut self, which: usize, result: Result<(), IoError>) {
-        let id = self.ssd.end(which);
+        let id = self.ssd.end(which).id;
         self.apply(Event::LogDone(IoDone::new(id, result)));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::memory::Mem;
 use cinnabar_engine::metadata::MetaPage;
-use cinnabar_engine::{IoId, IoOp};
+use cinnabar_engine::{IoDone, IoId, IoOp, Slices};
 use cinnabar_writeback::recover::Media;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
@@ -19,8 +19,10 @@ struct Write {
 
 #[derive(Debug)]
 enum Io {
-    Write(Write, bool),
-    Read(u64, Mem, u64),
+    /// Durable when it ends, or not; with pages that come back.
+    Write(Write, bool, Vec<MetaPage>),
+    Read(u64, Slices<Mem>),
+    ReadMeta(u64, Vec<MetaPage>),
     /// Makes so many writes durable.
     Flush(usize),
 }
@@ -63,29 +65,32 @@ impl Ssd {
     pub(crate) fn submit(&self, id: IoId, op: IoOp<Mem>) {
         let mut state = self.0.borrow_mut();
         let io = match op {
-            IoOp::WriteMeta { offset, pages, data, fua } => {
+            IoOp::WriteMeta { .. } | IoOp::Write { .. } => {
+                let (offset, pages, data, fua) = match op {
+                    IoOp::WriteMeta { offset, pages, data, fua } => (offset, pages, data, fua),
+                    IoOp::Write { offset, data, fua } => (offset, Vec::new(), data, fua),
+                    _ => unreachable!("just looked at"),
+                };
                 let mut all: Vec<(u64, Page)> = Vec::new();
                 let metas = pages.iter().map(|page| page.0.to_vec());
-                let blocks = data.iter().map(|slice| slice.data.bytes(slice.at, slice.len));
-                for (page, bytes) in (offset / 4096..).zip(metas.chain(blocks)) {
-                    assert_eq!(bytes.len(), 4096, "whole pages");
-                    all.push((page, bytes));
-                }
+                let blocks = data.iter().flat_map(|slice| {
+                    assert_eq!(slice.len % 4096, 0, "whole pages");
+                    let page = |n| slice.data.bytes(slice.at + n * 4096, 4096);
+                    (0..slice.len / 4096).map(page)
+                });
+                all.extend((offset / 4096..).zip(metas.chain(blocks)));
                 for (_, other) in &state.under_way {
-                    if let Io::Write(write, _) = other {
+                    if let Io::Write(write, ..) = other {
                         let same = write.pages.iter().any(|(at, _)| all.iter().any(|a| a.0 == *at));
                         assert!(!same, "two writes of a page under way");
                     }
                 }
                 state.writes += 1;
                 state.fua_writes += u64::from(fua);
-                Io::Write(Write { pages: all }, fua)
+                Io::Write(Write { pages: all }, fua, pages)
             }
-            IoOp::Read { offset, data } => {
-                let [slice] = &data[..] else { panic!("one piece of memory") };
-                assert_eq!(slice.at, 0);
-                Io::Read(offset / 4096, slice.data.clone(), slice.len / 4096)
-            }
+            IoOp::Read { offset, data } => Io::Read(offset / 4096, data),
+            IoOp::ReadMeta { offset, pages } => Io::ReadMeta(offset / 4096, pages),
             IoOp::Flush => {
                 state.flushes += 1;
                 Io::Flush(state.volatile.len())
@@ -129,11 +134,13 @@ impl Ssd {
     }
 
     /// Ends one of the I/Os under way.
-    pub(crate) fn end(&self, which: usize) -> IoId {
+    pub(crate) fn end(&self, which: usize) -> IoDone {
         let mut state = self.0.borrow_mut();
         let (id, io) = state.under_way.swap_remove(which);
+        let mut done = IoDone::new(id, Ok(()));
         match io {
-            Io::Write(write, fua) => {
+            Io::Write(write, fua, pages) => {
+                done.pages = pages;
                 state.volatile.push(write.clone());
                 if fua {
                     // Its own pages, whatever else is volatile.
@@ -145,12 +152,21 @@ impl Ssd {
                     state.durable.extend(write.pages);
                 }
             }
-            Io::Read(page, memory, count) => {
-                for n in 0..count {
-                    let bytes = state.page(page + n);
-                    let at = n as usize * 4096;
-                    memory.0.borrow_mut()[at..at + 4096].copy_from_slice(&bytes);
+            Io::Read(mut page, slices) => {
+                for slice in slices {
+                    for at in (slice.at..slice.at + slice.len).step_by(4096) {
+                        let bytes = state.page(page);
+                        slice.data.0.borrow_mut()[at as usize..at as usize + 4096]
+                            .copy_from_slice(&bytes);
+                        page += 1;
+                    }
                 }
+            }
+            Io::ReadMeta(first, mut pages) => {
+                for (at, page) in (first..).zip(&mut pages) {
+                    page.0.copy_from_slice(&state.page(at));
+                }
+                done.pages = pages;
             }
             Io::Flush(count) => {
                 state.make_durable(count);
@@ -161,20 +177,20 @@ impl Ssd {
                 }
             }
         }
-        id
+        done
     }
 
     /// Fails one of the I/Os under way: a write may have happened, page by page. True: it was a read.
     /// Nothing is read in vain twice.
     pub(crate) fn fail(&self, which: usize, rng: &mut Rng) -> Option<(IoId, bool)> {
         let mut state = self.0.borrow_mut();
-        if let Io::Read(page, ..) = state.under_way[which].1
+        if let Io::Read(page, _) = state.under_way[which].1
             && !state.failed.insert(page)
         {
             return None;
         }
         let (id, io) = state.under_way.swap_remove(which);
-        if let Io::Write(mut write, _) = io {
+        if let Io::Write(mut write, ..) = io {
             write.pages.retain(|_| rng.random_bool(0.5));
             state.volatile.push(write);
             return Some((id, false));
@@ -182,11 +198,22 @@ impl Ssd {
         Some((id, matches!(io, Io::Read(..))))
     }
 
+    /// Fails one of the I/Os under way, of whatever kind.
+    pub(crate) fn give_up(&self, which: usize, rng: &mut Rng) -> IoId {
+        let mut state = self.0.borrow_mut();
+        let (id, io) = state.under_way.swap_remove(which);
+        if let Io::Write(mut write, ..) = io {
+            write.pages.retain(|_| rng.random_bool(0.5));
+            state.volatile.push(write);
+        }
+        id
+    }
+
     /// The daemon is killed: what was under way has happened, or not, page by page.
     pub(crate) fn kill(&self, rng: &mut Rng) {
         let mut state = self.0.borrow_mut();
         for (_, io) in std::mem::take(&mut state.under_way) {
-            if let Io::Write(mut write, _) = io {
+            if let Io::Write(mut write, ..) = io {
                 write.pages.retain(|_| rng.random_bool(0.5));
                 state.volatile.push(write);
             }
@@ -199,7 +226,7 @@ impl Ssd {
         let keep = [0.1, 0.5, 0.9][rng.random_range(0..3)];
         let mut survivors = std::mem::take(&mut state.volatile);
         for (_, io) in std::mem::take(&mut state.under_way) {
-            if let Io::Write(mut write, _) = io {
+            if let Io::Write(mut write, ..) = io {
                 for (page, bytes) in &mut write.pages {
                     if rng.random_bool(0.2) {
                         let old = state.durable.get(page).cloned().unwrap_or_else(|| vec![0; 4096]);

@@ -321,8 +321,8 @@ impl World {
             self.apply(Event::LogDone(IoDone::new(id, Err(IoError::Io))))?;
             return Ok(true);
         }
-        let id = self.ssd.end(which);
-        self.apply(Event::LogDone(IoDone::new(id, Ok(()))))?;
+        let done = self.ssd.end(which);
+        self.apply(Event::LogDone(done))?;
         Ok(true)
     }
 
@@ -457,21 +457,11 @@ impl World {
         Ok(())
     }
 
-    /// With `CINNABAR_TRACE` each event and action is printed, without data.
+    /// With `CINNABAR_TRACE` each event and action is printed.
     fn trace(&self, way: &str, what: &impl std::fmt::Debug) {
-        if !self.traces {
-            return;
+        if self.traces {
+            trace(self.now, way, what);
         }
-        let text = format!("{what:?}");
-        let mut short = String::new();
-        for part in text.split("RefCell { value: [") {
-            // Bytes of memory say nothing here.
-            let rest =
-                if short.is_empty() { part } else { part.split_once(']').map_or("", |p| p.1) };
-            short.push_str(rest);
-        }
-        let short = short.split("MetaPage(").next().unwrap_or_default().to_owned();
-        eprintln!("{} {way} {short}", self.now.0);
     }
 
     fn replied(&mut self, id: RequestId, result: Result<Answer<Mem>, Failure>) -> Checked {
@@ -588,4 +578,17 @@ impl World {
         self.calm = was;
         self.check_backends()
     }
+}
+
+/// Prints an event, without data.
+pub(crate) fn trace(now: Instant, way: &str, what: &impl std::fmt::Debug) {
+    let text = format!("{what:?}");
+    let mut short = String::new();
+    for part in text.split("RefCell { value: [") {
+        // Bytes of memory say nothing here.
+        let rest = if short.is_empty() { part } else { part.split_once(']').map_or("", |p| p.1) };
+        short.push_str(rest);
+    }
+    let short = short.split("MetaPage(").next().unwrap_or_default();
+    eprintln!("{} {way} {short}", now.0);
 }

@@ -250,6 +250,10 @@ fn a_volume_grows_in_the_log_too() {
     both(|io| {
         let mut rig = Rig::write_back(io, &["vm1"]);
         rig.start();
+        // It serves once it has joined.
+        let mut client = rig.client("vm1");
+        assert!(client.read(0, 4096).is_ok());
+        client.leave();
         let file = std::fs::OpenOptions::new().write(true).open(rig.path("vm1.raw"));
         file.expect("it opens").set_len(SIZE + MIB).expect("it grows");
         let name = || "vm1".into();
@@ -299,6 +303,10 @@ fn a_request_to_a_volume_that_goes_is_not_done_on_the_next_one() {
     });
     guest.join().expect("it ends").expect("it was heard");
     let mut client = client.expect("just looked");
+    turn_until(&mut plane, "it has joined", |plane| {
+        let key = plane.find("vm1").expect("it serves");
+        plane.volumes[key].writes.has_joined()
+    });
     client.ask_to_write(4096, &[0xee; 4096]);
     let (answer, mut removed) = oneshot::channel();
     let (name, force, discard_dirty) = ("vm1".into(), true, true);

@@ -6,7 +6,7 @@ use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::Change;
-use crate::messages::{CommandError, CommandErrorKind, VolumeMode};
+use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_driver::write_mode::{Failed, Step};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Op};
@@ -29,7 +29,7 @@ impl Plane {
     }
 
     /// Does the next step.
-    pub(super) fn write_step(&mut self, now: Instant, key: usize, step: Step) {
+    pub(in super::super) fn write_step(&mut self, now: Instant, key: usize, step: Step) {
         let subject = self.subject(key);
         match step {
             Step::Claim => {
@@ -37,6 +37,8 @@ impl Plane {
                 self.background.start(Task::Claim { subject, claims });
             }
             Step::Attach => self.attach_at_log(subject),
+            // It is answered once it has joined.
+            Step::Serve => self.attach_to_engines(key, None),
             Step::Hold => self.settle_writes(now, key),
             Step::Flush => self.submit_for(now, key, Op::Flush, Asker::Mode),
             Step::Joined(_) => self.has_joined(now, key),
@@ -113,8 +115,10 @@ impl Plane {
         {
             return self.attach_at_log(subject);
         }
-        let holds = self.writes.place_of(&self.volumes[key].config.name).is_some();
-        let step = self.volumes[key].writes.attached(result, holds);
+        let place = self.writes.place_of(&self.volumes[key].config.name);
+        let status = place.and_then(|place| self.writes.log()?.status(place));
+        let knows = (place.is_some(), status.is_some_and(|status| status.taken));
+        let step = self.volumes[key].writes.attached(result, knows);
         if let (Some(place), Some(running)) =
             (self.volumes[key].writes.place(), self.writes.running())
         {
@@ -160,6 +164,7 @@ impl Plane {
         let volume = &mut self.volumes[key];
         let name = volume.config.name.clone();
         match std::mem::take(&mut volume.change) {
+            Change::Attach(answer) if self.serves(key) => self.has_opened(now, key, answer),
             Change::Attach(answer) => self.attach_to_engines(key, answer),
             Change::Join(answer, _) => {
                 tracing::info!(volume = name, "in write-back mode");
@@ -172,8 +177,22 @@ impl Plane {
         }
     }
 
+    fn serves(&self, key: usize) -> bool {
+        self.volumes[key].life.serving().is_some()
+    }
+
+    /// A volume that was attached serves by now, by way of the log or past it.
+    fn has_opened(&mut self, now: Instant, key: usize, answer: Option<AnswerTo<()>>) {
+        if let Some(answer) = answer {
+            let _ = answer.send(Ok(()));
+        }
+        self.admit_waiting(now, key);
+        self.leave_log_if_unwanted(now, key);
+    }
+
     fn has_left(&mut self, now: Instant, key: usize, failed: Option<Failed>) {
         self.writes.forget(key);
+        let serves = self.serves(key);
         let volume = &mut self.volumes[key];
         volume.claims = None;
         let name = volume.config.name.clone();
@@ -186,6 +205,11 @@ impl Plane {
         }
         let volume = &mut self.volumes[key];
         match change {
+            Change::Attach(answer) if serves => {
+                let reason = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
+                tracing::error!(volume = name, %reason, "not in write-back mode");
+                return self.has_opened(now, key, answer);
+            }
             Change::Attach(answer) => {
                 let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
                 return self.refuse_attach(now, key, answer, failed);
@@ -210,6 +234,10 @@ impl Plane {
         let error = explain(failed);
         let volume = &mut self.volumes[key];
         match std::mem::take(&mut volume.change) {
+            Change::Attach(answer) if volume.life.serving().is_some() => {
+                tracing::error!(volume = volume.config.name, reason = %error, "not in write-back mode");
+                return self.has_opened(now, key, answer);
+            }
             Change::Attach(answer) => return self.refuse_attach(now, key, answer, error),
             Change::Join(answer, mode) => {
                 volume.config.mode = mode;
