@@ -15,11 +15,13 @@ mod check;
 mod history;
 mod host;
 mod images;
+mod restart;
 mod setting;
 mod survey;
 
 use anyhow::{Result, anyhow};
 use history::record;
+pub(super) use restart::flush_after_a_kill;
 use setting::{Incident, Setting, incidents};
 use std::fmt::Display;
 use std::str::FromStr;
