@@ -16,6 +16,8 @@ struct Written {
     answered: Option<u64>,
     /// The first barrier that makes it durable.
     covered: Option<u64>,
+    /// No guest has written it: a server has lost what was there.
+    lost: bool,
 }
 
 /// See the module.
@@ -30,7 +32,8 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn new(sectors: usize) -> Self {
-        let first = Written { value: 0, before: 0, answered: Some(0), covered: Some(0) };
+        let first =
+            Written { value: 0, before: 0, answered: Some(0), covered: Some(0), lost: false };
         Self { history: vec![vec![first]; sectors], barriers: 0, clock: 0 }
     }
 
@@ -43,8 +46,23 @@ impl Oracle {
         self.clock += 1;
         let before = self.barriers;
         for sector in sectors {
-            let (answered, covered) = (None, None);
-            self.history[sector].push(Written { value, before, answered, covered });
+            let (answered, covered, lost) = (None, None, false);
+            self.history[sector].push(Written { value, before, answered, covered, lost });
+        }
+    }
+
+    /// A server has lost what was in a sector, and this is there instead: as if it had been written,
+    /// until that is known.
+    pub(crate) fn lost(&mut self, sector: usize, value: u64) {
+        self.write(sector..sector + 1, value);
+        self.history[sector].last_mut().expect("just written").lost = true;
+    }
+
+    /// No reader may see any more what was there before.
+    pub(crate) fn lost_known(&mut self, sector: usize) {
+        let now = self.now();
+        for written in self.history[sector].iter_mut().filter(|written| written.lost) {
+            written.answered.get_or_insert(now);
         }
     }
 

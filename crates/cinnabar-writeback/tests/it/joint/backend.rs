@@ -9,6 +9,7 @@ use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use std::collections::BTreeSet;
 
 /// See the module.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Backend {
         self.under_way.len()
     }
 
-    fn value(&self, sector: usize) -> u64 {
+    pub(super) fn value(&self, sector: usize) -> u64 {
         let newest = self.volatile.iter().rev().find(|(at, _)| *at == sector);
         newest.map_or(self.durable.get(sector).copied().unwrap_or(0), |(_, value)| *value)
     }
@@ -181,7 +182,7 @@ impl Backend {
         let Io { id, op, .. } = self.under_way.remove(which);
         self.happen_perhaps(&op, rng);
         if is_flush(&op) && !std::mem::replace(&mut self.sticks, true) && loses {
-            self.lose(rng);
+            self.lose(&BTreeSet::new(), rng);
         }
         IoDone::new(id, Err(IoError::Io))
     }
@@ -211,10 +212,11 @@ impl Backend {
         }
     }
 
-    fn lose(&mut self, rng: &mut Rng) {
+    /// But for these sectors, any of what is volatile.
+    fn lose(&mut self, keeps: &BTreeSet<usize>, rng: &mut Rng) {
         let kept = [0.0, 0.5, 1.0][rng.random_range(0..3)];
         for (sector, value) in std::mem::take(&mut self.volatile) {
-            if rng.random_bool(kept) {
+            if rng.random_bool(kept) || keeps.contains(&sector) {
                 self.durable[sector] = value;
             }
         }
@@ -231,8 +233,8 @@ impl Backend {
     }
 
     /// The server restarts; what was under way is asked for again. Gives what may have been lost.
-    /// `loses`: any of what was not flushed; else it has made that durable.
-    pub(super) fn restart(&mut self, loses: bool, rng: &mut Rng) -> Vec<ByteSpan> {
+    /// `keeps`: of these sectors nothing is lost.
+    pub(super) fn restart(&mut self, keeps: &BTreeSet<usize>, rng: &mut Rng) -> Vec<ByteSpan> {
         for at in 0..self.under_way.len() {
             let op = self.under_way[at].op.clone();
             if rng.random_bool(0.3) {
@@ -242,11 +244,7 @@ impl Backend {
         let mut sectors: Vec<usize> = self.volatile.iter().map(|(sector, _)| *sector).collect();
         sectors.sort_unstable();
         sectors.dedup();
-        if loses {
-            self.lose(rng);
-        } else {
-            self.flush(self.volatile.len());
-        }
+        self.lose(keeps, rng);
         let mut spans: Vec<ByteSpan> = Vec::new();
         for sector in sectors {
             let at = sector as u64 * 512;

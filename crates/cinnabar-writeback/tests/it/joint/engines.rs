@@ -57,9 +57,9 @@ impl World {
                 self.do_step(key, step)
             }
             Asker::Doubt(key, span) => {
-                if result.is_err()
-                    && let Some(life) = &mut self.volumes[key].life
-                {
+                if result.is_ok() {
+                    self.dropped(key, span, id);
+                } else if let Some(life) = &mut self.volumes[key].life {
                     life.put_back(span);
                     self.look_at = Some(self.now.plus_ns(AGAIN_AFTER_NS));
                     self.discard_lost(key)?;

@@ -19,15 +19,27 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug)]
 pub(super) enum Arrived {
     Done(u32, IoDone),
-    /// The server of a volume may have restarted and lost these ranges; the first port that says so.
-    Restarted(usize, Vec<ByteSpan>, bool),
+    Restarted(Restarted),
+}
+
+/// The server of a volume may have restarted and lost ranges.
+#[derive(Clone, Debug)]
+pub(super) struct Restarted {
+    pub(super) key: usize,
+    pub(super) ranges: Vec<ByteSpan>,
+    /// No other port has told it.
+    pub(super) first: bool,
+    /// Which restart of the volume's it is.
+    pub(super) number: u64,
+    /// The log has heard.
+    pub(super) told: bool,
 }
 
 /// What the first thread hears.
 #[derive(Debug)]
 pub(super) enum Heard {
     Said(u32, Reply<Mem>),
-    Restarted(usize, Vec<ByteSpan>, bool),
+    Restarted(Restarted),
 }
 
 /// Where an I/O goes.
@@ -63,6 +75,8 @@ pub(super) struct Machine {
     health: Vec<Health>,
     ios: BTreeMap<u64, Io>,
     next_io: u64,
+    /// A deliberate bug: what a server may have lost is not dropped.
+    pub(super) keeps_lost: bool,
     /// From the other threads.
     pub(super) inbox: VecDeque<Heard>,
 }
@@ -122,6 +136,7 @@ impl Machine {
             health: vec![Health::Opening; shards],
             ios: BTreeMap::new(),
             next_io: 0,
+            keeps_lost: false,
             inbox: VecDeque::new(),
         }
     }
@@ -181,7 +196,7 @@ impl Machine {
     /// that the server has done since.
     fn drop_lost(&mut self, thread: usize, key: usize, ranges: &[ByteSpan]) {
         for shard in 0..self.pool.shards() {
-            if self.pool.home(shard) == thread {
+            if self.pool.home(shard) == thread && !self.keeps_lost {
                 let lost = Left::DropLost(key, ranges.to_vec());
                 leave(&self.pool, &mut self.lanes, thread, (shard, lost));
             }
@@ -224,13 +239,14 @@ impl Machine {
         (0..self.pool.shards()).filter_map(|shard| self.pool.wake(shard)).min()
     }
 
-    /// A turn of a thread, which takes so many of what its port has brought. Gives I/O to be started,
+    /// A turn of a thread, which takes so many of what its port has brought, and `meets` other threads at
+    /// shards that are not at home here: what it has for those is left to them. Gives I/O to be started,
     /// and what the first thread hears of itself.
     pub(super) fn turn(
         &mut self,
         thread: usize,
         now: Instant,
-        take: usize,
+        (take, meets): (usize, bool),
     ) -> (Started, VecDeque<Heard>) {
         let (mut started, mut own) = (Vec::new(), VecDeque::new());
         for _ in 0..take.min(self.lanes[thread].arrived.len()) {
@@ -238,9 +254,9 @@ impl Machine {
                 Arrived::Done(shard, done) => {
                     self.lanes[thread].events[shard as usize].push(Event::IoDone(done));
                 }
-                Arrived::Restarted(key, ranges, first) => {
-                    self.drop_lost(thread, key, &ranges);
-                    let heard = Heard::Restarted(key, ranges, first);
+                Arrived::Restarted(restarted) => {
+                    self.drop_lost(thread, restarted.key, &restarted.ranges);
+                    let heard = Heard::Restarted(restarted);
                     (if thread == 0 { &mut own } else { &mut self.inbox }).push_back(heard);
                 }
             }
@@ -253,6 +269,11 @@ impl Machine {
             let lane = &mut self.lanes[thread];
             let again = std::mem::take(&mut lane.again[shard as usize]) || due;
             if !again && lane.events[shard as usize].is_empty() {
+                continue;
+            }
+            if meets && !home {
+                self.pool.leave(shard, &mut lane.events[shard as usize], None);
+                self.lanes[self.pool.home(shard)].again[shard as usize] = true;
                 continue;
             }
             let health = &mut self.health;

@@ -137,8 +137,12 @@ impl World {
                     self.tell_restarts(key, thread);
                 }
                 let take = self.rng.random_range(1..8);
-                let (started, own) = self.machine.turn(thread, self.now, take);
+                let how = (take, self.rng.random_bool(0.3));
+                let (started, own) = self.machine.turn(thread, self.now, how);
                 self.begin(started);
+                if thread == 0 {
+                    self.hear_restarts();
+                }
                 for heard in own {
                     self.hear(heard)?;
                 }
@@ -149,20 +153,20 @@ impl World {
                     self.hear(heard)?;
                 }
             }
-            Next::Background => {
-                let which = self.rng.random_range(0..self.background.len());
-                let (key, claims) = self.background.remove(which);
-                self.volumes[key].claim = claims;
-                let step = if claims {
-                    self.volumes[key].mode.claimed(Ok(()))
-                } else {
-                    self.volumes[key].mode.unclaimed()
-                };
-                self.do_step(key, step)?;
-            }
+            Next::Background => self.end_background()?,
         }
         self.pump()?;
         Ok(true)
+    }
+
+    /// A claim is made, or taken away.
+    fn end_background(&mut self) -> Checked {
+        let which = self.rng.random_range(0..self.background.len());
+        let (key, claims) = self.background.remove(which);
+        self.volumes[key].claim = claims;
+        let mode = &mut self.volumes[key].mode;
+        let step = if claims { mode.claimed(Ok(())) } else { mode.unclaimed() };
+        self.do_step(key, step)
     }
 
     /// The same, or the time passes until there is something.
@@ -180,6 +184,7 @@ impl World {
 
     /// Everything that was asked for is answered, and no volume is on its way.
     pub(super) fn settle(&mut self) -> Checked {
+        self.tell_all_restarts();
         for _ in 0..400_000 {
             let busy = |volume: &Volume| {
                 !volume.asked.is_empty()
@@ -187,7 +192,9 @@ impl World {
                     || volume.again
                     || volume.phase() != Phase::Serving
             };
-            if !self.volumes.iter().any(busy) && self.askers.is_empty() {
+            let works = |thread| self.machine.has_work(thread, self.now);
+            let quiet = self.machine.inbox.is_empty() && !(0..self.machine.threads()).any(works);
+            if !self.volumes.iter().any(busy) && self.askers.is_empty() && quiet {
                 return Ok(());
             }
             self.look_at_time()?;
@@ -213,7 +220,7 @@ impl World {
 
     pub(super) fn hear(&mut self, heard: Heard) -> Checked {
         match heard {
-            Heard::Restarted(key, ranges, first) => self.restarted(key, &ranges, first),
+            Heard::Restarted(restarted) => self.restarted(&restarted),
             Heard::Said(shard, reply) => {
                 let askers = &self.askers;
                 let key = |id: RequestId| match askers.get(&id.0) {

@@ -15,6 +15,7 @@ use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Command, Op};
 use cinnabar_writeback::recover::{Media, open};
 use rand::RngExt;
+use std::collections::BTreeSet;
 
 impl World {
     /// Another cache device, an empty one.
@@ -53,6 +54,7 @@ impl World {
         let superblocks = if self.present { self.superblocks()? } else { Vec::new() };
         let threads = self.settings.threads.min(superblocks.len().max(1));
         self.machine = Machine::new(self.settings.engine, superblocks, threads);
+        self.machine.keeps_lost = self.has(Bug::LostRangesKept);
         self.opened = None;
         self.command(Asker::Open, Command::Open)?;
         while self.opened.is_none() {
@@ -132,7 +134,7 @@ impl World {
             volume.check_backend()?;
             let restarts = self.rng.random_bool(0.2);
             if restarts {
-                volume.backend.restart(true, &mut self.rng);
+                volume.backend.restart(&BTreeSet::new(), &mut self.rng);
                 volume.check_backend()?;
             }
             let was_in_log = volume.joined;
@@ -174,6 +176,7 @@ impl World {
             volume.held.clear();
             volume.early.clear();
             volume.restarts.clear();
+            volume.lost.clear();
             (volume.mode, volume.life) = (WriteMode::default(), None);
             (volume.again, volume.serves, volume.undecided) = (false, false, true);
             volume.joined = false;

@@ -35,6 +35,8 @@ pub(super) enum Bug {
     /// A volume that is attached, and new to the log, is not flushed first: an earlier session may have served
     /// it past the log.
     OpenedUnflushed,
+    /// What a server may have lost is not dropped from the cache.
+    LostRangesKept,
     /// Requests of the log are lost while the engines attach the volume again.
     EarlyDropped,
 }
@@ -53,6 +55,7 @@ impl Bug {
         Self::LeftUndrained,
         Self::FlushNotPassedOn,
         Self::OpenedUnflushed,
+        Self::LostRangesKept,
         Self::EarlyDropped,
     ];
 }

@@ -18,6 +18,16 @@ pub(super) struct Restart {
     pub(super) waits: Vec<bool>,
     /// Some port has told.
     pub(super) told: bool,
+    /// Which of the volume's it is.
+    pub(super) number: u64,
+}
+
+/// A sector that a server has lost while no log had it.
+pub(super) struct Lost {
+    pub(super) restart: u64,
+    pub(super) sector: usize,
+    /// The request that drops copies of it has this number, or a higher one.
+    pub(super) dropped_by: Option<RequestId>,
 }
 
 /// See the module.
@@ -26,6 +36,9 @@ pub(super) struct Volume {
     pub(super) sectors: u64,
     pub(super) backend: Backend,
     pub(super) restarts: Vec<Restart>,
+    /// Restarts so far.
+    pub(super) restarted: u64,
+    pub(super) lost: Vec<Lost>,
     pub(super) oracle: Oracle,
     pub(super) asked: BTreeMap<u64, Asked>,
     /// Requests that wait for the volume, of those.
@@ -60,6 +73,8 @@ impl Volume {
             sectors,
             backend: Backend::new(sectors as usize),
             restarts: Vec::new(),
+            restarted: 0,
+            lost: Vec::new(),
             oracle: Oracle::new(sectors as usize),
             asked: BTreeMap::new(),
             held: VecDeque::new(),
