@@ -26,7 +26,9 @@ impl<P: Payload> WriteLog<P> {
         let known = self.volumes.iter().flatten().find(|volume| volume.record.name == name);
         if let Some(place) = known.map(|volume| volume.record.volume) {
             self.touched.add(place);
+            let now = self.now;
             let volume = self.volume(place);
+            volume.note_age(now);
             if volume.damaged {
                 return self.answer(id, Err(Refusal::Damaged));
             }

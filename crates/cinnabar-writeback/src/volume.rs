@@ -210,6 +210,13 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         }
     }
 
+    /// What an earlier session has left is at least as old as this one.
+    pub(crate) fn note_age(&mut self, now: Instant) {
+        if self.is_dirty() && self.ages.is_empty() {
+            self.ages.push_back((self.record.retired_epoch + 1, now));
+        }
+    }
+
     /// How long the oldest dirty data have been waiting for the back end, in ns.
     pub(crate) fn age_ns(&mut self, now: Instant) -> u64 {
         if !self.is_dirty() {

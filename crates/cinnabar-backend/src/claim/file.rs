@@ -31,7 +31,8 @@ pub fn read(path: &Path) -> Result<Option<Claim>, ClaimError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match open(path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
-        Err(Errno::NOENT) => return Ok(None),
+        // Nor can there be one whose name would be too long.
+        Err(Errno::NOENT | Errno::NAMETOOLONG) => return Ok(None),
         // A socket can't be opened.
         Err(Errno::NXIO) => return Err(ClaimError::new(path, ClaimErrorKind::WrongKind)),
         Err(errno) => return Err(ClaimError::io(path, "open", errno)),

@@ -82,6 +82,14 @@ fn a_claim_comes_back_and_goes() {
 }
 
 #[test]
+fn a_back_end_with_a_long_name_has_no_claim() {
+    let folder = folder();
+    let path = path_beside(&folder.path().join("v".repeat(250)));
+    assert_eq!(read(&path).expect("there can be none"), None);
+    assert!(matches!(kind(write(&path, &claim(1, 5))), ClaimErrorKind::Io { .. }));
+}
+
+#[test]
 fn a_claim_of_another_log_or_incarnation_stays() {
     let folder = folder();
     let path = at(&folder);

@@ -53,7 +53,7 @@ impl Plane {
         let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
             config: config.clone(),
             state: State::Waiting,
-            reason: reason.to_owned(),
+            reason: self.reason_of_absent(&config.name, reason),
             waiting: Some(waiting),
             size_bytes: 0,
             connections: 0,

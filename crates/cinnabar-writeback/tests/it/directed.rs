@@ -472,6 +472,30 @@ pub(crate) fn a_device_that_is_silent_is_not_read_again(mutants: Mutants) {
     }
 }
 
+/// What an earlier session had left did not age, so writers were not slowed down, and the status said
+/// nothing, however long it waited.
+pub(crate) fn what_an_earlier_session_has_left_ages(mutants: Mutants) {
+    let (mut rig, place) = attached(mutants, 64);
+    rig.write(place, 1, 1, 7);
+    rig.submit(place, Op::Flush);
+    rig.settle_log();
+    rig.reopen().expect("it is sound");
+    let place = rig.attach("a", 64, 9);
+    rig.now = rig.now.plus_ns(90_000_000_000);
+    assert_eq!(rig.log.dirty_age_ns(place, rig.now), Some(90_000_000_000));
+    rig.write(place, 2, 1, 7);
+    rig.settle_log();
+    assert_eq!(rig.log.dirty_age_ns(place, rig.now), Some(90_000_000_000));
+    rig.settle();
+    let drained = rig.control(Command::Drain(place));
+    rig.settle();
+    assert_eq!(rig.answers[&drained], Ok(Done::Nothing));
+    assert_eq!(rig.log.dirty_age_ns(place, rig.now), None);
+    rig.write(place, 3, 1, 7);
+    rig.settle_log();
+    assert!(rig.log.dirty_age_ns(place, rig.now).is_some_and(|age| age <= 100_000_000));
+}
+
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod sound {
@@ -505,4 +529,5 @@ tests! {
     parts_of_a_block_do_not_share_their_memory,
     a_volume_that_is_given_up_sends_its_back_end_nothing_more,
     a_device_that_is_silent_is_not_read_again,
+    what_an_earlier_session_has_left_ages,
 }

@@ -37,6 +37,9 @@ pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
 /// What its backend does not have yet.
 fn write_back(volume: &VolumeReport) -> Option<String> {
     let own = volume.write_back.as_ref()?;
+    if own.dirty_bytes == 0 && !own.leaving {
+        return None;
+    }
     let leaving = if own.leaving { ", on its way out of write-back mode" } else { "" };
     Some(format!(
         "{} in the write log are not at its backend yet, the oldest for {} s{leaving}",

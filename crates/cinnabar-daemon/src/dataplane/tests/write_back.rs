@@ -414,6 +414,8 @@ fn writes_of_a_volume_that_waits_are_not_forgotten_in_silence() {
     std::fs::rename(rig.path("vm1.raw"), rig.path("away.raw")).expect("it can be moved");
     rig.start();
     assert_eq!(rig.status().volumes[0].state, State::Waiting);
+    let reason = &rig.status().volumes[0].reason;
+    assert!(reason.contains("bytes in the write log"), "{reason}");
     let refused = remove(&rig, false).expect_err("its writes are there only");
     assert!(refused.hint.contains("--discard-dirty"), "{refused:?}");
     assert_eq!(rig.status().volumes[0].state, State::Waiting);

@@ -6,7 +6,7 @@ use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
-use crate::dataplane::volume::Change;
+use crate::dataplane::volume::{Change, Volume};
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_backend::entropy;
 use cinnabar_driver::write_mode::Route;
@@ -34,7 +34,12 @@ impl Plane {
             let message = format!("volume {:?} is changing its mode", volume.config.name);
             Some(CommandError::new(CommandErrorKind::Busy, message, "try again in a moment"))
         } else if mode != VolumeMode::WriteBack {
-            volume.config.mode = mode;
+            let place = volume.writes.place();
+            if let Some(refusal) = place.and_then(|place| self.writes.cannot_drain(place)) {
+                let _ = answer.send(Err(refused(refusal)));
+                return;
+            }
+            self.volumes[key].config.mode = mode;
             self.leave_log(now, key, Change::Leave, (true, false));
             let _ = answer.send(Ok(()));
             return;
@@ -110,7 +115,7 @@ impl Plane {
         discard: bool,
         answer: &mut Option<AnswerTo<()>>,
     ) -> bool {
-        let volume = &mut self.volumes[key];
+        let volume = &self.volumes[key];
         // One that joins may have a claim, or a place, in a moment.
         if volume.writes.route() == Route::Engine && !volume.writes.changes() {
             return false;
@@ -120,14 +125,9 @@ impl Plane {
             let message = format!("volume {name:?} is changing its mode");
             CommandError::new(CommandErrorKind::Busy, message, "try again in a moment")
         };
-        let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
-        let lost = self.writes.log().is_some_and(cinnabar_writeback::WriteLog::is_lost);
-        let refusal = match status {
-            _ if discard => None,
-            _ if lost => Some(Refusal::Lost),
-            Some(status) if status.damaged => Some(Refusal::Damaged),
-            _ => None,
-        };
+        let place = volume.writes.place();
+        let refusal = place.filter(|_| !discard).and_then(|place| self.writes.cannot_drain(place));
+        let volume = &mut self.volumes[key];
         let step = match refusal {
             Some(refusal) => Err(refused(refusal)),
             // A back end that is away is waited for no longer.
@@ -251,9 +251,13 @@ impl Plane {
         leave
     }
 
-    /// Whether a volume is on its way into the log or out of it.
+    /// Whether a volume is on its way into the log or out of it, and the stop waits for that.
     pub(in super::super) fn is_changing_log(&self) -> bool {
-        self.volumes.iter().any(|(_, volume)| volume.writes.changes())
+        let waits = |volume: &Volume| {
+            let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
+            self.drain_on_stop || status.is_none_or(|status| status.dirty_bytes == 0)
+        };
+        self.volumes.iter().any(|(_, volume)| volume.writes.changes() && waits(volume))
     }
 
     /// Makes everything in the log durable; false if there is none.

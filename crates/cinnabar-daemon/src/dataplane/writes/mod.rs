@@ -112,6 +112,15 @@ impl Writes {
         matches!(self, Self::On(running) if running.going.iter().any(|going| going == name))
     }
 
+    /// Why what the log holds of a volume can't come to its back end.
+    pub(super) fn cannot_drain(&self, place: Place) -> Option<Refusal> {
+        let log = self.log()?;
+        if log.is_lost() {
+            return Some(Refusal::Lost);
+        }
+        log.status(place).filter(|status| status.damaged).map(|_| Refusal::Damaged)
+    }
+
     /// Its device.
     pub(super) fn disk(&self) -> Option<&Disk> {
         match self {

@@ -54,7 +54,11 @@ pub(in super::super) enum OpenFailed {
 impl OpenFailed {
     fn of(error: &DiskError) -> Self {
         let kind = device::cache_kind(&error.kind);
-        let start = explain(error, Subject::Cache, kind, "write log");
+        let mut start = explain(error, Subject::Cache, kind, "write log");
+        if matches!(error.kind, DiskErrorKind::NoSize) {
+            "set write_log_size in [cache], for example write_log_size = \"4GiB\""
+                .clone_into(&mut start.hint);
+        }
         match kind {
             StartErrorKind::Io | StartErrorKind::CacheAccess => Self::Missing(start.message),
             _ => Self::Fatal(start),

@@ -60,6 +60,20 @@ impl Plane {
         })
     }
 
+    /// Why a volume waits, and that writes of it do so, too.
+    pub(in super::super) fn reason_of_absent(&self, name: &str, reason: &str) -> String {
+        let place = self.writes.place_of(name);
+        match place.and_then(|place| self.writes.log()?.status(place)) {
+            Some(status) if status.dirty_bytes > 0 => {
+                let dirty_bytes = status.dirty_bytes;
+                format!(
+                    "{reason}; {dirty_bytes} bytes in the write log are not at its back end yet"
+                )
+            }
+            _ => reason.to_owned(),
+        }
+    }
+
     /// Why a volume in write-back mode is not as it should be.
     pub(in super::super) fn write_back_trouble(
         &self,
