@@ -101,6 +101,10 @@ impl World {
         self.calm = true;
         self.settle()?;
         self.attach_all()?;
+        // Rot has ended the run: a volume may be without its place.
+        if self.over {
+            return self.check_backends();
+        }
         for index in 0..self.guests.len() {
             self.command(index, Pending::Drain(u64::MAX))?;
         }
