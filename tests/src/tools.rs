@@ -44,6 +44,10 @@ pub const NBDKIT: Tool = Tool::new("nbdkit", "nbdkit", "a peer to compare speed 
 pub const NBDINFO: Tool = Tool::new("nbdinfo", "libnbd-bin", "what our exports advertise");
 /// libnbd's copier.
 pub const NBDCOPY: Tool = Tool::new("nbdcopy", "libnbd-bin", "round trips with many requests");
+/// An NBD export as a file.
+pub const NBDFUSE: Tool = Tool::new("nbdfuse", "nbdfuse", "a device that fails when it is told to");
+/// File systems of programs.
+pub const FUSE: Tool = Tool::new("/dev/fuse", "fuse3", "a device that fails when it is told to");
 /// A client of HTTP.
 pub const CURL: Tool = Tool::new("curl", "curl", "the guide's look at the metrics");
 /// QEMU itself.
@@ -99,6 +103,8 @@ pub const ALL: &[Tool] = &[
     NBDKIT,
     NBDINFO,
     NBDCOPY,
+    NBDFUSE,
+    FUSE,
     CURL,
     QEMU,
     BUSYBOX,
@@ -118,7 +124,7 @@ pub const ALL: &[Tool] = &[
 /// Where `command` lies on the search path.
 pub fn find(command: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(command)).find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(command)).find(|file| file.exists())
 }
 
 impl Tool {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// The target whose bytes choose the engine's events.
 const ENGINE: &str = "engine";
+/// The one whose bytes choose what happens to the write log.
+const WRITE_LOG: &str = "write_log";
 /// Its inputs that the tree keeps.
 const ENGINE_SEEDS: &str = "crates/cinnabar-sim/tests/corpus/guided";
 
@@ -49,15 +51,20 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
             run.arg(corpora).arg(seeds);
         }
         run.arg("--").args(options);
+        if target == WRITE_LOG {
+            // Short inputs are short runs, in which nothing happens.
+            run.arg("-len_control=0");
+        }
         show(&mut run).with_context(|| format!("fuzz target {target}"))?;
     }
     Ok(Done::Passed(Vec::new()))
 }
 
-/// Seconds of a target: the engine, whose inputs are whole sessions, has half of the time.
+/// Seconds of a target: those whose inputs are whole sessions have two thirds of the time.
 fn share(total: Duration, target: &str, targets: usize) -> u64 {
-    let others = (targets as u64 - 1).max(1);
-    let seconds = if target == ENGINE { total.as_secs() / 2 } else { total.as_secs() / 2 / others };
+    let others = (targets as u64).saturating_sub(2).max(1);
+    let third = total.as_secs() / 3;
+    let seconds = if [ENGINE, WRITE_LOG].contains(&target) { third } else { third / others };
     seconds.max(1)
 }
 

@@ -11,6 +11,7 @@
 //! * [`claim`]: [`Claim`](claim::Claim), which says beside a back end that a write log has writes for it.
 //! * [`generations`]: [`Ledger`], what must be known of volumes outside of any cache device.
 //! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
+//! * [`write_memory`]: where writes are acknowledged from memory that outlives the daemon.
 //! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock` and
 //!   `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-model`'s;
 //!   nothing here applies them.
@@ -26,6 +27,7 @@ pub mod port;
 pub mod proof;
 pub mod spec;
 pub mod work;
+pub mod write_memory;
 
 pub use disk::{Disk, DiskError, DiskKind};
 pub use generations::Ledger;

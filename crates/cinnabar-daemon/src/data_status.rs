@@ -3,7 +3,7 @@
 //! Made by the data plane, read by the control plane ([`super::report`], metrics).
 
 use super::latency::Latencies;
-use super::settings::VolumeConfig;
+use super::settings::{Ack, VolumeConfig};
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport};
 use cinnabar_engine::volume::Warmth;
@@ -70,6 +70,21 @@ pub struct WriteLogStatus {
     pub ram_bytes: u64,
     /// Writes of its device.
     pub counters: WriteLogCounters,
+    /// Its write memory, if it has one.
+    pub memory: Option<WriteMemoryStatus>,
+}
+
+/// Where writes are acknowledged from memory, raw.
+#[derive(Clone, Debug)]
+pub struct WriteMemoryStatus {
+    /// The file.
+    pub path: PathBuf,
+    /// Room for writes, in bytes.
+    pub size_bytes: u64,
+    /// Of that, in use: the log's device does not have these writes yet.
+    pub used_bytes: u64,
+    /// Since when the oldest of them is there.
+    pub age: Duration,
 }
 
 /// What the write log holds of a volume, raw.
@@ -89,6 +104,8 @@ pub struct WriteBackStatus {
     pub damaged: bool,
     /// The volume is on its way out of write-back mode.
     pub leaving: bool,
+    /// When its writes are acknowledged.
+    pub ack: Ack,
     /// Where its claim is.
     pub claim: PathBuf,
 }

@@ -74,6 +74,38 @@ pub struct WriteLogConfig {
     pub rpo: Duration,
     /// A stop waits, as long as it may, for the back ends to have everything.
     pub drain_on_stop: bool,
+    /// Of volumes whose writes are acknowledged from memory.
+    pub memory: Option<WriteMemoryConfig>,
+}
+
+/// The write memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteMemoryConfig {
+    /// File in a tmpfs or hugetlbfs.
+    pub path: PathBuf,
+    /// Size in bytes: a file is created with it.
+    pub size_bytes: u64,
+}
+
+/// When a write is acknowledged in mode write-back.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Ack {
+    /// When the write log's device has it.
+    #[default]
+    Durable,
+    /// When it is in memory that outlives the daemon, and not the host.
+    Memory,
 }
 
 /// How I/O on files and devices is done.
@@ -119,6 +151,8 @@ pub struct VolumeConfig {
     pub backend: String,
     /// What its requests do with the cache.
     pub mode: VolumeMode,
+    /// When its writes are acknowledged in mode write-back.
+    pub ack: Ack,
     /// What it keeps whatever others do.
     pub share_min: Share,
     /// What it may hold at most.

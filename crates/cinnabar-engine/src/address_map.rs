@@ -5,10 +5,14 @@
 //! and a lookup reads at most two lines. The map never sees keys: the caller compares the
 //! candidate's block descriptor.
 
+mod filling;
+
+pub(crate) use filling::Filling;
+
 use crate::prefetch::{align_offset, prefetch};
 
 const WAYS: usize = 16;
-/// Entries of a bucket that takes more from elsewhere rather than from loading.
+/// Entries of a bucket that takes no more first choices while an index is being loaded.
 const NEARLY_FULL: usize = 14;
 /// Displacements before an insertion gives up and the displaced block is dropped from the cache.
 const KICKS_MAX: u32 = 128;
@@ -49,42 +53,50 @@ impl AddressMap {
         &self.words
     }
 
+    #[inline]
     fn tag(&self, hash: u64) -> u32 {
         (hash as u32) >> self.slot_bits
     }
 
+    #[inline]
     fn first_bucket(&self, hash: u64) -> u64 {
         ((hash >> 32) * self.buckets) >> 32
     }
 
     /// The other bucket of a tag in `bucket`. It is its own inverse: both are reflections of each
     /// other about a point that only the tag decides.
+    #[inline]
     fn other_bucket(&self, bucket: u64, tag: u32) -> u64 {
         let spread = u64::from(tag.wrapping_add(1).wrapping_mul(0x9E37_79B1));
         let point = (spread * self.buckets) >> 32;
         if point >= bucket { point - bucket } else { point + self.buckets - bucket }
     }
 
+    #[inline]
     fn bucket(&self, bucket: u64) -> &[u32; WAYS] {
         let at = self.offset + bucket as usize * WAYS;
         self.words[at..at + WAYS].try_into().expect("a whole bucket")
     }
 
+    #[inline]
     fn bucket_mut(&mut self, bucket: u64) -> &mut [u32] {
         let at = self.offset + bucket as usize * WAYS;
         &mut self.words[at..at + WAYS]
     }
 
+    #[inline]
     fn slot(&self, entry: u32) -> u32 {
         (entry & ((1 << self.slot_bits) - 1)).wrapping_sub(1)
     }
 
+    #[inline]
     fn entry(&self, hash: u64, slot: u32) -> u32 {
         assert!((slot + 1) >> self.slot_bits == 0, "a slot leaves the tag's bits alone");
         (self.tag(hash) << self.slot_bits) | (slot + 1)
     }
 
     /// Starts loading both buckets of `hash`.
+    #[inline]
     pub fn prefetch(&self, hash: u64) {
         let first = self.first_bucket(hash);
         let other = self.other_bucket(first, self.tag(hash));
@@ -150,30 +162,6 @@ impl AddressMap {
         Some(self.slot(entry))
     }
 
-    /// Adds `slot` to its first bucket if that is not nearly full, and says so: for loading many,
-    /// where it saves most of the second line reads without unbalancing the table. What it refuses
-    /// goes to [`insert`](Self::insert), its buckets being loaded meanwhile.
-    pub(crate) fn insert_first(&mut self, hash: u64, slot: u32) -> bool {
-        debug_assert!(self.find(hash, |other| other == slot).is_none(), "a slot is mapped once");
-        let entry = self.entry(hash, slot);
-        let first = self.first_bucket(hash);
-        // Entries of a bucket that only loading has filled are in order.
-        let bucket = self.bucket_mut(first);
-        if bucket[NEARLY_FULL - 1] == 0
-            && let Some(free) = bucket.iter_mut().find(|e| **e == 0)
-        {
-            *free = entry;
-            return true;
-        }
-        self.prefetch(hash);
-        false
-    }
-
-    /// Starts loading the first bucket of `hash`.
-    pub(crate) fn prefetch_first(&self, hash: u64) {
-        prefetch(&self.words, self.offset + self.first_bucket(hash) as usize * WAYS);
-    }
-
     /// Removes `slot` from under `hash`; says whether it was there.
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         self.swap(hash, slot, 0)
@@ -185,6 +173,7 @@ impl AddressMap {
         self.swap(hash, old, entry)
     }
 
+    #[inline]
     fn swap(&mut self, hash: u64, slot: u32, with: u32) -> bool {
         let entry = self.entry(hash, slot);
         let first = self.first_bucket(hash);

@@ -25,18 +25,21 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    #[inline]
     fn word(self) -> u64 {
         debug_assert!(self.block < 1 << BLOCK_BITS && self.volume < VOLUMES_MAX);
         self.block | (u64::from(self.volume) + 1) << BLOCK_BITS
     }
 
     /// Hash of the key under the device's secret seed, so that a guest can't aim at a bucket.
+    #[inline]
     pub(crate) fn hash(self, seed: u64) -> u64 {
         mix(self.word(), seed)
     }
 }
 
 /// A 64-bit finalizer (`SplitMix64`'s): every bit of the input moves every bit of the output.
+#[inline]
 pub const fn mix(value: u64, seed: u64) -> u64 {
     let mut x = value ^ seed;
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -76,10 +79,12 @@ impl Flags {
 impl Flags {
     /// When the block came in, its volume had writes that no backend flush covered: a crash of the
     /// backend's host may undo what the block holds.
+    #[inline]
     pub(crate) const fn unflushed(self) -> bool {
         self.0 & Self::UNFLUSHED != 0
     }
 
+    #[inline]
     pub(crate) const fn with_unflushed(self, unflushed: bool) -> Self {
         Self(if unflushed { self.0 | Self::UNFLUSHED } else { self.0 & !Self::UNFLUSHED })
     }
@@ -90,6 +95,7 @@ impl Flags {
         self.0 & Self::CONDEMNED != 0
     }
 
+    #[inline]
     pub(crate) const fn with_condemned(self, condemned: bool) -> Self {
         Self(if condemned { self.0 | Self::CONDEMNED } else { self.0 & !Self::CONDEMNED })
     }
@@ -129,7 +135,14 @@ impl Descriptors {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Lets these slots hold nothing, nor a checksum: nothing is read there.
+    pub(crate) fn wipe(&mut self, slots: std::ops::Range<u32>) {
+        let at = |slot: u32| slot as usize * DESCRIPTOR_BYTES;
+        self.bytes[at(slots.start)..at(slots.end)].fill(0);
+    }
+
     /// Starts loading the entry of `slot`.
+    #[inline]
     pub(crate) fn prefetch(&self, slot: u32) {
         let at = slot as usize * DESCRIPTOR_BYTES;
         prefetch(&self.bytes, at);
@@ -171,17 +184,20 @@ impl Descriptors {
     }
 
     /// Flags of `slot`.
+    #[inline]
     pub(crate) fn flags(&self, slot: u32) -> Flags {
         Flags((self.word(slot) >> (BLOCK_BITS + VOLUME_BITS)) as u8)
     }
 
     /// Sets the flags of `slot`.
+    #[inline]
     pub(crate) fn set_flags(&mut self, slot: u32, flags: Flags) {
         debug_assert!(self.key(slot).is_some(), "flags are those of a block");
         self.bytes[slot as usize * DESCRIPTOR_BYTES + DESCRIPTOR_BYTES - 1] = flags.0;
     }
 
     /// Lets `slot` hold `key`.
+    #[inline]
     pub(crate) fn set(&mut self, slot: u32, key: Key, flags: Flags) {
         assert!(key.block < VOLUME_BLOCKS_MAX && key.volume < VOLUMES_MAX, "a key fits its bits");
         self.set_word(slot, key.word() | u64::from(flags.0) << (BLOCK_BITS + VOLUME_BITS));
@@ -189,6 +205,7 @@ impl Descriptors {
     }
 
     /// Lets `slot` hold nothing; the checksum stays.
+    #[inline]
     pub(crate) fn clear(&mut self, slot: u32) {
         self.set_word(slot, 0);
     }
@@ -200,6 +217,7 @@ impl Descriptors {
     }
 
     /// Sets the checksum of the data in `slot`.
+    #[inline]
     pub(crate) fn set_checksum(&mut self, slot: u32, checksum: u32) {
         let at = slot as usize * DESCRIPTOR_BYTES;
         self.bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());

@@ -42,6 +42,17 @@ mutants! {
     TornChunkTrusted,
     /// Of the chunks of a segment that was opened since the checkpoint, only the first is found again.
     ReplayCutShort,
+    /// A header of a newer chunk that comes while descriptors are still being read is not looked at.
+    EarlyHeaderForgotten,
+    /// What is still on its way into the address map when the last page of a checkpoint has been read
+    /// is left out of it.
+    FillingCutShort,
+    /// An entry that finds its bucket full while the address map is being filled is not moved on.
+    FillingMovesNothing,
+    /// Descriptors of a segment that was emptied since the checkpoint stay in the table.
+    EmptiedNotWiped,
+    /// An index half loaded is kept when its device is lost.
+    LostLoadKept,
     /// A journal page is trusted although later ones show that one is missing.
     JournalGapIgnored,
     /// Segments are emptied and reused without a durable record of it.

@@ -69,6 +69,16 @@ pub enum OfflineError {
         /// What the kernel says.
         message: String,
     },
+    /// The newest writes are in memory, and that can't be used.
+    #[error("{device}: the newest acknowledged writes are in the write memory {path}: {reason}")]
+    WriteMemory {
+        /// Path of the log.
+        device: String,
+        /// Path of the memory.
+        path: String,
+        /// Why it can't be used.
+        reason: String,
+    },
     /// No such volume.
     #[error("{device}: the write log has no volume {volume:?}; it has {}", names(there))]
     NotInWriteLog {
@@ -165,6 +175,9 @@ impl OfflineError {
                 "nothing of it was dropped; keep the device, and restore a copy of it if there is one"
             }
             Self::WriteLogIo { .. } => "see the kernel log (dmesg) for the device's errors",
+            Self::WriteMemory { .. } => {
+                "name the file with --memory; --without-memory gives up what no flush covered"
+            }
             Self::NotInWriteLog { .. } => {
                 "check the volume's name; cinnabar cache check LOG lists them"
             }

@@ -1,13 +1,14 @@
 //! Guests' requests: what is written goes to the log, what is read is looked up there first.
 
-use crate::bounds::Bound;
-use crate::commit::Who;
+use crate::bounds::{Bound, Bounds};
+use crate::commit::{Chunk, Identity, Who};
 use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::{Entry, RangeKind};
 use crate::log::{EngineIo, LogIo, WriteLog};
+use crate::memory::{Kept, Spot};
 use crate::mutant::Mutant;
 use crate::read::{Read, Source, layers_of};
-use crate::seam::Place;
+use crate::seam::{Action, Place};
 use crate::slots::{ALL_SECTORS, Held, checksum_seed};
 use crate::throttle;
 use crate::volume::Waiting;
@@ -78,38 +79,16 @@ impl<P: Payload> WriteLog<P> {
 
     /// Appends what waits, as far as there is room. In order: what waits is not overtaken.
     pub(crate) fn admit_waiting(&mut self, place: u16) {
-        let bounds = self.config.bounds;
-        loop {
-            let Self { volumes, segments, config, .. } = self;
-            let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
-            let Some(Waiting { op, done, .. }) = volume.waiting.front() else { break };
-            let entries = match op {
-                // A write may be larger than the log: it goes step by step.
-                Op::Write { span, .. } => (span.blocks() - done).min(bounds.append_blocks),
-                // Two edges, and the ranges between them.
-                Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => {
-                    2 + span.blocks().div_ceil(bounds.range_blocks)
-                }
-                Op::Read { .. } | Op::Flush | Op::Invalidate { .. } => {
-                    unreachable!("only what is appended waits")
-                }
-            };
-            // Of what others leave, a part stays free for them.
-            let free = u64::from(segments.free_count()) * u64::from(SEGMENT_PAGES);
-            let within = throttle::within(config, volume.pages + entries, volume.pages + free);
-            let fits = within || volume.pages == 0;
-            if self.lost || !fits || !volume.has_room(entries, segments, &bounds) {
-                let ranges = volume.records.len().max(volume.zeros.len()) >= bounds.ranges;
-                self.crossings.note_if(ranges, Bound::Ranges);
-                self.crossings.note_if(!fits, Bound::Room);
-                if self.short.is_empty() {
-                    // Others may hold what is missing.
-                    self.touch_all();
-                }
-                self.short.add(place);
+        let mut bounds = self.config.bounds;
+        if let Some(memory) = &self.memory {
+            bounds.append_blocks = bounds.append_blocks.min(u64::from(memory.pages()) / 2);
+        }
+        while let Some(Waiting { op, done, .. }) = self.volume(place).waiting.front() {
+            let entries = entries_of(op, *done, &bounds);
+            if !self.has_all_room(place, entries, &bounds) {
                 return;
             }
-            let waiting = volume.waiting.front_mut().expect("just looked at");
+            let waiting = self.volume(place).waiting.front_mut().expect("just looked at");
             if let Op::Write { span, data, .. } = &waiting.op {
                 let (span, data, from) = (*span, data.clone(), waiting.done);
                 waiting.done += entries;
@@ -137,33 +116,65 @@ impl<P: Payload> WriteLog<P> {
         self.short.remove(place);
     }
 
+    /// Whether so many entries have room in the log, and in the write memory. If not, the volume waits
+    /// for it.
+    fn has_all_room(&mut self, place: u16, entries: u64, bounds: &Bounds) -> bool {
+        let Self { volumes, segments, config, .. } = self;
+        let volume = volumes[usize::from(place)].as_ref().expect("a volume at this place");
+        // Of what others leave, a part stays free for them.
+        let free = u64::from(segments.free_count()) * u64::from(SEGMENT_PAGES);
+        let within = throttle::within(config, volume.pages + entries, volume.pages + free);
+        let fits = within || volume.pages == 0;
+        let ranges = volume.records.len().max(volume.zeros.len()) >= bounds.ranges;
+        let has_room = !self.lost && fits && volume.has_room(entries, segments, bounds);
+        if has_room && self.has_memory(place, entries) {
+            return true;
+        }
+        self.crossings.note_if(ranges, Bound::Ranges);
+        self.crossings.note_if(!fits, Bound::Room);
+        if self.short.is_empty() {
+            // Others may hold what is missing.
+            self.touch_all();
+        }
+        self.short.add(place);
+        false
+    }
+
     /// Appends some blocks of a write: `count` of them, from its `from`th on.
     fn write(&mut self, place: u16, span: ByteSpan, data: &P, (from, count): (u64, u64)) {
         let head = span.first_block() * BLOCK_BYTES;
         let first = span.first_block() + from;
-        // One private copy: a guest may change its memory.
-        let pages = P::alloc(count as u32);
+        // One private copy: a guest may change its memory. Of pages that may be replaced none keeps
+        // the others of its request in RAM.
+        let replaced = self.volume(place).commits.keeps();
+        let together = (!replaced).then(|| P::alloc(count as u32));
         for (n, block) in (0..).zip(first..first + count) {
             let at = block * BLOCK_BYTES;
             let (from, to) = (span.offset.max(at), span.end().min(at + BLOCK_BYTES));
-            let base = n * BLOCK_BYTES;
+            let alone = || (P::alloc(1), 0);
+            let (pages, base) =
+                together.as_ref().map_or_else(alone, |pages| (pages.clone(), n * BLOCK_BYTES));
             if to - from < BLOCK_BYTES {
                 pages.zero(base, BLOCK_BYTES);
             }
             pages.copy_from(base + from - at, data, from - head, to - from);
             let sectors = self.volume(place).sectors(span, block);
-            self.append(place, block, sectors, (pages.clone(), base));
+            self.append(place, block, sectors, (pages, base));
         }
     }
 
     /// Appends some sectors of a block; the rest of the page is zeros.
     fn append(&mut self, place: u16, block: u64, mut sectors: u8, (page, base): (P, u64)) {
+        if self.replace(place, block, sectors, (&page, base)) {
+            return;
+        }
         let (seed, now) = (self.seed, self.now);
         let drops = self.config.mutants.is(Mutant::OlderVersionDropped);
         let forgets = self.config.mutants.is(Mutant::WriteKeepsRange);
         let bounds = self.config.bounds;
-        let Self { volumes, segments, slots, crossings, .. } = self;
+        let Self { volumes, segments, slots, crossings, memory, actions, .. } = self;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+        let of = volume.identity();
         volume.open_chunk(now, true, segments, slots, (&bounds, crossings));
         if forgets && volume.zeros.holds(block) {
             volume.zeros.cut(block, block + 1);
@@ -178,13 +189,50 @@ impl<P: Payload> WriteLog<P> {
         let checksum = page.checksum(base, seed);
         assert_eq!(slot, chunk.first + 1 + chunk.data.len() as u32, "pages follow their header");
         chunk.entries.push(Entry::Data { block, sectors, checksum });
-        chunk.data.push((page, base));
+        chunk.data.push((page.clone(), base));
+        publish_newest(memory, (&of, chunk), Some((page, base)), actions);
         slots.set_data(slot, Held { block, sectors, checksum });
         if drops {
             slots.remove(place, block);
         }
         slots.supersede(slot);
         volume.zeros.cut(block, block + 1);
+    }
+
+    /// Puts sectors of a block in the place of an older version that is in the write memory and was not
+    /// sent. False: there is none.
+    fn replace(&mut self, place: u16, block: u64, sectors: u8, (page, base): (&P, u64)) -> bool {
+        let across_range = self.config.mutants.is(Mutant::ReplacedAcrossRange);
+        let Self { volumes, slots, memory, actions, counters, seed, .. } = self;
+        let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
+        let Some(memory) = memory.as_mut().filter(|_| volume.commits.keeps()) else { return false };
+        // What is zeroed is written behind the range.
+        if volume.zeros.holds(block) && !across_range {
+            return false;
+        }
+        let (of, epoch) = (volume.identity(), volume.epoch);
+        let Some(slot) = slots.find(place, block) else { return false };
+        if volume.commits.replaceable(slot, epoch).is_none() {
+            return false;
+        }
+        let mut all = sectors;
+        if sectors != ALL_SECTORS {
+            all |= volume.merge(block, sectors, (page, base), slots);
+        }
+        let chunk = volume.commits.replaceable(slot, epoch).expect("just found");
+        let seed = checksum_seed(*seed, of.incarnation, chunk.number as u32, block);
+        let held = Held { block, sectors: all, checksum: page.checksum(base, seed) };
+        let at = (slot - chunk.first - 1) as usize;
+        let index = chunk.entry_of(at);
+        chunk.data[at] = (page.clone(), base);
+        chunk.entries[index] = Entry::Data { block, sectors: all, checksum: held.checksum };
+        slots.rewrite(slot, held);
+        let older = chunk.kept.as_ref().map(|kept| kept[index]);
+        let spot = Spot { index, replaces: older };
+        let newer = memory.publish(&of, chunk, spot, Some((page.clone(), base)), actions);
+        chunk.kept.as_mut().expect("it is in memory")[index] = newer;
+        counters.absorbed += 1;
+        true
     }
 
     fn range(&mut self, id: RequestId, place: u16, span: ByteSpan, fua: bool, kind: RangeKind) {
@@ -206,10 +254,13 @@ impl<P: Payload> WriteLog<P> {
         let mut block = first;
         while block < end {
             let count = (end - block).min(bounds.range_blocks);
-            let Self { volumes, segments, slots, now, crossings, .. } = self;
+            let Self { volumes, segments, slots, now, crossings, memory, actions, .. } = self;
             let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
             volume.open_chunk(*now, false, segments, slots, (&bounds, crossings));
             volume.push_range(Entry::Range { block, count: count as u32, kind });
+            let of = volume.identity();
+            let chunk = volume.commits.open.as_mut().expect("just opened");
+            publish_newest(memory, (&of, chunk), None, actions);
             block += count;
         }
         self.appended(id, place, fua, Answer::Done);
@@ -319,6 +370,37 @@ impl<P: Payload> WriteLog<P> {
         }
         self.reply(id, Ok(Answer::Data(data)));
     }
+}
+
+/// Entries that the next step of a request may take.
+fn entries_of<P>(op: &Op<P>, done: u64, bounds: &Bounds) -> u64 {
+    match op {
+        // A write may be larger than the log: it goes step by step.
+        Op::Write { span, .. } => (span.blocks() - done).min(bounds.append_blocks),
+        // Two edges, and the ranges between them.
+        Op::Trim { span, .. } | Op::WriteZeroes { span, .. } => {
+            2 + span.blocks().div_ceil(bounds.range_blocks)
+        }
+        Op::Read { .. } | Op::Flush | Op::Invalidate { .. } => {
+            unreachable!("only what is appended waits")
+        }
+    }
+}
+
+/// Stores the newest entry of a chunk that is in the write memory.
+fn publish_newest<P: Clone>(
+    memory: &mut Option<Kept>,
+    (of, chunk): (&Identity, &mut Chunk<P>),
+    data: Option<(P, u64)>,
+    actions: &mut Vec<Action<P>>,
+) {
+    if chunk.kept.is_none() {
+        return;
+    }
+    let memory = memory.as_mut().expect("a chunk is kept there");
+    let spot = Spot { index: chunk.entries.len() - 1, replaces: None };
+    let page = memory.publish(of, chunk, spot, data, actions);
+    chunk.kept.as_mut().expect("just looked at").push(page);
 }
 
 impl<P: Payload> crate::volume::Volume<P> {

@@ -135,6 +135,8 @@ bounds! {
     Epochs,
     /// A write waited for room.
     Room,
+    /// A write waited for room in the write memory.
+    Memory,
 }
 
 /// How often each bound was run into: a search must have crossed them all.

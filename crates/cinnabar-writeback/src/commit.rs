@@ -24,6 +24,10 @@ pub(crate) struct Chunk<P> {
     pub(crate) entries: Vec<Entry>,
     /// Its pages of data: memory and byte in it.
     pub(crate) data: Vec<(P, u64)>,
+    /// If its writes are acknowledged from the write memory: the page of each entry there.
+    pub(crate) kept: Option<Vec<u32>>,
+    /// When it was begun.
+    pub(crate) since: Instant,
     state: State,
 }
 
@@ -37,6 +41,17 @@ enum State {
     Written {
         fua: bool,
     },
+}
+
+impl<P> Chunk<P> {
+    /// Which of its entries has this page of data.
+    pub(crate) fn entry_of(&self, page: usize) -> usize {
+        if self.entries.len() == self.data.len() {
+            return page;
+        }
+        let pages = (0..).zip(&self.entries).filter(|(_, e)| matches!(e, Entry::Data { .. }));
+        pages.map(|(index, _)| index).nth(page).expect("a page of data has an entry")
+    }
 }
 
 impl<P: Clone> Chunk<P> {
@@ -111,6 +126,13 @@ pub(crate) struct Commits<P> {
     pub(crate) complete: u64,
     /// All chunks up to it are durable.
     pub(crate) durable: u64,
+    /// Chunks behind this one are in the write memory: writes are acknowledged once it is complete.
+    /// `None`: they are acknowledged when they have been written.
+    kept_behind: Option<u64>,
+    /// Of chunks in the write memory, those up to this one are to be written.
+    released: u64,
+    /// Pages of the write memory whose chunks have been written.
+    pub(crate) written_pages: Vec<u32>,
     /// For chunks to be written.
     writes: VecDeque<Waiter<P>>,
     /// For chunks to be durable.
@@ -127,6 +149,9 @@ impl<P: Clone> Commits<P> {
             last,
             complete: last,
             durable: last,
+            kept_behind: None,
+            released: last,
+            written_pages: Vec::new(),
             writes: VecDeque::new(),
             flushes: VecDeque::new(),
             mutants,
@@ -137,15 +162,89 @@ impl<P: Clone> Commits<P> {
     pub(crate) fn begin(
         &mut self,
         (number, session): (u64, u32),
-        epoch: u64,
+        (epoch, since): (u64, Instant),
         (first, opening): (u32, u64),
     ) {
         assert!(self.open.is_none() && number > self.last, "chunks are numbered in order");
         let before = std::mem::replace(&mut self.last, number);
         let (entries, data) = (Vec::new(), Vec::new());
-        let state = State::Sealed;
-        let chunk = Chunk { number, before, session, epoch, opening, first, entries, data, state };
-        self.open = Some(chunk);
+        let (kept, state) = (self.kept_behind.map(|_| Vec::new()), State::Sealed);
+        self.open = Some(Chunk {
+            number,
+            before,
+            session,
+            epoch,
+            opening,
+            first,
+            entries,
+            data,
+            kept,
+            since,
+            state,
+        });
+    }
+
+    /// Whether chunks begun from now on are acknowledged from the write memory.
+    pub(crate) fn keeps(&self) -> bool {
+        self.kept_behind.is_some()
+    }
+
+    /// Chunks begun from now on are acknowledged from the write memory, or not.
+    pub(crate) fn keep(&mut self, keeps: bool) {
+        if keeps != self.keeps() {
+            self.release();
+            let early = self.mutants.is(Mutant::AckWithoutMemory);
+            self.kept_behind = keeps.then_some(if early { 0 } else { self.last });
+        }
+    }
+
+    /// Whether chunks are to stay in the write memory.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.released != self.last && self.keeps()
+    }
+
+    /// All chunks so far are to be written.
+    pub(crate) fn release(&mut self) {
+        self.seal();
+        self.released = self.last;
+    }
+
+    /// Chunks up to the newest one that is full are to be written.
+    pub(crate) fn release_full(&mut self) {
+        let newest = self.chunks.back().map_or(0, |chunk| chunk.number);
+        self.released = self.released.max(newest);
+    }
+
+    /// Chunks that were begun before this instant are to be written. Says when the oldest of the others
+    /// was begun.
+    pub(crate) fn release_old(&mut self, before: Instant) -> Option<Instant> {
+        if self.released == self.last {
+            return None;
+        }
+        let held = self.chunks.iter().chain(&self.open).filter(|c| c.number > self.released);
+        let old = held.clone().take_while(|chunk| chunk.since <= before).last();
+        let next = held.clone().find(|chunk| chunk.since > before).map(|chunk| chunk.since);
+        self.released = old.map_or(self.released, |chunk| chunk.number);
+        next
+    }
+
+    /// When the oldest chunk was begun that is in the write memory.
+    pub(crate) fn kept_since(&self) -> Option<Instant> {
+        let mut all = self.chunks.iter().chain(&self.open);
+        all.find(|chunk| chunk.kept.is_some()).map(|chunk| chunk.since)
+    }
+
+    /// The chunk of a slot, if a write may still take the place of what is there: it is in the write
+    /// memory, of this epoch, and was not sent.
+    pub(crate) fn replaceable(&mut self, slot: u32, epoch: u64) -> Option<&mut Chunk<P>> {
+        let any_epoch = self.mutants.is(Mutant::ReplacedAcrossEpochs);
+        let of = |chunk: &&mut Chunk<P>| {
+            let end = chunk.first + chunk.data.len() as u32;
+            (chunk.first + 1..=end).contains(&slot)
+        };
+        let chunk = self.chunks.iter_mut().chain(&mut self.open).find(of)?;
+        let fits = chunk.epoch == epoch || any_epoch;
+        (fits && chunk.kept.is_some() && chunk.state == State::Sealed).then_some(chunk)
     }
 
     /// Nothing is added to the open chunk any more.
@@ -163,7 +262,7 @@ impl<P: Clone> Commits<P> {
 
     /// A flush waits for the newest chunk, which is sealed.
     pub(crate) fn await_durable(&mut self, who: Who<P>, not_before: Instant) {
-        self.seal();
+        self.release();
         self.flushes.push_back(Waiter { number: self.last, who, not_before });
     }
 
@@ -194,8 +293,11 @@ impl<P: Clone> Commits<P> {
         if under_way >= most {
             return None;
         }
-        let sealed = |chunk: &Chunk<P>| chunk.state == State::Sealed;
-        if under_way == 0 && !self.chunks.iter().any(sealed) {
+        let released = self.released;
+        let may = |chunk: &Chunk<P>| chunk.kept.is_none() || chunk.number <= released;
+        let sealed = |chunk: &Chunk<P>| chunk.state == State::Sealed && may(chunk);
+        let open = self.open.as_ref().is_some_and(may);
+        if under_way == 0 && open && !self.chunks.iter().any(sealed) {
             self.seal();
         }
         let at = self.chunks.iter().position(sealed)?;
@@ -207,6 +309,9 @@ impl<P: Clone> Commits<P> {
             && chunk.number == last
             && (chunk.before == durable || self.mutants.is(Mutant::FuaAlone));
         chunk.state = State::InFlight { fua };
+        if self.mutants.is(Mutant::MemoryClearedEarly) {
+            self.written_pages.extend(chunk.kept.iter_mut().flat_map(std::mem::take));
+        }
         Some((chunk.number, chunk.write(of, durable, fua)))
     }
 
@@ -216,6 +321,7 @@ impl<P: Clone> Commits<P> {
         let chunk = chunk.expect("a chunk under way is known");
         let State::InFlight { fua } = chunk.state else { panic!("a chunk is written once") };
         chunk.state = State::Written { fua };
+        self.written_pages.extend(chunk.kept.take().into_iter().flatten());
         while let Some(chunk) = self.chunks.front()
             && let State::Written { fua } = chunk.state
         {
@@ -267,6 +373,8 @@ impl<P: Clone> Commits<P> {
             self.last
         } else if self.mutants.is(Mutant::AckOutOfOrder) {
             highest().unwrap_or(self.complete)
+        } else if self.kept_behind.is_some_and(|behind| behind <= self.complete) {
+            self.last
         } else {
             self.complete
         };

@@ -13,6 +13,7 @@ mod commit;
 mod destage;
 pub mod format;
 mod log;
+pub mod memory;
 pub mod mutant;
 mod place;
 mod places;

@@ -4,6 +4,7 @@ use crate::bounds::{Bound, Bounds, Crossings};
 use crate::commit::Who;
 use crate::destage::Destage;
 use crate::format::{SEGMENT_PAGES, VOLUMES_MAX};
+use crate::memory::{Kept, MemoryStatus};
 use crate::mutant::{Mutant, Mutants};
 use crate::places::Places;
 use crate::read::Read;
@@ -27,6 +28,8 @@ pub struct Config {
     pub age_max_ns: u64,
     /// Pause after a destage that failed, in ns.
     pub retry_ns: u64,
+    /// Chunks in the write memory go to the device when they are this old, in ns.
+    pub memory_age_ns: u64,
     /// Sizes of steps and tables.
     pub bounds: Bounds,
     /// Deliberate bugs, for tests.
@@ -40,6 +43,7 @@ impl Default for Config {
             dirty_max_percent: 80,
             age_max_ns: 30_000_000_000,
             retry_ns: 1_000_000_000,
+            memory_age_ns: 1_000_000_000,
             bounds: Bounds::default(),
             mutants: Mutants::default(),
         }
@@ -57,6 +61,9 @@ pub struct Counters {
     pub flushes: u64,
     /// Records of the directory, all durable: one for each epoch that a back end has, mostly.
     pub records: u64,
+    /// Blocks that were written again in the write memory: the older version was never written to the
+    /// device.
+    pub absorbed: u64,
 }
 
 /// An I/O of the log's device.
@@ -114,6 +121,8 @@ pub struct WriteLog<P> {
     pub(crate) ios: Slab<LogIo>,
     pub(crate) asked: Slab<EngineIo>,
     pub(crate) reads: Slab<Read<P>>,
+    /// Where writes are acknowledged from, if the log has such a memory.
+    pub(crate) memory: Option<Kept>,
     /// A flush of the device is under way: what it makes durable.
     pub(crate) flushing: Option<Vec<(u16, u64)>>,
     /// Some volume may want a flush of the device.
@@ -161,6 +170,7 @@ impl<P: Payload> WriteLog<P> {
             ios: Slab::new(),
             asked: Slab::new(),
             reads: Slab::new(),
+            memory: None,
             flushing: None,
             wants_flush: false,
             lost: false,
@@ -200,6 +210,9 @@ impl<P: Payload> WriteLog<P> {
             }
         }
         self.pump();
+        if self.config.mutants.is(Mutant::AckBeforePublish) {
+            self.actions.sort_by_key(|action| matches!(action, Action::Memory(_)));
+        }
         *actions = std::mem::take(&mut self.actions);
     }
 
@@ -269,6 +282,7 @@ impl<P: Payload> WriteLog<P> {
         if self.lost {
             return;
         }
+        self.release_chunks(place);
         let (of, most) = (self.volume(place).identity(), self.config.bounds.chunks);
         while let Some((number, op)) = self.volume(place).commits.next_write(&of, most) {
             self.counters.chunks += 1;
@@ -278,6 +292,7 @@ impl<P: Payload> WriteLog<P> {
         }
         let waits = self.volume(place).commits.has_sealed();
         self.crossings.note_if(waits, Bound::Chunks);
+        self.clear_written(place);
     }
 
     /// Answers those whose writes are on the device, or durable.
@@ -346,6 +361,7 @@ impl<P: Payload> WriteLog<P> {
             LogIo::Chunk { place, number } => {
                 self.touched.add(place);
                 self.volume(place).commits.written(number);
+                self.clear_written(place);
             }
             LogIo::Flush => {
                 for (place, number) in self.flushing.take().expect("one was under way") {
@@ -394,23 +410,34 @@ impl<P: Payload> WriteLog<P> {
     }
 
     fn control(&mut self, id: RequestId, command: Command) {
+        let silent = matches!(command, Command::Restarted(_) | Command::Acknowledge { .. });
         if self.lost {
-            if !matches!(command, Command::Restarted(_)) {
+            if !silent {
                 self.answer(id, Err(Refusal::Lost));
             }
             return;
         }
-        if self.closed && !matches!(command, Command::Close | Command::Restarted(_)) {
+        if self.closed && !silent && command != Command::Close {
             return self.answer(id, Err(Refusal::Closed));
         }
-        if let Command::Drain(place) | Command::Remove { place, .. } | Command::Restarted(place) =
-            &command
+        if let Command::Drain(place)
+        | Command::Remove { place, .. }
+        | Command::Restarted(place)
+        | Command::Acknowledge { place, .. } = &command
         {
             self.touched.add(place.0);
         }
         match command {
             Command::Attach { name, size_bytes, incarnation } => {
                 self.attach(id, name, size_bytes, incarnation);
+            }
+            Command::Acknowledge { place: Place(place), memory } => {
+                let keeps = memory && self.memory.is_some();
+                if let Some(volume) =
+                    self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut)
+                {
+                    volume.commits.keep(keeps);
+                }
             }
             Command::Drain(place) => self.drain(id, place),
             Command::Remove { place, discard } => self.remove(id, place, discard),
@@ -470,6 +497,13 @@ impl<P: Payload> WriteLog<P> {
     /// Its writes so far.
     pub const fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// What the write memory holds, if there is one.
+    pub fn memory(&self, now: Instant) -> Option<MemoryStatus> {
+        let memory = self.memory.as_ref()?;
+        let kept = self.volumes.iter().flatten().filter_map(|volume| volume.commits.kept_since());
+        Some(memory.status(kept.min().map_or(0, |since| now.since_ns(since))))
     }
 
     /// Bytes for chunks, and how many of them are in use.

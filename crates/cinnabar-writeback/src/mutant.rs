@@ -71,6 +71,25 @@ pub enum Mutant {
     SessionNotMissed,
     /// The size of a volume that grows counts before it is durable.
     SizeTooEarly,
+    /// A write is answered before it is in the write memory.
+    AckBeforePublish,
+    /// A write memory of another boot or session is believed.
+    OldMemoryBelieved,
+    /// A version in the write memory is overwritten by the one that replaces it.
+    ReplacedInPlace,
+    /// What is in the write memory stays there when its chunk has been written, and is put back whatever
+    /// the log has.
+    MemoryNotCleared,
+    /// The write memory lets go of a chunk when it is sent.
+    MemoryClearedEarly,
+    /// A version in the write memory is replaced by one of a later epoch.
+    ReplacedAcrossEpochs,
+    /// A version in the write memory is replaced although a range came behind it.
+    ReplacedAcrossRange,
+    /// Writes that are not in the write memory are answered when the volume begins to use it.
+    AckWithoutMemory,
+    /// The note of an earlier memory is not taken away before the file is used anew.
+    NoteKept,
 }
 
 impl Mutant {
@@ -110,6 +129,15 @@ impl Mutant {
         Self::HeadersNotSought,
         Self::SessionNotMissed,
         Self::SizeTooEarly,
+        Self::AckBeforePublish,
+        Self::OldMemoryBelieved,
+        Self::ReplacedInPlace,
+        Self::MemoryNotCleared,
+        Self::MemoryClearedEarly,
+        Self::ReplacedAcrossEpochs,
+        Self::ReplacedAcrossRange,
+        Self::AckWithoutMemory,
+        Self::NoteKept,
     ];
 }
 

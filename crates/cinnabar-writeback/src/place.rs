@@ -109,7 +109,10 @@ impl<P: Payload> WriteLog<P> {
         if !discard {
             return self.record_removal(place, id);
         }
-        self.volume(place).discarding = Some(id);
+        let volume = self.volume(place);
+        volume.discarding = Some(id);
+        // What is in memory only has no other way out.
+        volume.commits.release();
         // The log may be full for as long as the back end is away.
         self.fail_waiting(place, Failure::NoVolume);
         self.give_up_run(place);

@@ -7,9 +7,12 @@
 //! * Requests for the engine are submitted in the order of the actions: requests that overlap are
 //!   carried out in that order.
 //! * A volume's requests for the engine begin with its [`Command::Attach`].
+//! * Stores to the write memory are carried out in the order of the actions, and before the actions
+//!   behind them.
 //! * If a back end's server may have restarted, [`Command::Restarted`] comes before the answers to
 //!   whatever was sent to the server that came back.
 
+use crate::memory::MemoryOp;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoId, IoOp, Op, RequestId};
 
@@ -67,6 +70,14 @@ pub enum Command {
     /// The volume's server may have restarted and lost what was not flushed: the epoch under way is
     /// destaged again. Not answered.
     Restarted(Place),
+    /// From now on writes of a volume are acknowledged when they are in the write memory, if the log has
+    /// one, or, as they are at first, when the log's device has them. Not answered.
+    Acknowledge {
+        /// The volume's place.
+        place: Place,
+        /// From memory.
+        memory: bool,
+    },
     /// Make everything durable on the log's device; dirty data stay there. Requests and commands are
     /// refused from now on, also those that wait for room; nothing more is destaged.
     Close,
@@ -118,6 +129,8 @@ pub enum Refusal {
 pub enum Action<P> {
     /// Carry out an I/O on the log's device.
     Log(IoId, IoOp<P>),
+    /// Do this to the write memory, at once: answers behind it say that it was done.
+    Memory(MemoryOp<P>),
     /// Have the engine do this, on behalf of the volume at this place.
     Engine(EngineId, Place, Op<P>),
     /// Answer a guest.

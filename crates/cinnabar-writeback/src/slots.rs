@@ -170,6 +170,23 @@ impl Slots {
         }
     }
 
+    /// The newest version of a block is another one, in the same slot, with no fewer sectors.
+    pub(crate) fn rewrite(&mut self, slot: u32, held: Held) {
+        let (block, sectors, _) = self.get(slot);
+        assert!(block == held.block && sectors & !held.sectors == 0, "it covers the older version");
+        self.set_data(slot, held);
+        let (mut newer, mut covered, mut next) = (slot, held.sectors, self.older.remove(&slot));
+        while let Some(version) = next {
+            next = self.older.remove(&version);
+            let holds = self.get(version).1;
+            if holds & !covered != 0 {
+                self.older.insert(newer, version);
+                newer = version;
+                covered |= holds;
+            }
+        }
+    }
+
     /// The next older version with sectors that the newer ones don't hold.
     pub(crate) fn older(&self, slot: u32) -> Option<u32> {
         if self.older.is_empty() { None } else { self.older.get(&slot).copied() }

@@ -127,7 +127,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     /// Ends the epoch: what is written from now on may depend on what was written before.
     pub(crate) fn close_epoch(&mut self) {
         if self.epoch_since.take().is_some() {
-            self.commits.seal();
+            self.commits.release();
             self.epoch += 1;
         }
     }
@@ -200,7 +200,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         let (epochs, retired) = (self.epoch >> 40, self.record.retired_epoch >> 40);
         crossings.note_if(epochs != retired, Bound::Epochs);
         slots.set_header(first, self.epoch, number);
-        self.commits.begin((number, session), self.epoch, (first, state.opening));
+        self.commits.begin((number, session), (self.epoch, now), (first, state.opening));
         if self.epoch_since.is_none() {
             self.epoch_since = Some(now);
             let newest = self.ages.back();

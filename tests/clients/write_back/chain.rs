@@ -18,7 +18,7 @@ const SECTORS: u64 = SLOT / stamps::SECTOR as u64;
 pub(super) const DISK: u64 = SLOTS * SLOT;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Chain {
     volume: u64,
     /// Writes between two flushes.
@@ -99,7 +99,12 @@ impl Chain {
     /// What a client finds: everything that was answered, and perhaps what was on its way; it stays
     /// so.
     pub(super) fn check_found(&mut self, client: &mut Client) -> Result<()> {
-        let versions = self.versions(&client.read(0, DISK as usize)?)?;
+        self.check_whole(&client.read(0, DISK as usize)?)
+    }
+
+    /// The same of what a disk holds.
+    pub(super) fn check_whole(&mut self, image: &[u8]) -> Result<()> {
+        let versions = self.versions(image)?;
         let found = versions.iter().copied().max().unwrap_or(0);
         ensure!(found >= self.answered, "{found} is the newest, {} was answered", self.answered);
         ensure!(found <= self.begun, "{found} was never written");

@@ -2,6 +2,8 @@
 //! guests that know what they were promised.
 
 mod chain;
+mod device;
+mod memory;
 
 use crate::Case;
 use crate::nbd_backend::loss::server::{Manner, Server};
@@ -16,12 +18,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 11] = [
+    device::SILENCE,
+    device::ERRORS,
     Case::new("write_back_kills", &[], kills),
     Case::new("write_back_kills_with_threads", &[], kills_with_threads),
     Case::new("write_back_kills_under_fio", &[FIO], kills_under_fio),
     Case::new("write_back_server_that_forgets", &[], server_that_forgets),
     Case::new("write_back_log_is_lost", &[], log_is_lost),
+    Case::new("write_memory_kills", &[], memory::kills),
+    Case::new("write_memory_kills_with_threads", &[], memory::kills_with_threads),
+    Case::new("write_memory_is_lost", &[], memory::memory_is_lost),
+    Case::new("write_memory_rescue", &[], memory::rescue),
 ];
 
 const CACHE: u64 = 96 * MIB;

@@ -1,4 +1,5 @@
-//! Writes of guests in write-back against write-through, in one run.
+//! Writes of guests in write-back, acknowledged from the log's device or from memory, against
+//! write-through, in one run.
 //!
 //! One daemon with its cache and its write log on the disk; volumes in RAM behind modelled back ends.
 //! Each cell is a volume of its own, added for it and removed after it with what it left in the log, so
@@ -38,7 +39,9 @@ pub(crate) struct Args {
 /// Back ends, and what a write takes there.
 const BACKENDS: [(&str, &str); 3] =
     [("hdd", "hdd"), ("filer", "filer"), ("filer, 1 ms a write", "filer,write=1ms")];
-const MODES: [&str; 2] = ["write-through", "write-back"];
+/// Modes, and when writes are acknowledged.
+const MODES: [(&str, &str); 3] =
+    [("write-through", "durable"), ("write-back", "durable"), ("write-back", "memory")];
 const DISK: u64 = 512 * MIB;
 /// Writes of a burst at most: far less than the log holds.
 const BURST: u64 = 12_000;
@@ -127,14 +130,14 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
     let bench = Bench::start(1024 * MIB)?;
     let cells: Vec<(usize, Load)> =
         (0..BACKENDS.len()).flat_map(|backend| LOADS.map(|load| (backend, load))).collect();
-    let mut samples = vec![[Vec::new(), Vec::new()]; cells.len()];
+    let mut samples = vec![[const { Vec::new() }; MODES.len()]; cells.len()];
     for round in 0..rounds {
         for (cell, (backend, load)) in cells.iter().enumerate() {
             eprintln!("round {round}: {}, {}", BACKENDS[*backend].0, load.name());
-            for turn in 0..2 {
-                let mode = (round + turn) % 2;
+            for turn in 0..MODES.len() {
+                let mode = (round + turn) % MODES.len();
                 let sample = bench.burst(BACKENDS[*backend].1, MODES[mode], *load, seconds, round);
-                samples[cell][mode].push(sample.with_context(|| MODES[mode].to_owned())?);
+                samples[cell][mode].push(sample.with_context(|| format!("{:?}", MODES[mode]))?);
             }
         }
     }
@@ -147,11 +150,15 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
         "p99",
         "mean, x",
         "durable writes a commit",
+        "from memory, mean us",
+        "p99",
+        "mean, x",
     ]);
-    for ((backend, load), [through, back]) in cells.iter().zip(&samples) {
+    for ((backend, load), [through, back, memory]) in cells.iter().zip(&samples) {
         let of =
             |side: &[Burst], value: fn(&Burst) -> f64| median(side.iter().map(value).collect());
         let (through_mean, back_mean) = (of(through, |b| b.mean_us), of(back, |b| b.mean_us));
+        let memory_mean = of(memory, |b| b.mean_us);
         table.row(vec![
             format!("{}, {}", BACKENDS[*backend].0, load.name()),
             format!("{through_mean:.0}"),
@@ -163,6 +170,9 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
                 Load::Flushed => format!("{:.2}", of(back, |b| b.commits)),
                 Load::Qd1 | Load::Qd32 => "-".to_owned(),
             },
+            format!("{memory_mean:.0}"),
+            format!("{:.0}", of(memory, |b| b.p99_us)),
+            format!("{:.3}", memory_mean / through_mean),
         ]);
     }
     Ok(format!("\n{}", table.render()))
@@ -171,14 +181,14 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
 fn overloads(rounds: usize, bytes: u64) -> Result<String> {
     let bench = Bench::start((bytes / 4).max(16 * MIB))?;
     let cells = [("no flush", None), ("a flush every 32 writes", Some(32))];
-    let mut samples = vec![[Vec::new(), Vec::new()]; cells.len()];
+    let mut samples = vec![[const { Vec::new() }; MODES.len()]; cells.len()];
     for round in 0..rounds {
         for (cell, (name, fsync)) in cells.iter().enumerate() {
             eprintln!("round {round}: overload, {name}");
-            for turn in 0..2 {
-                let mode = (round + turn) % 2;
+            for turn in 0..MODES.len() {
+                let mode = (round + turn) % MODES.len();
                 let sample = bench.overload(MODES[mode], *fsync, bytes, round);
-                samples[cell][mode].push(sample.with_context(|| MODES[mode].to_owned())?);
+                samples[cell][mode].push(sample.with_context(|| format!("{:?}", MODES[mode]))?);
             }
         }
     }
@@ -190,12 +200,15 @@ fn overloads(rounds: usize, bytes: u64) -> Result<String> {
         "write-back, writes/s",
         "longest ms",
         "writes/s, x",
+        "from memory, writes/s",
+        "longest ms",
+        "writes/s, x",
     ]);
-    for ((name, _), [through, back]) in cells.iter().zip(&samples) {
+    for ((name, _), [through, back, memory]) in cells.iter().zip(&samples) {
         let of = |side: &[Overload], value: fn(&Overload) -> f64| {
             median(side.iter().map(value).collect())
         };
-        let rates = [of(through, |o| o.per_second), of(back, |o| o.per_second)];
+        let rates = [through, back, memory].map(|side| of(side, |o| o.per_second));
         table.row(vec![
             (*name).to_owned(),
             format!("{:.0}", rates[0]),
@@ -203,6 +216,9 @@ fn overloads(rounds: usize, bytes: u64) -> Result<String> {
             format!("{:.0}", rates[1]),
             format!("{:.0}", of(back, |o| o.max_ms)),
             format!("{:.2}", rates[1] / rates[0]),
+            format!("{:.0}", rates[2]),
+            format!("{:.0}", of(memory, |o| o.max_ms)),
+            format!("{:.2}", rates[2] / rates[0]),
         ]);
     }
     Ok(format!("\n{}", table.render()))
@@ -215,7 +231,10 @@ impl Bench {
         // No holes in either: a durable write into one also waits for the file system's records.
         super::marks::write_out(&site.path("cache.img"), 1024 * MIB)?;
         super::marks::write_out(&site.path("writes.img"), log_bytes)?;
-        let config = Config::new(1024 * MIB).cache_key("write_log = \"writes.img\"");
+        let memory = disks.path("log.memory");
+        let config = Config::new(1024 * MIB)
+            .cache_key("write_log = \"writes.img\"")
+            .cache_key(&format!("write_memory = \"{}\"", memory.display()));
         // Some volume must be there.
         let idle = disks.sparse("idle.raw", MIB)?;
         let config = config.volume(Volume::new("idle", &format!("file:{}", idle.display())));
@@ -224,7 +243,12 @@ impl Bench {
     }
 
     /// With a volume for one measurement.
-    fn with<T>(&self, model: &str, mode: &str, work: impl Fn(&str) -> Result<T>) -> Result<T> {
+    fn with<T>(
+        &self,
+        model: &str,
+        (mode, ack): (&str, &str),
+        work: impl Fn(&str) -> Result<T>,
+    ) -> Result<T> {
         let backend = format!("sim:{model}:file:{}", self.disk.display());
         let socket = format!("unix:{}", self.site.path("cell.sock").display());
         self.daemon.command(&[
@@ -235,6 +259,8 @@ impl Bench {
             &backend,
             "--mode",
             mode,
+            "--ack",
+            ack,
             "--nbd",
             &socket,
         ])?;
@@ -246,7 +272,7 @@ impl Bench {
     fn burst(
         &self,
         model: &str,
-        mode: &str,
+        mode: (&str, &str),
         load: Load,
         seconds: u64,
         round: usize,
@@ -273,7 +299,7 @@ impl Bench {
 
     fn overload(
         &self,
-        mode: &str,
+        mode: (&str, &str),
         fsync: Option<u64>,
         bytes: u64,
         round: usize,

@@ -288,7 +288,10 @@ pub(super) fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
         errno => DiskError::from_errno(path, "allocating", errno),
     };
     check_room(disk, size).map_err(failed)?;
-    ftruncate(&disk.fd, size).map_err(failed)?;
+    // A file of this size is left alone: some of FUSE's file systems can't change one.
+    if rustix::fs::fstat(&disk.fd).map_err(failed)?.st_size.cast_unsigned() != size {
+        ftruncate(&disk.fd, size).map_err(failed)?;
+    }
     let mut start = 0;
     while start < size {
         let len = (size - start).min(ALLOCATED_AT_ONCE);

@@ -128,6 +128,13 @@ impl Media<Memory> for Disk {
         Ok(())
     }
 
+    fn write_pages(&self, offset: u64, pages: &[MetaPage]) -> std::io::Result<()> {
+        blocking::write_pages(self, pages, offset)?;
+        self.keep();
+        self.progress().step();
+        Ok(())
+    }
+
     fn flush(&self) -> std::io::Result<()> {
         rustix::fs::fdatasync(self)?;
         self.progress().step();

@@ -4,7 +4,7 @@ use super::error::SettingError;
 use super::looks::Looks;
 use super::units::{show_share, show_size};
 use super::volume::backend_place;
-use crate::messages::{CacheConfig, NbdAddress, Share, VolumeConfig, VolumeMode};
+use crate::messages::{Ack, CacheConfig, NbdAddress, Share, VolumeConfig, VolumeMode};
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::path::Path;
@@ -114,6 +114,11 @@ pub fn check_write_log(
         let message = "mode write-back needs a write log";
         return Err(SettingError::new("mode", message, "set write_log in [cache]"));
     };
+    if volume.ack == Ack::Memory && log.memory.is_none() {
+        let message = "ack = \"memory\" needs a write memory";
+        let hint = "set write_memory in [cache], such as \"/dev/shm/cinnabar/log.memory\"";
+        return Err(SettingError::new("ack", message, hint));
+    }
     let Some(place) = backend_place(&volume.backend) else { return Ok(()) };
     if looks.at(&place) != looks.at_path(&log.path) {
         return Ok(());

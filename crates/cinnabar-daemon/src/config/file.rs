@@ -8,13 +8,17 @@ use super::looks::Looks;
 use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
-use crate::messages::{CacheConfig, EvictionMode, IoMode, VolumeConfig, WriteLogConfig};
+use crate::messages::{
+    CacheConfig, EvictionMode, IoMode, VolumeConfig, WriteLogConfig, WriteMemoryConfig,
+};
+use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};
 use cinnabar_engine::Endurance;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
 use cinnabar_text::toml_reader::{Located, Section, Source};
 use cinnabar_text::{ConfigError, suggest};
 use cinnabar_writeback::format::{SEGMENTS_MIN, bytes_of};
+use cinnabar_writeback::memory::note::PATH_BYTES_MAX;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +41,8 @@ const POLL_US: u64 = 50;
 const POLL_US_MAX: u64 = 10_000;
 /// Default of `dirty_max_percent`: a part of the write log stays free for other volumes.
 const DIRTY_MAX_PERCENT: u8 = 80;
+/// Default of `write_memory_size`.
+const WRITE_MEMORY_BYTES: u64 = 64 << 20;
 /// Default of `rpo_s`.
 const RPO_S: u64 = 30;
 /// Default of `stop_wait_s`, below the 90 s that systemd waits.
@@ -195,12 +201,16 @@ fn read_write_log(
     let dirty_max = section.number("dirty_max_percent")?;
     let rpo = section.number("rpo_s")?;
     let drain_on_stop = section.flag("drain_on_stop")?;
+    let memory = section.string("write_memory")?;
+    let memory_size = section.quantity("write_memory_size")?;
     let Some(path) = path else {
         let lines = [
             size.map(|found| ("write_log_size", found.line)),
             dirty_max.map(|found| ("dirty_max_percent", found.line)),
             rpo.map(|found| ("rpo_s", found.line)),
             drain_on_stop.map(|found| ("drain_on_stop", found.line)),
+            memory.map(|found| ("write_memory", found.line)),
+            memory_size.map(|found| ("write_memory_size", found.line)),
         ];
         return match lines.into_iter().flatten().next() {
             None => Ok(None),
@@ -234,7 +244,40 @@ fn read_write_log(
             rpo.map_or(Ok(RPO_S), |rpo| up_to(source, "rpo_s", &rpo, 1, WAIT_S_MAX))?,
         ),
         drain_on_stop: drain_on_stop.is_none_or(|drain| drain.value),
+        memory: read_write_memory(source, (memory, memory_size), base)?,
     }))
+}
+
+fn read_write_memory(
+    source: Source<'_>,
+    (path, size): (Option<Located<String>>, Option<Located<String>>),
+    base: &Path,
+) -> Result<Option<WriteMemoryConfig>, ConfigError> {
+    const HINT: &str = "name a file in memory, such as \"/dev/shm/cinnabar/log.memory\"";
+    let Some(path) = path else {
+        return size.map_or(Ok(None), |size| {
+            let message = "write_memory_size without write_memory";
+            Err(source.error(Some(size.line), message, format!("add write_memory: {HINT}")))
+        });
+    };
+    let whole = normal(&base.join(&path.value));
+    if path.value.is_empty()
+        || path.value.contains('\0')
+        || whole.as_os_str().len() > PATH_BYTES_MAX
+    {
+        return Err(source.error(Some(path.line), "write_memory is not a path", HINT));
+    }
+    let size_bytes = size.map_or(Ok(WRITE_MEMORY_BYTES), |size| {
+        let bytes = quantity(source, "write_memory_size", &size)?;
+        let (min, max) = (WRITE_MEMORY_BYTES_MIN, WRITE_MEMORY_BYTES_MAX);
+        if (min..=max).contains(&bytes) {
+            return Ok(bytes);
+        }
+        let message = format!("write_memory_size: {} is not possible", show_size(bytes));
+        let hint = format!("choose {} to {}", show_size(min), show_size(max));
+        Err(source.error(Some(size.line), message, hint))
+    });
+    Ok(Some(WriteMemoryConfig { path: whole, size_bytes: size_bytes? }))
 }
 
 /// The folder that the service manager has made for us, or else one beside the configuration.
@@ -339,6 +382,7 @@ fn read_volume(
     let backend = note(&mut at, "backend", section.string("backend")?);
     let input = VolumeInput {
         mode: note(&mut at, "mode", section.string("mode")?),
+        ack: note(&mut at, "ack", section.string("ack")?),
         share_min: note(&mut at, "share_min", section.quantity("share_min")?),
         share_max: note(&mut at, "share_max", section.quantity("share_max")?),
         claim: note(&mut at, "claim", section.string("claim")?),

@@ -1,7 +1,7 @@
 //! The configuration file, right and wrong.
 
 use super::{Config, ConfigError, file};
-use crate::messages::{EvictionMode, IoMode, NbdAddress, Share, Subject, VolumeMode};
+use crate::messages::{Ack, EvictionMode, IoMode, NbdAddress, Share, Subject, VolumeMode};
 use cinnabar_engine::Endurance;
 use cinnabar_text::toml_reader::Source;
 use std::path::Path;
@@ -145,6 +145,17 @@ backend_timeout_s = 0
     assert!(config.warnings[0].contains("neither encrypted"), "{:?}", config.warnings);
 }
 
+#[test]
+fn a_write_memory_is_read() {
+    let volume = "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nack = \"memory\"\n";
+    let text = format!("write_log = \"w\"\nwrite_memory = \"/dev/shm/m\"\n{volume}");
+    let config = parse(&with(&text)).expect("it is right");
+    let log = config.cache.write_log.expect("it is given");
+    let memory = log.memory.expect("it is given");
+    assert_eq!((&*memory.path, memory.size_bytes), (Path::new("/dev/shm/m"), 64 << 20));
+    assert_eq!(config.volumes[0].ack, Ack::Memory);
+}
+
 /// Text behind a good `[cache]` of three lines, line, part of the message, part of the hint.
 const WRONG: &[(&str, usize, &str, &str)] = &[
     ("sise = 1\n", 4, "unknown key \"sise\" in [cache]", "did you mean \"size\"?"),
@@ -187,6 +198,33 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("write_log = \"w\"\nwrite_log_size = \"1MiB\"\n", 5, "too small", "11.0 MiB"),
     ("write_log_size = \"1GiB\"\n", 4, "without write_log", "write_log = "),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write\"\n", 7, "unknown mode", ""),
+    ("write_memory = \"/dev/shm/m\"\n", 4, "without write_log", "write_log = "),
+    ("write_log = \"w\"\nwrite_memory_size = \"8MiB\"\n", 5, "without write_memory", "/dev/shm"),
+    ("write_log = \"w\"\nwrite_memory = \"\"\n", 5, "not a path", "/dev/shm"),
+    (
+        "write_log = \"w\"\nwrite_memory = \"/dev/shm/m\"\nwrite_memory_size = \"1MiB\"\n",
+        6,
+        "not possible",
+        "8.0 MiB to 4.0 GiB",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nack = \"memry\"\n",
+        7,
+        "unknown ack",
+        "memory",
+    ),
+    (
+        "write_log = \"w\"\n[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nack = \"memory\"\n",
+        8,
+        "needs a write memory",
+        "set write_memory",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nack = \"memory\"\nnbd = \"tcp:0.0.0.0:9\"\n",
+        7,
+        "outlives",
+        "unix socket",
+    ),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"a.sock\"\n", 7, "unix:", "unix:PATH"),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"tcp:h:1\"\n", 7, "h:1", "tcp:"),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nnbd = \"tcp:[::1]:0\"\n", 7, "port", "tcp:"),

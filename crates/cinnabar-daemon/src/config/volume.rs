@@ -2,7 +2,7 @@
 
 use super::error::SettingError;
 use super::units::{parse_setting, parse_share, show_share};
-use crate::messages::{NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
+use crate::messages::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;
@@ -35,6 +35,9 @@ pub struct VolumeInput {
     /// Default `write-through`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// `durable` or `memory`; default `durable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack: Option<String>,
     /// Default `0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_min: Option<String>,
@@ -86,14 +89,16 @@ impl VolumeInput {
         check_name(&self.name)?;
         let (share_min, share_max) = self.shares()?;
         let mode = self.mode.as_deref().map_or(Ok(VolumeMode::default()), parse_mode)?;
+        let nbd = self.nbd_address(base)?;
         Ok(VolumeConfig {
             name: self.name.clone(),
             backend: absolute_backend(&self.backend, base)?,
             mode,
+            ack: parse_ack(self.ack.as_deref(), nbd.as_ref())?,
             claim: self.claim_path(base, mode)?,
             share_min,
             share_max,
-            nbd: self.nbd_address(base)?,
+            nbd,
             vhost_user: self.vhost_socket(base)?,
             socket: self.socket()?,
             read_only: self.read_only,
@@ -240,6 +245,26 @@ pub fn parse_mode(text: &str) -> Result<VolumeMode, SettingError> {
         let message = format!("unknown mode {text:?}");
         SettingError::new("mode", message, suggest(text, &known))
     })
+}
+
+/// Reads when writes are acknowledged.
+fn parse_ack(text: Option<&str>, nbd: Option<&NbdAddress>) -> Result<Ack, SettingError> {
+    let Some(text) = text else { return Ok(Ack::default()) };
+    let ack = Ack::from_str(text, false).map_err(|_| {
+        let message = format!("unknown ack {text:?}");
+        SettingError::new("ack", message, suggest(text, &["durable", "memory"]))
+    })?;
+    match nbd {
+        Some(NbdAddress::Tcp(address)) if ack == Ack::Memory && !address.ip().is_loopback() => {
+            let message = format!(
+                "ack = \"memory\" with NBD at tcp:{address}: a client on another host outlives \
+                 this host's memory, and would find writes gone that it was told of"
+            );
+            let hint = "leave ack out, or serve it by a unix socket or vhost-user to guests here";
+            Err(SettingError::new("ack", message, hint))
+        }
+        _ => Ok(ack),
+    }
 }
 
 /// Reads a backend and makes its path absolute.

@@ -334,6 +334,15 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     ] {
         out.counter(name, help, value)?;
     }
+    if let Some(memory) = &log.memory {
+        out.gauge("write_memory_size_bytes", "Room for writes in memory.", memory.size_bytes)?;
+        let (used, age_s) = (memory.used_bytes, memory.age.as_secs());
+        out.gauge("write_memory_used_bytes", "Not on the log's device yet.", used)?;
+        out.gauge("write_memory_age_seconds", "Age of the oldest of that.", age_s)?;
+        let absorbed = own.absorbed * BLOCK_BYTES;
+        let help = "Written again in memory: never written to the SSD.";
+        out.counter("write_memory_absorbed_bytes", help, absorbed)?;
+    }
     let mut each = |name, help, kind, value: &dyn Fn(&WriteBackStatus) -> u64| {
         let of = |volume: &VolumeStatus| volume.write_back.as_ref().map_or(0, value);
         out.by_volume(name, help, kind, &status.volumes, &of)

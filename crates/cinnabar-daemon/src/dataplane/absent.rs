@@ -11,8 +11,10 @@
 use super::background::{Opening, Task};
 use super::clock::after;
 use super::disks::{OpenedVolume, Taken};
-use super::plane::{Plane, Pool};
-use crate::messages::{StartConfig, StartError, StartErrorKind, Subject, VolumeConfig, Waiting};
+use super::plane::Plane;
+use crate::messages::{
+    NbdAddress, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig, Waiting,
+};
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
 use cinnabar_frontend::nbd::{Export, ExportId};
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,6 +45,8 @@ struct Absent {
     trying: Option<u64>,
     /// Its place at the NBD server.
     stand_in: Option<ExportId>,
+    /// The data thread that has it.
+    thread: usize,
 }
 
 /// All of them, in the order in which they were found absent.
@@ -70,6 +74,14 @@ impl Absents {
     /// Why a volume waits, if it does.
     pub(super) fn reason(&self, name: &str) -> Option<&str> {
         self.list.iter().find(|a| a.config.name == name).map(|a| a.reason.as_str())
+    }
+
+    /// The thread that listens at an NBD address for a volume that waits.
+    pub(super) fn thread_at(&self, address: &NbdAddress) -> Option<usize> {
+        let stands = |absent: &&Absent| {
+            absent.stand_in.is_some() && absent.config.nbd.as_ref() == Some(address)
+        };
+        self.list.iter().find(stands).map(|absent| absent.thread)
     }
 
     fn position(&self, attempt: u64) -> Option<usize> {
@@ -118,6 +130,7 @@ impl Plane {
                 next_try: since,
                 trying: Some(attempt),
                 stand_in: None,
+                thread: 0,
             });
         }
         let mut results = self.first_tries(config, first)?;
@@ -186,14 +199,16 @@ impl Plane {
             shared: true,
             description: "waits for its back end".to_owned(),
         };
-        self.listen_as(&config, export)?;
-        self.server.set_unavailable(id, turned_away(&config.name, &reason));
-        Ok(())
+        let thread = self.thread_at(&config).unwrap_or(0);
+        self.absents.list[at].thread = thread;
+        self.listen_as(thread, &config, export, turned_away(&config.name, &reason))
     }
 
     fn take_down(&mut self, at: usize) {
-        if let Some(id) = self.absents.list[at].stand_in.take() {
-            self.server.remove_export(id, &mut Pool);
+        let absent = &mut self.absents.list[at];
+        if let Some(id) = absent.stand_in.take() {
+            let thread = absent.thread;
+            self.ask_thread(thread, |front| front.remove(id), move |hands| hands.front.remove(id));
         }
     }
 
@@ -209,6 +224,7 @@ impl Plane {
             next_try: after(now, pause(1)),
             trying: None,
             stand_in: None,
+            thread: 0,
         });
         if let Err(error) = self.stand_in(self.absents.list.len() - 1) {
             tracing::warn!(reason = %error, "clients of a volume that waits find no socket");
@@ -325,10 +341,16 @@ impl Plane {
         } else {
             tracing::debug!(volume = name, tries = absent.tries, ?pause, "still no back end");
         }
-        if let Some(id) = absent.stand_in {
-            self.server.set_unavailable(id, turned_away(name, &reason));
-        }
+        let words = turned_away(name, &reason);
         absent.reason = reason;
+        if let Some(id) = absent.stand_in {
+            let (thread, same) = (absent.thread, words.clone());
+            self.ask_thread(
+                thread,
+                |front| front.nbd.set_unavailable(id, words),
+                move |hands| hands.front.nbd.set_unavailable(id, same),
+            );
+        }
     }
 
     /// Gives up a volume that waits, and gives its settings; `None` if there is none of this name.

@@ -3,8 +3,8 @@
 
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
-use super::plane::{Plane, Pool};
-use super::volume::{Change, Volume, export_of};
+use super::plane::Plane;
+use super::volume::{Change, Volume};
 use crate::messages::{
     AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
     VolumeConfig, VolumeMode,
@@ -104,7 +104,8 @@ impl Plane {
             }
             Message::FlushVolume { name, answer } => self.flush_volume(now, &name, answer),
             Message::SetVolume { name, change, answer } => match self.set_volume(&name, change) {
-                Ok((key, mode)) => self.change_write_mode(now, key, mode, answer),
+                Ok((key, Some(mode))) => self.change_write_mode(now, key, mode, answer),
+                Ok((_, None)) => drop(answer.send(Ok(()))),
                 Err(error) => drop(answer.send(Err(error))),
             },
             Message::ResizeVolume { name, answer } => self.resize_volume(&name, answer),
@@ -215,15 +216,15 @@ impl Plane {
         }
     }
 
-    /// All but the way into the write log and out of it; gives the mode that is wanted.
+    /// All but the mode, which takes its own way ([`Plane::change_write_mode`]); gives the one that is
+    /// asked for.
     fn set_volume(
         &mut self,
         name: &str,
         change: VolumeChange,
-    ) -> Result<(usize, VolumeMode), CommandError> {
+    ) -> Result<(usize, Option<VolumeMode>), CommandError> {
         let key = self.find(name)?;
         let mut config = self.volumes[key].config.clone();
-        let mode = change.mode.unwrap_or(config.mode);
         config.share_min = change.share_min.unwrap_or(config.share_min);
         config.share_max = change.share_max.unwrap_or(config.share_max);
         self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
@@ -231,27 +232,14 @@ impl Plane {
         if let Some(volume) = self.volumes[key].life.id() {
             let plan = VolumePlan {
                 volume,
-                mode: Some(mode.into()),
+                mode: None,
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),
             };
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }
         self.volumes[key].config = config;
-        Ok((key, mode))
-    }
-
-    /// Connections to a volume, of NBD clients and of virtual machines.
-    pub(super) fn connections(&self, key: usize) -> u32 {
-        let export = export_of(key);
-        let all = self.server.connections(export) + self.vhost.connections(export);
-        u32::try_from(all).unwrap_or(u32::MAX)
-    }
-
-    /// Closes a volume to all clients.
-    pub(super) fn remove_exports(&mut self, key: usize) {
-        self.server.remove_export(export_of(key), &mut Pool);
-        self.vhost.remove(export_of(key), &mut Pool);
+        Ok((key, change.mode))
     }
 
     /// A volume that serves.
@@ -398,6 +386,8 @@ impl Plane {
             self.admit_waiting(now, key);
             self.leave_log_if_unwanted(now, key);
         }
+        // Behind what waited, and what is to be dropped first.
+        self.open_gate(key, id);
         self.settle_warmth(vec![key]);
     }
 

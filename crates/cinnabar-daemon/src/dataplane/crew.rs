@@ -46,9 +46,19 @@ impl Crew {
         let pool: Arc<Pool> = Arc::new(ShardPool::new(engines, self.threads(), Mutants::default()));
         for worker in &self.workers {
             let pool = Arc::clone(&pool);
-            worker.call(move |lane| lane.seat(pool));
+            worker.call(move |hands| hands.lane.seat(pool));
         }
         lane.seat(pool);
+    }
+
+    /// Which shard owns what.
+    pub(super) fn map(&self) -> &ShardMap {
+        self.router.map()
+    }
+
+    /// What a shard calls a volume.
+    pub(super) fn inner(&self, volume: VolumeId, shard: u32) -> Option<VolumeId> {
+        self.router.inner(volume, shard)
     }
 
     /// Number of shards.
@@ -153,7 +163,7 @@ impl Crew {
     ) {
         match thread {
             0 => work(&mut lane.desk),
-            thread => self.workers[thread - 1].order(move |lane| work(&mut lane.desk)),
+            thread => self.workers[thread - 1].order(move |hands| work(&mut hands.lane.desk)),
         }
     }
 

@@ -10,7 +10,9 @@ mod overdue;
 pub(super) mod tests;
 
 use super::clock::Clock;
-use super::lane::{Mail, Pool, Said};
+use super::front::Caller;
+use super::guests;
+use super::lane::{Back, Mail, Pool, Said};
 use super::volume::VolumeIo;
 use super::warnings::Warnings;
 use cinnabar_backend::disk::DiskKind;
@@ -23,7 +25,6 @@ use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
-use cinnabar_frontend::nbd::Ticket;
 use cinnabar_model::OpKind;
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
@@ -63,7 +64,7 @@ pub(super) enum Told {
     /// For the write log.
     Log(IoDone),
     /// What is allocated; `None` if it can't be told, or not in time.
-    Extents(Ticket, Option<Vec<Extent>>),
+    Extents(Caller, Option<Vec<Extent>>),
     /// The cache device does not answer.
     Hangs(What),
     /// A volume that leaves has no I/O here any more.
@@ -91,7 +92,7 @@ enum Owner {
     Engine(u32, IoId),
     Log(IoId),
     /// A client that asked what is allocated.
-    BlockStatus(Ticket),
+    BlockStatus(Caller),
     /// Whoever waited has been answered, or is gone.
     Nobody,
 }
@@ -163,12 +164,12 @@ impl Desk {
     }
 
     /// Asks a volume's file what is allocated, for a client.
-    pub(super) fn ask_extents(&mut self, now: Instant, key: usize, ticket: Ticket, span: ByteSpan) {
+    pub(super) fn ask_extents(&mut self, now: Instant, key: usize, caller: Caller, span: ByteSpan) {
         let what =
             What { name: "block status", kind: OpKind::Read, offset: span.offset, len: span.len };
         let (file, volume) = self.volume(key);
         let (file, bound) = (*file, volume.timeout);
-        let io = self.insert(now, Owner::BlockStatus(ticket), (Some(key), file), what, bound);
+        let io = self.insert(now, Owner::BlockStatus(caller), (Some(key), file), what, bound);
         self.port.submit(Job { token: io as u64, file, op: JobOp::Extents { span } });
     }
 
@@ -193,10 +194,10 @@ impl Desk {
             self.warn(now, io, errno);
         }
         let result = done.result.map_err(port::io_error);
-        if let Owner::BlockStatus(ticket) = self.ios.get(io).of.owner {
+        if let Owner::BlockStatus(caller) = self.ios.get(io).of.owner {
             let ended = self.ios.remove(io, result, Vec::new());
             self.retire(now, &ended);
-            self.told.push(Told::Extents(ticket, result.is_ok().then_some(done.extents)));
+            self.told.push(Told::Extents(caller, result.is_ok().then_some(done.extents)));
         } else {
             self.ended(now, io, result, done.pages);
         }
@@ -310,6 +311,7 @@ pub(super) struct ShardDoors<'a> {
     pub(super) thread: usize,
     pub(super) pool: &'a Pool,
     pub(super) letters: &'a mut Vec<(usize, Mail)>,
+    pub(super) back: &'a mut Vec<Back>,
 }
 
 impl ShardIo<Memory> for ShardDoors<'_> {
@@ -333,7 +335,11 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     }
 
     fn reply(&mut self, shard: u32, reply: Reply<Memory>) {
-        self.said.push(Said::Reply(shard, reply));
+        match guests::thread_of(reply.id) {
+            None => self.said.push(Said::Reply(shard, reply)),
+            Some(own) if own == self.thread => self.back.push(Back::Reply(reply)),
+            Some(other) => self.letters.push((other, Mail::Back(Back::Reply(reply)))),
+        }
     }
 
     fn tell_home(&mut self, _: u32, home: usize, _: Instant) {

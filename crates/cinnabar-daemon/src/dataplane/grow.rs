@@ -7,7 +7,6 @@
 use super::background::Task;
 use super::control::{Awaited, failed};
 use super::plane::Plane;
-use super::volume::export_of;
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -113,10 +112,8 @@ impl Plane {
     ) {
         let volume = self.volumes.get(key).filter(|volume| volume.io.attachment == attachment);
         if let (Ok(()), Some(volume)) = (&result, volume) {
-            let export = export_of(key);
-            self.server.set_size(export, size_bytes);
-            self.vhost.set_size(export, size_bytes);
-            let volume = &volume.config.name;
+            let volume = volume.config.name.clone();
+            self.tell_front_size(key, size_bytes);
             tracing::info!(
                 volume,
                 size_bytes,

@@ -7,6 +7,7 @@
 
 use super::clock::Clock;
 use super::desk::{Desk, ShardDoors, Told};
+use super::front::Side;
 use super::idle::Idle;
 use super::inbox::Inbox;
 use cinnabar_backend::Memory;
@@ -17,7 +18,8 @@ use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Engine, Event, IoId, IoOp, Reply};
+use cinnabar_engine::{Engine, Event, Failure, IoId, IoOp, Reply, RequestId};
+use cinnabar_frontend::{Body, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ pub(super) struct Lane {
     mail: Arc<[Inbox<Mail>]>,
     /// For other threads, by number; sent with each [`apply`](Self::apply).
     letters: Vec<(usize, Mail)>,
+    /// What has come back for the guests of this thread.
+    back: Vec<Back>,
     idle: Idle,
 }
 
@@ -50,6 +54,18 @@ pub(super) enum Mail {
     Look,
     /// An I/O of such a shard, on the backend of the volume of this key.
     Io { shard: u32, id: IoId, key: usize, op: IoOp<Memory> },
+    /// For a guest of the reader's.
+    Back(Back),
+}
+
+/// What comes back to the thread that serves a guest.
+pub(super) enum Back {
+    /// A shard's answer to what the thread has submitted.
+    Reply(Reply<Memory>),
+    /// The first thread's answer to what was passed to it, of the volume of this key.
+    Answer { key: usize, side: Side, ticket: Ticket, result: Result<Body<Memory>, Failure> },
+    /// Every thread has looked at its port since the time of these requests was over.
+    Late(Vec<RequestId>),
 }
 
 /// What is for others to hear.
@@ -75,6 +91,7 @@ impl Lane {
             shared: Vec::new(),
             mail: Arc::new([]),
             letters: Vec::new(),
+            back: Vec::new(),
             idle: Idle::new(poll_max),
         }
     }
@@ -132,6 +149,33 @@ impl Lane {
         }
     }
 
+    /// A letter to another thread, sent with the next [`apply`](Self::apply).
+    pub(super) fn send(&mut self, thread: usize, mail: Mail) {
+        self.letters.push((thread, mail));
+    }
+
+    /// Takes what has come back for the guests of this thread.
+    pub(super) fn take_back(&mut self, into: &mut Vec<Back>) {
+        into.append(&mut self.back);
+    }
+
+    /// Leaves what this thread still has for shards where they all can see it: nothing that another
+    /// thread leaves from now on overtakes it.
+    pub(super) fn leave_rest(&mut self) {
+        for shard in 0..self.pool.shards() {
+            let events = &mut self.events[shard as usize];
+            if events.is_empty() {
+                continue;
+            }
+            self.pool.leave(shard, events, None);
+            if self.is_home(shard) {
+                self.again[shard as usize] = true;
+            } else {
+                self.mail[self.pool.home(shard)].push(Mail::Look);
+            }
+        }
+    }
+
     /// Leaves something for a shard's home, behind what this thread has for it.
     fn leave(&mut self, shard: u32, left: Left<Memory, usize>) {
         self.pool.leave(shard, &mut self.events[shard as usize], Some(left));
@@ -169,6 +213,7 @@ impl Lane {
     /// When something is due here; at once if a shard has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let busy = self.events.iter().any(|events| !events.is_empty());
+        let busy = busy || !self.letters.is_empty() || !self.back.is_empty();
         if busy || self.again.contains(&true) || !self.desk.told.is_empty() {
             return Some(Instant::default());
         }
@@ -238,6 +283,7 @@ impl Lane {
                 Mail::Io { shard, id, key, op } => {
                     self.desk.backend_io(now, (shard, id), key, op);
                 }
+                Mail::Back(back) => self.back.push(back),
             }
         }
     }
@@ -268,9 +314,9 @@ impl Lane {
 
     /// Runs a shard; says whether it may have brought more to do at once.
     fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<Said>) -> bool {
-        let Self { number, clock, desk, pool, events, letters, .. } = self;
+        let Self { number, clock, desk, pool, events, letters, back, .. } = self;
         let mut doors =
-            ShardDoors { now, clock: *clock, desk, said, thread: *number, pool, letters };
+            ShardDoors { now, clock: *clock, desk, said, thread: *number, pool, letters, back };
         let ran = pool.run(shard, *number, now, &mut events[shard as usize], &mut doors);
         self.again[shard as usize] |= ran == Ran::More;
         ran == Ran::Done
@@ -296,7 +342,7 @@ impl Lane {
 
     /// Lets go of everything.
     pub(super) fn end(self) {
-        drop((self.events, self.letters, self.pool));
+        drop((self.events, self.letters, self.back, self.pool));
         self.desk.end();
     }
 }

@@ -1,5 +1,5 @@
-//! The data plane: the data threads. The first one owns the front ends and the volumes; all of them
-//! run shards and their I/O (docs/design/data-threads.md).
+//! The data plane: the data threads. The first one owns the volumes; all of them serve guests, and run
+//! shards and their I/O (docs/design/data-threads.md).
 //!
 //! One turn of the loop (`plane`): wait in the port for completions, sockets, messages and the
 //! next due time, all in one system call; make events of them; let the engine apply the batch; make
@@ -18,7 +18,9 @@ mod device;
 mod disks;
 mod faults;
 mod format;
+mod front;
 mod grow;
+mod guests;
 mod idle;
 mod inbox;
 mod lane;
@@ -30,6 +32,7 @@ mod recordings;
 mod replace;
 mod requests;
 mod restarted;
+mod served;
 mod shares;
 mod sockets;
 mod startup;

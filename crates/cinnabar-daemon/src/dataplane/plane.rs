@@ -6,6 +6,7 @@ use super::cache::Cache;
 use super::control::Awaited;
 use super::crew::Crew;
 use super::desk::Told;
+use super::front::Front;
 use super::inbox::Inbox;
 use super::lane::{Lane, Said};
 use super::proofs::IoName;
@@ -21,14 +22,11 @@ use crate::generations::Ledger;
 use crate::messages::{Message, StartError, StartErrorKind, Subject};
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::OpenOptions;
-use cinnabar_backend::port::{Extent, Interest, PortEvent};
+use cinnabar_backend::port::{Extent, PortEvent};
 use cinnabar_driver::PendingProofs;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Payload, Reply};
-use cinnabar_frontend::nbd::Server;
-use cinnabar_frontend::{
-    Body, Buffers, Extent as FoundExtent, ExtentKind, Incoming, Ready, Token, Want, vhost,
-};
+use cinnabar_frontend::{Body, Buffers, Extent as FoundExtent, ExtentKind, Ready};
 use cinnabar_writeback::Event;
 use slab::Slab;
 use std::any::Any;
@@ -43,8 +41,10 @@ pub(super) struct Plane {
     pub(super) lane: Lane,
     /// All engines.
     pub(super) crew: Crew,
-    pub(super) server: Server<Memory>,
-    pub(super) vhost: vhost::Server<Memory>,
+    /// Of the volumes that this thread serves.
+    pub(super) front: Front,
+    /// After a drain: threads whose guests have not all gone.
+    pub(super) drains: usize,
     pub(super) cache: Cache,
     /// Another device is taking its place.
     pub(super) replacing: Option<Replacing>,
@@ -91,8 +91,6 @@ pub(super) struct Plane {
     pub(super) overdue: Overdue,
     /// Something looks at the time then.
     pub(super) look_at: Option<Instant>,
-    pub(super) from_nbd: Vec<Incoming<Memory>>,
-    pub(super) from_vhost: Vec<Incoming<Memory>>,
     /// Of volumes that are being attached: they wait, for a guest that was there before the daemon
     /// must not notice that it was restarted.
     pub(super) waiting: Vec<Waiting>,
@@ -135,16 +133,7 @@ impl Plane {
 
     /// One turn: wait, gather, apply, act, send.
     pub(super) fn turn(&mut self) -> Result<(), StartError> {
-        let interests = self.server.take_interests().chain(self.vhost.take_interests());
-        for interest in interests {
-            let port = self.lane.port();
-            match interest.want {
-                Want::Watch { read, write } => {
-                    port.watch(interest.fd, interest.token.0, Interest { read, write });
-                }
-                Want::Gone => port.unwatch(interest.token.0),
-            }
-        }
+        self.front.watch(self.lane.port());
         self.wait()?;
         let now = self.lane.clock.now();
         let woken = self.gather(now);
@@ -156,8 +145,10 @@ impl Plane {
         }
         self.admit(now);
         self.apply(now);
-        self.server.flush(now, &mut Pool);
-        self.vhost.flush(now, &mut Pool);
+        self.front.flush(now);
+        if self.recordings.take_changed() {
+            self.mark_recorded();
+        }
         self.watch_health();
         self.advance_stop(now);
         Ok(())
@@ -165,15 +156,15 @@ impl Plane {
 
     /// Waits for whatever comes first, until the next thing is due.
     fn wait(&mut self) -> Result<(), StartError> {
-        let busy = self.server.has_backlog() || self.vhost.has_backlog();
-        let busy = busy || !self.replies.is_empty() || !self.from_vhost.is_empty();
+        let busy = self.front.has_backlog() || !self.replies.is_empty();
         let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty();
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
-        let dues = [self.lane.deadline(), self.server.deadline(), self.vhost.deadline()];
+        let dues = [self.lane.deadline(), self.front.deadline()];
         let own = [stop, self.look_at, self.next_late, self.writes.deadline()];
         let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
-        let Self { lane, vhost, from_vhost, heard, port_events, .. } = self;
+        let Self { lane, front, heard, port_events, .. } = self;
+        let Front { vhost, from_vhost, .. } = front;
         if lane.looks() {
             vhost.set_polling(true);
         }
@@ -196,14 +187,7 @@ impl Plane {
                 PortEvent::Done(done) => self.lane.desk.io_done(now, done),
                 PortEvent::Ready { token, readable, writable, hangup } => {
                     let ready = Ready { read: readable, write: writable, hangup };
-                    let token = Token(token);
-                    if token.is_vhost() {
-                        let incoming = &mut self.from_vhost;
-                        self.vhost.on_ready(token, ready, now, &mut Pool, incoming);
-                    } else {
-                        let incoming = &mut self.from_nbd;
-                        self.server.on_ready(token, ready, now, &mut Pool, incoming);
-                    }
+                    self.front.on_ready(now, token, ready);
                 }
                 PortEvent::Woken => woken = true,
                 PortEvent::Restarted { file, ranges, first } => {
@@ -229,20 +213,7 @@ impl Plane {
             self.look_around(now);
             self.look_at_new_device(now);
         }
-        if self.server.has_backlog() {
-            self.server.resume(now, &mut Pool, &mut self.from_nbd);
-        }
-        // While guests are told not to kick, completions must not keep us from looking.
-        self.vhost.poll(now, &mut Pool, &mut self.from_vhost);
-        if self.vhost.has_backlog() {
-            self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
-        }
-        if self.server.deadline().is_some_and(|at| at <= now) {
-            self.server.tick(now, &mut Pool);
-        }
-        if self.vhost.deadline().is_some_and(|at| at <= now) {
-            self.vhost.tick(now, &mut Pool);
-        }
+        self.front.look(now);
         woken
     }
 
@@ -259,6 +230,9 @@ impl Plane {
                 }
                 Heard::Lost(key, ranges) => self.server_restarted(now, key, &ranges),
                 Heard::RestartedToo(key) => self.restarted_for_log(key),
+                Heard::Passed(thread, passed) => self.admit_passed(now, thread, passed),
+                Heard::Overdue(thread, ids) => self.overdue_elsewhere(thread, ids),
+                Heard::Drained => self.drains = self.drains.saturating_sub(1),
                 Heard::Looked => self.have_looked(),
                 Heard::Failed(error) => return Err(error),
             }
@@ -301,10 +275,8 @@ impl Plane {
                 }
             }
             Said::Health(shard, health) => self.crew.heard_health(shard, health),
-            Said::Told(Told::Extents(ticket, found)) => {
-                // Where it can't be told, everything counts as data.
-                let body = found.map_or(Body::Done, |found| Body::Extents(extents(&found)));
-                self.server.reply(ticket, Ok(body), &mut Pool);
+            Said::Told(Told::Extents(caller, found)) => {
+                self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
             Said::Told(Told::Log(done)) => self.writes.give(Event::LogDone(done)),
             Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
@@ -322,8 +294,8 @@ impl Plane {
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { lane, mut crew, stop, server, vhost, volumes, cache, ledger, writes, .. } = self;
-        drop((server, vhost));
+        let Self { lane, mut crew, stop, front, volumes, cache, ledger, writes, .. } = self;
+        drop(front);
         crew.end();
         drop((volumes, cache, ledger, writes));
         lane.end();
@@ -334,7 +306,9 @@ impl Plane {
     }
 }
 
-fn extents(found: &[Extent]) -> Vec<FoundExtent> {
+/// What a client is told of what is allocated. Where that can't be told, everything counts as data.
+pub(super) fn extents(found: Option<Vec<Extent>>) -> Body<Memory> {
     let kind = |hole| if hole { ExtentKind::Hole } else { ExtentKind::Data };
-    found.iter().map(|extent| FoundExtent { len: extent.len, kind: kind(extent.hole) }).collect()
+    let one = |extent: &Extent| FoundExtent { len: extent.len, kind: kind(extent.hole) };
+    found.map_or(Body::Done, |found| Body::Extents(found.iter().map(one).collect()))
 }

@@ -18,6 +18,8 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Recordings {
     all: Vec<Running>,
     begun: u64,
+    /// The volumes that are recorded are others than when this was last asked.
+    changed: bool,
 }
 
 struct Running {
@@ -50,15 +52,27 @@ impl Recordings {
             let ts_us = now.since_ns(running.began) / 1000;
             let is_read = running.tap.put(Record { ts_us, volume, op, offset_bytes, length_bytes });
             if !is_read {
+                self.changed = true;
                 tracing::info!(recording = running.id, "its reader has gone");
             }
             is_read
         });
     }
 
+    /// Whether a volume is recorded.
+    pub(super) fn has(&self, key: usize) -> bool {
+        self.all.iter().any(|running| running.number(key) != NONE)
+    }
+
+    /// Whether other volumes are recorded than when this was last asked.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
     fn begin(&mut self, now: Instant, volumes: Vec<(usize, String)>) -> Option<Recording> {
         // Of a reader that has gone while its volumes were idle nobody has heard yet.
         self.all.retain(|running| running.tap.is_read());
+        self.changed = true;
         if self.all.len() >= RECORDINGS_MAX {
             return None;
         }
@@ -79,6 +93,7 @@ impl Recordings {
     /// A volume takes no more requests.
     pub(super) fn leave(&mut self, key: usize, stopping: bool) {
         let ending = if stopping { Ending::Stopping } else { Ending::Removed };
+        self.changed = true;
         let over = self.all.extract_if(.., |running| {
             let number = running.number(key);
             if number == NONE {
@@ -97,6 +112,7 @@ impl Recordings {
     /// Ends a recording; whether there was one.
     fn end(&mut self, id: u64) -> bool {
         let found = self.all.iter().position(|running| running.id == id);
+        self.changed = true;
         found.map(|at| self.all.swap_remove(at).end(Ending::Asked)).is_some()
     }
 
@@ -141,7 +157,10 @@ impl Plane {
             let hint = "add one: cinnabar volume add";
             return Err(CommandError::new(CommandErrorKind::NotFound, "there is no volume", hint));
         }
-        self.recordings.begin(now, volumes).ok_or_else(CommandError::too_many_recordings)
+        let begun = self.recordings.begin(now, volumes);
+        // From here on their requests are seen here, wherever they arrive.
+        self.mark_recorded();
+        begun.ok_or_else(CommandError::too_many_recordings)
     }
 
     /// Ends a recording.

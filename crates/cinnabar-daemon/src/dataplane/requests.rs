@@ -3,23 +3,19 @@
 
 use super::clock::after;
 use super::control::{COMMAND, failed};
-use super::plane::{Plane, Pool};
+use super::front::{Caller, Side};
+use super::guests::SHARE_FROM;
+use super::plane::Plane;
 use super::replace::SILENCE_MAX;
-use super::volume::{Kind, Volume};
+use super::volume::{Kind, kind_of, tells_extents};
 use crate::messages::AnswerTo;
 use cinnabar_backend::Memory;
-use cinnabar_backend::disk::DiskKind;
 use cinnabar_driver::Phase;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
-use cinnabar_frontend::{Body, Command, Incoming, Ticket};
+use cinnabar_frontend::{Body, Command, Incoming};
 use cinnabar_writeback::{EngineId, Event};
-
-/// With so many requests under way, those of rings are shared with the other data threads: that costs
-/// each a little, and one thread has more to do than it can. Requests over NBD cost the thread of their
-/// connection more than the engine, so sharing would gain nothing.
-const SHARE_FROM: usize = 64;
 
 /// A request in the engine's hands.
 pub(super) struct GuestRequest {
@@ -46,27 +42,23 @@ pub(super) struct Overdue {
     awaited: usize,
     /// Those that came late since.
     next: Vec<RequestId>,
+    /// The same of other threads' own requests, by thread.
+    elsewhere: Vec<(usize, Vec<RequestId>)>,
+    next_elsewhere: Vec<(usize, Vec<RequestId>)>,
 }
 
 /// A request of a volume that is being attached.
 pub(super) struct Waiting {
-    front: Front,
+    caller: Caller,
     request: Incoming<Memory>,
     arrived: Instant,
     /// When it takes too long, as of one in the engine's hands.
     answer_by: Option<Instant>,
 }
 
-/// Which server a guest's request came through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Front {
-    Nbd,
-    Vhost,
-}
-
 /// Who waits for the answer.
 pub(super) enum Asker {
-    Guest(Front, Ticket),
+    Guest(Caller),
     /// And what is being done.
     Operator(&'static str, AnswerTo<()>),
     /// The write log.
@@ -75,6 +67,14 @@ pub(super) enum Asker {
     Mode,
     /// Nobody; but the copies of these bytes must go.
     Doubt(ByteSpan),
+}
+
+impl Asker {
+    /// Whether no guest's request may overtake it: what it drops may be in parts that are still to be
+    /// sent.
+    const fn keeps_an_order(&self) -> bool {
+        matches!(self, Self::Operator(..) | Self::Doubt(_))
+    }
 }
 
 impl GuestRequest {
@@ -92,23 +92,21 @@ impl GuestRequest {
 impl Plane {
     /// Hands the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {
-        let mut incoming = std::mem::take(&mut self.from_nbd);
-        for request in incoming.drain(..) {
-            self.admit_one(now, now, Front::Nbd, request);
+        for side in [Side::Nbd, Side::Vhost] {
+            let mut incoming = std::mem::take(self.front.incoming(side));
+            for request in incoming.drain(..) {
+                let caller = Caller { thread: 0, side, ticket: request.ticket };
+                self.admit_one(now, now, caller, request);
+            }
+            *self.front.incoming(side) = incoming;
         }
-        self.from_nbd = incoming;
-        let mut incoming = std::mem::take(&mut self.from_vhost);
-        for request in incoming.drain(..) {
-            self.admit_one(now, now, Front::Vhost, request);
-        }
-        self.from_vhost = incoming;
     }
 
-    fn admit_one(
+    pub(super) fn admit_one(
         &mut self,
         now: Instant,
         arrived: Instant,
-        front: Front,
+        caller: Caller,
         request: Incoming<Memory>,
     ) {
         let Incoming { ticket, export, command } = request;
@@ -118,12 +116,12 @@ impl Plane {
         {
             let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
-            self.waiting.push(Waiting { front, request, arrived, answer_by });
+            self.waiting.push(Waiting { caller, request, arrived, answer_by });
             return self.note_answer_by(answer_by);
         }
         let volume = self.volumes.get(key).and_then(|one| Some((one, one.life.serving()?)));
         let Some((volume, id)) = volume else {
-            self.answer(front, ticket, Err(Failure::NoVolume));
+            self.answer(caller, key, Err(Failure::NoVolume));
             return;
         };
         let (kind, op) = match command {
@@ -133,16 +131,17 @@ impl Plane {
             }
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
             Command::BlockStatus { span, .. } => {
-                if tells_extents(volume) {
-                    self.lane.desk.ask_extents(now, key, ticket, span);
+                // What is only in the write log is no hole.
+                if volume.writes.route() == Route::Engine && tells_extents(&volume.io) {
+                    self.lane.desk.ask_extents(now, key, caller, span);
                 } else {
-                    self.server.reply(ticket, Ok(Body::Done), &mut Pool);
+                    self.answer(caller, key, Ok(Body::Done));
                 }
                 return;
             }
         };
         let answer_by = volume.answer_by(arrived);
-        let asker = Asker::Guest(front, ticket);
+        let asker = Asker::Guest(caller);
         let (late, in_log) = (false, false);
         let mut request =
             GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
@@ -162,7 +161,7 @@ impl Plane {
         let all = std::mem::take(&mut self.waiting);
         for waiting in all {
             if waiting.request.export.0 as usize == key {
-                self.admit_one(now, waiting.arrived, waiting.front, waiting.request);
+                self.admit_one(now, waiting.arrived, waiting.caller, waiting.request);
             } else {
                 self.waiting.push(waiting);
             }
@@ -202,7 +201,8 @@ impl Plane {
         for waiting in all {
             if waiting.answer_by.is_some_and(|at| at <= now) {
                 let timed_out = Failure::Io(IoError::TimedOut);
-                self.answer(waiting.front, waiting.request.ticket, Err(timed_out));
+                let key = waiting.request.export.0 as usize;
+                self.answer(waiting.caller, key, Err(timed_out));
             } else {
                 self.note_answer_by(waiting.answer_by);
                 self.waiting.push(waiting);
@@ -213,13 +213,21 @@ impl Plane {
     /// Has every thread look at its port, unless that is under way; then the engines hear of what is
     /// still there.
     fn look_for_overdue(&mut self) {
-        if self.overdue.awaited > 0 || self.overdue.next.is_empty() {
+        let Overdue { awaited, next, next_elsewhere, .. } = &self.overdue;
+        if *awaited > 0 || (next.is_empty() && next_elsewhere.is_empty()) {
             return;
         }
         self.overdue.ids = std::mem::take(&mut self.overdue.next);
+        self.overdue.elsewhere = std::mem::take(&mut self.overdue.next_elsewhere);
         self.overdue.awaited = self.crew.threads() - 1;
         self.crew.have_look();
         self.tell_overdue();
+    }
+
+    /// The time of another thread's own requests is over.
+    pub(super) fn overdue_elsewhere(&mut self, thread: usize, ids: Vec<RequestId>) {
+        self.overdue.next_elsewhere.push((thread, ids));
+        self.look_for_overdue();
     }
 
     /// Another thread has looked at its port.
@@ -233,6 +241,8 @@ impl Plane {
         if self.overdue.awaited > 0 {
             return;
         }
+        let elsewhere = std::mem::take(&mut self.overdue.elsewhere);
+        self.tell_overdue_elsewhere(elsewhere);
         let mut ids = std::mem::take(&mut self.overdue.ids);
         // The place of one that was answered meanwhile may be another's.
         ids.retain(|id| self.requests.get(id.0 as usize).is_some_and(|request| request.late));
@@ -250,18 +260,13 @@ impl Plane {
 
     fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
         let share = self.requests.len() >= SHARE_FROM
-            && matches!(request.asker, Asker::Guest(Front::Vhost, _));
+            && matches!(request.asker, Asker::Guest(Caller { side: Side::Vhost, .. }));
+        if request.asker.keeps_an_order() {
+            self.volumes[request.volume].io.begin_detour();
+        }
         let id = RequestId(self.requests.insert(request) as u64);
         let reply = self.crew.submit(&mut self.lane, Request { id, volume, op }, share);
         self.replies.extend(reply);
-    }
-
-    /// Answers a guest.
-    fn answer(&mut self, front: Front, ticket: Ticket, result: Result<Body<Memory>, Failure>) {
-        match front {
-            Front::Nbd => self.server.reply(ticket, result, &mut Pool),
-            Front::Vhost => self.vhost.reply(ticket, result, &mut Pool),
-        }
     }
 
     /// Drops what is cached of a part of a volume that serves, by the operator's word.
@@ -317,15 +322,20 @@ impl Plane {
         }
         let request = self.requests.remove(reply.id.0 as usize);
         if let Some(volume) = self.volumes.get_mut(request.volume) {
-            volume.latencies.record(request.kind, now.since_ns(request.arrived));
+            if let Some(latencies) = &mut volume.latencies {
+                latencies.record(request.kind, now.since_ns(request.arrived));
+            }
+            if request.asker.keeps_an_order() {
+                volume.io.end_detour();
+            }
         }
         match request.asker {
-            Asker::Guest(front, ticket) => {
+            Asker::Guest(caller) => {
                 let body = reply.result.map(|answer| match answer {
                     Answer::Data(buffer) if request.kind != Kind::Other => Body::Data(buffer),
                     _ => Body::Done,
                 });
-                self.answer(front, ticket, body);
+                self.answer(caller, request.volume, body);
             }
             Asker::Operator(what, answer) => {
                 let result = reply.result.map(drop).map_err(|error| failed(what, error));
@@ -339,22 +349,5 @@ impl Plane {
             Asker::Mode => self.flushed_to_join(now, request.volume, reply.result.map(drop)),
         }
         self.settle_writes(now, request.volume);
-    }
-}
-
-/// Only a file knows its holes, and a model of something else would not tell them.
-fn tells_extents(volume: &Volume) -> bool {
-    // What is only in the write log is no hole.
-    volume.writes.route() == Route::Engine
-        && !volume.io.has_models
-        && volume.io.disk.kind() == DiskKind::File
-}
-
-fn kind_of(op: &Op<Memory>) -> Kind {
-    match op {
-        Op::Read { .. } => Kind::Read,
-        Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => Kind::Write,
-        Op::Flush => Kind::Flush,
-        Op::Invalidate { .. } => Kind::Other,
     }
 }

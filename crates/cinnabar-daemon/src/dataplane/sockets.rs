@@ -2,7 +2,7 @@
 //!
 //! Called at start-up and for volumes that come later.
 
-use super::plane::Plane;
+use super::front::Front;
 use super::volume::export_of;
 use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::units::SECTOR_BYTES;
@@ -12,7 +12,7 @@ use cinnabar_frontend::{ListenError, vhost};
 /// Most queues of a device: as many as a guest has processors that do I/O at a time.
 const QUEUES_MAX: u16 = 16;
 
-impl Plane {
+impl Front {
     /// Listens for a volume's clients. What was begun when it fails is for the caller to remove.
     pub(super) fn listen(
         &mut self,
@@ -54,8 +54,8 @@ impl Plane {
     ) -> Result<(), StartError> {
         let Some(address) = &config.nbd else { return Ok(()) };
         let id = export.id;
-        self.server.add_export(export).map_err(|error| impossible(config, &error))?;
-        self.server
+        self.nbd.add_export(export).map_err(|error| impossible(config, &error))?;
+        self.nbd
             .listen_with(address, &config.socket, &[id])
             .map(drop)
             .map_err(|error| unreachable_at(config, &format!("nbd {address}"), &error))

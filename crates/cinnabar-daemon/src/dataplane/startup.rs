@@ -14,6 +14,7 @@ use super::crew::Crew;
 use super::desk::Desk;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
+use super::front::Front;
 use super::inbox::Inbox;
 use super::lane::Lane;
 use super::plane::Plane;
@@ -38,8 +39,6 @@ use cinnabar_engine::shards::ShardMap;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{Belief, VolumeSpec};
 use cinnabar_engine::{Config, Engine};
-use cinnabar_frontend::nbd::{Limits, Server};
-use cinnabar_frontend::vhost;
 use slab::Slab;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +91,7 @@ impl Plane {
         };
         let mut used: Vec<Taken> =
             cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
-        used.extend(log.iter().flatten().map(|(disk, _)| taken_by_log(disk)));
+        used.extend(log.iter().flatten().map(|(disk, ..)| taken_by_log(disk)));
         let (mut plane, commands) = Self::new(config, options, ledger)?;
         let begun = plane
             .install_writes(&config.cache, log)
@@ -119,12 +118,12 @@ impl Plane {
         let (commands, messages) = super::message_queue(port.waker());
         let background = Background::new(port.waker());
         let heard = Inbox::new(port.waker());
-        let waker = port.waker();
-        let vhost = vhost::Server::new(vhost::Limits::default(), Arc::new(move || waker.wake()));
+        let front = Front::new(port.waker(), threads);
         let clock = Clock::start();
         let workers = (1..threads.max(1))
             .map(|number| {
-                Worker::start(number, clock, io, (device_timeout, poll_max), heard.clone())
+                let times = (device_timeout, poll_max);
+                Worker::start(number, clock, io, threads, times, heard.clone())
             })
             .collect::<Result<Vec<_>, _>>()?;
         let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
@@ -133,15 +132,15 @@ impl Plane {
             let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
             for worker in &workers {
                 let mail = Arc::clone(&mail);
-                worker.call(move |lane| lane.meet(mail));
+                worker.call(move |hands| hands.lane.meet(mail));
             }
             lane.meet(mail);
         }
         let plane = Self {
             lane,
             crew: Crew::new(workers),
-            server: Server::new(Limits::default()),
-            vhost,
+            front,
+            drains: 0,
             cache: Cache::none(config.cache.device.clone(), device_timeout),
             replacing: None,
             volumes: Slab::new(),
@@ -167,8 +166,6 @@ impl Plane {
             stop: None,
             opened: None,
             look_at: None,
-            from_nbd: Vec::new(),
-            from_vhost: Vec::new(),
             waiting: Vec::new(),
             next_late: None,
             overdue: Overdue::default(),
@@ -270,8 +267,9 @@ impl Plane {
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
-        if let Err(error) = self.listen(&config, key, io.disk.size_bytes()) {
-            self.remove_exports(key);
+        let thread = self.thread_for(&config);
+        if let Err(error) = self.listen_at(thread, &config, key, &io) {
+            self.remove_exports_at(thread, key);
             self.crew.uninstall(&mut self.lane, key);
             return Err(error);
         }
@@ -281,7 +279,8 @@ impl Plane {
             life,
             proof,
             generation,
-            latencies: Recorders::default(),
+            thread,
+            latencies: (thread == 0).then(Recorders::default),
             answer: None,
             failed: None,
             measured: None,

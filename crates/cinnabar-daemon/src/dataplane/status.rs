@@ -3,7 +3,9 @@
 //! Called for each status message; takes no I/O.
 
 use super::plane::Plane;
-use super::volume::{Recorders, Volume, export_of};
+use super::served::Served;
+use super::volume::{Recorders, Volume};
+use crate::latency::Latencies;
 use crate::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
@@ -23,6 +25,7 @@ impl Plane {
             self.cache_state(now, counters.health, &counters.cache)
         };
         let passed_by = matches!(counters.health, Health::PassThrough(_));
+        let (fronts, front_ram_bytes) = self.served(&self.order);
         let cache = CacheStatus {
             device: self.cache.path.clone(),
             health: counters.health,
@@ -40,16 +43,17 @@ impl Plane {
             },
             counters: self.cache_counters(&counters.cache, passed_by),
             ram: counters.ram,
-            edge_ram_bytes: self.edge_ram_bytes(),
-            write_log: self.write_log_status(),
+            edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
+            write_log: self.write_log_status(now),
         };
         let oldest = self.crew.oldest(&self.lane);
         let age = |key: usize| {
             let since = oldest.get(key).copied().flatten()?;
             Some(Duration::from_nanos(now.since_ns(since)))
         };
-        let each = self.order.iter().zip(counters.volumes);
-        let served = each.map(|(key, own)| self.volume_status(*key, &own, passed_by, age(*key)));
+        let each = self.order.iter().zip(counters.volumes).zip(&fronts);
+        let served = each
+            .map(|((key, own), front)| self.volume_status(*key, &own, front, passed_by, age(*key)));
         let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
             config: config.clone(),
             state: State::Waiting,
@@ -62,7 +66,7 @@ impl Plane {
             backend_size_bytes: 0,
             warmth: Warmth::New,
             counters: VolumeCounters::default(),
-            latencies: Recorders::default().summary(),
+            latencies: Latencies::default(),
             write_back: None,
         });
         let volumes = served.chain(absent).collect();
@@ -82,6 +86,7 @@ impl Plane {
         &self,
         key: usize,
         own: &VolumeCounters,
+        front: &Served,
         passed_by: bool,
         oldest: Option<Duration>,
     ) -> VolumeStatus {
@@ -93,22 +98,23 @@ impl Plane {
         };
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
         // Most are refused by the servers, and never come to an engine.
-        let export = export_of(key);
-        let refused = own.refused + self.server.refused(export) + self.vhost.refused(export);
+        let refused = own.refused + front.refused;
         let counters = VolumeCounters { cached_blocks, refused, ..*own };
+        let here = || volume.latencies.as_ref().map(Recorders::summary).unwrap_or_default();
+        let latencies = front.latencies.unwrap_or_else(here);
         VolumeStatus {
             config: volume.config.clone(),
             state,
             reason,
             waiting: None,
             size_bytes: volume.io.disk.size_bytes(),
-            connections: self.connections(key),
+            connections: front.connections,
             overdue_now: volume.overdue_now(),
             oldest,
             backend_size_bytes: volume.measured.unwrap_or(0),
             warmth: volume.life.warmth(),
             counters,
-            latencies: volume.latencies.summary(),
+            latencies,
             write_back: self.write_back_status(self.lane.clock.now(), volume),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::clock::after;
 use super::control::Awaited;
-use super::plane::{Plane, Pool};
+use super::plane::Plane;
 use crate::messages::{AnswerTo, CommandError, StopReport};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
@@ -74,8 +74,7 @@ impl Plane {
             return;
         }
         tracing::info!(deadline_s = deadline.as_secs_f64(), "stopping");
-        self.server.drain(&mut Pool);
-        self.vhost.drain(&mut Pool);
+        self.drain();
         // What is still waiting for somebody's lock gives up.
         if let Some(cancel) = &self.open_options.cancel {
             cancel.store(true, Relaxed);
@@ -146,10 +145,6 @@ impl Plane {
             .is_some_and(|stop| matches!(stop.step, Step::Detaching | Step::Closing | Step::Ended))
     }
 
-    fn is_drained(&self) -> bool {
-        self.server.is_drained() && self.vhost.is_drained()
-    }
-
     fn enter(&mut self, step: Step) {
         if let Some(stop) = &mut self.stop {
             stop.step = step;
@@ -180,7 +175,7 @@ impl Plane {
 
     /// The time is over.
     fn cut_off(&mut self) {
-        let cut_off = self.requests.len() as u64;
+        let cut_off = (self.requests.len() + self.under_way_elsewhere()) as u64;
         let volumes: Vec<&str> =
             self.volumes.iter().map(|(_, volume)| volume.config.name.as_str()).collect();
         tracing::error!(

@@ -4,14 +4,17 @@ use super::clock::after;
 use super::writes::Claims;
 use crate::latency::{Latencies, LatencyRecorder};
 use crate::messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode};
-use cinnabar_backend::Disk;
+use cinnabar_backend::disk::DiskKind;
+use cinnabar_backend::{Disk, Memory};
 use cinnabar_driver::{IoCount, Phase, VolumeLife, WriteMode};
+use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
 use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +32,10 @@ pub(super) struct Volume {
     pub(super) proof: Option<ProofToken>,
     /// Under which its blocks are believed.
     pub(super) generation: u64,
-    pub(super) latencies: Recorders,
+    /// The data thread that serves it.
+    pub(super) thread: usize,
+    /// Of what the first thread serves; others keep those of their volumes.
+    pub(super) latencies: Option<Recorders>,
     /// Of the command that ends it, if it is not the end of the daemon.
     pub(super) answer: Option<AnswerTo<()>>,
     /// What went wrong when it was attached or ended.
@@ -79,6 +85,10 @@ pub(super) struct VolumeIo {
     pub(super) ios: Arc<IoCount>,
     /// Of those, under way for too long.
     pub(super) overdue_now: AtomicU32,
+    /// The reasons for which requests go by way of the router and no other.
+    detours: AtomicU32,
+    /// One of them: it is recorded.
+    recorded: AtomicBool,
 }
 
 /// Latencies by operation.
@@ -139,8 +149,7 @@ impl Volume {
 
     /// When a request that came then takes too long; `None`: never.
     pub(super) fn answer_by(&self, arrived: Instant) -> Option<Instant> {
-        let bound = self.io.timeout;
-        (!bound.is_zero()).then(|| after(arrived, bound))
+        answer_by(self.io.timeout, arrived)
     }
 
     fn trouble(&self, oldest: Option<Duration>) -> Option<String> {
@@ -187,7 +196,31 @@ impl VolumeIo {
             models: Mutex::new(models),
             ios: Arc::clone(life.ios()),
             overdue_now: AtomicU32::new(0),
+            detours: AtomicU32::new(0),
+            recorded: AtomicBool::new(false),
         }
+    }
+
+    /// Whether all requests go by way of the first thread's router for now: it has something for the
+    /// volume that they must not overtake, or is to see them.
+    pub(super) fn has_detour(&self) -> bool {
+        self.detours.load(Acquire) > 0 || self.recorded.load(Acquire)
+    }
+
+    /// There is a reason for that.
+    pub(super) fn begin_detour(&self) {
+        self.detours.fetch_add(1, SeqCst);
+    }
+
+    /// One of them has gone.
+    pub(super) fn end_detour(&self) {
+        let before = self.detours.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "a detour ends that has begun");
+    }
+
+    /// It is recorded from now on, or not.
+    pub(super) fn set_recorded(&self, recorded: bool) {
+        self.recorded.store(recorded, SeqCst);
     }
 
     /// What the models say of a backend operation that starts now.
@@ -204,6 +237,26 @@ impl VolumeIo {
         // A panic leaves a model as it was between two operations.
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         judge(&mut models, now.0, kind, offset, len)
+    }
+}
+
+/// When a request that came then takes too long, with this bound; `None`: never.
+pub(super) fn answer_by(bound: Duration, arrived: Instant) -> Option<Instant> {
+    (!bound.is_zero()).then(|| after(arrived, bound))
+}
+
+/// Only a file knows its holes, and a model of something else would not tell them.
+pub(super) fn tells_extents(io: &VolumeIo) -> bool {
+    !io.has_models && io.disk.kind() == DiskKind::File
+}
+
+/// How latencies tell an operation apart.
+pub(super) const fn kind_of(op: &Op<Memory>) -> Kind {
+    match op {
+        Op::Read { .. } => Kind::Read,
+        Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => Kind::Write,
+        Op::Flush => Kind::Flush,
+        Op::Invalidate { .. } => Kind::Other,
     }
 }
 

@@ -1,15 +1,23 @@
-//! A data thread beside the first one, with an I/O port of its own: the home of some of the shards.
+//! A data thread beside the first one, with an I/O port of its own: the home of some of the shards,
+//! which serves some of the volumes.
 //!
 //! What a worker can't settle by itself goes to the plane's inbox.
 
 use super::clock::Clock;
-use super::desk::Desk;
+use super::desk::{Desk, Told};
+use super::front::Front;
+use super::guests::{Guests, Passed};
 use super::inbox::Inbox;
 use super::lane::{Lane, Mail, Said};
+use super::plane::{Pool, extents};
 use super::startup::{open_port, sharpen_timers};
+use super::volume::export_of;
 use crate::messages::{IoMode, StartError, StartErrorKind, Subject};
 use cinnabar_backend::port::PortEvent;
-use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::RequestId;
+use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_frontend::Ready;
+use std::cell::RefCell;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,7 +28,7 @@ const END_WAIT_MAX: Duration = Duration::from_secs(5);
 /// What a worker is told.
 enum Order {
     /// To be done between two turns.
-    Call(Box<dyn FnOnce(&mut Lane) + Send>),
+    Call(Box<dyn FnOnce(&mut Hands) + Send>),
     /// To say when what the port has brought by now has been run.
     Look,
     End,
@@ -36,6 +44,12 @@ pub(super) enum Heard {
     RestartedToo(usize),
     /// The same, and the write log has heard of it.
     Lost(usize, Vec<ByteSpan>),
+    /// A guest's request that this thread can't settle.
+    Passed(usize, Passed),
+    /// The time of these requests of this thread's is over.
+    Overdue(usize, Vec<RequestId>),
+    /// After a drain: a thread's guests have all gone.
+    Drained,
     /// What a port had brought when this was asked for has been run.
     Looked,
     /// It can't go on.
@@ -57,6 +71,7 @@ impl Worker {
         number: usize,
         clock: Clock,
         io: IoMode,
+        threads: usize,
         (cache_timeout, poll_max): (Duration, Duration),
         plane: Inbox<Heard>,
     ) -> Result<Self, StartError> {
@@ -72,9 +87,10 @@ impl Worker {
             let inbox = Inbox::new(port.waker());
             let mail = Inbox::new(port.waker());
             let _ = started.send(Ok((inbox.clone(), mail)));
+            let front = Front::new(port.waker(), threads);
             let lane = Lane::new(number, clock, Desk::new(port, cache_timeout), poll_max);
-            let thread = Thread { number, lane, inbox, plane };
-            thread.run();
+            let hands = Hands { lane, front, guests: Guests::new(number), drains: false };
+            Thread { hands, inbox, plane }.run();
             let _ = end.send(());
         };
         let thread = std::thread::Builder::new().name(name).spawn(work);
@@ -85,7 +101,7 @@ impl Worker {
     }
 
     /// Has something done between two turns.
-    pub(super) fn order(&self, work: impl FnOnce(&mut Lane) + Send + 'static) {
+    pub(super) fn order(&self, work: impl FnOnce(&mut Hands) + Send + 'static) {
         self.inbox.push(Order::Call(Box::new(work)));
     }
 
@@ -101,10 +117,10 @@ impl Worker {
     /// If the thread is gone, which ends the daemon anyway.
     pub(super) fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Lane) -> T + Send + 'static,
+        work: impl FnOnce(&mut Hands) -> T + Send + 'static,
     ) -> T {
         let (done, result) = mpsc::sync_channel(1);
-        self.inbox.push(Order::Call(Box::new(move |lane| drop(done.send(work(lane))))));
+        self.inbox.push(Order::Call(Box::new(move |hands| drop(done.send(work(hands))))));
         result.recv().expect("a worker ends last")
     }
 
@@ -119,10 +135,101 @@ impl Worker {
     }
 }
 
-/// What the thread owns.
+/// What the thread owns, as the first thread's orders find it.
+pub(super) struct Hands {
+    pub(super) lane: Lane,
+    pub(super) front: Front,
+    pub(super) guests: Guests,
+    /// The servers take no more clients and requests.
+    drains: bool,
+}
+
+impl Hands {
+    /// Closes a volume of which the first thread is about to take leave: no more of its requests come
+    /// from here, and those that came are where the leave can't overtake them.
+    pub(super) fn close(&mut self, key: usize) {
+        self.front.remove(export_of(key));
+        self.guests.remove(key);
+        self.lane.leave_rest();
+    }
+
+    /// No new clients and requests; the first thread hears when all have ended.
+    pub(super) fn drain(&mut self) {
+        self.front.drain();
+        self.drains = true;
+    }
+
+    /// When something is due here; at once if there is something to do.
+    fn deadline(&self) -> Option<Instant> {
+        if self.front.has_backlog() {
+            return Some(Instant::default());
+        }
+        let dues = [self.lane.deadline(), self.front.deadline(), self.guests.deadline()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// Waits for whatever comes first.
+    fn wait(
+        &mut self,
+        inbox: &Inbox<Order>,
+        events: &mut Vec<PortEvent>,
+    ) -> rustix::io::Result<()> {
+        let until = self.deadline();
+        let Self { lane, front, .. } = self;
+        let Front { vhost, from_vhost, .. } = front;
+        if lane.looks() {
+            vhost.set_polling(true);
+        }
+        // Both are asked in turn, never at once.
+        let vhost = RefCell::new(vhost);
+        let looked = |now| inbox.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
+        let sleeps = || inbox.sleeps() | vhost.borrow_mut().set_polling(false);
+        lane.wait(until, looked, sleeps, events)
+    }
+
+    /// Runs what there is, and answers guests; the rest is for the first thread to hear.
+    fn run(&mut self, now: Instant, said: &mut Vec<Said>, heard: &mut Vec<Heard>) {
+        let Self { lane, front, guests, .. } = self;
+        let mut back = Vec::new();
+        lane.take_back(&mut back);
+        for one in back.drain(..) {
+            guests.hear(now, one, front, lane);
+        }
+        guests.admit(now, front, lane);
+        lane.apply(now, said);
+        lane.take_back(&mut back);
+        if !back.is_empty() {
+            // Latencies include what the batch itself took.
+            let then = lane.clock.now();
+            for one in back {
+                guests.hear(then, one, front, lane);
+            }
+        }
+        if guests.has_passed() {
+            // What came before it is at the shards before it.
+            lane.leave_rest();
+            let number = lane.number;
+            heard.extend(guests.take_passed().map(|passed| Heard::Passed(number, passed)));
+        }
+        for one in said.drain(..) {
+            match one {
+                Said::Told(Told::Extents(caller, found)) => {
+                    front.reply(caller.side, caller.ticket, Ok(extents(found)));
+                }
+                said => heard.push(Heard::Said(lane.number, said)),
+            }
+        }
+        front.flush(now);
+        if self.drains && front.is_drained() {
+            self.drains = false;
+            heard.push(Heard::Drained);
+        }
+    }
+}
+
+/// A data thread beside the first.
 struct Thread {
-    number: usize,
-    lane: Lane,
+    hands: Hands,
     inbox: Inbox<Order>,
     plane: Inbox<Heard>,
 }
@@ -132,10 +239,8 @@ impl Thread {
         let (mut events, mut orders) = (Vec::new(), Vec::new());
         let (mut said, mut heard) = (Vec::new(), Vec::new());
         loop {
-            let until = self.lane.deadline();
-            let inbox = &self.inbox;
-            let looked = |_| inbox.is_filled();
-            if let Err(errno) = self.lane.wait(until, looked, || inbox.sleeps(), &mut events) {
+            self.hands.front.watch(self.hands.lane.port());
+            if let Err(errno) = self.hands.wait(&self.inbox, &mut events) {
                 let message = format!("waiting for I/O failed: {errno}");
                 let hint = "see the kernel log";
                 let kind = StartErrorKind::Io;
@@ -143,30 +248,22 @@ impl Thread {
                 self.plane.push(Heard::Failed(error));
                 break;
             }
-            let now = self.lane.clock.now();
+            let now = self.hands.lane.clock.now();
             for event in events.drain(..) {
-                match event {
-                    PortEvent::Done(done) => self.lane.desk.io_done(now, done),
-                    PortEvent::Restarted { file, ranges, first } => {
-                        if let Some(key) = self.lane.desk.volume_at(file) {
-                            self.lane.drop_lost(key, &ranges);
-                            self.plane.push(if first {
-                                Heard::Restarted(key, ranges)
-                            } else {
-                                Heard::RestartedToo(key)
-                            });
-                        }
-                    }
-                    PortEvent::Ready { .. } | PortEvent::Woken => {}
-                }
+                self.take(now, event);
             }
-            self.lane.look_at_time(now);
-            self.lane.read_mail(now);
+            self.hands.lane.look_at_time(now);
+            self.hands.lane.read_mail(now);
+            let late = self.hands.guests.tell_late(now);
+            if !late.is_empty() {
+                heard.push(Heard::Overdue(self.hands.lane.number, late));
+            }
+            self.hands.front.look(now);
             self.inbox.take(&mut orders);
             let (mut ends, mut looked) = (false, 0);
             for order in orders.drain(..) {
                 match order {
-                    Order::Call(work) => work(&mut self.lane),
+                    Order::Call(work) => work(&mut self.hands),
                     Order::Look => looked += 1,
                     Order::End => ends = true,
                 }
@@ -174,11 +271,35 @@ impl Thread {
             if ends {
                 break;
             }
-            self.lane.apply(now, &mut said);
-            heard.extend(said.drain(..).map(|said| Heard::Said(self.number, said)));
+            self.hands.run(now, &mut said, &mut heard);
             heard.extend((0..looked).map(|_| Heard::Looked));
             self.plane.append(&mut heard);
         }
-        self.lane.end();
+        let Hands { lane, front, .. } = self.hands;
+        drop(front);
+        lane.end();
+    }
+
+    /// Makes events and requests of what the port has brought.
+    fn take(&mut self, now: Instant, event: PortEvent) {
+        let Hands { lane, front, .. } = &mut self.hands;
+        match event {
+            PortEvent::Done(done) => lane.desk.io_done(now, done),
+            PortEvent::Ready { token, readable, writable, hangup } => {
+                let ready = Ready { read: readable, write: writable, hangup };
+                front.on_ready(now, token, ready);
+            }
+            PortEvent::Restarted { file, ranges, first } => {
+                if let Some(key) = lane.desk.volume_at(file) {
+                    lane.drop_lost(key, &ranges);
+                    self.plane.push(if first {
+                        Heard::Restarted(key, ranges)
+                    } else {
+                        Heard::RestartedToo(key)
+                    });
+                }
+            }
+            PortEvent::Woken => {}
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The cache in the status.
 
 use super::health::{HealthReport, LoadedReport};
+use super::volume::tenths;
 use crate::messages::{CacheStatus, State};
 use cinnabar_engine::counters::{Admitted, RamBytes, Trial, Trials};
+use cinnabar_engine::units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// The cache.
@@ -91,7 +93,7 @@ pub struct CacheReport {
 }
 
 /// The write log, of volumes in write-back mode.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WriteLogReport {
     /// Path of its device.
     pub device: String,
@@ -111,6 +113,24 @@ pub struct WriteLogReport {
     pub flushes: u64,
     /// Durable records of what the back ends have.
     pub records: u64,
+    /// Its write memory, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<WriteMemoryReport>,
+}
+
+/// Where writes are acknowledged from memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WriteMemoryReport {
+    /// Path of the file.
+    pub path: String,
+    /// Room for writes, in bytes.
+    pub size_bytes: u64,
+    /// Of that, in use: the log's device does not have these writes yet.
+    pub used_bytes: u64,
+    /// Seconds since the oldest of them.
+    pub age_s: f64,
+    /// Bytes that were written again there: the older ones were never written to the SSD.
+    pub absorbed_bytes: u64,
 }
 
 /// Blocks written to flash, by what earned it.
@@ -229,6 +249,13 @@ impl CacheReport {
                 durable_chunks: log.counters.durable_chunks,
                 flushes: log.counters.flushes,
                 records: log.counters.records,
+                memory: log.memory.as_ref().map(|memory| WriteMemoryReport {
+                    path: memory.path.display().to_string(),
+                    size_bytes: memory.size_bytes,
+                    used_bytes: memory.used_bytes,
+                    age_s: tenths(memory.age),
+                    absorbed_bytes: log.counters.absorbed * BLOCK_BYTES,
+                }),
             }),
         }
     }

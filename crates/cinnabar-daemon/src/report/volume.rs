@@ -2,7 +2,7 @@
 
 use crate::config::units::{show_share, show_size};
 use crate::latency::LatencySummary;
-use crate::messages::{State, VolumeMode, VolumeStatus, Waiting, WriteBackStatus};
+use crate::messages::{Ack, State, VolumeMode, VolumeStatus, Waiting, WriteBackStatus};
 use cinnabar_engine::counters::Bypassed;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{DropReason, Warmth};
@@ -133,6 +133,9 @@ pub struct WriteBackReport {
     pub damaged: bool,
     /// It is on its way out of write-back mode.
     pub leaving: bool,
+    /// When its writes are acknowledged.
+    #[serde(default)]
+    pub ack: Ack,
     /// Path of its claim.
     pub claim: String,
 }
@@ -323,6 +326,7 @@ impl From<&WriteBackStatus> for WriteBackReport {
             destaged_writes: status.destaged_writes,
             damaged: status.damaged,
             leaving: status.leaving,
+            ack: status.ack,
             claim: status.claim.display().to_string(),
         }
     }
@@ -339,7 +343,7 @@ impl From<Waiting> for WaitingReport {
 }
 
 /// Seconds to a tenth.
-fn tenths(duration: Duration) -> f64 {
+pub(super) fn tenths(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 10.0).round() / 10.0
 }
 

@@ -10,6 +10,7 @@ use super::open::Opening;
 use crate::config::Config;
 use crate::health::PassThroughReason;
 use crate::metadata::superblock::{Geometry, Superblock};
+use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, Payload, RequestId};
 use crate::store::{Holding, Store};
@@ -39,6 +40,9 @@ impl<P: Payload> Engine<P> {
         self.doubtful = false;
         self.report = crate::health::LoadReport::default();
         if self.loader.take().is_some() {
+            if !self.config.mutants.is(Mutant::LostLoadKept) {
+                self.store.drop_loaded();
+            }
             for id in std::mem::take(&mut self.awaiting_load) {
                 self.outbox.reply(id, Ok(Answer::Loaded(self.report)));
             }

@@ -20,12 +20,17 @@ use crate::store::{Chain, Index, Known, Replay};
 use crate::units::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
+const NO_HEADER: MetaPage = MetaPage::zeroed();
+
 /// What loading does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Segments, which descriptors need.
     Segments,
+    /// Descriptors, and beside them the headers of newer chunks.
     Descriptors,
+    /// All descriptors are in; the last of them are on their way into the address map.
+    Filling,
     Headers,
     Replay,
     /// The index is in place; what was written before it was is being taken out of it.
@@ -66,7 +71,7 @@ impl Loader {
     /// What it does at the moment.
     pub(super) fn phase(&self) -> Phase {
         match self.stage {
-            Stage::Segments | Stage::Descriptors => Phase::LoadPages,
+            Stage::Segments | Stage::Descriptors | Stage::Filling => Phase::LoadPages,
             Stage::Headers => Phase::LoadHeaders,
             Stage::Replay => Phase::LoadReplay,
             Stage::Passed => Phase::LoadPassed,
@@ -162,18 +167,28 @@ impl<P: Payload> Engine<P> {
 
     fn step_load(&mut self, loader: &mut Loader) -> bool {
         if loader.stage == Stage::Segments && self.read_pages(loader, loader.ends.0) {
-            loader.stage = Stage::Descriptors;
-        }
-        if loader.stage == Stage::Descriptors && self.read_pages(loader, loader.ends.1) {
             let chains = std::mem::take(&mut loader.known.chains);
             let records = std::mem::take(&mut loader.records);
             let sequence = loader.known.head.chunk_sequence;
             loader.replay = Some(Replay::new(&records, chains, sequence));
+            self.store.begin_filling();
+            loader.stage = Stage::Descriptors;
+        }
+        if let Some(replay) = &mut loader.replay {
+            self.store.read_headers(replay, &mut self.outbox);
+        }
+        if loader.stage == Stage::Descriptors && self.read_pages(loader, loader.ends.1) {
+            loader.stage = Stage::Filling;
+        }
+        if loader.stage == Stage::Filling {
+            if !self.store.finish_filling() {
+                self.wake_at(self.now);
+                return false;
+            }
             loader.stage = Stage::Headers;
         }
         if loader.stage == Stage::Headers {
             let replay = loader.replay.as_mut().expect("made above");
-            self.store.read_headers(replay, &mut self.outbox);
             if !replay.is_read() {
                 return false;
             }
@@ -244,6 +259,9 @@ impl<P: Payload> Engine<P> {
         let Some(loader) = &mut self.loader else { return };
         let replay = loader.replay.as_mut().expect("headers are read for it");
         let page = pages.first().filter(|_| result.is_ok());
+        let early = loader.stage == Stage::Descriptors;
+        let forgets = early && self.config.mutants.is(Mutant::EarlyHeaderForgotten);
+        let page = if forgets { Some(&NO_HEADER) } else { page };
         self.store.header_read(replay, chain, page);
         self.continue_load();
     }
@@ -354,11 +372,15 @@ fn volumes_left(checkpoint: &[VolumeRecord], records: &[Record]) -> Vec<VolumeRe
 
 #[cfg(test)]
 mod tests {
-    use super::super::rig::{Nothing, superblock};
+    use super::super::rig::{Nothing, Rig, superblock, volume};
     use super::*;
-    use crate::config::Config;
+    use crate::bounds::Bounds;
+    use crate::config::{Config, Eviction};
     use crate::journal::scan::Read;
     use crate::metadata::checkpoint::{Head, Page, SegmentRecord};
+    use crate::mutant::Mutants;
+    use crate::seam::{Command, Op};
+    use crate::units::{ByteSpan, VolumeId};
 
     /// Checksums keep out rot, not malice.
     #[test]
@@ -393,6 +415,7 @@ mod tests {
         let found = Found { sequence: 2, head, read, volumes, damaged_pages: 0 };
         let mut loader = engine.prepare_load(found, Start::Crashed);
         engine.store.index = Index::Partial;
+        engine.store.begin_filling();
         let segment = SegmentRecord {
             segment: 0,
             sequence: 1,
@@ -410,5 +433,54 @@ mod tests {
         engine.store.load(&mut loader.known, 3, Some(&descriptors));
         assert_eq!(loader.known.damaged_pages, 0);
         assert_eq!(engine.store.counters().cached_blocks, 0);
+    }
+
+    /// A clean start whose index has been read and is on its way into the address map, but for one
+    /// block, and the number of blocks in it.
+    fn filling(mutants: Mutants) -> (Rig, u64) {
+        let bounds = Bounds { replay_blocks: 1, fill_buckets: 1, ..Bounds::default() };
+        let config = Config { eviction: Eviction::Clock, bounds, mutants, ..Config::default() };
+        let mut rig = Rig::open_with(config, 1020);
+        rig.ask(vec![Command::Attach(volume("v"))]);
+        let span = ByteSpan::new(0, 64 * BLOCK_BYTES);
+        rig.submit(VolumeId(0), Op::Read { span, data: Nothing::alloc(64) });
+        let blocks = rig.engine.cache_counters().cached_blocks;
+        rig.ask(vec![Command::Detach(VolumeId(0))]);
+        rig.ask(vec![Command::Seal(VolumeId(0), None)]);
+        let mut rig = rig.next_session(config);
+        rig.holds_wakes = true;
+        rig.begin();
+        (rig, blocks)
+    }
+
+    #[test]
+    fn an_index_fills_the_address_map_step_by_step() {
+        let (mut rig, blocks) = filling(Mutants::default());
+        assert!(blocks >= 60, "{blocks} are cached");
+        let mut steps = 0;
+        while rig.engine.store.index != Index::InUse {
+            rig.engine.check_invariants();
+            assert!(rig.wake(), "a step that is not the last asks for the next");
+            steps += 1;
+        }
+        assert!(steps > 4, "{steps} steps of eight blocks or some more");
+        rig.engine.check_invariants();
+        assert_eq!(rig.engine.report.blocks, blocks);
+    }
+
+    #[test]
+    fn of_an_index_half_loaded_nothing_is_left_when_the_device_is_lost() {
+        // What is left would keep its volume's index, and a sweep would come across it.
+        let keeps_some = |mutants| {
+            let (mut rig, _) = filling(mutants);
+            rig.ask(vec![Command::Abandon]);
+            rig.engine.store.holds_dead()
+        };
+        assert!(!keeps_some(Mutants::default()));
+        assert!(keeps_some(Mutants::only(Mutant::LostLoadKept)), "the mutant is found");
+        let (mut rig, _) = filling(Mutants::default());
+        rig.ask(vec![Command::Abandon]);
+        rig.engine.check_invariants();
+        assert!(!rig.wake() || rig.engine.store.dead, "nothing of it goes on");
     }
 }

@@ -370,6 +370,19 @@ impl Log {
         self.rerank(index);
     }
 
+    /// So many slots of a segment hold a block each, while segments are not in order yet.
+    pub(crate) fn settle_some(&mut self, index: u32, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let segment = &mut self.segments[index as usize];
+        assert_ne!(segment.state, SegmentState::Free, "blocks in a segment that is free");
+        assert!(segment.listed.is_none(), "it is listed when all of it is known");
+        segment.live += count;
+        assert!(segment.live <= self.geometry.segment_slots(), "a slot holds one block");
+        self.groups[usize::from(segment.group)].worth += u64::from(count);
+    }
+
     /// The block in `slot` is gone.
     pub(crate) fn unsettle(&mut self, slot: u32, condemned: bool) {
         let index = self.segment_of(slot);

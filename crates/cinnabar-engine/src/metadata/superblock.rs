@@ -231,6 +231,7 @@ impl Geometry {
     }
 
     /// Slots in a segment, headers included.
+    #[inline]
     pub const fn segment_slots(&self) -> u32 {
         self.segment_chunks * chunk::CHUNK_BLOCKS
     }

@@ -13,6 +13,7 @@ impl<P: Payload> Store<P> {
             eviction: _,
             endurance: _,
             map,
+            filling,
             descriptors,
             ghost,
             probation,
@@ -36,6 +37,9 @@ impl<P: Payload> Store<P> {
             mutants: _,
         } = self;
         map.table().hash(hasher);
+        if let Some(filling) = filling {
+            filling.digest(hasher);
+        }
         descriptors.table().hash(hasher);
         ghost.table().hash(hasher);
         for block in 0..buffers.used() {

@@ -4,7 +4,6 @@
 //! that was used again goes to flash, another one's key to the ghost; a miss found in the ghost goes
 //! to flash at once; while there is free flash everything is admitted.
 
-use super::load::Loaded;
 use super::{Flags, Index, Key, Outbox, Place, Store};
 use crate::buffers::Buffer;
 use crate::config::{Admission, Endurance, Eviction};
@@ -160,23 +159,13 @@ impl<P: Payload> Store<P> {
 
     /// Registers a block that has just been put into `slot`.
     pub(super) fn enter(&mut self, key: Key, slot: u32) {
-        let pushed_out = self.map.insert(self.hash(key), slot);
-        self.entered(key, pushed_out);
+        self.enter_hashed(key, self.hash(key), slot);
     }
 
-    /// Registers blocks that are being loaded, their first buckets being on their way.
-    pub(super) fn enter_many(&mut self, blocks: &mut Loaded) {
-        blocks.retain(|(key, hash, slot)| {
-            let taken = self.map.insert_first(*hash, *slot);
-            if taken {
-                self.entered(*key, None);
-            }
-            !taken
-        });
-        for (key, hash, slot) in blocks.drain(..) {
-            let pushed_out = self.map.insert(hash, slot);
-            self.entered(key, pushed_out);
-        }
+    /// The same, with the hash of the key.
+    pub(super) fn enter_hashed(&mut self, key: Key, hash: u64, slot: u32) {
+        let pushed_out = self.map.insert(hash, slot);
+        self.entered(key, pushed_out);
     }
 
     fn entered(&mut self, key: Key, pushed_out: Option<u32>) {

@@ -4,7 +4,9 @@
 //! of. Nothing of it is served before [`replay`](super::replay) has brought it up to date.
 
 use super::{Holding, Index, Store};
-use crate::descriptors::{DESCRIPTOR_BYTES, Flags, Key};
+use crate::address_map::{AddressMap, Filling};
+use crate::bounds::Bound;
+use crate::descriptors::{DESCRIPTOR_BYTES, Descriptors, Key};
 use crate::journal::scan::PAGE_MAX;
 use crate::limits::VOLUMES_MAX;
 use crate::log::SegmentState;
@@ -14,11 +16,8 @@ use crate::metadata::checkpoint::{DESCRIPTORS_A_PAGE, Head, Page, SegmentRecord,
 use crate::metadata::superblock::Geometry;
 use crate::mutant::Mutant;
 use crate::seam::Payload;
-use smallvec::SmallVec;
 use std::collections::BTreeMap;
-
-/// Blocks of one page: key, hash, slot.
-pub(super) type Loaded = SmallVec<[(Key, u64, u32); DESCRIPTORS_A_PAGE]>;
+use std::ops::Range;
 
 /// Where a chunk may follow those that are known.
 #[derive(Clone, Copy, Debug)]
@@ -164,33 +163,111 @@ impl<P: Payload> Store<P> {
             return false;
         }
         self.descriptors.set_raw(first, raw);
-        // No block comes twice: what the checkpoint says of segments that were emptied while it
-        // was written is left out, and in all others blocks only left.
-        let mut entries: Loaded = SmallVec::new();
-        for slot in first..first + count {
-            let Some(key) = self.descriptors.key(slot) else { continue };
-            if self.believe(known, slot, key) {
-                let flags = self.descriptors.flags(slot).with_condemned(false);
-                self.descriptors.set_flags(slot, flags);
-                self.log.settle(slot);
-                let hash = self.hash(key);
-                self.map.prefetch_first(hash);
-                entries.push((key, hash, slot));
-            } else {
-                self.descriptors.clear(slot);
+        let slots = self.log.geometry.segment_slots();
+        let mut from = first;
+        while from < first + count {
+            let segment = self.log.segment_of(from);
+            let stop = (first + count).min((segment + 1) * slots);
+            let used = segment * slots + self.log.segments[segment as usize].used;
+            let used = used.clamp(from, stop);
+            self.load_run(known, segment, from..used);
+            if !self.mutants.is(Mutant::EmptiedNotWiped) {
+                self.descriptors.wipe(used..stop);
             }
+            from = stop;
         }
-        self.enter_many(&mut entries);
         true
     }
 
+    /// Takes in what the checkpoint says of slots of one segment. No block comes twice: what it says
+    /// of segments that were emptied while it was written is left out, and in all others blocks only
+    /// left.
+    fn load_run(&mut self, known: &mut Known, segment: u32, slots: Range<u32>) {
+        let mut filling = self.filling.take().expect("an index is loaded by filling it");
+        let mut out = Vec::new();
+        let (mut of, mut count, mut live, mut full) = (0, 0, 0, false);
+        for slot in slots {
+            let Some(key) = self.descriptors.key(slot) else { continue };
+            if !self.believe(known, segment, slot, key) {
+                self.descriptors.clear(slot);
+                continue;
+            }
+            if key.volume != of {
+                self.count_loaded(of, count);
+                (of, count) = (key.volume, 0);
+            }
+            (count, live) = (count + 1, live + 1);
+            full |= filling.add(&mut self.map, key.hash(self.seed), slot, &mut out);
+        }
+        self.count_loaded(of, count);
+        self.crossings.note_if(full, Bound::FillEntries);
+        self.log.settle_some(segment, live);
+        self.filling = Some(filling);
+        self.push_out(&out);
+    }
+
+    fn count_loaded(&mut self, volume: u16, count: u64) {
+        if count > 0 {
+            self.holdings[usize::from(volume)].cached_blocks += count;
+            self.counters.cached_blocks += count;
+        }
+    }
+
+    /// These slots have no room in the address map: their blocks leave the cache.
+    fn push_out(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            let key = self.descriptors.key(slot).expect("a mapped slot holds a key");
+            self.vacate(slot, key);
+            self.invalidate_key(key);
+        }
+    }
+
+    /// The checkpoint's segments are known: its descriptors can be taken in.
+    pub(crate) fn begin_filling(&mut self) {
+        assert_eq!(self.index, Index::Partial, "an index in use is not loaded into");
+        assert_eq!(self.counters.cached_blocks, 0, "nothing is in the address map yet");
+        let filling = Filling::new(&self.map, &self.bounds, &self.crossings, self.mutants);
+        self.filling = Some(Box::new(filling));
+    }
+
+    /// All descriptors have been taken in: lets the address map have some more of them; true when it
+    /// has them all.
+    pub(crate) fn finish_filling(&mut self) -> bool {
+        let cut_short = self.mutants.is(Mutant::FillingCutShort);
+        let filling = self.filling.take().filter(|_| !cut_short);
+        let Some(mut filling) = filling else { return true };
+        let mut out = Vec::new();
+        // What is gathered is placed in an eighth of a lookup's time.
+        let budget = self.bounds.replay_blocks * 8;
+        let done = filling.finish_some(&mut self.map, budget, &mut out);
+        if !done {
+            self.crossings.note(Bound::ReplayBlocks);
+            self.filling = Some(filling);
+        }
+        self.push_out(&out);
+        done
+    }
+
+    /// The device was lost while the index was being loaded: none of it is ever served.
+    pub(crate) fn drop_loaded(&mut self) {
+        assert!(self.dead && self.index != Index::InUse, "an index in use is not dropped");
+        assert_eq!(self.counters.ram_blocks, 0, "nothing came in meanwhile");
+        self.filling = None;
+        let slots = self.slots();
+        (self.map, self.descriptors) = (AddressMap::new(slots), Descriptors::new(slots));
+        for segment in &mut self.log.segments {
+            (segment.live, segment.condemned) = (0, 0);
+        }
+        self.log.groups.iter_mut().for_each(|group| group.worth = 0);
+        self.holdings.iter_mut().for_each(|holding| holding.cached_blocks = 0);
+        self.counters.cached_blocks = 0;
+    }
+
     /// Whether a descriptor of the checkpoint counts.
-    fn believe(&mut self, known: &mut Known, slot: u32, key: Key) -> bool {
+    #[inline]
+    fn believe(&mut self, known: &mut Known, segment: u32, slot: u32, key: Key) -> bool {
         let index = usize::from(key.volume);
-        let segment = &self.log.segments[self.log.segment_of(slot) as usize];
-        let used = slot % self.log.geometry.segment_slots() < segment.used;
-        let current = known.indices.get(index).is_some_and(|current| *current);
-        if !used || !current {
+        if !known.indices.get(index).is_some_and(|current| *current) {
             return false;
         }
         if !self.holdings[index].alive {
@@ -198,18 +275,21 @@ impl<P: Payload> Store<P> {
             return false;
         }
         let flags = self.descriptors.flags(slot);
-        if !flags.unflushed() {
-            return true;
+        let covered = !flags.unflushed() || self.is_covered(known, segment, index);
+        let sound = flags.with_condemned(false).with_unflushed(false);
+        if covered && sound != flags {
+            self.descriptors.set_flags(slot, sound);
         }
-        let incarnation = self.holdings[index].incarnation;
-        let covered = known.is_flushed(incarnation, known.head.session, segment.last)
-            || self.mutants.is(Mutant::RecordRetiredBeforeFlush);
-        if covered {
-            self.descriptors.set_flags(slot, Flags::with_unflushed(flags, false));
-        } else {
-            known.unflushed_blocks += 1;
-        }
+        known.unflushed_blocks += u64::from(!covered);
         covered
+    }
+
+    /// Whether a backend flush covers written copies in a segment.
+    fn is_covered(&self, known: &Known, segment: u32, volume: usize) -> bool {
+        let incarnation = self.holdings[volume].incarnation;
+        let last = self.log.segments[segment as usize].last;
+        known.is_flushed(incarnation, known.head.session, last)
+            || self.mutants.is(Mutant::RecordRetiredBeforeFlush)
     }
 
     /// Everything is in: order the segments and collect the free ones.
@@ -220,6 +300,7 @@ impl<P: Payload> Store<P> {
             "nothing came in so far"
         );
         assert_eq!(self.counters.ram_blocks, 0, "nor to RAM");
+        assert!(self.filling.is_none(), "the address map has all of it");
         let segments = &self.log.segments;
         let mut sealed: Vec<u32> = (0..segments.len() as u32)
             .filter(|s| segments[*s as usize].state == SegmentState::Sealed)

@@ -13,7 +13,7 @@ mod load;
 mod partial;
 mod replay;
 
-use crate::address_map::AddressMap;
+use crate::address_map::{AddressMap, Filling};
 use crate::bounds::{Bounds, Crossings};
 use crate::buffers::{Buffer, Buffers};
 use crate::config::{Config, Endurance, Eviction};
@@ -104,6 +104,8 @@ pub(crate) struct Store<P> {
     eviction: Eviction,
     endurance: Endurance,
     map: AddressMap,
+    /// What is on its way into the map while an index is being loaded.
+    filling: Option<Box<Filling>>,
     pub(crate) descriptors: Descriptors,
     ghost: Ghost,
     probation: Probation,
@@ -151,6 +153,7 @@ impl<P: Payload> Store<P> {
             eviction: config.eviction,
             endurance: config.endurance,
             map: AddressMap::new(slots),
+            filling: None,
             descriptors: Descriptors::new(slots),
             ghost: Ghost::new(capacity as u32),
             probation: Probation::new(geometry.slots(), probation),

@@ -10,7 +10,7 @@ use crate::bounds::Bound;
 use crate::descriptors::{Flags, Key};
 use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::MetaPage;
-use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind};
+use crate::metadata::chunk::{ChunkHeader, DATA_BLOCKS_MAX, RecordKind};
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::seam::{IoOp, Payload, Target};
@@ -23,6 +23,17 @@ struct Found {
     header: ChunkHeader,
     opened: u64,
 }
+
+/// A block of a chunk that is taken in.
+#[derive(Clone, Copy, Debug)]
+struct Believed {
+    slot: u32,
+    key: Key,
+    hash: u64,
+    checksum: u32,
+}
+
+type Entries = SmallVec<[Believed; DATA_BLOCKS_MAX as usize]>;
 
 /// A [`Record::Invalidation`].
 #[derive(Clone, Copy, Debug)]
@@ -173,16 +184,43 @@ impl<P: Payload> Store<P> {
         if known.emptied.get(&segment).is_some_and(|newest| header.sequence <= *newest) {
             return 1;
         }
-        self.prefetch_chunk(known, header);
         let owner = known.volumes.get(&header.group).copied().filter(|_| header.group != 0);
         let group = self.group_owned_by(owner);
         self.occupy(segment, group, *opened, header.sequence, header.slot % slots + 1 + count);
         let failed = replay.failed_chunks.get(&header.slot);
-        let failed = failed.is_some_and(|newest| *newest >= header.sequence);
-        let holes = RecordKind::Hole;
+        if failed.is_some_and(|newest| *newest >= header.sequence) {
+            return u64::from(count);
+        }
+        let blocks = self.believed_entries(known, header);
+        self.prefetch_blocks(&blocks);
+        for Believed { slot, key, hash, checksum } in blocks {
+            if let Some(other) = self.descriptors.key(slot) {
+                self.forget(slot, other);
+            }
+            let older = self.map.find(hash, |other| self.descriptors.is(other, key));
+            if let Some(older) = older {
+                self.forget(older, key);
+            }
+            self.settle(slot, key, Flags::default());
+            self.descriptors.set_checksum(slot, checksum);
+            self.enter_hashed(key, hash, slot);
+            replay.replayed_blocks += 1;
+        }
+        u64::from(count)
+    }
+
+    /// The blocks of a chunk that may be believed. Nearly all are of one volume, mostly.
+    fn believed_entries(&mut self, known: &mut Known, header: &ChunkHeader) -> Entries {
+        let mut blocks = Entries::new();
+        let mut newest = (0, None);
         for (slot, entry) in (header.slot + 1..).zip(&header.entries) {
-            let index = known.volumes.get(&entry.incarnation).copied();
-            let Some(volume) = index.filter(|_| entry.kind != holes && !failed) else { continue };
+            if entry.kind == RecordKind::Hole {
+                continue;
+            }
+            if newest.0 != entry.incarnation || newest.1.is_none() {
+                newest = (entry.incarnation, known.volumes.get(&entry.incarnation).copied());
+            }
+            let Some(volume) = newest.1 else { continue };
             let covered = entry.kind == RecordKind::Clean
                 || known.is_flushed(entry.incarnation, header.session, header.sequence)
                 || self.mutants.is(Mutant::RecordRetiredBeforeFlush);
@@ -193,29 +231,15 @@ impl<P: Payload> Store<P> {
                 continue;
             }
             let key = Key { volume, block: entry.block };
-            if let Some(other) = self.descriptors.key(slot) {
-                self.forget(slot, other);
-            }
-            if let Some(other) = self.find_loaded(key) {
-                self.forget(other, key);
-            }
-            self.settle(slot, key, Flags::default());
-            self.descriptors.set_checksum(slot, entry.checksum);
-            self.enter(key, slot);
-            replay.replayed_blocks += 1;
+            blocks.push(Believed { slot, key, hash: self.hash(key), checksum: entry.checksum });
         }
-        u64::from(count)
+        blocks
     }
 
-    fn prefetch_chunk(&self, known: &Known, header: &ChunkHeader) {
-        let hash = |entry: &Entry| {
-            let volume = known.volumes.get(&entry.incarnation).copied()?;
-            (entry.block < VOLUME_BLOCKS_MAX).then(|| self.hash(Key { volume, block: entry.block }))
-        };
-        let hashes: SmallVec<[u64; 256]> = header.entries.iter().filter_map(hash).collect();
-        hashes.iter().for_each(|hash| self.map.prefetch(*hash));
-        for hash in hashes {
-            let _ = self.map.find(hash, |slot| {
+    fn prefetch_blocks(&self, blocks: &Entries) {
+        blocks.iter().for_each(|block| self.map.prefetch(block.hash));
+        for block in blocks {
+            let _ = self.map.find(block.hash, |slot| {
                 self.descriptors.prefetch(slot);
                 false
             });

@@ -245,8 +245,13 @@ fn a_volume_that_was_removed_and_added_waits_for_old_reads_too() {
     pair.kick();
     assert_eq!(pair.host.held.len(), 1);
     let path = pair.host.socket();
+    let (name, elsewhere) = (export().name, std::path::PathBuf::from("/elsewhere"));
+    assert!(!pair.host.server.has_left_behind(&name, &path), "it is served");
     assert!(pair.host.server.remove(ExportId(1), &mut pair.host.pool));
-    let socket = SocketSpec { path, mode: None, group: None };
+    assert!(pair.host.server.has_left_behind(&name, &elsewhere), "by its name");
+    assert!(pair.host.server.has_left_behind("another", &path), "by its socket");
+    assert!(!pair.host.server.has_left_behind("another", &elsewhere));
+    let socket = SocketSpec { path: path.clone(), mode: None, group: None };
     let again = Export { id: ExportId(7), ..export() };
     pair.host.server.add(again, socket).expect("the name is free");
     pair.link = pair.host.connect(ExportId(7));
@@ -256,6 +261,7 @@ fn a_volume_that_was_removed_and_added_waits_for_old_reads_too() {
     pair.host.answer_held(false);
     pair.host.settle();
     assert_eq!(pair.host.held.len(), 1, "now it is taken");
+    assert!(!pair.host.server.has_left_behind(&name, &path), "the old read has ended");
     pair.host.answer_held(false);
     pair.host.settle();
     assert!(pair.host.is_clear());

@@ -1,6 +1,6 @@
 //! Checking a write log: what is dirty, what is damaged, what the next start will do.
 
-use super::report::{LogVolumeReport, WriteLogReport};
+use super::report::{LogVolumeReport, MemoryReport, WriteLogReport};
 use super::{failed, look};
 use crate::check::{CheckOptions, Findings};
 use crate::report::{CopyReport, StartKind, StartReport, hex};
@@ -11,7 +11,7 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_writeback::format::chunk::ChunkHeader;
 use cinnabar_writeback::format::superblock::{Superblock, SuperblockError};
 use cinnabar_writeback::format::{SEGMENT_PAGES, bytes_of};
-use cinnabar_writeback::recover::{Found, Survey, is_whole};
+use cinnabar_writeback::recover::{Found, OpenError, Survey, is_whole};
 use std::collections::BTreeSet;
 
 /// The copies of a write log's superblock, if one of them is one.
@@ -70,13 +70,21 @@ pub fn check(
         verify(image, device, survey, watch, &mut findings)?;
     }
     let volumes: Vec<LogVolumeReport> = found.iter().map(volume).collect();
+    let memory = match super::memory::report(image.disk()) {
+        Ok(memory) => memory,
+        Err(OpenError::Note) => {
+            findings.add(OpenError::Note.to_string());
+            None
+        }
+        Err(error) => return Err(failed(device, error)),
+    };
     let opens = survey.is_some() && unreadable.is_empty();
     Ok(WriteLogReport {
         device: device.to_owned(),
         kind: "write_log",
         size_bytes: has,
         damaged: !findings.lines.is_empty(),
-        next_start: next_start(opens, &volumes),
+        next_start: next_start(opens, &volumes, memory.as_ref()),
         findings: findings.lines,
         more_findings: findings.more,
         superblocks: copies.iter().map(copy).collect(),
@@ -86,6 +94,7 @@ pub fn check(
         segments_used: segments_used(found),
         data_checked: options.all && survey.is_some(),
         volumes,
+        memory,
     })
 }
 
@@ -166,7 +175,11 @@ fn copy(copy: &Result<Superblock, SuperblockError>) -> CopyReport {
     CopyReport { status, reason, sequence: None }
 }
 
-fn next_start(opens: bool, volumes: &[LogVolumeReport]) -> StartReport {
+fn next_start(
+    opens: bool,
+    volumes: &[LogVolumeReport],
+    memory: Option<&MemoryReport>,
+) -> StartReport {
     let dirty = volumes.iter().filter(|volume| volume.dirty_chunks > 0 && !volume.damaged);
     let dirty: Vec<&str> = dirty.map(|volume| volume.name.as_str()).collect();
     let damaged = volumes.iter().filter(|volume| volume.damaged);
@@ -177,6 +190,11 @@ fn next_start(opens: bool, volumes: &[LogVolumeReport]) -> StartReport {
         return StartReport { kind: StartKind::Refuse, text: text.to_owned() };
     }
     let mut parts = Vec::new();
+    if let Some(memory) = memory {
+        let path = &memory.path;
+        let there = if memory.found { "" } else { ", which is not there: it would refuse the log" };
+        parts.push(format!("newer writes are taken from the write memory {path}{there}"));
+    }
     if !dirty.is_empty() {
         parts
             .push(format!("what is dirty of {} is kept and brought to the back end", list(&dirty)));

@@ -8,7 +8,10 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_writeback::format::chunk::{ChunkHeader, Entry};
 use cinnabar_writeback::format::directory::Record;
 use cinnabar_writeback::format::superblock::{Superblock, SuperblockError};
-use cinnabar_writeback::format::{SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of};
+use cinnabar_writeback::format::{
+    NOTE_PAGE, SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of,
+};
+use cinnabar_writeback::memory::note;
 use std::ops::ControlFlow;
 
 /// Dumps the write log of path `device`, whose superblock has these copies.
@@ -38,6 +41,9 @@ pub fn dump(
     if flow.is_continue() && options.parts.contains(&Part::Volumes) {
         flow = directory(source, uuid, emit);
     }
+    if flow.is_continue() && options.parts.contains(&Part::Volumes) {
+        flow = notes(source, uuid, emit);
+    }
     if flow.is_continue() && options.parts.contains(&Part::Chunks) {
         // Broken off or not, there is nothing behind it.
         let _flow = chunks(source, (uuid, segments), options.entries, watch, emit);
@@ -58,6 +64,25 @@ fn superblocks(
                 .with("segments", *segments)
                 .with("segment_pages", SEGMENT_PAGES),
             Err(error) => line.with("status", "damaged").with("reason", error.to_string()),
+        })?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// What the log says of memory that holds newer writes.
+fn notes(source: &(impl Source + ?Sized), uuid: [u8; 16], emit: Emit<'_>) -> ControlFlow<()> {
+    let mut pages = [const { MetaPage::zeroed() }; 2];
+    source.read(NOTE_PAGE, &mut pages);
+    for (number, page) in pages.iter().enumerate() {
+        let Some((stamp, note)) = note::of_page(page, uuid) else { continue };
+        let line = Line::new("write_memory").with("page", number).with("stamp", stamp);
+        emit(match note {
+            Some(note) => line
+                .with("in_use", true)
+                .with("path", note.path)
+                .with("boot", hex(&note.boot))
+                .with("nonce", format!("{:016x}", note.nonce)),
+            None => line.with("in_use", false),
         })?;
     }
     ControlFlow::Continue(())

@@ -2,6 +2,7 @@
 
 mod check;
 mod dump;
+mod memory;
 mod report;
 mod rescue;
 mod session;
@@ -10,7 +11,8 @@ mod tests;
 
 pub use check::{check, recognise};
 pub use dump::dump;
-pub use report::{LogVolumeReport, WriteLogReport};
+pub use memory::{Remembered, noted};
+pub use report::{LogVolumeReport, MemoryReport, WriteLogReport};
 pub use rescue::{Rescued, rescue};
 pub use session::Session;
 
@@ -19,12 +21,13 @@ use crate::{OfflineError, Watch};
 use cinnabar_backend::disk::{OpenOptions, existing_write_log, open_write_log};
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_writeback::WriteLog;
+use cinnabar_writeback::memory::release;
 use cinnabar_writeback::recover::{Found, OpenError, Survey, format, survey};
 pub use cinnabar_writeback::{Command, Config, Done, Place};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A write log, open and locked, and looked at. Nothing has been written to it.
+/// A write log, open and locked, and looked at. Nothing has been written to it but what was in memory.
 pub struct OpenLog {
     /// Its device.
     pub disk: Arc<Disk>,
@@ -37,6 +40,18 @@ pub struct OpenLog {
 /// # Errors
 /// If there is none, it is in use, or it is damaged.
 pub fn open(path: &Path, watch: &mut dyn Watch) -> Result<OpenLog, OfflineError> {
+    open_with_memory(path, &Remembered::Noted, watch)
+}
+
+/// The same. Writes that a killed daemon has left in memory are brought to the log first.
+///
+/// # Errors
+/// As [`open`]; and if writes are in memory, and that is not there or is damaged.
+pub fn open_with_memory(
+    path: &Path,
+    memory: &Remembered,
+    watch: &mut dyn Watch,
+) -> Result<OpenLog, OfflineError> {
     let options = OpenOptions { lock_wait: LOCK_WAIT, ..OpenOptions::default() };
     let found = existing_write_log(path, &options)?;
     let device = path.display().to_string();
@@ -47,6 +62,7 @@ pub fn open(path: &Path, watch: &mut dyn Watch) -> Result<OpenLog, OfflineError>
     // What an earlier session has written without a flush is not built on.
     let synced = rustix::fs::fdatasync(&*disk);
     synced.map_err(|errno| failed(&device, OpenError::Io(errno.into())))?;
+    memory::put_back(&disk, &device, memory)?;
     let survey = look(&disk, &device, watch)?;
     if let Some(place) = survey.unreadable.first() {
         return Err(failed(&device, OpenError::Directory(*place)));
@@ -92,7 +108,10 @@ impl OpenLog {
     pub fn begin(self, config: Config) -> Result<(Arc<Disk>, WriteLog<Memory>), OfflineError> {
         let device = self.device();
         let log = self.survey.begin(&*self.disk, config);
-        Ok((self.disk, log.map_err(|error| failed(&device, error))?))
+        let log = log.map_err(|error| failed(&device, error))?;
+        // What a killed daemon had in memory has been put back, or counts no more.
+        release(&*self.disk).map_err(|error| failed(&device, error))?;
+        Ok((self.disk, log))
     }
 
     /// Its path, for people.

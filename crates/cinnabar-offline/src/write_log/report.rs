@@ -35,6 +35,17 @@ pub struct WriteLogReport {
     pub data_checked: bool,
     /// Volumes that have a place, dirty or not.
     pub volumes: Vec<LogVolumeReport>,
+    /// The memory that holds newer writes, unless it is that of another boot of a host.
+    pub memory: Option<MemoryReport>,
+}
+
+/// Acknowledged writes are in memory: a daemon was killed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryReport {
+    /// Path of the file.
+    pub path: String,
+    /// It is there, and of this log.
+    pub found: bool,
 }
 
 /// A volume of a write log.

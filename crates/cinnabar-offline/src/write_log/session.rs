@@ -205,6 +205,7 @@ impl Session {
                     };
                     self.port.submit(Job { token: id.0, file: self.log_file, op });
                 }
+                Action::Memory(_) => unreachable!("it was opened without a write memory"),
                 Action::Engine(id, _, op) => {
                     // Without a back end it is away: nothing is answered.
                     if let Some(backend) = &mut self.backend {

@@ -97,19 +97,22 @@ fn checks(found: &FoundExperiment) -> Table {
 }
 
 fn targets(found: &FoundExperiment) -> Table {
-    let header = ["value", "of", "derived", "measured", "beyond", ""];
-    let mut table = Table::new(2, &header).caption("Beside an independent model");
+    let met = found.targets.iter().filter(|target| target.within).count();
+    let caption =
+        format!("Beside an independent model: {met} of {} values met", found.targets.len());
+    let header = ["value", "", "of", "derived", "measured", "beyond"];
+    let mut table = Table::new(3, &header).caption(caption);
     for target in &found.targets {
         let [derived, measured, difference] = target.shown();
         let mark = if target.within { "" } else { "DIFFERS" };
         let quantity = target.quantity.trim_end_matches("_us").replace('_', " ");
         table = table.row([
             target.what.clone(),
+            mark.to_owned(),
             quantity,
             derived,
             measured,
             difference,
-            mark.to_owned(),
         ]);
     }
     table

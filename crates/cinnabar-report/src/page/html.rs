@@ -16,6 +16,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 const FOLDED_FROM: usize = 3;
 /// More rows are a list that nobody reads as blocks: they scroll, the first column stays.
 const FOLDED_ROWS_MAX: usize = 40;
+/// More rows are behind the table's caption, if it has one.
+const OPEN_ROWS_MAX: usize = 40;
 
 /// The whole file.
 pub(super) fn page(page: &Page) -> String {
@@ -73,14 +75,24 @@ fn push_part(html: &mut String, part: &Part, colours: &Colours) {
     }
 }
 
+/// A long table with a caption is behind that: who wants to see it opens it.
+fn table(table: &Table) -> String {
+    if table.rows.len() <= OPEN_ROWS_MAX || table.caption.is_empty() {
+        return open_table(table, &table.caption);
+    }
+    let mut html = String::from("<details>");
+    push(&mut html, "summary class=\"caption\"", &table.caption);
+    html + &open_table(table, "") + "</details>\n"
+}
+
 /// A table in a place of its own, which scrolls if the table is wider. On a narrow screen rows that
 /// are not too many fold: a row is a block, a cell a line of it, behind the name of its column.
-fn table(table: &Table) -> String {
+fn open_table(table: &Table, caption: &str) -> String {
     let folds = table.header.len() > FOLDED_FROM && table.rows.len() <= FOLDED_ROWS_MAX;
     let class = if folds { "wide fold" } else { "wide" };
     let mut html = format!("<div class=\"{class}\" tabindex=\"0\">");
-    if !table.caption.is_empty() {
-        push(&mut html, "p class=\"caption\"", &table.caption);
+    if !caption.is_empty() {
+        push(&mut html, "p class=\"caption\"", caption);
     }
     html += "<table>\n";
     let class = |column: usize| if column < table.left { "" } else { " class=\"number\"" };

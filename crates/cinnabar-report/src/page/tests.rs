@@ -190,3 +190,25 @@ fn every_table_scrolls_or_folds() {
         assert!(html.contains(rule), "{rule}");
     }
 }
+
+#[test]
+fn a_long_table_is_behind_its_caption() {
+    let long = |rows: usize| {
+        let table = Table::new(1, &["value", "is"]).caption("all of them");
+        let table = (0..rows).fold(table, |table, row| table.row([format!("v{row}"), "1".into()]));
+        Page::new("a page", "").section(Section::new("a section").table(table)).to_html()
+    };
+    assert!(long(41).contains("<details><summary class=\"caption\">all of them</summary>"));
+    assert!(!long(40).contains("<details>"));
+}
+
+#[test]
+fn a_bold_title_is_broken_before_it_leaves_the_chart() {
+    let title = "Read latency by working-set size, with prefetch by the file server";
+    let axis = || Axis::linear("", Unit::Count);
+    let chart = Chart::new(title, axis(), axis()).series("a", Style::Line, [(0.0, 1.0)]);
+    let html = Page::new("t", "").section(Section::new("").chart(chart)).to_html();
+    assert!(
+        html.contains("Read latency by working-set size") && !html.contains(&format!(">{title}<"))
+    );
+}

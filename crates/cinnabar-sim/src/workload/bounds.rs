@@ -67,8 +67,19 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
         } else {
             1
         },
+        fill_buckets: as_small_as(load_reads, [1, 8], usual.fill_buckets),
+        fill_entries: as_small_as(load_pages, [1, 9], usual.fill_entries),
         partial_blocks: if write_blocks < 256 { write_blocks } else { usual.partial_blocks },
         ..usual
+    }
+}
+
+/// Small where another bound was drawn as 1 or 2.
+fn as_small_as<T>(other: u32, [one, two]: [T; 2], usual: T) -> T {
+    match other {
+        1 => one,
+        2 => two,
+        _ => usual,
     }
 }
 

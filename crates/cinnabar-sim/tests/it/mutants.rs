@@ -18,13 +18,13 @@ const SEEDS_MAX: u64 = 2000;
 
 /// Each mutant, and a seed that finds it.
 const FOUND_AT: &[(Mutant, u64)] = &[
-    (Mutant::NoRecord, 4),
-    (Mutant::RecordAfterWrite, 4),
-    (Mutant::RecordTooOld, 5),
-    (Mutant::RecordRetiredBeforeFlush, 4),
-    (Mutant::GenerationNotRaised, 240),
+    (Mutant::NoRecord, 9),
+    (Mutant::RecordAfterWrite, 91),
+    (Mutant::RecordTooOld, 9),
+    (Mutant::RecordRetiredBeforeFlush, 72),
+    (Mutant::GenerationNotRaised, 46),
     (Mutant::ProofIgnored, 4),
-    (Mutant::ChecksumNotVerified, 4),
+    (Mutant::ChecksumNotVerified, 15),
     (Mutant::ForgottenNotRecorded, 304),
     (Mutant::FillNotRevalidated, 5),
     (Mutant::TrimNotRecorded, 16),
@@ -33,8 +33,12 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::SplitAnsweredEarly, 3),
     (Mutant::PassedRunGrows, 412),
     (Mutant::ReplayCutShort, 7),
-    (Mutant::HeadsKept, 223),
-    (Mutant::DurableZeroesNotFlushed, 37),
+    (Mutant::HeadsKept, 176),
+    (Mutant::EarlyHeaderForgotten, 167),
+    (Mutant::FillingCutShort, 3),
+    (Mutant::FillingMovesNothing, 12),
+    (Mutant::EmptiedNotWiped, 4),
+    (Mutant::DurableZeroesNotFlushed, 254),
     (Mutant::LateWaiterKept, 3),
     (Mutant::SilentDeviceAwaited, 3),
     (Mutant::LostVolumeKeepsIndex, 168),
@@ -47,7 +51,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::DeadBlocksCounted, 3),
     (Mutant::RegionNotAdded, 0),
     (Mutant::WindowAfterSeal, 17),
-    (Mutant::WindowUnbounded, 229),
+    (Mutant::WindowUnbounded, 164),
     (Mutant::WakeForgotten, 3),
     (Mutant::InboxNotLookedAtAgain, 0),
     (Mutant::WakeNotPassedOn, 8),
@@ -58,10 +62,10 @@ const FOUND_AT: &[(Mutant, u64)] = &[
 const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::RecordsLostInSecondCrash, 24),
     (Mutant::CheckpointBeforeSegments, 48),
-    (Mutant::JournalGapIgnored, 530),
-    (Mutant::SegmentReusedSilently, 198),
+    (Mutant::JournalGapIgnored, 1523),
+    (Mutant::SegmentReusedSilently, 258),
     (Mutant::NoRecordWhileLoading, 117),
-    (Mutant::RebaseMistaken, 1532),
+    (Mutant::RebaseMistaken, 219),
 ];
 
 /// Mutants that scripted tests find, with the test and why no seed does.
@@ -125,6 +129,11 @@ const SCRIPTED: &[(Mutant, &str, &str)] = &[
         Mutant::InvalidationInParts,
         "engine `shards::fairness`",
         "the same, with parts of a long request beside it still to be sent",
+    ),
+    (
+        Mutant::LostLoadKept,
+        "engine `load`",
+        "a lost device answers nothing from its index; its volumes' indices must run out meanwhile",
     ),
     (
         Mutant::JournalEndTrusted,

@@ -46,6 +46,34 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// Its kind, sectors, block, and checksum or number of blocks.
+    ///
+    /// # Panics
+    /// If the block number does not fit.
+    pub(crate) fn fields(&self) -> (u8, u8, u64, u32) {
+        let fields = match *self {
+            Self::Data { block, sectors, checksum } => (0, sectors, block, checksum),
+            Self::Range { block, count, kind } => (1 + kind as u8, 0, block, count),
+        };
+        assert!(fields.2 < 1 << 40, "a block number has 40 bits");
+        fields
+    }
+
+    /// The entry with these fields, if there can be one.
+    pub(crate) fn of_fields(kind: u8, sectors: u8, block: u64, last: u32) -> Option<Self> {
+        let range = |kind| Some(Self::Range { block, count: last, kind });
+        match kind {
+            _ if block >= 1 << 40 => None,
+            0 if sectors != 0 => Some(Self::Data { block, sectors, checksum: last }),
+            1 => range(RangeKind::Zero),
+            2 => range(RangeKind::Punch),
+            3 => range(RangeKind::Trim),
+            _ => None,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
@@ -97,11 +125,7 @@ impl ChunkHeader {
         w.u16(self.entries.len() as u16);
         assert_eq!(w.written(), FIELDS_BYTES, "the entries begin where they are looked for");
         for entry in &self.entries {
-            let (kind, sectors, block, last) = match *entry {
-                Entry::Data { block, sectors, checksum } => (0, sectors, block, checksum),
-                Entry::Range { block, count, kind } => (1 + kind as u8, 0, block, count),
-            };
-            assert!(block < 1 << 40, "a block number has 40 bits");
+            let (kind, sectors, block, last) = entry.fields();
             w.u8(kind);
             w.u8(sectors);
             w.bytes(&block.to_le_bytes()[..5]);
@@ -137,14 +161,7 @@ impl ChunkHeader {
             let mut block = [0; 8];
             block[..5].copy_from_slice(&r.array::<5>());
             let (block, last) = (u64::from_le_bytes(block), r.u32());
-            let range = |kind| Entry::Range { block, count: last, kind };
-            entries.push(match kind {
-                0 if sectors != 0 => Entry::Data { block, sectors, checksum: last },
-                1 => range(RangeKind::Zero),
-                2 => range(RangeKind::Punch),
-                3 => range(RangeKind::Trim),
-                _ => return None,
-            });
+            entries.push(Entry::of_fields(kind, sectors, block, last)?);
         }
         let header = Self {
             uuid,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0, 1 | two copies of the superblock |
 //! | 2 to 513 | the directory: two pages for each of 256 volumes, written in turn |
+//! | 514, 515 | where the newest writes are, if they are in memory: two pages, written in turn |
 //! | 768 and on | segments of 256 pages: chunks, one behind the other |
 
 pub mod chunk;
@@ -18,6 +19,8 @@ pub const SEGMENT_PAGES: u32 = 256;
 pub const DIRECTORY_PAGE: u64 = 2;
 /// Volumes that a write log can hold at a time.
 pub const VOLUMES_MAX: u16 = 256;
+/// First of the two pages that say where the newest writes are.
+pub const NOTE_PAGE: u64 = DIRECTORY_PAGE + 2 * VOLUMES_MAX as u64;
 /// First page of the first segment.
 pub const SEGMENTS_PAGE: u64 = 768;
 /// Fewest segments of a write log: 8 MiB.

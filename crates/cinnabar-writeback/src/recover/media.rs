@@ -22,6 +22,14 @@ pub trait Media<P> {
     /// # Errors
     /// What the device says.
     fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()>;
+    /// Writes pages, one behind the other.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn write_pages(&self, offset: u64, pages: &[MetaPage]) -> std::io::Result<()> {
+        let each = (offset..).step_by(BLOCK_BYTES as usize).zip(pages);
+        each.into_iter().try_for_each(|(offset, page)| self.write_page(offset, page))
+    }
     /// Makes everything durable that was written.
     ///
     /// # Errors
@@ -50,6 +58,23 @@ pub enum OpenError {
     /// has, is not known.
     #[error("both records of place {0} of the write log's directory are damaged")]
     Directory(u16),
+    /// The newest writes are in memory, and that is not there.
+    #[error("the newest acknowledged writes are in the write memory {0}, and it is not there")]
+    Memory(String),
+    /// The memory that is to be used holds another log's writes.
+    #[error("the write memory {0} holds acknowledged writes of another write log")]
+    MemoryOfAnother(String),
+    /// What is in memory is not what was put there.
+    #[error("the write memory {path} is damaged: chunk {number} is not what was acknowledged")]
+    MemoryDamaged {
+        /// Where it is.
+        path: String,
+        /// Number of the chunk.
+        number: u64,
+    },
+    /// Where the newest writes are is not known.
+    #[error("both pages that say whether the newest writes are in memory are damaged")]
+    Note,
     /// Too small to hold a write log.
     #[error("a write log needs at least {0} bytes")]
     TooSmall(u64),

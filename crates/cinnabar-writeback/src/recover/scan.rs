@@ -60,6 +60,15 @@ pub(super) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Dire
     Ok(Directory { volumes, stamps, unreadable })
 }
 
+/// The records of all places in use.
+pub(crate) fn records<P>(
+    media: &impl Media<P>,
+    uuid: [u8; 16],
+) -> Result<BTreeMap<u16, Record>, OpenError> {
+    let volumes = directory(media, uuid)?.volumes.into_iter();
+    Ok(volumes.map(|(place, headers)| (place, headers.record)).collect())
+}
+
 /// Reads the headers of all chunks; gives the newest opening of a segment.
 pub(super) fn scan<P>(
     media: &impl Media<P>,

@@ -2,11 +2,11 @@
 //! carried out in the order in which they came.
 
 use crate::memory::Mem;
+use crate::rng::Rng;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Answer, Op};
 use cinnabar_writeback::EngineId;
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 
 /// See the module.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 use crate::disk::{Disk, sectors, span_of};
 use crate::memory::Mem;
 use crate::oracle::Oracle;
+use crate::rng::Rng;
 use crate::settings::Settings;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, RequestId};
 use cinnabar_writeback::Place;
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use std::collections::BTreeMap;
 
 /// Sectors by which a volume may grow in a run.

@@ -1,14 +1,19 @@
 //! The write log over a simulated SSD, above a simulated back end: crashes, power cuts, servers that
 //! restart, and an oracle that looks at the back end after each of its effects.
 
+mod crash;
+mod cuts;
 mod directed;
 mod disk;
 mod guest;
+mod host;
 mod joint;
 mod look;
 mod memory;
+mod memory_file;
 mod oracle;
 mod rig;
+mod rng;
 mod settings;
 mod ssd;
 mod world;
@@ -90,33 +95,42 @@ const FOUND_BY: &[(Mutant, Test)] = &[
 /// `CINNABAR_SEARCH=1`, or one of them with its name.
 const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::FuaKeepsEpoch, 0),
-    (Mutant::FlushKeepsEpoch, 3),
-    (Mutant::EpochsCoalesced, 1),
+    (Mutant::FlushKeepsEpoch, 0),
+    (Mutant::EpochsCoalesced, 2),
     (Mutant::EpochsMerged, 0),
     (Mutant::NoFlushBetweenEpochs, 0),
     (Mutant::RecordNotAwaited, 1),
-    (Mutant::UndurableDestaged, 2),
+    (Mutant::UndurableDestaged, 1),
     (Mutant::RestartNotRepeated, 5),
     (Mutant::RangesFirst, 9),
     (Mutant::WindowUnordered, 5),
-    (Mutant::DestageUnverified, 4),
+    (Mutant::DestageUnverified, 18),
     (Mutant::ReadUnverified, 27),
-    (Mutant::FlushBeforeCompletion, 0),
+    (Mutant::FlushBeforeCompletion, 1),
     (Mutant::AckBeforeChunk, 3),
     (Mutant::AckOutOfOrder, 7),
     (Mutant::FlushUndurable, 3),
     (Mutant::FuaAlone, 3),
-    (Mutant::TornChunkBelieved, 3),
+    (Mutant::TornChunkBelieved, 0),
     (Mutant::GapNotRecorded, 3),
-    (Mutant::SessionNotFlushed, 7),
-    (Mutant::SessionIgnored, 1),
+    (Mutant::SessionNotFlushed, 28),
+    (Mutant::SessionIgnored, 6),
     (Mutant::SegmentFreedEarly, 1),
     (Mutant::ReadUnpinned, 27),
-    (Mutant::OlderVersionDropped, 5),
-    (Mutant::RangeKeepsBlocks, 5),
-    (Mutant::WriteKeepsRange, 9),
-    (Mutant::RoomNotTold, 15),
-    (Mutant::GapNotAwaited, 84),
+    (Mutant::OlderVersionDropped, 0),
+    (Mutant::RangeKeepsBlocks, 0),
+    (Mutant::WriteKeepsRange, 14),
+    (Mutant::RoomNotTold, 37),
+    (Mutant::GapNotAwaited, 466),
+    (Mutant::AckBeforePublish, 1),
+    (Mutant::OldMemoryBelieved, 9),
+    (Mutant::ReplacedInPlace, 26),
+    (Mutant::MemoryNotCleared, 26),
+    (Mutant::MemoryClearedEarly, 1),
+    (Mutant::ReplacedAcrossEpochs, 64),
+    (Mutant::ReplacedAcrossRange, 119),
+    (Mutant::AckWithoutMemory, 248),
+    (Mutant::NoteKept, 98),
 ];
 
 #[test]

@@ -2,10 +2,12 @@
 
 use crate::disk::Disk;
 use crate::memory::Mem;
+use crate::memory_file::MemFile;
 use crate::ssd::Ssd;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
-use cinnabar_writeback::recover::{OpenError, format, open};
+use cinnabar_writeback::memory::{Host, MemoryAt, open_with};
+use cinnabar_writeback::recover::{OpenError, format};
 use cinnabar_writeback::{Action, Command, Config, Done, Event, Place, Refusal, WriteLog};
 use std::collections::BTreeMap;
 
@@ -13,12 +15,29 @@ const SEGMENTS: u32 = 8;
 /// Sectors of each back end.
 const SECTORS: usize = 16_384 * 8;
 
+fn open(
+    ssd: &Ssd,
+    config: Config,
+    file: Option<&(MemFile, u64)>,
+) -> Result<WriteLog<Mem>, OpenError> {
+    let memory = file.map(|(file, nonce)| MemoryAt {
+        file,
+        path: "/dev/shm/memory",
+        nonce: *nonce,
+        may_be_lost: false,
+    });
+    let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
+    open_with(ssd, bytes, config, &Host { boot: [1; 16], memory })
+}
+
 /// See the module.
 pub(crate) struct Rig {
     pub(crate) log: WriteLog<Mem>,
     pub(crate) ssd: Ssd,
     pub(crate) disks: BTreeMap<Place, Disk>,
     pub(crate) config: Config,
+    /// The write memory, and how often it was used anew.
+    pub(crate) file: Option<(MemFile, u64)>,
     pub(crate) now: Instant,
     pub(crate) wake: Option<Instant>,
     pub(crate) replies: BTreeMap<RequestId, Result<Answer<Mem>, Failure>>,
@@ -28,12 +47,22 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(config: Config) -> Self {
+        Self::on(config, None)
+    }
+
+    /// With a write memory of so many pages.
+    pub(crate) fn with_memory(config: Config, pages: u32) -> Self {
+        Self::on(config, Some((MemFile::new(pages), 1)))
+    }
+
+    fn on(config: Config, file: Option<(MemFile, u64)>) -> Self {
         let ssd = Ssd::default();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         format(&ssd, bytes, [9; 16]).expect("it is large enough");
-        let log = open(&ssd, bytes, config).expect("just formatted");
+        let log = open(&ssd, config, file.as_ref()).expect("just formatted");
         Self {
             log,
+            file,
             ssd,
             disks: BTreeMap::new(),
             config,
@@ -49,8 +78,12 @@ impl Rig {
         let (mut events, mut actions) = (vec![event], Vec::new());
         self.log.apply(self.now, &mut events, &mut actions);
         for action in actions {
+            if self.file.as_ref().is_some_and(|(file, _)| file.is_killed()) {
+                return;
+            }
             match action {
                 Action::Log(id, op) => self.ssd.submit(id, op),
+                Action::Memory(op) => op.carry_out(&self.file.as_ref().expect("there is one").0),
                 Action::Engine(id, place, op) => {
                     let disk = self.disks.entry(place).or_insert_with(|| Disk::new(SECTORS));
                     disk.submit(id, op);
@@ -159,8 +192,11 @@ impl Rig {
     }
 
     pub(crate) fn reopen(&mut self) -> Result<(), OpenError> {
-        let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
-        self.log = open(&self.ssd, bytes, self.config)?;
+        if let Some((file, nonce)) = &mut self.file {
+            file.revive();
+            *nonce += 1;
+        }
+        self.log = open(&self.ssd, self.config, self.file.as_ref())?;
         self.wake = None;
         self.disks.values_mut().for_each(Disk::forget);
         Ok(())

@@ -1,10 +1,10 @@
 //! How a run of the simulation is, and what has happened in it.
 
+use crate::rng::Rng;
 use cinnabar_writeback::Config;
 use cinnabar_writeback::bounds::{Bound, Bounds, Crossings};
 use cinnabar_writeback::mutant::Mutants;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use rand::RngExt;
 
 /// How a run is. Probabilities are for each step.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +37,26 @@ pub(crate) struct Settings {
     pub(crate) dirty_max_percent: u8,
     pub(crate) age_max_ns: u64,
     pub(crate) bounds: Bounds,
+    /// Pages of the write memory, if there is one.
+    pub(crate) memory: Option<u32>,
+    /// The daemon is killed between two stores to it.
+    pub(crate) memory_kill: f64,
+    /// Of each attach: writes are acknowledged from memory.
+    pub(crate) from_memory: f64,
+    /// At a crash: another file is there, or none.
+    pub(crate) memory_lost: f64,
+    pub(crate) memory_age_ns: u64,
     pub(crate) mutants: Mutants,
 }
 
 impl Settings {
     pub(crate) fn drawn(seed: u64) -> Self {
-        let mut rng = Rng::seed_from_u64(seed ^ 0x5E77_1965);
+        // Dice of its own for the memory: runs without one are what they were.
+        let memory = &mut Rng::seed_from_u64(seed ^ 0x3E30_1977);
+        Self::draw(&mut Rng::seed_from_u64(seed ^ 0x5E77_1965), memory)
+    }
+
+    pub(crate) fn draw(rng: &mut Rng, memory: &mut Rng) -> Self {
         let mut pick = |list: &[f64]| list[rng.random_range(0..list.len())];
         let (flush, fua) = (pick(&[0.0, 0.02, 0.1, 0.3]), pick(&[0.0, 0.05, 0.3]));
         let (crash, restart) = (pick(&[0.0, 0.002, 0.01]), pick(&[0.0, 0.0, 0.01]));
@@ -53,7 +67,13 @@ impl Settings {
         let away = pick(&[0.0, 0.0, 0.01]);
         let (engine_fails, ssd_fails) = (pick(&[0.0, 0.0, 0.05]), pick(&[0.0, 0.0, 0.0, 0.002]));
         let weights = [pick(&[1.0, 4.0]), pick(&[1.0, 4.0]), pick(&[1.0, 4.0])];
-        let bounds = Self::bounds(&mut rng);
+        let bounds = Self::bounds(rng);
+        let mut choose = |list: &[f64]| list[memory.random_range(0..list.len())];
+        let (memory_kill, from_memory) = (choose(&[0.0, 0.003, 0.02]), choose(&[1.0, 1.0, 0.5]));
+        let memory_lost = choose(&[0.0, 0.3]);
+        let memory_age_ns = [100_000, 3_000_000][memory.random_range(0..2)];
+        let pages = [None, None, Some(64), Some(100), Some(400)];
+        let memory = pages[memory.random_range(0..pages.len())];
         Self {
             steps: rng.random_range(200..1_500),
             volumes: [1, 1, 2, 3, 4][rng.random_range(0..5)],
@@ -77,6 +97,11 @@ impl Settings {
             dirty_max_percent: [80, 80, 10, 2][rng.random_range(0..4)],
             age_max_ns: [30_000_000_000, 3_000_000][rng.random_range(0..2)],
             bounds,
+            memory,
+            memory_kill,
+            from_memory,
+            memory_lost,
+            memory_age_ns,
             mutants: Mutants::default(),
         }
     }
@@ -111,6 +136,7 @@ impl Settings {
             retry_ns: 100_000,
             dirty_max_percent: self.dirty_max_percent,
             age_max_ns: self.age_max_ns,
+            memory_age_ns: self.memory_age_ns,
             bounds: self.bounds,
             mutants: self.mutants,
         }
@@ -166,6 +192,14 @@ counts! {
     refused,
     no_place,
     away,
+    /// Blocks that were replaced in the write memory.
+    absorbed,
+    /// Kills between two stores to the write memory.
+    memory_kills,
+    /// A memory that is not there, or another one, was refused.
+    memory_refused,
+    /// Stale content of it was there after a power cut.
+    memory_stale,
 }
 
 impl Counts {

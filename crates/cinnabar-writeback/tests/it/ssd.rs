@@ -1,11 +1,11 @@
 //! The SSD: what was written is visible once it has ended, and durable after a flush.
 
 use crate::memory::Mem;
+use crate::rng::Rng;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::{IoDone, IoId, IoOp, Slices};
 use cinnabar_writeback::recover::Media;
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -209,6 +209,11 @@ impl Ssd {
         id
     }
 
+    /// Nothing that is under way happens.
+    pub(crate) fn forget(&self) {
+        self.0.borrow_mut().under_way.clear();
+    }
+
     /// The daemon is killed: what was under way has happened, or not, page by page.
     pub(crate) fn kill(&self, rng: &mut Rng) {
         let mut state = self.0.borrow_mut();
@@ -296,15 +301,16 @@ impl Media<Mem> for Ssd {
     fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()> {
         let mut state = self.0.borrow_mut();
         let at = offset / 4096;
-        match &mut state.writes_left {
+        match state.writes_left {
             Some(0) => {
-                // Half of it got there.
+                // Nothing of it got there, some bytes, or half.
                 let mut torn = state.page(at);
-                torn[..2048].copy_from_slice(&page.0[..2048]);
+                let cut = [0, 16, 2048][(state.writes % 3) as usize];
+                torn[..cut].copy_from_slice(&page.0[..cut]);
                 state.durable.insert(at, torn);
                 return Err(std::io::Error::other("killed"));
             }
-            Some(left) => *left -= 1,
+            Some(left) => state.writes_left = Some(left - 1),
             None => {}
         }
         state.volatile.push(Write { pages: vec![(at, page.0.to_vec())] });

@@ -4,45 +4,48 @@ use crate::disk::sectors;
 use crate::guest::{Asked, Guest, Pending};
 use crate::memory::Mem;
 use crate::oracle::Oracle;
+use crate::rng::Rng;
 use crate::settings::{Counts, Settings};
 use crate::ssd::Ssd;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
-use cinnabar_writeback::recover::{format, open};
+use cinnabar_writeback::recover::format;
 use cinnabar_writeback::{Action, Command, Done, EngineId, Event, Place, Refusal, WriteLog};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use rand::RngExt;
 
-const SEGMENTS: u32 = 8;
+pub(crate) const SEGMENTS: u32 = 8;
 
 /// See the module.
 pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) settings: Settings,
-    now: Instant,
+    pub(crate) now: Instant,
     pub(crate) log: WriteLog<Mem>,
     pub(crate) ssd: Ssd,
     pub(crate) guests: Vec<Guest>,
     next_id: u64,
     next_value: u64,
-    wake: Option<Instant>,
-    events: Vec<Event<Mem>>,
+    pub(crate) wake: Option<Instant>,
+    pub(crate) events: Vec<Event<Mem>>,
     actions: Vec<Action<Mem>>,
+    /// What is to be told to the log behind what it is doing.
+    pub(crate) told: Vec<Event<Mem>>,
     /// The answer to a command that is no volume's.
-    answer: Option<Result<Done, Refusal>>,
+    pub(crate) answer: Option<Result<Done, Refusal>>,
     /// Requests for engines whose volume was removed meanwhile.
-    orphans: Vec<EngineId>,
+    pub(crate) orphans: Vec<EngineId>,
     /// The log is being closed.
     pub(crate) closing: bool,
     /// The log's device has failed.
     pub(crate) lost: bool,
     /// Nothing fails, and no back end is away.
-    calm: bool,
+    pub(crate) calm: bool,
     /// A page has changed by itself: requests may fail, but nothing wrong may be seen.
     rotten: bool,
     /// A request has failed for that reason.
     pub(crate) over: bool,
     traces: bool,
+    pub(crate) host: crate::host::Hosted,
     pub(crate) counts: Counts,
 }
 
@@ -50,13 +53,19 @@ pub(crate) type Checked<T = ()> = Result<T, String>;
 
 impl World {
     pub(crate) fn new(seed: u64, settings: &Settings) -> Self {
+        Self::with(seed, Rng::seed_from_u64(seed), settings)
+    }
+
+    /// With an identity of the log's device that follows from `seed`.
+    pub(crate) fn with(seed: u64, rng: Rng, settings: &Settings) -> Self {
         let ssd = Ssd::default();
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         let uuid = ((u128::from(seed) << 64) + 77).to_le_bytes();
         format(&ssd, bytes, uuid).expect("it is large enough");
-        let log = open(&ssd, bytes, settings.config()).expect("just formatted");
+        let host = crate::host::Hosted::new(seed, settings);
+        let log = host.open(&ssd, bytes, settings.config(), false).expect("just formatted");
         Self {
-            rng: Rng::seed_from_u64(seed),
+            rng,
             settings: *settings,
             now: Instant(1),
             log,
@@ -67,6 +76,7 @@ impl World {
             wake: None,
             events: Vec::new(),
             actions: Vec::new(),
+            told: Vec::new(),
             answer: None,
             orphans: Vec::new(),
             closing: false,
@@ -75,6 +85,7 @@ impl World {
             rotten: false,
             over: false,
             traces: std::env::var_os("CINNABAR_TRACE").is_some(),
+            host,
             counts: Counts::default(),
         }
     }
@@ -92,6 +103,10 @@ impl World {
 
     /// The end: everything is answered, drained, and where it should be.
     fn finish(&mut self) -> Checked {
+        if self.host.is_killed() {
+            self.crash(false, false)?;
+        }
+        self.host.revive();
         if self.lost && self.rotten {
             return self.check_backends();
         }
@@ -112,6 +127,7 @@ impl World {
         if self.over {
             return self.check_backends();
         }
+        self.counts.absorbed += self.log.counters().absorbed;
         let (flushes, fua, _) = self.ssd.counts();
         (self.counts.ssd_flushes, self.counts.ssd_fua) = (flushes, fua);
         for guest in &self.guests {
@@ -138,12 +154,16 @@ impl World {
         Ok(())
     }
 
-    fn new_id(&mut self) -> RequestId {
+    pub(crate) fn new_id(&mut self) -> RequestId {
         self.next_id += 1;
         RequestId(self.next_id)
     }
 
     fn step(&mut self) -> Checked {
+        if self.host.is_killed() {
+            self.counts.memory_kills += 1;
+            return self.crash(false, false);
+        }
         self.now = self.now.plus_ns(self.rng.random_range(1..20_000));
         if self.wake.is_some_and(|at| at <= self.now) {
             self.wake = None;
@@ -178,6 +198,9 @@ impl World {
             if self.rng.random_bool(settings.close) {
                 return self.close();
             }
+            self.host.draw_kill(&settings);
+        } else {
+            self.host.revive();
         }
         let index = self.rng.random_range(0..self.guests.len());
         if self.rng.random_bool(settings.restart) {
@@ -282,6 +305,7 @@ impl World {
                 self.counts.grown += u64::from(guest.wanted > guest.sectors);
                 guest.place = Some(place);
                 guest.sectors = guest.wanted;
+                self.acknowledge(place);
             }
             (Pending::Attach, Err(Refusal::Busy)) => guest.wanted = guest.sectors,
             (Pending::Drain(submitted), Ok(Done::Nothing)) => {
@@ -311,7 +335,7 @@ impl World {
     }
 
     /// Ends an I/O of the log's device, if one is under way.
-    fn end_ssd(&mut self) -> Checked<bool> {
+    pub(crate) fn end_ssd(&mut self) -> Checked<bool> {
         let count = self.ssd.under_way();
         if count == 0 {
             return Ok(false);
@@ -391,7 +415,7 @@ impl World {
         Err("requests or commands are never answered".to_owned())
     }
 
-    fn check_backends(&self) -> Checked {
+    pub(crate) fn check_backends(&self) -> Checked {
         self.guests.iter().try_for_each(Guest::check_backend)
     }
 
@@ -442,9 +466,13 @@ impl World {
         self.log.apply(self.now, &mut self.events, &mut actions);
         // Requests of a volume whose place is given up in the same breath come before the answer.
         for action in actions.drain(..) {
+            if self.host.is_killed() {
+                break;
+            }
             self.trace("->", &action);
             match action {
                 Action::Log(id, op) => self.ssd.submit(id, op),
+                Action::Memory(op) => self.host.store(&op),
                 Action::Engine(id, place, op) => {
                     let own = |guest: &&mut Guest| guest.place == Some(place);
                     let guest = self.guests.iter_mut().find(own);
@@ -458,11 +486,14 @@ impl World {
             }
         }
         self.actions = actions;
-        Ok(())
+        match self.told.pop() {
+            Some(event) if !self.host.is_killed() => self.apply(event),
+            _ => Ok(()),
+        }
     }
 
     /// With `CINNABAR_TRACE` each event and action is printed.
-    fn trace(&self, way: &str, what: &impl std::fmt::Debug) {
+    pub(crate) fn trace(&self, way: &str, what: &impl std::fmt::Debug) {
         if self.traces {
             trace(self.now, way, what);
         }
@@ -514,73 +545,6 @@ impl World {
             Op::Invalidate { .. } => unreachable!("never asked"),
         }
         Ok(())
-    }
-
-    /// The log is closed: everything that was answered is durable.
-    fn close(&mut self) -> Checked {
-        self.counts.closes += 1;
-        (self.closing, self.answer) = (true, None);
-        let id = self.new_id();
-        self.apply(Event::Control(id, Command::Close))?;
-        // The back ends need not do anything for that.
-        while self.answer.is_none() && !self.lost {
-            if !self.end_ssd()? {
-                let at = self.wake.take().ok_or("the log is never closed")?;
-                self.now = self.now.max(at);
-                self.apply(Event::Wake)?;
-            }
-        }
-        let closed = self.answer.take() == Some(Ok(Done::Nothing));
-        if !closed && !self.lost {
-            return Err("the log was not closed".to_owned());
-        }
-        let power = closed && self.rng.random_bool(0.5);
-        self.crash(power, closed)
-    }
-
-    /// The daemon is killed or the host loses power; then the log is opened again. `closed`: it had
-    /// been closed before.
-    pub(crate) fn crash(&mut self, power: bool, closed: bool) -> Checked {
-        if power {
-            self.counts.power_cuts += 1;
-        } else {
-            self.counts.kills += 1;
-        }
-        self.trace("crash", &power);
-        self.counts.crossings.add(self.log.crossings());
-        for guest in &mut self.guests {
-            drop(guest.disk.abandon(&mut self.rng));
-            guest.check_backend()?;
-            guest.asked.clear();
-            // A volume may have grown, or not: it is attached as what it was to be.
-            (guest.sectors, guest.place, guest.command) = (guest.wanted, None, None);
-        }
-        if power {
-            self.ssd.power_cut(&mut self.rng);
-        } else {
-            self.ssd.kill(&mut self.rng);
-        }
-        (self.wake, self.closing, self.lost) = (None, false, false);
-        self.events.clear();
-        self.orphans.clear();
-        let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
-        // The daemon may be killed again while it opens the log.
-        let kill_at = self.rng.random_bool(0.3).then(|| self.rng.random_range(0..5));
-        self.ssd.kill_at(kill_at);
-        let mut opened = open(&self.ssd, bytes, self.settings.config());
-        self.ssd.kill_at(None);
-        if opened.is_err() && kill_at.is_some() {
-            self.counts.killed_opening += 1;
-            opened = open(&self.ssd, bytes, self.settings.config());
-        }
-        self.log = opened.map_err(|error| error.to_string())?;
-        self.attach_all()?;
-        let was = std::mem::replace(&mut self.calm, true);
-        for index in 0..self.guests.len() {
-            self.look_at_all(index, power && !closed)?;
-        }
-        self.calm = was;
-        self.check_backends()
     }
 }
 

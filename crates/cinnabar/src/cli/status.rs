@@ -176,7 +176,10 @@ fn cache(cache: &CacheReport) -> String {
 fn write_log(log: &WriteLogReport) -> String {
     if log.reason.is_empty() {
         let (used, size) = (show_size(log.used_bytes), show_size(log.size_bytes));
-        format!("{}, {used} of {size} in use", log.device)
+        let memory = log.memory.as_ref().map(|memory| {
+            format!("; {} in memory ({})", show_size(memory.used_bytes), memory.path)
+        });
+        format!("{}, {used} of {size} in use{}", log.device, memory.unwrap_or_default())
     } else {
         format!("{}: {}", log.device, log.reason)
     }

@@ -5,8 +5,8 @@ use super::client::escape;
 use super::status::render;
 use cinnabar_daemon::latency::{Latencies, LatencyRecorder};
 use cinnabar_daemon::messages::{
-    CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus,
-    WriteLogCounters, WriteLogStatus,
+    Ack, CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus,
+    WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_daemon::report::StatusReport;
 use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
@@ -233,16 +233,26 @@ fn sample(reads: u64) -> DataStatus {
         counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,
-        write_log: Some(WriteLogStatus {
-            device: "/ssd/writes.img".into(),
-            reason: String::new(),
-            size_bytes: 64 << 20,
-            used_bytes: 4 << 20,
-            ram_bytes: 1 << 20,
-            counters: WriteLogCounters::default(),
-        }),
+        write_log: Some(sample_write_log()),
     };
     DataStatus { cache, volumes: vec![volume] }
+}
+
+fn sample_write_log() -> WriteLogStatus {
+    WriteLogStatus {
+        device: "/ssd/writes.img".into(),
+        reason: String::new(),
+        size_bytes: 64 << 20,
+        used_bytes: 4 << 20,
+        ram_bytes: 1 << 20,
+        counters: WriteLogCounters { absorbed: 3, ..WriteLogCounters::default() },
+        memory: Some(WriteMemoryStatus {
+            path: "/dev/shm/cinnabar/log.memory".into(),
+            size_bytes: 64 << 20,
+            used_bytes: 1 << 20,
+            age: Duration::from_secs(2),
+        }),
+    }
 }
 
 fn sample_write_back() -> WriteBackStatus {
@@ -254,6 +264,7 @@ fn sample_write_back() -> WriteBackStatus {
         destaged_writes: 11,
         damaged: false,
         leaving: true,
+        ack: Ack::Memory,
         claim: "/srv/vm1.raw.cinnabar-claim".into(),
     }
 }
@@ -402,6 +413,8 @@ fn metrics_follow_the_conventions() {
         "cinnabar_volume_backend_oldest_seconds{volume=\"vm1\"} 12",
         "cinnabar_volume_dirty_bytes{volume=\"vm1\"} 3145728",
         "cinnabar_write_log_used_bytes 4194304",
+        "cinnabar_write_memory_used_bytes 1048576",
+        "cinnabar_write_memory_absorbed_bytes_total 12288",
         "cinnabar_volume_latency_seconds_count{volume=\"vm1\",operation=\"read\"} 2",
         "cinnabar_volume_latency_seconds_bucket{le=\"0.0001\",volume=\"vm1\",operation=\"read\"} 1",
         "cinnabar_volume_latency_seconds_bucket{le=\"+Inf\",volume=\"vm1\",operation=\"read\"} 2",

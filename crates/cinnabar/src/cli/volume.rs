@@ -8,7 +8,7 @@ use cinnabar_daemon::config::VolumeInput;
 use cinnabar_daemon::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use cinnabar_daemon::control::actions::InvalidateInput;
 use cinnabar_daemon::control::api::ChangeInput;
-use cinnabar_daemon::messages::VolumeMode;
+use cinnabar_daemon::messages::{Ack, VolumeMode};
 use cinnabar_daemon::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
@@ -140,6 +140,9 @@ struct AddArgs {
     /// What its requests do with the cache
     #[arg(long, value_enum, default_value = "write-through")]
     mode: VolumeMode,
+    /// When its writes are acknowledged in mode write-back
+    #[arg(long, value_enum, default_value = "durable")]
+    ack: Ack,
     /// What it keeps whatever others do: bytes or percent
     #[arg(long, value_name = "SHARE", default_value = "0")]
     share_min: String,
@@ -262,6 +265,7 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         name: args.name.clone(),
         backend: absolute_backend(&args.backend, &here)?,
         mode: Some(output::mode_name(args.mode)),
+        ack: (args.ack == Ack::Memory).then(|| "memory".to_owned()),
         share_min: Some(args.share_min.clone()),
         share_max: Some(args.share_max.clone()),
         nbd,

@@ -5,6 +5,7 @@
 mod desktop;
 mod disks;
 mod mock;
+mod spared;
 
 use crate::bench::heading;
 use anyhow::{Context, Result};
@@ -16,7 +17,7 @@ use std::process::{Command, Stdio};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Parts, in a list
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "mock,disks,desktop")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "mock,disks,desktop,spared")]
     part: Vec<Part>,
     /// Small and short: shows that it works, measures nothing
     #[arg(long)]
@@ -34,6 +35,8 @@ enum Part {
     Disks,
     /// Mercury's desktop days on a modelled file server
     Desktop,
+    /// Back-end I/Os in write-back, with and without flushes, beside write-through
+    Spared,
 }
 
 /// Runs it.
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Part::Mock => mock::run(args.quick)?,
             Part::Disks => disks::run(args.quick)?,
             Part::Desktop => desktop::run(args.quick)?,
+            Part::Spared => spared::run(args.quick)?,
         };
         text.push('\n');
     }

@@ -20,7 +20,7 @@ impl Crew {
     pub(in super::super) fn oldest(&self, lane: &Lane) -> Vec<Option<Instant>> {
         let mut oldest = lane.desk.oldest();
         for worker in &self.workers {
-            let others = worker.call(|lane| lane.desk.oldest());
+            let others = worker.call(|hands| hands.lane.desk.oldest());
             oldest.resize(oldest.len().max(others.len()), None);
             for (first, other) in oldest.iter_mut().zip(others) {
                 *first = (*first).into_iter().chain(other).min();

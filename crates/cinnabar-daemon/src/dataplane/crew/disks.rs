@@ -19,7 +19,7 @@ impl Crew {
         lane.desk.install_cache(Arc::clone(disk))?;
         for worker in &self.workers {
             let disk = Arc::clone(disk);
-            worker.call(move |lane| lane.desk.install_cache(disk))?;
+            worker.call(move |hands| hands.lane.desk.install_cache(disk))?;
         }
         self.capacity_blocks = capacity_blocks;
         Ok(())
@@ -28,14 +28,14 @@ impl Crew {
     /// Has all threads let go of the cache device. Engines must not wait for I/O of it.
     pub(in super::super) fn close_cache(&mut self, lane: &mut Lane) {
         lane.desk.close_cache();
-        self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.close_cache()));
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.lane.desk.close_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads leave the cache device to the kernel.
     pub(in super::super) fn leave_cache(&mut self, lane: &mut Lane) {
         lane.desk.leave_cache();
-        self.workers.iter().for_each(|worker| worker.call(|lane| lane.desk.leave_cache()));
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.lane.desk.leave_cache()));
         self.capacity_blocks = 0;
     }
 
@@ -43,7 +43,7 @@ impl Crew {
     pub(in super::super) fn hurry_cache(&mut self, lane: &mut Lane, now: Instant, bound: Duration) {
         lane.desk.hurry_cache(now, bound);
         for worker in &mut self.workers {
-            worker.order(move |lane| lane.desk.hurry_cache(now, bound));
+            worker.order(move |hands| hands.lane.desk.hurry_cache(now, bound));
         }
     }
 
@@ -51,7 +51,7 @@ impl Crew {
     pub(in super::super) fn ease_cache(&mut self, lane: &mut Lane) {
         lane.desk.ease_cache();
         for worker in &mut self.workers {
-            worker.order(|lane| lane.desk.ease_cache());
+            worker.order(|hands| hands.lane.desk.ease_cache());
         }
     }
 
@@ -66,7 +66,7 @@ impl Crew {
         for worker in &self.workers {
             if result.is_ok() {
                 let io = Arc::clone(io);
-                result = worker.call(move |lane| lane.desk.install(key, io));
+                result = worker.call(move |hands| hands.lane.desk.install(key, io));
             }
         }
         if result.is_err() {
@@ -78,6 +78,8 @@ impl Crew {
     /// Has all threads let go of a volume. No I/O of it may be under way.
     pub(in super::super) fn uninstall(&mut self, lane: &mut Lane, key: usize) {
         lane.desk.uninstall(key);
-        self.workers.iter().for_each(|worker| worker.call(move |lane| lane.desk.uninstall(key)));
+        self.workers
+            .iter()
+            .for_each(|worker| worker.call(move |hands| hands.lane.desk.uninstall(key)));
     }
 }

@@ -31,9 +31,9 @@ impl Desk {
         };
         match owner {
             Owner::Engine(shard, id) => self.told.push(Told::Overdue(shard, id)),
-            Owner::BlockStatus(ticket) => {
+            Owner::BlockStatus(caller) => {
                 under_way.owner = Owner::Nobody;
-                self.told.push(Told::Extents(ticket, None));
+                self.told.push(Told::Extents(caller, None));
             }
             Owner::Log(_) => unreachable!("the log does its I/O on its own device"),
             Owner::Nobody => {}

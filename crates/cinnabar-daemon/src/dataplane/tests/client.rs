@@ -61,8 +61,8 @@ impl Client {
         Ok(Self { socket, cookie: 0 })
     }
 
-    /// Sends a request under a cookie of its own: its number, from 1.
-    fn send(&mut self, kind: u16, flags: u16, offset: u64, len: u32, data: &[u8]) {
+    /// Sends a request under a cookie of its own, which it gives: its number, from 1.
+    fn send(&mut self, kind: u16, flags: u16, offset: u64, len: u32, data: &[u8]) -> u64 {
         self.cookie += 1;
         let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
         request.extend(flags.to_be_bytes());
@@ -72,6 +72,7 @@ impl Client {
         request.extend(len.to_be_bytes());
         request.extend(data);
         self.socket.write_all(&request).expect("it is sent");
+        self.cookie
     }
 
     /// The reply to the only request under way.
@@ -83,15 +84,38 @@ impl Client {
 
     /// The next reply, with `len` bytes of data unless it is an error, and its cookie.
     pub(super) fn answer(&mut self, len: usize) -> (u64, Result<Vec<u8>, u32>) {
+        self.answer_with(|_| len)
+    }
+
+    /// The same, with as many bytes as `len` says for its cookie.
+    pub(super) fn answer_with(
+        &mut self,
+        len: impl Fn(u64) -> usize,
+    ) -> (u64, Result<Vec<u8>, u32>) {
         let mut header = [0; 16];
         self.socket.read_exact(&mut header).expect("a reply");
+        self.answer_of(header, len)
+    }
+
+    /// The next reply, without data; `None` at the end.
+    pub(super) fn next_answer(&mut self) -> Option<(u64, Result<Vec<u8>, u32>)> {
+        let mut header = [0; 16];
+        self.socket.read_exact(&mut header).ok()?;
+        Some(self.answer_of(header, |_| 0))
+    }
+
+    fn answer_of(
+        &mut self,
+        header: [u8; 16],
+        len: impl Fn(u64) -> usize,
+    ) -> (u64, Result<Vec<u8>, u32>) {
         assert_eq!(header[..4], 0x6744_6698_u32.to_be_bytes());
         let error = u32::from_be_bytes(header[4..8].try_into().expect("four bytes"));
         let cookie = u64::from_be_bytes(header[8..].try_into().expect("eight bytes"));
         if error != 0 {
             return (cookie, Err(error));
         }
-        let mut data = vec![0; len];
+        let mut data = vec![0; len(cookie)];
         self.socket.read_exact(&mut data).expect("its data");
         (cookie, Ok(data))
     }
@@ -107,8 +131,18 @@ impl Client {
     }
 
     /// Sends a write and doesn't wait.
-    pub(super) fn ask_to_write(&mut self, offset: u64, data: &[u8]) {
-        self.send(WRITE, 0, offset, data.len() as u32, data);
+    pub(super) fn ask_to_write(&mut self, offset: u64, data: &[u8]) -> u64 {
+        self.send(WRITE, 0, offset, data.len() as u32, data)
+    }
+
+    /// Sends a flush and doesn't wait.
+    pub(super) fn ask_to_flush(&mut self) {
+        self.send(FLUSH, 0, 0, 0, &[]);
+    }
+
+    /// Sends a trim and doesn't wait.
+    pub(super) fn ask_to_trim(&mut self, offset: u64, len: u32) {
+        self.send(TRIM, 0, offset, len, &[]);
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), u32> {
@@ -135,6 +169,13 @@ impl Client {
     pub(super) fn leave(mut self) {
         self.send(DISCONNECT, 0, 0, 0, &[]);
         assert!(self.is_closed());
+    }
+
+    /// Reads what there is until the server closes.
+    pub(super) fn ends(&mut self) -> bool {
+        let mut rest = Vec::new();
+        let timed_out = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        self.socket.read_to_end(&mut rest).map_or_else(|error| !timed_out(error), |_| true)
     }
 
     /// Waits for the server to close.

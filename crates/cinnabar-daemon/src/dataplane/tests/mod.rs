@@ -11,9 +11,11 @@ mod replacing;
 mod rig;
 mod serving;
 mod silent;
+mod threads;
 mod vhost;
 #[path = "../../../../cinnabar-frontend/tests/it/vhost_guest.rs"]
 #[allow(dead_code, reason = "the front end's own tests need more of it")]
 mod vhost_guest;
 mod volumes;
 mod write_back;
+mod write_memory;

@@ -3,7 +3,7 @@
 use super::client::Client;
 use crate::dataplane;
 use crate::messages::{
-    AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
+    Ack, AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
     Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
     VolumeMode, WriteLogConfig,
 };
@@ -72,6 +72,7 @@ impl Rig {
             name: name.into(),
             backend: format!("file:{}", file.display()),
             mode: VolumeMode::WriteThrough,
+            ack: Ack::Durable,
             share_min: Share::Bytes(0),
             share_max: Share::Percent(100.0),
             nbd: Some(NbdAddress::Unix(self.path(&format!("{name}.sock")))),
@@ -96,6 +97,7 @@ impl Rig {
             dirty_max_percent: 80,
             rpo: Duration::from_secs(30),
             drain_on_stop: true,
+            memory: None,
         });
         for volume in &mut rig.config.volumes {
             volume.mode = VolumeMode::WriteBack;
@@ -192,6 +194,16 @@ pub(super) fn both(test: impl Fn(IoMode)) {
         eprintln!("{io:?}, {layout:?}");
         LAYOUT.set(layout);
         test(io);
+    }
+    LAYOUT.set(SIMPLE);
+}
+
+/// Runs a test with three shards and one, two and three data threads.
+pub(super) fn on_threads(test: impl Fn(usize)) {
+    for threads in 1..=3 {
+        eprintln!("{threads} threads");
+        LAYOUT.set(Layout { shards: Some(3), threads });
+        test(threads);
     }
     LAYOUT.set(SIMPLE);
 }

@@ -5,8 +5,8 @@ use super::rig::{MIB, Rig, SIZE, both, pattern};
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::Heard;
 use crate::messages::{
-    CommandError, DataStatus, IoMode, Message, State, StopReport, VolumeChange, VolumeConfig,
-    VolumeMode, WriteBackStatus,
+    CommandError, DataStatus, IoMode, Message, Share, State, StopReport, VolumeChange,
+    VolumeConfig, VolumeMode, WriteBackStatus,
 };
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -488,4 +488,51 @@ fn one_that_joins_while_it_grows_is_served_in_its_new_size() {
     let status = |place| plane.writes.log().and_then(|log| log.status(place));
     assert_eq!(place(&plane).and_then(status).map(|status| status.size_bytes), Some(SIZE + MIB));
     plane.end();
+}
+
+/// `volume set` gave the engines the new mode at once: a volume that could not join was served in
+/// write-through then, whatever its mode had been, and the status told the old one.
+#[test]
+fn a_mode_that_can_not_be_had_leaves_the_one_there_was() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].mode = VolumeMode::WriteAround;
+    rig.start();
+    std::fs::create_dir(rig.path("vm1.raw.cinnabar-claim")).expect("it is free");
+    assert!(set(&rig, VolumeMode::WriteBack).is_err(), "a folder is in the claim's place");
+    assert_eq!(rig.status().volumes[0].config.mode, VolumeMode::WriteAround);
+    let change = VolumeChange { share_max: Some(Share::Percent(90.0)), ..VolumeChange::default() };
+    let name = "vm1".into();
+    assert_eq!(rig.ask(|answer| Message::SetVolume { name, change, answer }), Ok(()));
+    // Write-around: what is written is not kept.
+    let mut client = rig.client("vm1");
+    for n in 0..64_u64 {
+        assert_eq!(client.write(n * 4096, &[3; 4096], false), Ok(()));
+    }
+    let before = rig.status().volumes[0].counters;
+    assert_eq!(client.read(0, 64 * 4096), Ok(vec![3; 64 * 4096]));
+    let after = rig.status().volumes[0].counters;
+    assert_eq!(after.read_hits, before.read_hits, "nothing was cached");
+    client.leave();
+    rig.stop();
+}
+
+/// `volume set --mode write-back` was answered with OK and did nothing for a volume that has that mode
+/// and could not join when it was attached; its status was *serving*.
+#[test]
+fn one_that_could_not_join_says_so_and_may_try_again() {
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
+    rig.config.volumes[0].backend.insert_str(0, "sim:network,write_errors=1:");
+    rig.start();
+    until(&rig, "it is served past the log", |status| {
+        status.volumes[0].reason.contains("could not join")
+    });
+    assert_eq!(rig.status().volumes[0].state, State::Degraded);
+    assert!(!has_claim(&rig));
+    assert!(rig.client("vm1").read(0, 4096).is_ok());
+    let error = set(&rig, VolumeMode::WriteBack).expect_err("flushes fail still");
+    assert!(error.message.contains("flush"), "{error:?}");
+    assert!(rig.status().volumes[0].reason.contains("could not join"));
+    assert_eq!(set(&rig, VolumeMode::WriteThrough), Ok(()));
+    assert!(!rig.status().volumes[0].reason.contains("could not join"));
+    rig.stop();
 }

@@ -24,9 +24,11 @@ impl Plane {
         mode: VolumeMode,
         answer: AnswerTo<()>,
     ) {
-        let volume = &mut self.volumes[key];
+        let volume = &self.volumes[key];
         let (old, changes) = (volume.config.mode, volume.writes.changes());
-        if mode == old {
+        // One that could not join when it was attached may try again.
+        let may_join = mode == VolumeMode::WriteBack && volume.claims.is_none();
+        if mode == old && !may_join {
             let _ = answer.send(Ok(()));
             return;
         }
@@ -39,7 +41,7 @@ impl Plane {
                 let _ = answer.send(Err(refused(refusal)));
                 return;
             }
-            self.volumes[key].config.mode = mode;
+            self.take_mode(key, mode);
             self.leave_log(now, key, Change::Leave, (true, false));
             let _ = answer.send(Ok(()));
             return;
@@ -66,7 +68,7 @@ impl Plane {
         }
         if self.volumes[key].writes.route() != Route::Engine {
             // It was on its way back already, or never left.
-            self.volumes[key].config.mode = mode;
+            self.take_mode(key, mode);
             let _ = answer.send(Ok(()));
             return;
         }
@@ -80,8 +82,8 @@ impl Plane {
             }
         };
         let claims = self.claims_for(key, incarnation);
+        self.take_mode(key, mode);
         let volume = &mut self.volumes[key];
-        volume.config.mode = mode;
         (volume.claims, volume.change) = (claims, Change::Join(answer, old));
         let step = volume.writes.join(true);
         self.write_step(now, key, step);
@@ -268,8 +270,9 @@ impl Plane {
     }
 
     pub(super) fn log_closed(&mut self, now: Instant, result: Result<(), Refusal>) {
-        if let Err(refusal) = result {
-            tracing::error!(reason = %refusal, "the write log was not closed");
+        match result {
+            Err(refusal) => tracing::error!(reason = %refusal, "the write log was not closed"),
+            Ok(()) => self.release_memory(),
         }
         let left: u64 = self.writes.log().map_or(0, |log| {
             log.places()

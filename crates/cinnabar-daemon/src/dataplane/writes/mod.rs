@@ -8,6 +8,7 @@
 mod attach;
 mod claims;
 mod commands;
+mod memory;
 mod mode;
 mod open;
 mod status;
@@ -18,6 +19,7 @@ pub(super) use open::{OpenFailed, open};
 use super::plane::Plane;
 use super::requests::Asker;
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
+use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
@@ -41,6 +43,8 @@ pub(super) enum Writes {
 pub(super) struct Running {
     pub(super) log: WriteLog<Memory>,
     disk: Arc<Disk>,
+    /// Where writes are acknowledged from, if it has such a memory.
+    memory: Option<WriteMemory>,
     events: Vec<Event<Memory>>,
     actions: Vec<Action<Memory>>,
     /// When it wants to be woken.
@@ -199,6 +203,7 @@ impl Plane {
         for action in actions.drain(..) {
             match action {
                 Action::Log(id, op) => self.lane.desk.log_io(now, id, op),
+                Action::Memory(op) => self.writes.store(&op),
                 Action::Engine(id, place, op) => self.submit_of_log(now, id, place, op),
                 Action::Reply(id, result) => self.replies.push(Reply { id, result }),
                 Action::Answer(id, result) => self.log_answered(now, id, result),

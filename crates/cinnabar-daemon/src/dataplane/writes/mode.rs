@@ -8,6 +8,7 @@ use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::Change;
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_driver::write_mode::{Failed, Step};
+use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Op};
 use cinnabar_writeback::{Command, Done, Refusal};
@@ -123,6 +124,7 @@ impl Plane {
             (self.volumes[key].writes.place(), self.writes.running())
         {
             running.volumes[usize::from(place.0)] = Some(key);
+            running.acknowledge(place, self.volumes[key].config.ack);
         }
         self.write_step(now, key, step);
     }
@@ -203,7 +205,6 @@ impl Plane {
         {
             running.given_up.push(name.clone());
         }
-        let volume = &mut self.volumes[key];
         match change {
             Change::Attach(answer) if serves => {
                 let reason = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
@@ -215,7 +216,7 @@ impl Plane {
                 return self.refuse_attach(now, key, answer, failed);
             }
             Change::Join(answer, mode) => {
-                volume.config.mode = mode;
+                self.take_mode(key, mode);
                 let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
                 let _ = answer.send(Err(failed));
             }
@@ -232,7 +233,11 @@ impl Plane {
 
     fn stays(&mut self, now: Instant, key: usize, failed: &Failed) {
         let error = explain(failed);
+        let has_place = self.writes.place_of(&self.volumes[key].config.name).is_some();
         let volume = &mut self.volumes[key];
+        if !has_place {
+            volume.claims = None;
+        }
         match std::mem::take(&mut volume.change) {
             Change::Attach(answer) if volume.life.serving().is_some() => {
                 tracing::error!(volume = volume.config.name, reason = %error, "not in write-back mode");
@@ -240,7 +245,7 @@ impl Plane {
             }
             Change::Attach(answer) => return self.refuse_attach(now, key, answer, error),
             Change::Join(answer, mode) => {
-                volume.config.mode = mode;
+                self.take_mode(key, mode);
                 let _ = answer.send(Err(error));
             }
             Change::None | Change::Leave => {
@@ -248,19 +253,30 @@ impl Plane {
                 tracing::warn!(volume, reason = %error, "it stays in the write log");
             }
             Change::Remove => {
-                let (config, size) = (volume.config.clone(), volume.io.disk.size_bytes());
+                let config = volume.config.clone();
                 if let Some(answer) = volume.answer.take() {
                     let _ = answer.send(Err(error));
                 }
                 // Its clients were sent away for this.
                 if self.stop.is_none()
-                    && let Err(error) = self.listen(&config, key, size)
+                    && let Err(error) = self.listen(&config, key)
                 {
                     tracing::error!(volume = config.name, reason = %error, "clients find no socket");
                 }
             }
         }
         self.admit_waiting(now, key);
+    }
+
+    /// Gives a volume the mode that it has or is about to have, in the engines, too.
+    pub(super) fn take_mode(&mut self, key: usize, mode: VolumeMode) {
+        let volume = &mut self.volumes[key];
+        volume.config.mode = mode;
+        if let Some(volume) = volume.life.id() {
+            let mode = Some(mode.into());
+            let plan = VolumePlan { volume, mode, share_min_blocks: None, share_max_blocks: None };
+            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
+        }
     }
 
     /// Has a volume leave the log, if it is there: `None` if not.

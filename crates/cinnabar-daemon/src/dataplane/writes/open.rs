@@ -9,6 +9,7 @@ use crate::messages::{CacheConfig, StartError, StartErrorKind, Subject, WriteLog
 use cinnabar_backend::disk::{
     Disk, DiskError, DiskErrorKind, OpenOptions, Progress, open_write_log,
 };
+use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_backend::{Memory, entropy};
 use cinnabar_writeback::format::VOLUMES_MAX;
 use cinnabar_writeback::{Config, WriteLog, recover};
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Open, locked and recovered.
-type Opened = (Disk, WriteLog<Memory>);
+/// Open, locked and recovered; and its write memory, if it has one.
+type Opened = (Disk, WriteLog<Memory>, Option<WriteMemory>);
 
 /// Opens the configured write log. One that is not there, fails or does not answer keeps only those
 /// volumes from being served that need it.
@@ -83,8 +84,8 @@ fn open_now(settings: &WriteLogConfig, options: &OpenOptions) -> Result<Opened, 
         recover::format(&disk, bytes, uuid).map_err(failed)?;
         tracing::info!(device = %settings.path.display(), bytes, "a new write log was made");
     }
-    let log = recover::open(&disk, bytes, log_config(settings)).map_err(failed)?;
-    Ok((disk, log))
+    let (log, memory) = super::memory::open(settings, &disk, log_config(settings))?;
+    Ok((disk, log, memory))
 }
 
 fn log_config(settings: &WriteLogConfig) -> Config {
@@ -93,8 +94,8 @@ fn log_config(settings: &WriteLogConfig) -> Config {
     Config {
         dirty_max_percent: settings.dirty_max_percent,
         age_max_ns: ns(settings.rpo),
-        // Half of what may be lost is left for the destage itself.
-        destage_after_ns: defaults.destage_after_ns.min(ns(settings.rpo) / 2),
+        // 5 s of the usual 30 s: the rest is for the destage itself, and for a back end that is busy.
+        destage_after_ns: ns(settings.rpo) / 6,
         ..defaults
     }
 }
@@ -107,7 +108,7 @@ impl Plane {
         opened: Result<Option<Opened>, String>,
     ) -> Result<(), StartError> {
         let Some(settings) = &config.write_log else { return Ok(()) };
-        let (disk, log) = match opened {
+        let (disk, log, memory) = match opened {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(()),
             Err(reason) => {
@@ -142,6 +143,7 @@ impl Plane {
         self.writes = Writes::On(Box::new(Running {
             log,
             disk,
+            memory,
             events: Vec::new(),
             actions: Vec::new(),
             wake: None,

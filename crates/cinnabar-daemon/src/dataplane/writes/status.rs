@@ -3,14 +3,14 @@
 use super::Writes;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::volume::Volume;
-use crate::messages::{WriteBackStatus, WriteLogStatus};
+use crate::messages::{VolumeMode, WriteBackStatus, WriteLogStatus};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_writeback::Counters;
 use std::time::Duration;
 
 impl Plane {
     /// The write log's own.
-    pub(in super::super) fn write_log_status(&self) -> Option<WriteLogStatus> {
+    pub(in super::super) fn write_log_status(&self, now: Instant) -> Option<WriteLogStatus> {
         match &self.writes {
             Writes::Off => None,
             Writes::Missing { path, reason } => Some(WriteLogStatus {
@@ -20,6 +20,7 @@ impl Plane {
                 used_bytes: 0,
                 ram_bytes: 0,
                 counters: Counters::default(),
+                memory: None,
             }),
             Writes::On(running) => {
                 let (size_bytes, used_bytes) = running.log.room_bytes();
@@ -32,6 +33,7 @@ impl Plane {
                     used_bytes,
                     ram_bytes: running.log.ram_bytes(),
                     counters: running.log.counters(),
+                    memory: running.memory_status(now),
                 })
             }
         }
@@ -56,6 +58,7 @@ impl Plane {
             destaged_writes: status.destaged_writes,
             damaged: status.damaged,
             leaving: volume.writes.leaves(),
+            ack: volume.config.ack,
             claim: volume.claim_path.clone(),
         })
     }
@@ -80,6 +83,13 @@ impl Plane {
         now: Instant,
         volume: &Volume,
     ) -> Option<String> {
+        if volume.config.mode == VolumeMode::WriteBack && volume.claims.is_none() {
+            return Some(
+                "it could not join the write log and is served in write-through (hint: the \
+                 daemon's log has the reason; `cinnabar volume set --mode write-back` tries again)"
+                    .to_owned(),
+            );
+        }
         let status = self.write_back_status(now, volume)?;
         let log = self.writes.log()?;
         if log.is_lost() {

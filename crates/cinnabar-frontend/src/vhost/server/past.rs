@@ -9,7 +9,7 @@ use crate::load::Load;
 use crate::vhost::budget::Account;
 use crate::vhost::export::Export;
 use cinnabar_engine::RawMemory;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One period of service of an export, from being added until nothing of it is left.
@@ -48,6 +48,12 @@ impl<M: RawMemory> Server<M> {
             account: Arc::default(),
         });
         [vec![own], past].concat()
+    }
+
+    /// Whether an export of this name or at this path has left something behind here: one that takes
+    /// its place has to be served by this server, which knows what it has to wait for.
+    pub fn has_left_behind(&self, name: &str, path: &Path) -> bool {
+        self.lives.iter().any(|(_, life)| !life.served && (life.name == name || life.path == path))
     }
 
     /// The export of this entry was removed.

@@ -19,6 +19,8 @@ const LINE: i32 = 56;
 const SWATCH: i32 = 76;
 /// See [`SWATCH`].
 const GAP: i32 = 16;
+/// Bold text is wider than the same text is otherwise.
+const BOLD: f64 = 1.15;
 /// A title longer than that is cut.
 const TITLE_LINES_MAX: usize = 4;
 
@@ -63,7 +65,7 @@ impl Header {
     /// Lays them out; keys without a name are left out.
     pub(super) fn new(title: &str, keys: Vec<Key>) -> Self {
         let room = f64::from(WIDTH);
-        let title = wrap(title, TITLE_FONT, room, TITLE_LINES_MAX);
+        let title = wrap(title, TITLE_FONT, room / BOLD, TITLE_LINES_MAX);
         let mut lines = i32::try_from(title.len()).expect("few lines");
         let mut right = f64::INFINITY;
         let mut placed = Vec::new();

@@ -2,13 +2,13 @@
 //! any order, restarts, fails requests and flushes, and proves who wrote it.
 
 use crate::memory::Mem;
+use crate::rng::Rng;
 use cinnabar_driver::ChangeProof;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use std::collections::BTreeSet;
 
 /// See the module.

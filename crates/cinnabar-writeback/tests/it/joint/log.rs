@@ -28,6 +28,7 @@ impl World {
                 self.trace("->", &action);
                 match action {
                     Action::Log(id, op) => self.log_ssd.submit(id, op),
+                    Action::Memory(_) => unreachable!("there is no such memory"),
                     Action::Engine(id, place, op) => {
                         let key = self.volumes.iter().position(|v| v.mode.place() == Some(place));
                         let key = key.ok_or("a request for no volume")?;

@@ -76,7 +76,7 @@ fn no_seed_shows_the_whole_to_be_wrong() {
 const FOUND_AT: &[(Bug, u64)] = &[
     (Bug::RestartNotPassedOn, 5),
     (Bug::RequestsReordered, 5),
-    (Bug::EngineBeforeLog, 3),
+    (Bug::EngineBeforeLog, 4),
     (Bug::CopyKept, 1),
     (Bug::FailedFlushRepeated, 12),
     (Bug::JoinedUnflushed, 2),

@@ -1,9 +1,9 @@
 //! How a run of the whole is.
 
+use crate::rng::Rng;
 use crate::settings::Settings;
 use cinnabar_engine::{Bounds, Config};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use rand::RngExt;
 
 /// A deliberate bug of what stands between the write log, the engines and the ports: the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use super::machine::Machine;
 use super::settings::{Bug, JointSettings};
 use super::volume::Volume;
 use crate::memory::Mem;
+use crate::rng::Rng;
 use crate::ssd::Ssd;
 use crate::world::Checked;
 use cinnabar_driver::write_mode::Route;
@@ -11,8 +12,7 @@ use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_writeback::recover::{format, open};
 use cinnabar_writeback::{EngineId, Event, WriteLog};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use rand::RngExt;
 use std::collections::{BTreeMap, VecDeque};
 
 pub(super) const SEGMENTS: u32 = 8;

@@ -31,6 +31,10 @@ fn render(report: &WriteLogReport) -> String {
     let dirty: u64 = report.volumes.iter().map(|volume| volume.dirty_bytes).sum();
     let data = if report.data_checked { "every block verified" } else { "data not read" };
     line("dirty", format!("{}, {data}", show_size(dirty)));
+    if let Some(memory) = &report.memory {
+        let there = if memory.found { "" } else { ": it is not there" };
+        line("newer writes", format!("in the write memory {}{there}", memory.path));
+    }
     let mut parts = vec![output::table(&table)];
     if !report.volumes.is_empty() {
         parts.push(format!("\n{}", volumes(&report.volumes)));

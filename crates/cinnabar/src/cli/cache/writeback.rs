@@ -9,7 +9,7 @@ use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::OfflineError;
-use cinnabar_offline::write_log::{Rescued, open, rescue};
+use cinnabar_offline::write_log::{Remembered, Rescued, open_with_memory, rescue};
 use cinnabar_text::{Failure, show_size};
 use std::error::Error;
 use std::io::Write;
@@ -43,6 +43,14 @@ pub(in crate::cli) struct Args {
     /// Where the claim of the back end is [default: beside a file, PATH.cinnabar-claim]
     #[arg(long, value_name = "PATH")]
     claim: Option<PathBuf>,
+    /// Where the write memory is, if the daemon was killed and acknowledged writes from memory [default:
+    /// where the log says]
+    #[arg(long, value_name = "PATH", conflicts_with = "without_memory")]
+    memory: Option<PathBuf>,
+    /// Give up what is in the write memory only: writes that no flush covered are lost [default: refuse
+    /// if it is not there]
+    #[arg(long)]
+    without_memory: bool,
     /// Print a JSON object [default: a line]
     #[arg(long)]
     json: bool,
@@ -67,7 +75,12 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
         Place::Nbd(_) => None,
     });
     let mut line = Watcher::new();
-    let log = open(&args.log, &mut line)?;
+    let memory = match &args.memory {
+        Some(path) => Remembered::At(path.clone()),
+        None if args.without_memory => Remembered::GivenUp,
+        None => Remembered::Noted,
+    };
+    let log = open_with_memory(&args.log, &memory, &mut line)?;
     // Which volumes there are is told before a back end is asked for anything.
     if let Err(error) = log.volume(&args.volume) {
         let old = claim.as_deref().map(|path| log.release_old_claim(&args.volume, path));

@@ -1,0 +1,176 @@
+//! The servers of one data thread: NBD and vhost-user connections of the volumes that it serves.
+//!
+//! A volume's sockets belong to one thread, and with them all of its connections and rings. What
+//! becomes of their requests is for the thread to say: the first one hands them to the router,
+//! others run them themselves ([`guests`](super::guests)).
+
+use super::plane::Pool;
+use cinnabar_backend::Memory;
+use cinnabar_backend::port::{Interest, Port};
+use cinnabar_engine::Failure;
+use cinnabar_engine::units::Instant;
+use cinnabar_frontend::nbd::{self, ExportId, Server};
+use cinnabar_frontend::vhost;
+use cinnabar_frontend::{Body, Incoming, Ready, Ticket, Token, Want};
+use std::sync::Arc;
+
+/// See the module.
+pub(super) struct Front {
+    pub(super) nbd: Server<Memory>,
+    pub(super) vhost: vhost::Server<Memory>,
+    /// Requests that came, by server.
+    pub(super) from_nbd: Vec<Incoming<Memory>>,
+    pub(super) from_vhost: Vec<Incoming<Memory>>,
+}
+
+/// Which server a guest's request came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Nbd,
+    Vhost,
+}
+
+/// Who has the answer to a guest's request coming: a request's name in one server of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// The thread's number.
+    pub(super) thread: usize,
+    pub(super) side: Side,
+    pub(super) ticket: Ticket,
+}
+
+impl Front {
+    /// Servers without exports, for one of so many threads, which share what requests may take.
+    pub(super) fn new(waker: cinnabar_backend::Waker, threads: usize) -> Self {
+        let threads = threads.max(1) as u32;
+        let nbd = nbd::Limits::default();
+        let nbd = nbd::Limits {
+            requests_max: nbd.requests_max / threads,
+            bytes_max: nbd.bytes_max / u64::from(threads),
+            ..nbd
+        };
+        let vhost = vhost::Limits::default();
+        let vhost = vhost::Limits {
+            requests_max: vhost.requests_max / threads,
+            bytes_max: vhost.bytes_max / u64::from(threads),
+            ..vhost
+        };
+        Self {
+            nbd: Server::new(nbd),
+            vhost: vhost::Server::new(vhost, Arc::new(move || waker.wake())),
+            from_nbd: Vec::new(),
+            from_vhost: Vec::new(),
+        }
+    }
+
+    /// Has the port watch what the servers want watched.
+    pub(super) fn watch(&mut self, port: &mut dyn Port) {
+        for interest in self.nbd.take_interests().chain(self.vhost.take_interests()) {
+            match interest.want {
+                Want::Watch { read, write } => {
+                    port.watch(interest.fd, interest.token.0, Interest { read, write });
+                }
+                Want::Gone => port.unwatch(interest.token.0),
+            }
+        }
+    }
+
+    /// Whether there is something to do, so that the thread must not wait.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.nbd.has_backlog() || self.vhost.has_backlog() || !self.from_vhost.is_empty()
+    }
+
+    /// When [`look`](Self::look) has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.nbd.deadline(), self.vhost.deadline()].into_iter().flatten().min()
+    }
+
+    /// A descriptor is ready.
+    pub(super) fn on_ready(&mut self, now: Instant, token: u64, ready: Ready) {
+        let token = Token(token);
+        if token.is_vhost() {
+            self.vhost.on_ready(token, ready, now, &mut Pool, &mut self.from_vhost);
+        } else {
+            self.nbd.on_ready(token, ready, now, &mut Pool, &mut self.from_nbd);
+        }
+    }
+
+    /// Goes on with what earlier turns have left, and ends what took too long.
+    pub(super) fn look(&mut self, now: Instant) {
+        if self.nbd.has_backlog() {
+            self.nbd.resume(now, &mut Pool, &mut self.from_nbd);
+        }
+        // While guests are told not to kick, completions must not keep us from looking.
+        self.vhost.poll(now, &mut Pool, &mut self.from_vhost);
+        if self.vhost.has_backlog() {
+            self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
+        }
+        if self.nbd.deadline().is_some_and(|at| at <= now) {
+            self.nbd.tick(now, &mut Pool);
+        }
+        if self.vhost.deadline().is_some_and(|at| at <= now) {
+            self.vhost.tick(now, &mut Pool);
+        }
+    }
+
+    /// Where requests of one server come.
+    pub(super) fn incoming(&mut self, side: Side) -> &mut Vec<Incoming<Memory>> {
+        match side {
+            Side::Nbd => &mut self.from_nbd,
+            Side::Vhost => &mut self.from_vhost,
+        }
+    }
+
+    /// Answers a guest.
+    pub(super) fn reply(
+        &mut self,
+        side: Side,
+        ticket: Ticket,
+        result: Result<Body<Memory>, Failure>,
+    ) {
+        match side {
+            Side::Nbd => self.nbd.reply(ticket, result, &mut Pool),
+            Side::Vhost => self.vhost.reply(ticket, result, &mut Pool),
+        }
+    }
+
+    /// Sends what there is.
+    pub(super) fn flush(&mut self, now: Instant) {
+        self.nbd.flush(now, &mut Pool);
+        self.vhost.flush(now, &mut Pool);
+    }
+
+    /// Closes an export to all clients.
+    pub(super) fn remove(&mut self, export: ExportId) {
+        self.nbd.remove_export(export, &mut Pool);
+        self.vhost.remove(export, &mut Pool);
+    }
+
+    /// Guests that connect from now on see a disk of this size.
+    pub(super) fn set_size(&mut self, export: ExportId, size_bytes: u64) {
+        self.nbd.set_size(export, size_bytes);
+        self.vhost.set_size(export, size_bytes);
+    }
+
+    /// Connections to an export.
+    pub(super) fn connections(&self, export: ExportId) -> u32 {
+        let all = self.nbd.connections(export) + self.vhost.connections(export);
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+
+    /// Requests to an export that the servers have refused themselves.
+    pub(super) fn refused(&self, export: ExportId) -> u64 {
+        self.nbd.refused(export) + self.vhost.refused(export)
+    }
+
+    /// No new clients and requests; those under way are answered, then connections end.
+    pub(super) fn drain(&mut self) {
+        self.nbd.drain(&mut Pool);
+        self.vhost.drain(&mut Pool);
+    }
+
+    /// After [`drain`](Self::drain): all have ended.
+    pub(super) fn is_drained(&self) -> bool {
+        self.nbd.is_drained() && self.vhost.is_drained()
+    }
+}

@@ -1,0 +1,418 @@
+//! Guests' requests on a data thread beside the first: those that need nothing of the first thread
+//! are run at once, all others are passed to it, and its answers come back as letters.
+//!
+//! Run at once: reads and writes of one shard, and flushes, of a volume that serves and has no detour
+//! (see [`VolumeIo::has_detour`]). Their numbers have the thread's own in them, so that whichever
+//! thread runs the shard knows the way home of the answer.
+//!
+//! A volume is served by one thread, so what its guests ask for has one order here. It is kept where
+//! requests overlap: what follows one that was passed on is passed on, too.
+
+use super::front::{Caller, Front, Side};
+use super::lane::{Back, Lane};
+use super::volume::{Kind, Recorders, VolumeIo, answer_by, kind_of, tells_extents};
+use crate::latency::Latencies;
+use cinnabar_backend::Memory;
+use cinnabar_engine::limits::DATA_BYTES_MAX;
+use cinnabar_engine::shards::ShardMap;
+use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
+use cinnabar_engine::{Answer, Event, Failure, Op, Reply, Request, RequestId};
+use cinnabar_frontend::{Body, Command, Incoming, Ticket};
+use slab::Slab;
+use std::sync::Arc;
+
+/// Set in the numbers of requests that threads beside the first have submitted; the router's leave
+/// it free.
+const OF_THREAD: u64 = 1 << 62;
+/// Where the thread's number is in them; its own number for the request is below.
+const THREAD_SHIFT: u32 = 48;
+/// With so many requests under way, those of rings are run by the homes of their shards.
+pub(super) const SHARE_FROM: usize = 64;
+
+/// See the module.
+pub(super) struct Guests {
+    /// Of this thread.
+    thread: usize,
+    /// By the plane's keys: the volumes that this thread serves.
+    gates: Vec<Option<Gate>>,
+    /// Requests in the engines' hands.
+    requests: Slab<Direct>,
+    /// When the first of them takes too long.
+    next_late: Option<Instant>,
+    /// For the first thread.
+    passed: Vec<Passed>,
+}
+
+/// A volume that this thread serves.
+struct Gate {
+    io: Arc<VolumeIo>,
+    /// As long as it serves.
+    names: Option<Names>,
+    latencies: Recorders,
+    /// Requests that the first thread has.
+    letters: Vec<Letter>,
+}
+
+/// What has to be known of a volume that serves.
+pub(super) struct Names {
+    pub(super) map: ShardMap,
+    /// The shard of its first block.
+    pub(super) first: u32,
+    pub(super) size_bytes: u64,
+    /// By shard, what that calls it.
+    pub(super) inner: Vec<VolumeId>,
+}
+
+/// A request in the engines' hands.
+struct Direct {
+    side: Side,
+    ticket: Ticket,
+    /// The volume's key.
+    key: usize,
+    /// And which of its attachments.
+    attachment: u64,
+    kind: Kind,
+    arrived: Instant,
+    answer_by: Option<Instant>,
+    /// The time until then is over.
+    late: bool,
+    to: To,
+}
+
+/// Which shards have it.
+enum To {
+    One(u32),
+    /// All, of which so many have yet to answer.
+    All(u32, Option<Failure>),
+}
+
+/// A request that the first thread has.
+struct Letter {
+    side: Side,
+    ticket: Ticket,
+    kind: Kind,
+    arrived: Instant,
+    /// None of a flush.
+    span: Option<ByteSpan>,
+    writes: bool,
+}
+
+/// A guest's request on its way to the first thread.
+pub(super) struct Passed {
+    pub(super) side: Side,
+    pub(super) arrived: Instant,
+    /// Which attachment of the volume: its key may be another volume's by then.
+    pub(super) attachment: u64,
+    pub(super) request: Incoming<Memory>,
+}
+
+/// The thread that a shard's answer is for, if that is not the first one's router.
+pub(super) fn thread_of(id: RequestId) -> Option<usize> {
+    // The second bit is the plane's own, of commands.
+    (id.0 >> THREAD_SHIFT >= OF_THREAD >> THREAD_SHIFT && id.0 >> 63 == 0)
+        .then_some(((id.0 & !OF_THREAD) >> THREAD_SHIFT) as usize)
+}
+
+impl Guests {
+    pub(super) fn new(thread: usize) -> Self {
+        assert!(thread < 1 << (62 - THREAD_SHIFT), "a thread's number fits");
+        Self {
+            thread,
+            gates: Vec::new(),
+            requests: Slab::new(),
+            next_late: None,
+            passed: Vec::new(),
+        }
+    }
+
+    /// A volume that this thread is going to serve.
+    pub(super) fn add(&mut self, key: usize, io: Arc<VolumeIo>) {
+        if self.gates.len() <= key {
+            self.gates.resize_with(key + 1, || None);
+        }
+        let latencies = Recorders::default();
+        self.gates[key] = Some(Gate { io, names: None, latencies, letters: Vec::new() });
+    }
+
+    /// It serves from now on.
+    pub(super) fn open(&mut self, key: usize, attachment: u64, names: Names) {
+        if let Some(gate) = self.gate(key).filter(|gate| gate.io.attachment == attachment) {
+            gate.names = Some(names);
+        }
+    }
+
+    /// It is larger now.
+    pub(super) fn grow(&mut self, key: usize, size_bytes: u64) {
+        if let Some(names) = self.gate(key).and_then(|gate| gate.names.as_mut()) {
+            names.size_bytes = size_bytes;
+        }
+    }
+
+    /// Nothing more of it is sent from here.
+    pub(super) fn remove(&mut self, key: usize) {
+        if let Some(gate) = self.gates.get_mut(key) {
+            *gate = None;
+        }
+    }
+
+    /// What its guests have seen.
+    pub(super) fn latencies(&self, key: usize) -> Latencies {
+        let gate = self.gates.get(key).and_then(Option::as_ref);
+        gate.map(|gate| gate.latencies.summary()).unwrap_or_default()
+    }
+
+    /// Requests in the engines' hands.
+    pub(super) fn under_way(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Bytes of its tables.
+    pub(super) fn ram_bytes(&self) -> u64 {
+        let tables = self.requests.capacity() * size_of::<Direct>()
+            + self.gates.capacity() * size_of::<Option<Gate>>();
+        tables as u64
+    }
+
+    /// When [`tell_late`](Self::tell_late) has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.next_late
+    }
+
+    /// What is to be passed on, oldest first.
+    pub(super) fn take_passed(&mut self) -> std::vec::Drain<'_, Passed> {
+        self.passed.drain(..)
+    }
+
+    /// Whether there is any.
+    pub(super) fn has_passed(&self) -> bool {
+        !self.passed.is_empty()
+    }
+
+    fn gate(&mut self, key: usize) -> Option<&mut Gate> {
+        self.gates.get_mut(key).and_then(Option::as_mut)
+    }
+
+    /// Takes the requests that came.
+    pub(super) fn admit(&mut self, now: Instant, front: &mut Front, lane: &mut Lane) {
+        for side in [Side::Nbd, Side::Vhost] {
+            let mut incoming = std::mem::take(front.incoming(side));
+            for request in incoming.drain(..) {
+                self.admit_one(now, side, request, front, lane);
+            }
+            *front.incoming(side) = incoming;
+        }
+    }
+
+    fn admit_one(
+        &mut self,
+        now: Instant,
+        side: Side,
+        request: Incoming<Memory>,
+        front: &mut Front,
+        lane: &mut Lane,
+    ) {
+        let (ticket, key) = (request.ticket, request.export.0 as usize);
+        let Some(gate) = self.gate(key) else {
+            return front.reply(side, ticket, Err(Failure::NoVolume));
+        };
+        if let Command::BlockStatus { span, .. } = request.command {
+            return if gate.names.is_some() && tells_extents(&gate.io) {
+                lane.desk.ask_extents(now, key, Caller { thread: self.thread, side, ticket }, span);
+            } else {
+                front.reply(side, ticket, Ok(Body::Done));
+            };
+        }
+        let Some(to) = gate.place(&request.command) else {
+            let arrived = now;
+            gate.letters.push(Letter::of(side, arrived, &request));
+            let attachment = gate.io.attachment;
+            return self.passed.push(Passed { side, arrived, attachment, request });
+        };
+        let (kind, op) = match request.command {
+            Command::Engine(op) => (kind_of(&op), op),
+            Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
+            Command::BlockStatus { .. } => unreachable!("asked above"),
+        };
+        let answer_by = answer_by(gate.io.timeout, now);
+        let attachment = gate.io.attachment;
+        let all = matches!(to, To::All(..));
+        let shard = if let To::One(shard) = to { shard } else { 0 };
+        let (arrived, late) = (now, false);
+        let direct = Direct { side, ticket, key, attachment, kind, arrived, answer_by, late, to };
+        let share = self.requests.len() >= SHARE_FROM && side == Side::Vhost;
+        let id = self.id_of(self.requests.vacant_key());
+        self.requests.insert(direct);
+        let names = self.gates[key].as_ref().and_then(|gate| gate.names.as_ref());
+        let names = names.expect("it has a place for the request");
+        if all {
+            for (shard, volume) in (0..).zip(&names.inner) {
+                let request = Request { id, volume: *volume, op: op.clone() };
+                lane.give(shard, Event::Submit(request));
+            }
+        } else {
+            if share {
+                lane.share(shard);
+            }
+            let volume = names.inner[shard as usize];
+            lane.give(shard, Event::Submit(Request { id, volume, op }));
+        }
+        self.note_answer_by(answer_by);
+    }
+
+    fn id_of(&self, place: usize) -> RequestId {
+        RequestId(OF_THREAD | (self.thread as u64) << THREAD_SHIFT | place as u64)
+    }
+
+    fn note_answer_by(&mut self, due: Option<Instant>) {
+        self.next_late = self.next_late.into_iter().chain(due).min();
+    }
+
+    /// Gives those whose time is over: every thread has to look at its port before the engines hear
+    /// of them ([`Back::Late`]).
+    pub(super) fn tell_late(&mut self, now: Instant) -> Vec<RequestId> {
+        if self.next_late.is_none_or(|next| next > now) {
+            return Vec::new();
+        }
+        self.next_late = None;
+        let (mut due, mut next) = (Vec::new(), None);
+        for (place, request) in &mut self.requests {
+            match request.answer_by {
+                Some(at) if at <= now => {
+                    (request.answer_by, request.late) = (None, true);
+                    due.push(place);
+                }
+                Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                None => {}
+            }
+        }
+        self.note_answer_by(next);
+        due.into_iter().map(|place| self.id_of(place)).collect()
+    }
+
+    /// Takes what other threads have sent back.
+    pub(super) fn hear(&mut self, now: Instant, back: Back, front: &mut Front, lane: &mut Lane) {
+        match back {
+            Back::Reply(reply) => self.reply(now, reply, front),
+            Back::Answer { key, side, ticket, result } => {
+                self.answered(now, key, side, ticket);
+                front.reply(side, ticket, result);
+            }
+            Back::Late(ids) => {
+                for id in ids {
+                    self.late(id, lane);
+                }
+            }
+        }
+    }
+
+    /// A shard has answered.
+    fn reply(&mut self, now: Instant, reply: Reply<Memory>, front: &mut Front) {
+        let place = self.place_of(reply.id);
+        let request = self.requests.get_mut(place).expect("a reply to something under way");
+        let result = match &mut request.to {
+            To::One(_) => reply.result,
+            To::All(left, failure) => {
+                *left -= 1;
+                *failure = failure.or(reply.result.err());
+                if *left > 0 {
+                    return;
+                }
+                failure.map_or(Ok(Answer::Done), Err)
+            }
+        };
+        let Direct { side, ticket, key, attachment, kind, arrived, .. } =
+            self.requests.remove(place);
+        if let Some(gate) = self.gate(key).filter(|gate| gate.io.attachment == attachment) {
+            gate.latencies.record(kind, now.since_ns(arrived));
+        }
+        let body = result.map(|answer| match answer {
+            Answer::Data(buffer) if kind != Kind::Other => Body::Data(buffer),
+            _ => Body::Done,
+        });
+        front.reply(side, ticket, body);
+    }
+
+    fn place_of(&self, id: RequestId) -> usize {
+        assert_eq!(thread_of(id), Some(self.thread), "the way home is in its number");
+        (id.0 & ((1 << THREAD_SHIFT) - 1)) as usize
+    }
+
+    /// The first thread has answered.
+    fn answered(&mut self, now: Instant, key: usize, side: Side, ticket: Ticket) {
+        let Some(gate) = self.gate(key) else { return };
+        let found = gate.letters.iter().position(|one| (one.side, one.ticket) == (side, ticket));
+        if let Some(at) = found {
+            let letter = gate.letters.remove(at);
+            gate.latencies.record(letter.kind, now.since_ns(letter.arrived));
+        }
+    }
+
+    /// A request's time is over, and every thread has looked at its port.
+    fn late(&self, id: RequestId, lane: &mut Lane) {
+        // Its place may be another's by now.
+        let request = self.requests.get(self.place_of(id));
+        match request.filter(|request| request.late).map(|request| &request.to) {
+            Some(To::One(shard)) => lane.give(*shard, Event::Late(id)),
+            Some(To::All(..)) => {
+                (0..lane.pool.shards()).for_each(|shard| lane.give(shard, Event::Late(id)));
+            }
+            None => {}
+        }
+    }
+}
+
+impl Gate {
+    /// The shards that can be given a request as it is, past the router; `None`: it is passed on.
+    fn place(&self, command: &Command<Memory>) -> Option<To> {
+        let names = self.names.as_ref().filter(|_| !self.io.has_detour())?;
+        let (span, writes) = match command {
+            Command::Engine(Op::Flush) => return Some(To::All(names.inner.len() as u32, None)),
+            Command::Engine(Op::Read { span, .. }) | Command::Prefetch { span, .. } => {
+                (*span, false)
+            }
+            Command::Engine(Op::Write { span, .. }) => (*span, true),
+            Command::Engine(_) | Command::BlockStatus { .. } => return None,
+        };
+        let end = span.offset.checked_add(span.len).filter(|end| *end <= names.size_bytes);
+        let aligned = (span.offset | span.len).is_multiple_of(SECTOR_BYTES);
+        if end.is_none() || !aligned || span.len == 0 || span.len > DATA_BYTES_MAX {
+            return None;
+        }
+        if self.letters.iter().any(|letter| letter.is_before(span, writes)) {
+            return None;
+        }
+        let mut rest = span;
+        let (shard, part) = names.map.cut(names.first, &mut rest);
+        (part == span).then_some(To::One(shard))
+    }
+}
+
+impl Letter {
+    fn of(side: Side, arrived: Instant, request: &Incoming<Memory>) -> Self {
+        let (kind, span, writes) = match &request.command {
+            Command::Engine(op) => {
+                let span = match op {
+                    Op::Flush => None,
+                    Op::Read { span, .. }
+                    | Op::Write { span, .. }
+                    | Op::Trim { span, .. }
+                    | Op::Invalidate { span }
+                    | Op::WriteZeroes { span, .. } => Some(*span),
+                };
+                (kind_of(op), span, !matches!(op, Op::Read { .. }))
+            }
+            Command::Prefetch { span, .. } | Command::BlockStatus { span, .. } => {
+                (Kind::Other, Some(*span), false)
+            }
+        };
+        Self { side, ticket: request.ticket, kind, arrived, span, writes }
+    }
+
+    /// Whether a request of these blocks must not overtake it.
+    fn is_before(&self, span: ByteSpan, writes: bool) -> bool {
+        let overlaps = |own: ByteSpan| {
+            own.first_block() < span.end_block() && span.first_block() < own.end_block()
+        };
+        (writes || self.writes) && self.span.is_some_and(overlaps)
+    }
+}

@@ -1,0 +1,292 @@
+//! Which data thread serves a volume, and what the first thread asks of it.
+//!
+//! All sockets of a volume belong to one thread: its guests' requests run there, or go from there to
+//! the first thread ([`guests`](super::guests)). Volumes that are reached at one address are served by
+//! one thread, which has the listener. A daemon with a write log has its first thread serve them all,
+//! for the log is there.
+
+use super::front::{Caller, Front};
+use super::guests::{Names, Passed};
+use super::lane::{Back, Mail};
+use super::plane::Plane;
+use super::volume::{Volume, VolumeIo, export_of};
+use super::worker::Hands;
+use super::writes::Writes;
+use crate::latency::Latencies;
+use crate::messages::{StartError, VolumeConfig};
+use cinnabar_backend::Memory;
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::{Failure, RequestId};
+use cinnabar_frontend::{Body, nbd::Export};
+use std::sync::Arc;
+
+/// What the front end of a volume says of itself.
+pub(super) struct Served {
+    pub(super) connections: u32,
+    /// Requests that the servers have refused themselves.
+    pub(super) refused: u64,
+    /// `None`: the first thread has them.
+    pub(super) latencies: Option<Latencies>,
+}
+
+impl Plane {
+    /// The thread that is to serve a volume.
+    pub(super) fn thread_for(&mut self, config: &VolumeConfig) -> usize {
+        let threads = self.crew.threads();
+        if threads == 1 || !matches!(self.writes, Writes::Off) {
+            return 0;
+        }
+        // Reads into the guest's memory may still be under way, for a device that hangs.
+        let left_behind = (0..threads).find(|thread| self.has_left_behind(*thread, config));
+        if let Some(thread) = left_behind.or_else(|| self.thread_at(config)) {
+            return thread;
+        }
+        let mut served = vec![0_usize; threads];
+        for (_, volume) in &self.volumes {
+            served[volume.thread] += 1;
+        }
+        // The first one has more to do than to serve guests.
+        (0..threads).rev().min_by_key(|thread| served[*thread]).unwrap_or(0)
+    }
+
+    /// Whether a volume that was served here, of this name or with this socket, has left something
+    /// behind for which its next guest has to wait.
+    fn has_left_behind(&mut self, thread: usize, config: &VolumeConfig) -> bool {
+        let Some(path) = &config.vhost_user else { return false };
+        let (name, same) = (config.name.clone(), path.clone());
+        self.ask_thread(
+            thread,
+            |front| front.vhost.has_left_behind(&config.name, path),
+            move |hands| hands.front.vhost.has_left_behind(&name, &same),
+        )
+    }
+
+    /// The thread that listens at the NBD address of a volume already.
+    pub(super) fn thread_at(&self, config: &VolumeConfig) -> Option<usize> {
+        let address = config.nbd.as_ref()?;
+        let same = |other: &VolumeConfig| other.nbd.as_ref() == Some(address);
+        let found = self.volumes.iter().find(|(_, volume)| same(&volume.config));
+        found.map(|(_, volume)| volume.thread).or_else(|| self.absents.thread_at(address))
+    }
+
+    /// Has a thread do something between two turns, and waits for what comes of it.
+    pub(super) fn ask_thread<T: Send + 'static>(
+        &mut self,
+        thread: usize,
+        here: impl FnOnce(&mut Front) -> T,
+        there: impl FnOnce(&mut Hands) -> T + Send + 'static,
+    ) -> T {
+        match thread {
+            0 => here(&mut self.front),
+            thread => self.crew.workers[thread - 1].call(there),
+        }
+    }
+
+    /// Has the thread of a volume listen for its clients again.
+    pub(super) fn listen(&mut self, config: &VolumeConfig, key: usize) -> Result<(), StartError> {
+        let Volume { thread, io, .. } = &self.volumes[key];
+        let (thread, io) = (*thread, Arc::clone(io));
+        self.listen_at(thread, config, key, &io)
+    }
+
+    /// Has a thread listen for a volume's clients. What was begun when it fails is for the caller to
+    /// remove.
+    pub(super) fn listen_at(
+        &mut self,
+        thread: usize,
+        config: &VolumeConfig,
+        key: usize,
+        io: &Arc<VolumeIo>,
+    ) -> Result<(), StartError> {
+        let size_bytes = io.disk.size_bytes();
+        let (owned, io) = (config.clone(), Arc::clone(io));
+        self.ask_thread(
+            thread,
+            |front| front.listen(config, key, size_bytes),
+            move |hands| {
+                hands.guests.add(key, io);
+                hands.front.listen(&owned, key, size_bytes)
+            },
+        )
+    }
+
+    /// The same of a stand-in, with the words by which clients are turned away.
+    pub(super) fn listen_as(
+        &mut self,
+        thread: usize,
+        config: &VolumeConfig,
+        export: Export,
+        reason: String,
+    ) -> Result<(), StartError> {
+        let id = export.id;
+        let (owned, same, words) = (config.clone(), export.clone(), reason.clone());
+        self.ask_thread(
+            thread,
+            |front| {
+                front.listen_as(config, export)?;
+                front.nbd.set_unavailable(id, reason);
+                Ok(())
+            },
+            move |hands| {
+                hands.front.listen_as(&owned, same)?;
+                hands.front.nbd.set_unavailable(id, words);
+                Ok(())
+            },
+        )
+    }
+
+    /// Closes a volume to all clients. When this returns, all that they have asked for is at the
+    /// shards or here.
+    pub(super) fn remove_exports(&mut self, key: usize) {
+        self.remove_exports_at(self.volumes[key].thread, key);
+    }
+
+    /// The same on the thread that was to serve it.
+    pub(super) fn remove_exports_at(&mut self, thread: usize, key: usize) {
+        self.ask_thread(
+            thread,
+            |front| front.remove(export_of(key)),
+            move |hands| hands.close(key),
+        );
+    }
+
+    /// A volume serves from now on: the thread that has its guests may run what they ask for.
+    pub(super) fn open_gate(&mut self, key: usize, id: VolumeId) {
+        let Volume { thread, io, config, .. } = &self.volumes[key];
+        if *thread == 0 {
+            return;
+        }
+        let attachment = io.attachment;
+        let Some(names) = self.crew.names(id, &config.name, io.disk.size_bytes()) else { return };
+        self.crew.workers[thread - 1].order(move |hands| hands.guests.open(key, attachment, names));
+    }
+
+    /// A volume has grown.
+    pub(super) fn tell_front_size(&mut self, key: usize, size_bytes: u64) {
+        let thread = self.volumes[key].thread;
+        self.ask_thread(
+            thread,
+            |front| front.set_size(export_of(key), size_bytes),
+            move |hands| {
+                hands.guests.grow(key, size_bytes);
+                hands.front.set_size(export_of(key), size_bytes);
+            },
+        );
+    }
+
+    /// Connections to a volume, of NBD clients and of virtual machines.
+    pub(super) fn connections(&mut self, key: usize) -> u32 {
+        let thread = self.volumes[key].thread;
+        self.ask_thread(
+            thread,
+            |front| front.connections(export_of(key)),
+            move |hands| hands.front.connections(export_of(key)),
+        )
+    }
+
+    /// What the front ends of all volumes say, in the order of `keys`, and the memory of other
+    /// threads' tables.
+    pub(super) fn served(&self, keys: &[usize]) -> (Vec<Served>, u64) {
+        let own = |key: &usize| {
+            let export = export_of(*key);
+            let (connections, refused) =
+                (self.front.connections(export), self.front.refused(export));
+            Served { connections, refused, latencies: None }
+        };
+        let mut all: Vec<Served> = keys.iter().map(own).collect();
+        let mut ram_bytes = 0;
+        for (thread, worker) in (1..).zip(&self.crew.workers) {
+            let its = |(_, key): &(usize, &usize)| self.volumes[**key].thread == thread;
+            let its: Vec<(usize, usize)> =
+                keys.iter().enumerate().filter(its).map(|(at, key)| (at, *key)).collect();
+            let (served, ram) = worker.call(move |hands| {
+                let one = |(at, key): (usize, usize)| {
+                    let export = export_of(key);
+                    let connections = hands.front.connections(export);
+                    let refused = hands.front.refused(export);
+                    let latencies = Some(hands.guests.latencies(key));
+                    (at, Served { connections, refused, latencies })
+                };
+                let served: Vec<_> = its.into_iter().map(one).collect();
+                (served, hands.guests.ram_bytes())
+            });
+            ram_bytes += ram;
+            for (at, served) in served {
+                all[at] = served;
+            }
+        }
+        (all, ram_bytes)
+    }
+
+    /// Guests' requests that other threads have in the engines' hands.
+    pub(super) fn under_way_elsewhere(&self) -> usize {
+        let count = |hands: &mut Hands| hands.guests.under_way();
+        self.crew.workers.iter().map(|worker| worker.call(count)).sum()
+    }
+
+    /// Has all threads end their connections in an orderly way.
+    pub(super) fn drain(&mut self) {
+        self.front.drain();
+        self.drains = self.crew.workers.len();
+        self.crew.workers.iter().for_each(|worker| worker.order(Hands::drain));
+    }
+
+    /// After [`drain`](Self::drain): all have ended.
+    pub(super) fn is_drained(&self) -> bool {
+        self.front.is_drained() && self.drains == 0
+    }
+
+    /// Answers a guest of the volume of this key.
+    pub(super) fn answer(
+        &mut self,
+        caller: Caller,
+        key: usize,
+        result: Result<Body<Memory>, Failure>,
+    ) {
+        let Caller { thread, side, ticket } = caller;
+        if thread == 0 {
+            self.front.reply(side, ticket, result);
+        } else {
+            let answer = Back::Answer { key, side, ticket, result };
+            self.lane.send(thread, Mail::Back(answer));
+        }
+    }
+
+    /// Every thread has looked at its port: the threads of these requests may tell the engines.
+    pub(super) fn tell_overdue_elsewhere(&mut self, overdue: Vec<(usize, Vec<RequestId>)>) {
+        for (thread, ids) in overdue {
+            self.lane.send(thread, Mail::Back(Back::Late(ids)));
+        }
+    }
+
+    /// Has the requests of volumes that are recorded come by the router, which notes them.
+    pub(super) fn mark_recorded(&mut self) {
+        for (key, volume) in &self.volumes {
+            volume.io.set_recorded(self.recordings.has(key));
+        }
+    }
+
+    /// A guest's request that its thread has passed on.
+    pub(super) fn admit_passed(&mut self, now: Instant, thread: usize, passed: Passed) {
+        let Passed { side, arrived, attachment, request } = passed;
+        let caller = Caller { thread, side, ticket: request.ticket };
+        let key = request.export.0 as usize;
+        // The key may be another volume's by now.
+        let known = self.volumes.get(key).is_some_and(|one| one.io.attachment == attachment);
+        if known {
+            self.admit_one(now, arrived, caller, request);
+        } else {
+            self.answer(caller, key, Err(Failure::NoVolume));
+        }
+    }
+}
+
+impl super::crew::Crew {
+    /// What a thread has to know to send a volume's requests to the shards itself.
+    pub(super) fn names(&self, volume: VolumeId, name: &str, size_bytes: u64) -> Option<Names> {
+        let map = *self.map();
+        let inner: Option<Vec<VolumeId>> =
+            (0..self.shards()).map(|shard| self.inner(volume, shard)).collect();
+        Some(Names { map, first: map.first_shard(name), size_bytes, inner: inner? })
+    }
+}
