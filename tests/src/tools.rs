@@ -45,9 +45,9 @@ pub const NBDINFO: Tool = Tool::new("nbdinfo", "libnbd-bin", "what our exports a
 /// libnbd's copier.
 pub const NBDCOPY: Tool = Tool::new("nbdcopy", "libnbd-bin", "round trips with many requests");
 /// An NBD export as a file.
-pub const NBDFUSE: Tool = Tool::new("nbdfuse", "nbdfuse", "a device that fails when it is told to");
-/// File systems of programs.
-pub const FUSE: Tool = Tool::new("/dev/fuse", "fuse3", "a device that fails when it is told to");
+pub const NBDFUSE: Tool = Tool::new("nbdfuse", "libnbd-bin", "a device that fails when it is told to");
+/// Mounts file systems of programs, and ends them.
+pub const FUSE: Tool = Tool::new("fusermount3", "fuse3", "a device that fails when it is told to");
 /// A client of HTTP.
 pub const CURL: Tool = Tool::new("curl", "curl", "the guide's look at the metrics");
 /// QEMU itself.
