@@ -1,7 +1,7 @@
 //! What guests see when the SSD or a back end is away, hangs, is exchanged, or is written by others.
 
 use crate::Case;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::nbd::{Client, is_gone};
 use e2e::tools::FIO;
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume, daemon::noise};
@@ -52,6 +52,7 @@ fn read_all(site: &Site, name: &str) -> Result<()> {
 /// Blocks of a volume that were hits while all of it was read and compared.
 fn hits_of_all(site: &Site, daemon: &Daemon, name: &str) -> Result<u64> {
     let hits = || daemon.status()?.count(name, "read_hits");
+    daemon.loaded()?;
     let before = hits()?;
     read_all(site, name)?;
     Ok(hits()? - before)
@@ -59,12 +60,7 @@ fn hits_of_all(site: &Site, daemon: &Daemon, name: &str) -> Result<u64> {
 
 /// Reads a volume until all of it is cached: when reads are quick, some are not kept at first.
 fn warm_up(site: &Site, daemon: &Daemon, name: &str) -> Result<()> {
-    for _ in 0..20 {
-        if hits_of_all(site, daemon, name)? == BLOCKS {
-            return Ok(());
-        }
-    }
-    bail!("{name} does not get warm: {}", daemon.status()?.0);
+    daemon.warm_up(name, BLOCKS, || read_all(site, name))
 }
 
 /// What the status says about the blocks of the earlier run.

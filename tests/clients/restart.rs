@@ -74,14 +74,13 @@ fn is_warm() -> Result<()> {
     let site = Site::new()?;
     let disk = std::fs::read(site.filled("disk.raw", DISK, 1)?)?;
     let daemon = site.serve(&config())?;
-    read_all(&site, &disk)?;
-    read_all(&site, &disk)?;
+    daemon.warm_up("vm1", BLOCKS * 95 / 100, || read_all(&site, &disk))?;
     let cached = daemon.status()?.count("vm1", "cached_blocks")?;
     ensure!(cached * 100 >= BLOCKS * 95, "only {cached} of {BLOCKS} blocks are cached");
     daemon.stop()?;
 
     let daemon = site.serve(&config())?;
-    let status = daemon.status()?;
+    let status = daemon.loaded()?;
     ensure!(warmth(&status)?.contains("kept"), "warmth: {}", warmth(&status)?);
     read_all(&site, &disk)?;
     let status = daemon.status()?;
@@ -104,7 +103,7 @@ fn expect_dropped(meddle: fn(&Path) -> Result<()>) -> Result<()> {
     let after = std::fs::read(&path)?;
     ensure!(before != after, "the test changed nothing");
     let daemon = site.serve(&config())?;
-    let status = daemon.status()?;
+    let status = daemon.loaded()?;
     ensure!(warmth(&status)?.contains("dropped"), "warmth: {}", warmth(&status)?);
     ensure!(warmth(&status)?.contains("changed"), "no reason shown: {}", warmth(&status)?);
     ensure!(status.count("vm1", "cached_blocks")? == 0, "blocks are still there: {}", status.0);

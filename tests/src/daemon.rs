@@ -10,11 +10,14 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_mins(1);
+/// How long an index may load, and a cache take to hold what is read again and again.
+const WARM_LIMIT: Duration = Duration::from_secs(30);
 
 /// A folder with disks, configuration and sockets, removed when dropped.
 #[derive(Debug)]
@@ -301,6 +304,46 @@ impl Daemon {
         let status = Status::parse(&body)?;
         status.check_sums()?;
         Ok(status)
+    }
+
+    /// Waits until the index is loaded, and hands back the status then. Until then guests are served,
+    /// and read from the back end.
+    ///
+    /// # Errors
+    /// When it takes too long.
+    pub fn loaded(&self) -> Result<Status> {
+        let start = Instant::now();
+        loop {
+            let status = self.glance()?;
+            if !status.is_loading()? {
+                return Ok(status);
+            }
+            ensure!(start.elapsed() < WARM_LIMIT, "still loading: {}", status.0);
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Repeats `read`, which reads `blocks` blocks of a volume, until all of them are hits: while the
+    /// SSD is busy, some are not kept.
+    ///
+    /// # Errors
+    /// When it takes too long, and what `read` fails with.
+    pub fn warm_up(
+        &self,
+        name: &str,
+        blocks: u64,
+        mut read: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let before = self.glance()?.count(name, "read_hits")?;
+            read()?;
+            let status = self.glance()?;
+            if status.count(name, "read_hits")? - before >= blocks {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < WARM_LIMIT, "{name} does not get warm: {}", status.0);
+        }
     }
 
     /// Stops it the clean way and checks that it says so.

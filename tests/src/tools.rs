@@ -45,7 +45,8 @@ pub const NBDINFO: Tool = Tool::new("nbdinfo", "libnbd-bin", "what our exports a
 /// libnbd's copier.
 pub const NBDCOPY: Tool = Tool::new("nbdcopy", "libnbd-bin", "round trips with many requests");
 /// An NBD export as a file.
-pub const NBDFUSE: Tool = Tool::new("nbdfuse", "libnbd-bin", "a device that fails when it is told to");
+pub const NBDFUSE: Tool =
+    Tool::new("nbdfuse", "libnbd-bin", "a device that fails when it is told to");
 /// Mounts file systems of programs, and ends them.
 pub const FUSE: Tool = Tool::new("fusermount3", "fuse3", "a device that fails when it is told to");
 /// A client of HTTP.

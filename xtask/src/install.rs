@@ -61,10 +61,20 @@ fn apt_get(packages: &[&str]) -> Result<()> {
     if !rustix::process::geteuid().is_root() && tools::find("sudo").is_none() {
         bail!("neither root nor sudo");
     }
+    let install = |packages: &[&str]| {
+        let args = [&["install", "-q", "-y", "--no-install-recommends"], packages].concat();
+        show(&mut as_root(&args)).map(drop)
+    };
     show(&mut as_root(&["update", "-q"]))?;
-    let mut install = vec!["install", "-q", "-y", "--no-install-recommends"];
-    install.extend(packages);
-    show(&mut as_root(&install))?;
+    if install(packages).is_ok() {
+        return Ok(());
+    }
+    // One that this release does not have fails all of them: what there is comes one by one.
+    for package in packages {
+        if let Err(error) = install(&[*package]) {
+            println!("{package}: {error:#}");
+        }
+    }
     Ok(())
 }
 

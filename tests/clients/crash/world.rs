@@ -17,8 +17,6 @@ pub(super) const DISK: u64 = 24 * MIB;
 const GUESTS: u64 = 3;
 /// Connections to each volume.
 const CONNECTIONS: u64 = 4;
-/// Whatever is going on, the index of so small a cache must be loaded by then.
-const LOAD_LIMIT: Duration = Duration::from_secs(20);
 /// What was written to flash this long ago must be there after a crash: a block waits at most a
 /// second for its chunk, and as long again for the heartbeat that flushes the back end; the third
 /// is for slow disks.
@@ -132,15 +130,7 @@ impl World {
 
     /// Waits until the index is loaded, and hands back the status then.
     pub(super) fn loaded(&self) -> Result<Status> {
-        let start = Instant::now();
-        loop {
-            let status = self.daemon()?.glance()?;
-            if !status.is_loading()? {
-                return Ok(status);
-            }
-            ensure!(start.elapsed() < LOAD_LIMIT, "still loading: {}", status.0);
-            thread::sleep(Duration::from_millis(2));
-        }
+        self.daemon()?.loaded()
     }
 
     /// Reads all of a guest's volume, compares it, and hands back how many blocks were hits.

@@ -1,7 +1,7 @@
 //! nbdkit and qemu-nbd as backends.
 
 use super::{CACHE, DISK, client, read_all, volume};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::daemon::free_port;
 use e2e::{Config, Daemon, Fio, MIB, Running, Site};
 use std::path::Path;
@@ -135,20 +135,10 @@ pub(super) fn warm_only_if_exclusive() -> Result<()> {
         let volume = || volume("vm1", "nbd:unix:server").key(&key);
         let config = Config::new(CACHE).volume(volume());
         let daemon = site.serve(&config)?;
-        let mut rounds = 0;
-        loop {
-            let before = daemon.status()?.count("vm1", "read_hits")?;
-            read_all(&site, "vm1", &contents)?;
-            if daemon.status()?.count("vm1", "read_hits")? - before == DISK / 4096 {
-                break;
-            }
-            rounds += 1;
-            if rounds > 20 {
-                bail!("it does not get warm: {}", daemon.status()?.0);
-            }
-        }
+        daemon.warm_up("vm1", DISK / 4096, || read_all(&site, "vm1", &contents))?;
         daemon.stop()?;
         let daemon = site.serve(&config)?;
+        daemon.loaded()?;
         read_all(&site, "vm1", &contents)?;
         let hits = daemon.status()?.count("vm1", "read_hits")?;
         let warm = hits * 100 >= DISK / 4096 * 95;
