@@ -218,7 +218,9 @@ impl Guest {
             match self.shell.read(&mut bytes) {
                 Ok(0) => bail!("QEMU is gone:\n{}", self.qemu.log()),
                 Ok(count) => self.unread.push_str(&String::from_utf8_lossy(&bytes[..count])),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // A read with a time limit ends so, too, when the process was stopped and goes on.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error.into()),
             }
             if start.elapsed() > limit {
