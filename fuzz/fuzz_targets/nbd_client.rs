@@ -3,9 +3,9 @@
 
 #![no_main]
 
-use cinnabar_backend::nbd::facts::Facts;
+use cinnabar_backend::nbd::export_info::ExportInfo;
 use cinnabar_backend::nbd::receiver::{Dialect, Reader, Receiver};
-use cinnabar_backend::nbd::{Command, Flights, handshake};
+use cinnabar_backend::nbd::{Command, InFlight, handshake};
 use std::io::{self, Cursor, Read, Write};
 
 /// What a request's memory holds before anything arrives.
@@ -34,7 +34,7 @@ impl Write for Said<'_> {
 /// Requests under way, and what came of them.
 struct Client {
     receiver: Receiver,
-    flights: Flights,
+    in_flight: InFlight,
     books: Books,
 }
 
@@ -60,18 +60,18 @@ impl Reader for Books {
 
 impl Client {
     fn new(dialect: Dialect) -> Self {
-        let mut flights = Flights::default();
+        let mut in_flight = InFlight::default();
         // The first are found by their cookies' simple pattern: n << 32 | n - 1.
         for (owner, command) in
             [Command::Read, Command::Read, Command::Write, Command::Flush].into_iter().enumerate()
         {
             let len = if command == Command::Flush { 0 } else { LEN };
-            let cookie = flights.add(command, 0, len, owner, 0);
-            flights.was_sent(cookie);
+            let cookie = in_flight.add(command, 0, len, owner, 0);
+            in_flight.was_sent(cookie);
         }
         let memory = vec![vec![UNTOUCHED; LEN as usize]; 4];
         let books = Books { memory, answered: Vec::new() };
-        Self { receiver: Receiver::new(dialect), flights, books }
+        Self { receiver: Receiver::new(dialect), in_flight, books }
     }
 
     /// All of it, in pieces as a socket would bring it; whether the server broke the protocol.
@@ -79,7 +79,7 @@ impl Client {
         let mut held = Vec::new();
         for piece in pieces {
             held.extend(piece);
-            match self.receiver.take(&held, &mut self.flights, &mut self.books) {
+            match self.receiver.take(&held, &mut self.in_flight, &mut self.books) {
                 Ok(used) => drop(held.drain(..used)),
                 Err(_) => return true,
             }
@@ -92,12 +92,12 @@ impl Client {
 libfuzzer_sys::fuzz_target!(|input: (bool, u8, &[u8])| {
     let (structured, cut, bytes) = input;
     if let Ok(export) = handshake::enter(&mut Said(Cursor::new(bytes)), "disk")
-        && let Ok(facts) = Facts::judge(&export, cut % 2 == 0)
+        && let Ok(info) = ExportInfo::judge(&export, cut % 2 == 0)
     {
-        let align = u64::from(facts.align_bytes);
+        let align = u64::from(info.align_bytes);
         assert!(matches!(align, 512 | 4096));
-        assert!(facts.size_bytes > 0 && facts.size_bytes % align == 0);
-        assert!(facts.payload_bytes_max > 0 && facts.payload_bytes_max % facts.align_bytes == 0);
+        assert!(info.size_bytes > 0 && info.size_bytes % align == 0);
+        assert!(info.payload_bytes_max > 0 && info.payload_bytes_max % info.align_bytes == 0);
     }
     let dialect = if structured { Dialect::Structured } else { Dialect::Simple };
     let mut whole = Client::new(dialect);
@@ -107,7 +107,7 @@ libfuzzer_sys::fuzz_target!(|input: (bool, u8, &[u8])| {
     assert_eq!(broken, broken_in_pieces);
     assert_eq!(whole.books.answered, pieces.books.answered);
     let answered = &whole.books.answered;
-    assert_eq!(answered.len() + whole.flights.len(), 4, "answered twice, or lost");
+    assert_eq!(answered.len() + whole.in_flight.len(), 4, "answered twice, or lost");
     for owner in [0, 1] {
         let well = answered.contains(&(owner, None));
         // The byte may be what the server sent: an input that holds it proves nothing.

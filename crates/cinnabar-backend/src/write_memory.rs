@@ -227,7 +227,7 @@ impl WriteMemory {
         &self.path
     }
 
-    /// It was there, with a size of zero: somebody has said that what was in it is lost.
+    /// It was there, with a size of zero: the operator's word that what was in it is lost.
     pub fn was_emptied(&self) -> bool {
         self.was_emptied
     }

@@ -75,7 +75,7 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<u64>,
     },
-    /// Drop what is cached of a volume, durably: somebody wrote its backend behind our back.
+    /// Drop what is cached of a volume, durably: its backend was written past the cache.
     Invalidate {
         /// Which; without a range it need not be attached.
         name: String,

@@ -33,7 +33,7 @@ pub struct Recording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// Somebody asked for it.
+    /// It was asked for.
     Asked,
     /// All of its volumes were removed.
     Removed,
@@ -52,17 +52,17 @@ pub fn buffer(requests: usize) -> (Tap, Feed) {
 struct Shared {
     dropped: AtomicU64,
     /// Locked only when a volume leaves, and by the reader.
-    said: Mutex<Said>,
+    said: Mutex<Progress>,
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct Progress {
     left: Vec<u32>,
     ended: Option<Ending>,
 }
 
 impl Shared {
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, Progress> {
         // What is in it is whole at any time.
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,11 +96,11 @@ impl Tap {
 
     /// Ends the recording; what is in the buffer is still read.
     pub fn end(self, ending: Ending) {
-        // Said before the queue is closed: a reader that finds it closed looks here.
+        // Progress before the queue is closed: a reader that finds it closed looks here.
         self.shared.said().ended = Some(ending);
     }
 
-    /// Whether there is still somebody who reads.
+    /// Whether there still is a reader.
     pub fn is_read(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }

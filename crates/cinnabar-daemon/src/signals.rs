@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct Signals([Signal; 3]);
 
 impl Signals {
-    /// Takes them from now on; without somebody who waits for them they do nothing any more.
+    /// Takes them from now on; without a waiter they do nothing any more.
     ///
     /// # Errors
     /// What the system says.

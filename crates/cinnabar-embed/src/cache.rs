@@ -113,7 +113,7 @@ impl Cache {
         self.driver.ask(volume, Request::WriteZeroes { offset, len }).map(drop)
     }
 
-    /// Drops what is cached of bytes that somebody wrote behind the cache's back, durably.
+    /// Drops what is cached of bytes that were written past the cache, durably.
     ///
     /// # Errors
     /// [`Error`].

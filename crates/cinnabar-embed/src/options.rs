@@ -23,10 +23,10 @@ pub struct Options {
     /// Format a device that holds something else, which is lost then.
     pub format: bool,
     /// Begin with an empty cache, whatever an earlier run has left on the device.
-    pub anew: bool,
+    pub fresh: bool,
     /// Fail without the device instead of going on uncached.
     pub required: bool,
-    /// How long to wait for somebody else's lock: the writes of a killed process land for seconds.
+    /// How long to wait for another process's lock: the writes of a killed process land for seconds.
     pub lock_wait: Duration,
     /// A device that takes longer for one operation is given up; zero: never.
     pub device_timeout: Duration,
@@ -53,7 +53,7 @@ impl Options {
             shards: None,
             state_dir: state_dir.into(),
             format: false,
-            anew: false,
+            fresh: false,
             required: false,
             lock_wait: Duration::from_secs(30),
             device_timeout: Duration::from_secs(30),

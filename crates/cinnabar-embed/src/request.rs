@@ -53,7 +53,7 @@ pub enum Request {
         /// Length in bytes.
         len: u64,
     },
-    /// Somebody wrote these bytes behind the cache's back: what is cached of them is dropped; any
+    /// These bytes were written past the cache: what is cached of them is dropped; any
     /// length. To be asked for when they have been written, before they are read.
     Invalidate {
         /// First byte.

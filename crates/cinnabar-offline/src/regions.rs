@@ -33,7 +33,7 @@ pub enum RegionError {
     /// The device has been cut off.
     #[error("the device ends before its region")]
     Beyond,
-    /// Zeros, or somebody else's data.
+    /// Zeros, or foreign data.
     #[error("there is no superblock where its region begins, at byte {0}")]
     Missing(u64),
     /// Ours, but neither copy is whole.

@@ -14,7 +14,7 @@ use cinnabar_engine::metadata::superblock::{DeviceState, Superblock, SuperblockE
 pub enum Repair {
     /// Nothing: both copies are good, or one was never written.
     Nothing,
-    /// A damaged copy is written anew from the good one.
+    /// A damaged copy is rewritten from the good one.
     Copy {
         /// Its page.
         page: usize,

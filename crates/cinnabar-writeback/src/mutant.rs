@@ -88,7 +88,7 @@ pub enum Mutant {
     ReplacedAcrossRange,
     /// Writes that are not in the write memory are answered when the volume begins to use it.
     AckWithoutMemory,
-    /// The note of an earlier memory is not taken away before the file is used anew.
+    /// The note of an earlier memory is not taken away before the file is used again.
     NoteKept,
 }
 

@@ -80,7 +80,7 @@ fn kill(mut kept: Kept, kills: u64) -> Result<()> {
     Ok(())
 }
 
-/// The memory is gone, and the host was not started again: nothing is served before somebody says that
+/// The memory is gone, and the host was not started again: nothing is served before the operator says that
 /// this may be, and then what was flushed is there.
 pub(super) fn memory_is_lost() -> Result<()> {
     for round in 0..LOSSES {

@@ -152,10 +152,10 @@ fn cells() -> impl Iterator<Item = (usize, u32, Kind)> {
     })
 }
 
-/// The yardstick: a durable 4 KiB write on the disk that the caches are on, one at a time.
+/// The baseline: a durable 4 KiB write on the disk that the caches are on, one at a time.
 fn durable_write_us(site: &Site, seconds: u64) -> Result<f64> {
     let job = Fio::engine("psync")
-        .arg("filename", site.path("yardstick").display())
+        .arg("filename", site.path("baseline").display())
         .arg("size", 64 * MIB)
         .arg("rw", "write")
         .arg("direct", 1);

@@ -1,7 +1,8 @@
-//! Measurements, each against a yardstick in the same run.
+//! Measurements, each against a baseline in the same run.
 //!
 //! `cargo xtask bench NAME`.
 
+mod baseline;
 mod compare;
 mod frontends;
 mod hits;
@@ -12,7 +13,6 @@ mod spc1;
 mod timed;
 mod validate;
 mod writeback;
-mod yardstick;
 
 use crate::shell::{cargo, show};
 use anyhow::Result;

@@ -2,7 +2,7 @@
 //! by the real clock, and through the production engine by virtual time.
 //!
 //! The storage is `sim:filer`, whose times are the simulator's defaults; the cache device is a file,
-//! whose own times are measured first and given to the simulator. A yardstick says what the machine
+//! whose own times are measured first and given to the simulator. A baseline says what the machine
 //! adds by itself: how long an operation takes that the model lets take exactly a millisecond.
 
 use crate::bench::heading;
@@ -40,8 +40,8 @@ pub(crate) struct Args {
 const MISSES_BAR: f64 = 0.03;
 /// What a mean may differ by.
 const MEAN_BAR: f64 = 0.10;
-/// Requests of the yardstick, and what the model takes for each, in microseconds.
-const YARDSTICK: (u64, f64) = (500, 1000.0);
+/// Requests of the baseline, and what the model takes for each, in microseconds.
+const BASELINE: (u64, f64) = (500, 1000.0);
 
 /// What one side found.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let site = Site::new()?;
     let bench = Bench { site: &site, realtime: args.realtime, cache_mib: args.cache_mib };
     let (read_us, write_us) = bench.probe()?;
-    let added_us = bench.yardstick()? - YARDSTICK.1;
+    let added_us = bench.baseline()? - BASELINE.1;
     let mut table = Table::new(&[
         "trace",
         "depth",
@@ -180,11 +180,11 @@ impl Bench<'_> {
     }
 
     /// What an operation of a millisecond takes, in microseconds.
-    fn yardstick(&self) -> Result<f64> {
-        let trace = self.site.path("yardstick.csv");
-        let lines = (0..YARDSTICK.0).map(|at| format!("{at},0,R,{},4096\n", at * 4096));
+    fn baseline(&self) -> Result<f64> {
+        let trace = self.site.path("baseline.csv");
+        let lines = (0..BASELINE.0).map(|at| format!("{at},0,R,{},4096\n", at * 4096));
         std::fs::write(&trace, lines.collect::<String>())?;
-        let target = self.target(0, YARDSTICK.0 * 4096, "network,packet=0,link=0,read=1ms")?;
+        let target = self.target(0, BASELINE.0 * 4096, "network,packet=0,link=0,read=1ms")?;
         let found =
             self.ask(true, &["bench", "replay", text(&trace)?, "--target", &target, "--closed"])?;
         mean_us(&found["runs"][0]["latency_reads"])

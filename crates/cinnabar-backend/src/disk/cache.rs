@@ -22,7 +22,7 @@ pub struct CacheOptions {
     /// Take the device whatever is on it, unless it is a Cinnabar cache that can be used.
     pub force: bool,
     /// Treat a Cinnabar cache as blank, too.
-    pub anew: bool,
+    pub format: bool,
     /// The rest; `read_only` is ignored.
     pub open: OpenOptions,
 }
@@ -161,7 +161,7 @@ fn inspect(disk: &Disk, options: &CacheOptions) -> Result<Contents, DiskError> {
     let mut pages = [const { MetaPage::zeroed() }; 2];
     blocking::read_pages(disk, &mut pages, 0).map_err(failed)?;
     let kind = match Superblock::decode(&pages) {
-        Ok(_) if options.anew => {
+        Ok(_) if options.format => {
             tracing::warn!(path = %path.display(), "it is a cache; formatting it again");
             return Ok(Contents::Blank);
         }

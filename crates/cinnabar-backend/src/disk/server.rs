@@ -31,13 +31,13 @@ impl Disk {
         // Something open with which nothing can be read or written.
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|errno| DiskError::from_errno(&path, "eventfd", errno))?;
-        let facts = client.facts();
+        let export = client.export();
         Ok(Self {
             fresh: None,
             path,
             kind: DiskKind::Server,
-            size_bytes: facts.size_bytes.into(),
-            align_bytes: facts.align_bytes,
+            size_bytes: export.size_bytes.into(),
+            align_bytes: export.align_bytes,
             direct: true,
             read_only,
             in_memory: false,

@@ -1,9 +1,9 @@
 //! The handle of a server's export, and the mailbox of its worker.
 
 use super::address::{NbdAddress, NbdSpec};
-use super::dialer::{News, Target};
+use super::dialer::{DialEvent, Target};
 use super::error::NbdError;
-use super::facts::Facts;
+use super::export_info::ExportInfo;
 use super::worker::Worker;
 use crate::port::{Done, FileId, Task};
 use cinnabar_engine::units::ByteSpan;
@@ -27,7 +27,7 @@ pub(crate) trait Sink: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Client {
     mailbox: Arc<Mailbox>,
-    facts: Facts,
+    export: ExportInfo,
     place: String,
     /// For a connection beside those of the worker.
     probe: Target,
@@ -46,7 +46,7 @@ pub(super) struct Mailbox {
 pub(super) struct Mail {
     pub(super) tasks: Vec<(Task, Arc<dyn Sink>)>,
     /// Of the dialer, each with the number of the outage it is about.
-    pub(super) news: Vec<(u64, News)>,
+    pub(super) news: Vec<(u64, DialEvent)>,
     pub(super) closed: bool,
     /// New connections are wanted: the export has grown.
     pub(super) renew: bool,
@@ -71,8 +71,8 @@ impl Client {
         let mut target = Target { spec: Arc::new(spec.clone()), read_only, before: None };
         let probe = target.clone();
         let first = target.dial()?;
-        let facts = first.facts;
-        if !facts.flush && !facts.read_only {
+        let export = first.export;
+        if !export.flush && !export.read_only {
             tracing::warn!(
                 server = %spec,
                 "it cannot flush: what it has replied to is taken for durable, and nothing covers \
@@ -84,30 +84,30 @@ impl Client {
             (NbdAddress::Tcp { .. }, Some(peer)) => format!("tcp:{peer}:{}", spec.export),
             _ => spec.place(),
         };
-        target.before = Some(facts);
+        target.before = Some(export);
         let mut connections = vec![first];
-        target.dial_others(&facts, |dialed| {
+        target.dial_others(&export, |dialed| {
             connections.push(dialed);
             true
         });
         tracing::info!(
-            server = %spec, connections = connections.len(), size_bytes = facts.size_bytes,
+            server = %spec, connections = connections.len(), size_bytes = export.size_bytes,
             "connected"
         );
         let mailbox = Arc::new(Mailbox::new().map_err(NbdError::Thread)?);
-        let worker = Worker::new(target, facts, connections, Arc::clone(&mailbox));
+        let worker = Worker::new(target, export, connections, Arc::clone(&mailbox));
         let thread = std::thread::Builder::new()
             .name("cinnabar-nbd".into())
             .spawn(move || worker.run())
             .map_err(|error| {
                 NbdError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
             })?;
-        Ok(Self { mailbox, facts, place, probe, thread: Some(thread) })
+        Ok(Self { mailbox, export, place, probe, thread: Some(thread) })
     }
 
     /// What the server said when it was opened.
-    pub(crate) fn facts(&self) -> &Facts {
-        &self.facts
+    pub(crate) fn export(&self) -> &ExportInfo {
+        &self.export
     }
 
     /// Address and export: equal for two names of one place, as far as that can be told.
@@ -118,7 +118,7 @@ impl Client {
     /// Asks the server over a connection of its own how large the export is now. Blocks for at most
     /// some ten seconds.
     pub(crate) fn measure(&self) -> Result<u64, NbdError> {
-        Ok(self.probe.dial()?.facts.size_bytes)
+        Ok(self.probe.dial()?.export.size_bytes)
     }
 
     /// Connects again: servers refuse what is beyond the size that a connection began with.
@@ -166,7 +166,7 @@ impl Mailbox {
     }
 
     /// Says something of this outage.
-    pub(super) fn tell(&self, outage: u64, news: News) {
+    pub(super) fn tell(&self, outage: u64, news: DialEvent) {
         self.put(|mail| {
             // A connection that no attempt waits for is closed here.
             if !mail.closed {

@@ -5,7 +5,7 @@ use super::address::NbdSpec;
 use super::backoff::Backoff;
 use super::client::Mailbox;
 use super::error::NbdError;
-use super::facts::Facts;
+use super::export_info::ExportInfo;
 use super::handshake::{self, Trouble};
 use super::socket::{self, Timed};
 use rustix::fd::OwnedFd;
@@ -24,7 +24,7 @@ const DIAL_ANOTHER: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Dialed {
     pub(super) socket: OwnedFd,
-    pub(super) facts: Facts,
+    pub(super) export: ExportInfo,
 }
 
 impl Dialed {
@@ -36,7 +36,7 @@ impl Dialed {
 
 /// What the dialer's thread has to say.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum DialEvent {
     /// The first connection after an outage, or another one.
     Connected(Dialed),
     /// An attempt failed; there will be more.
@@ -49,7 +49,7 @@ pub(super) struct Target {
     pub(super) spec: Arc<NbdSpec>,
     pub(super) read_only: bool,
     /// What the volume was attached with.
-    pub(super) before: Option<Facts>,
+    pub(super) before: Option<ExportInfo>,
 }
 
 impl Target {
@@ -59,11 +59,11 @@ impl Target {
     }
 
     /// Further connections, if the server can do with them; up to the first that fails.
-    pub(super) fn dial_others(&self, first: &Facts, mut each: impl FnMut(Dialed) -> bool) {
+    pub(super) fn dial_others(&self, first: &ExportInfo, mut each: impl FnMut(Dialed) -> bool) {
         let count = if first.multi { self.spec.connections } else { 1 };
         for number in 1..count {
             match self.dial_within(DIAL_ANOTHER) {
-                Ok(dialed) if dialed.facts == *first => {
+                Ok(dialed) if dialed.export == *first => {
                     if !each(dialed) {
                         break;
                     }
@@ -94,11 +94,11 @@ impl Target {
                     _ => NbdError::Ended(Errno::from_io_error(&error)),
                 },
             })?;
-        let facts = Facts::judge(&export, self.read_only)?;
+        let export = ExportInfo::judge(&export, self.read_only)?;
         if let Some(before) = &self.before {
-            before.check_successor(&facts)?;
+            before.check_successor(&export)?;
         }
-        Ok(Dialed { socket, facts })
+        Ok(Dialed { socket, export })
     }
 }
 
@@ -133,13 +133,13 @@ impl Dialing {
                 }
                 match target.dial() {
                     Ok(dialed) => break dialed,
-                    Err(error) => mailbox.tell(outage, News::Failed(error)),
+                    Err(error) => mailbox.tell(outage, DialEvent::Failed(error)),
                 }
             };
-            let facts = first.facts;
-            mailbox.tell(outage, News::Connected(first));
-            target.dial_others(&facts, |dialed| {
-                mailbox.tell(outage, News::Connected(dialed));
+            let export = first.export;
+            mailbox.tell(outage, DialEvent::Connected(first));
+            target.dial_others(&export, |dialed| {
+                mailbox.tell(outage, DialEvent::Connected(dialed));
                 !cancel.is_cancelled()
             });
         };

@@ -2,7 +2,7 @@
 //!
 //! Fixed newstyle only; `GO`, or `EXPORT_NAME` with servers that know no better. TLS is not spoken.
 
-use super::facts::Export;
+use super::export_info::Export;
 use super::proto::{self, be16, be32, be64, info, option, option_reply};
 use std::io::{self, Read, Write};
 

@@ -1,8 +1,8 @@
 //! A task of the port's in the client's hands: cut into requests, and put together again.
 
 use super::client::Sink;
-use super::facts::Facts;
-use super::flights::Command;
+use super::export_info::ExportInfo;
+use super::in_flight::Command;
 use super::unflushed::Mark;
 use crate::port::{Task, Whole};
 use cinnabar_engine::units::ByteSpan;
@@ -106,14 +106,14 @@ impl Job {
     }
 
     /// What an export can't do at all, or need not.
-    pub(super) fn verdict(&self, facts: &Facts) -> Option<Result<(), Errno>> {
+    pub(super) fn verdict(&self, export: &ExportInfo) -> Option<Result<(), Errno>> {
         let writes = !matches!(self.command, Command::Read | Command::Flush);
         match self.command {
-            _ if writes && facts.read_only => Some(Err(Errno::ROFS)),
-            Command::Flush if !facts.flush => Some(Ok(())),
+            _ if writes && export.read_only => Some(Err(Errno::ROFS)),
+            Command::Flush if !export.flush => Some(Ok(())),
             // A hint that isn't taken.
-            Command::Trim if !facts.trim => Some(Ok(())),
-            Command::WriteZeroes if !facts.zeroes => Some(Err(Errno::OPNOTSUPP)),
+            Command::Trim if !export.trim => Some(Ok(())),
+            Command::WriteZeroes if !export.zeroes => Some(Err(Errno::OPNOTSUPP)),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ impl Job {
 
     /// Makes the next request, if [`has_piece`](Self::has_piece). `mark` is asked for where a flush
     /// begins.
-    pub(super) fn piece(&mut self, facts: &Facts, mark: impl FnOnce() -> Mark) -> Piece {
+    pub(super) fn piece(&mut self, export: &ExportInfo, mark: impl FnOnce() -> Mark) -> Piece {
         self.outstanding += 1;
         if self.stage == Stage::Flush {
             self.stage = Stage::Flushing(mark());
@@ -146,8 +146,8 @@ impl Job {
             return Piece { command, offset: 0, len: 0, at: 0, fua: false, may_punch: false };
         }
         let max = match self.command {
-            Command::Read | Command::Write => facts.payload_bytes_max,
-            _ => facts.range_bytes_max,
+            Command::Read | Command::Write => export.payload_bytes_max,
+            _ => export.range_bytes_max,
         };
         let at = self.next;
         let len = (self.span.len - at).min(u64::from(max)) as u32;
@@ -157,7 +157,7 @@ impl Job {
             offset: self.span.offset + at,
             len,
             at,
-            fua: self.fua && facts.fua,
+            fua: self.fua && export.fua,
             may_punch: self.may_punch,
         }
     }
@@ -167,7 +167,7 @@ impl Job {
         &mut self,
         len: u32,
         result: Result<(), Errno>,
-        facts: &Facts,
+        export: &ExportInfo,
         now: Instant,
     ) -> Option<Next> {
         self.outstanding -= 1;
@@ -181,7 +181,7 @@ impl Job {
             return None;
         }
         let writes = !matches!(self.command, Command::Read | Command::Flush);
-        let durable = !facts.flush || self.fua && facts.fua;
+        let durable = !export.flush || self.fua && export.fua;
         Some(match self.stage {
             _ if self.has_piece() => Next::Ask,
             Stage::Main if !writes => Next::End(None),

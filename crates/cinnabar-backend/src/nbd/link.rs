@@ -2,7 +2,7 @@
 //!
 //! Never blocks.
 
-use super::flights::{Command, Flight, Flights};
+use super::in_flight::{Command, Flight, InFlight};
 use super::job::{Iovecs, Job, Piece};
 use super::proto::{self, command, command_flag};
 use super::receiver::{Dialect, Reader, Receiver, Violation};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use slab::Slab;
 use std::collections::VecDeque;
 
-/// Requests under way on one connection.
+/// Requests under direction on one connection.
 const FLIGHTS_MAX: usize = 128;
 /// Replies that are read at a time, with the data of short ones.
 const INPUT_BYTES: usize = 64 << 10;
@@ -42,7 +42,7 @@ pub(super) type Answer = (Flight, Option<u32>);
 pub(super) struct Link {
     socket: OwnedFd,
     receiver: Receiver,
-    flights: Flights,
+    in_flight: InFlight,
     /// Requests that are not sent, or the first of them in part.
     out: VecDeque<Outgoing>,
     input: Box<[u8]>,
@@ -63,7 +63,7 @@ impl Link {
         Self {
             socket,
             receiver: Receiver::new(dialect),
-            flights: Flights::default(),
+            in_flight: InFlight::default(),
             out: VecDeque::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             filled: 0,
@@ -77,20 +77,20 @@ impl Link {
         libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 }
     }
 
-    /// Requests under way.
+    /// Requests under direction.
     pub(super) fn load(&self) -> usize {
-        self.flights.len()
+        self.in_flight.len()
     }
 
     /// Whether another request may be made.
     pub(super) fn has_room(&self) -> bool {
-        self.flights.len() < FLIGHTS_MAX
+        self.in_flight.len() < FLIGHTS_MAX
     }
 
     /// Queues a request.
     pub(super) fn ask(&mut self, owner: usize, piece: Piece) {
         let Piece { command: kind, offset, len, at, fua, may_punch } = piece;
-        let cookie = self.flights.add(kind, offset, len, owner, at);
+        let cookie = self.in_flight.add(kind, offset, len, owner, at);
         let (number, flags) = match kind {
             Command::Read => (command::READ, 0),
             Command::Write => (command::WRITE, if fua { command_flag::FUA } else { 0 }),
@@ -109,7 +109,7 @@ impl Link {
     pub(super) fn send(&mut self, jobs: &Slab<Job>) -> Result<(), Broken> {
         while !self.out.is_empty() {
             let (mut iovecs, total) = self.outgoing(jobs);
-            match transfer(&self.socket, &mut iovecs, Way::Send) {
+            match transfer(&self.socket, &mut iovecs, Direction::Send) {
                 Ok(count) => {
                     self.was_sent(count);
                     if count < total {
@@ -138,7 +138,7 @@ impl Link {
             }
             if outgoing.payload > 0 {
                 let flight =
-                    self.flights.get(outgoing.cookie).expect("unanswered before it is sent");
+                    self.in_flight.get(outgoing.cookie).expect("unanswered before it is sent");
                 let done = outgoing.sent.saturating_sub(proto::REQUEST_BYTES) as u64;
                 let left = u64::from(outgoing.payload) - done;
                 iovecs.extend(jobs[flight.owner].memory(flight.at + done, left));
@@ -158,7 +158,7 @@ impl Link {
                 return;
             }
             count -= left;
-            self.flights.was_sent(first.cookie);
+            self.in_flight.was_sent(first.cookie);
             self.out.pop_front();
         }
     }
@@ -172,7 +172,7 @@ impl Link {
         for _ in 0..ROUNDS_MAX {
             let (mut iovecs, direct) = self.incoming(jobs);
             let total: usize = iovecs.iter().map(|part| part.iov_len).sum();
-            let count = match transfer(&self.socket, &mut iovecs, Way::Receive) {
+            let count = match transfer(&self.socket, &mut iovecs, Direction::Receive) {
                 Ok(0) => return Err(Broken::Closed),
                 Ok(count) => count,
                 Err(Errno::AGAIN) => return Ok(()),
@@ -182,11 +182,11 @@ impl Link {
             let mut reader = ToJobs { jobs, answers };
             let put = count.min(direct);
             if put > 0 {
-                self.receiver.was_put(put as u32, &mut self.flights, &mut reader);
+                self.receiver.was_put(put as u32, &mut self.in_flight, &mut reader);
             }
             self.filled += count - put;
             let input = &self.input[..self.filled];
-            let used = self.receiver.take(input, &mut self.flights, &mut reader)?;
+            let used = self.receiver.take(input, &mut self.in_flight, &mut reader)?;
             self.input.copy_within(used..self.filled, 0);
             self.filled -= used;
             if count < total {
@@ -202,7 +202,7 @@ impl Link {
         let mut whole = true;
         if let Some(rest) = self.receiver.rest() {
             assert!(self.filled == 0, "data that are there have been taken");
-            let flight = self.flights.get(rest.cookie).expect("unanswered while data come");
+            let flight = self.in_flight.get(rest.cookie).expect("unanswered while data come");
             iovecs = jobs[flight.owner].memory(flight.at + u64::from(rest.at), rest.len.into());
             whole = iovecs.len() < IOVECS_MAX;
             iovecs.truncate(IOVECS_MAX);
@@ -258,13 +258,13 @@ impl Reader for ToJobs<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Send,
     Receive,
 }
 
 /// One system call over a list of buffers; each is either live memory of a job or the link's own.
-fn transfer(socket: &OwnedFd, iovecs: &mut [iovec], way: Way) -> Result<usize, Errno> {
+fn transfer(socket: &OwnedFd, iovecs: &mut [iovec], direction: Direction) -> Result<usize, Errno> {
     // SAFETY: all zeros is a message without address and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = iovecs.as_mut_ptr();
@@ -273,11 +273,11 @@ fn transfer(socket: &OwnedFd, iovecs: &mut [iovec], way: Way) -> Result<usize, E
     // SAFETY: the list is live and of that length, and so is each buffer: the link's own, or of a
     // job that is not done and whose memory nothing else touches.
     let count = unsafe {
-        match way {
-            Way::Send => {
+        match direction {
+            Direction::Send => {
                 libc::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
             }
-            Way::Receive => libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT),
+            Direction::Receive => libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT),
         }
     };
     usize::try_from(count)

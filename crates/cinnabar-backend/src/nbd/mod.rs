@@ -3,9 +3,9 @@
 //! * [`address`]: `nbd:unix:PATH:EXPORT` and what else is written of a server; [`uri`]: the same as
 //!   other clients write it.
 //! * [`handshake`]: the conversation before the first request; straight-line, bounded.
-//! * [`facts`]: what the server said of its export, and whether it will do.
+//! * [`export_info`]: what the server said of its export, and whether it will do.
 //! * [`receiver`]: replies, piece by piece; pure.
-//! * `flights`: requests under way on one connection. `link`: that connection.
+//! * `in_flight`: requests under way on one connection. `link`: that connection.
 //! * `dialer`: connecting, in a thread of its own, again and again with pauses.
 //! * `worker`: the thread of a volume: jobs in, requests out, replays. `client`: its handle.
 //! * `unflushed`: what a server that restarts may lose.
@@ -26,9 +26,9 @@ mod backoff;
 mod client;
 mod dialer;
 mod error;
-pub mod facts;
-mod flights;
+pub mod export_info;
 pub mod handshake;
+mod in_flight;
 mod job;
 mod link;
 mod proto;
@@ -40,7 +40,7 @@ mod worker;
 
 pub use address::{NbdAddress, NbdSpec, NbdSpecError};
 pub use error::NbdError;
-pub use flights::{Command, Flight, Flights};
+pub use in_flight::{Command, Flight, InFlight};
 pub use uri::NbdUriError;
 
 pub(crate) use client::{Client, Sink};

@@ -3,7 +3,7 @@
 //! The server is not trusted: a reply that does not fit what was asked is a [`Violation`], and
 //! nothing of it is used.
 
-use super::flights::{Command, Flight, Flights};
+use super::in_flight::{Command, Flight, InFlight};
 use super::proto::{self, be16, be32, be64, chunk};
 
 /// Longest text that comes with an error.
@@ -81,11 +81,11 @@ impl Receiver {
     pub fn take(
         &mut self,
         input: &[u8],
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         reader: &mut impl Reader,
     ) -> Result<usize, Violation> {
         let mut used = 0;
-        while let Some(count) = self.step(&input[used..], flights, reader)? {
+        while let Some(count) = self.step(&input[used..], in_flight, reader)? {
             used += count;
         }
         Ok(used)
@@ -103,7 +103,7 @@ impl Receiver {
     ///
     /// # Panics
     /// If there are not so many.
-    pub fn was_put(&mut self, count: u32, flights: &mut Flights, reader: &mut impl Reader) {
+    pub fn was_put(&mut self, count: u32, in_flight: &mut InFlight, reader: &mut impl Reader) {
         let State::Data { rest, last } = &mut self.state else { panic!("no data are expected") };
         assert!(count <= rest.len, "{count} of {} bytes", rest.len);
         rest.at += count;
@@ -113,7 +113,7 @@ impl Receiver {
             self.state = State::Head;
             if last {
                 // It was whole when its last chunk began.
-                answer(cookie, flights, reader);
+                answer(cookie, in_flight, reader);
             }
         }
     }
@@ -122,37 +122,37 @@ impl Receiver {
     fn step(
         &mut self,
         input: &[u8],
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         reader: &mut impl Reader,
     ) -> Result<Option<usize>, Violation> {
         match self.state {
-            State::Head => self.head(input, flights, reader),
+            State::Head => self.head(input, in_flight, reader),
             State::Data { rest, .. } => {
                 let count = input.len().min(rest.len as usize);
                 if count > 0 {
-                    let flight = known(rest.cookie, flights)?;
+                    let flight = known(rest.cookie, in_flight)?;
                     reader.put(flight, rest.at, &input[..count]);
-                    self.was_put(count as u32, flights, reader);
+                    self.was_put(count as u32, in_flight, reader);
                 }
                 Ok((count > 0).then_some(count))
             }
             State::Offset { cookie, len, last } => {
                 let Some(field) = input.get(..8) else { return Ok(None) };
-                let at = Self::arrive(cookie, be64(field, 0), len, last, flights)?;
+                let at = Self::arrive(cookie, be64(field, 0), len, last, in_flight)?;
                 self.state = State::Data { rest: Rest { cookie, at, len }, last };
                 Ok(Some(8))
             }
             State::Hole { cookie, last } => {
                 let Some(field) = input.get(..12) else { return Ok(None) };
                 let len = be32(field, 8);
-                let at = Self::arrive(cookie, be64(field, 0), len, last, flights)?;
-                reader.zero(known(cookie, flights)?, at, len);
-                self.end(cookie, last, flights, reader)?;
+                let at = Self::arrive(cookie, be64(field, 0), len, last, in_flight)?;
+                reader.zero(known(cookie, in_flight)?, at, len);
+                self.end(cookie, last, in_flight, reader)?;
                 Ok(Some(12))
             }
             State::Error { cookie, len, last } => {
                 let Some(field) = input.get(..4) else { return Ok(None) };
-                let flight = flights.get_mut(cookie).ok_or(UNKNOWN)?;
+                let flight = in_flight.get_mut(cookie).ok_or(UNKNOWN)?;
                 // An error of nothing is an error all the same.
                 let number = be32(field, 0).max(1);
                 flight.error.get_or_insert(number);
@@ -160,7 +160,7 @@ impl Receiver {
                 Ok(Some(4))
             }
             State::Skip { cookie, len: 0, last } => {
-                self.end(cookie, last, flights, reader)?;
+                self.end(cookie, last, in_flight, reader)?;
                 Ok(Some(0))
             }
             State::Skip { cookie, len, last } => {
@@ -174,19 +174,19 @@ impl Receiver {
     fn head(
         &mut self,
         input: &[u8],
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         reader: &mut impl Reader,
     ) -> Result<Option<usize>, Violation> {
         let Some(magic) = input.get(..4) else { return Ok(None) };
         match be32(magic, 0) {
             proto::SIMPLE_REPLY_MAGIC => {
                 let Some(head) = input.get(..proto::SIMPLE_REPLY_BYTES) else { return Ok(None) };
-                self.simple(head, flights, reader)?;
+                self.simple(head, in_flight, reader)?;
                 Ok(Some(head.len()))
             }
             proto::CHUNK_MAGIC if self.dialect == Dialect::Structured => {
                 let Some(head) = input.get(..proto::CHUNK_BYTES) else { return Ok(None) };
-                self.chunk(head, flights, reader)?;
+                self.chunk(head, in_flight, reader)?;
                 Ok(Some(head.len()))
             }
             _ => Err(Violation("something that is no reply")),
@@ -196,11 +196,11 @@ impl Receiver {
     fn simple(
         &mut self,
         head: &[u8],
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         reader: &mut impl Reader,
     ) -> Result<(), Violation> {
         let (error, cookie) = (be32(head, 4), be64(head, 8));
-        let flight = flights.get_mut(cookie).filter(|flight| flight.sent).ok_or(UNKNOWN)?;
+        let flight = in_flight.get_mut(cookie).filter(|flight| flight.sent).ok_or(UNKNOWN)?;
         let read = flight.command == Command::Read;
         if read && self.dialect == Dialect::Structured {
             return Err(Violation("a simple reply to a read, where chunks were agreed on"));
@@ -216,24 +216,24 @@ impl Receiver {
             self.state = State::Data { rest: Rest { cookie, at: 0, len }, last: true };
             return Ok(());
         }
-        answer(cookie, flights, reader);
+        answer(cookie, in_flight, reader);
         Ok(())
     }
 
     fn chunk(
         &mut self,
         head: &[u8],
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         reader: &mut impl Reader,
     ) -> Result<(), Violation> {
         let (flags, kind) = (be16(head, 4), be16(head, 6));
         let (cookie, len) = (be64(head, 8), be32(head, 16));
         let last = flags & chunk::DONE != 0;
-        let flight = flights.get(cookie).filter(|flight| flight.sent).ok_or(UNKNOWN)?;
+        let flight = in_flight.get(cookie).filter(|flight| flight.sent).ok_or(UNKNOWN)?;
         let read = flight.command == Command::Read;
         self.state = match kind {
             chunk::NONE if len == 0 && last => {
-                return self.end(cookie, last, flights, reader);
+                return self.end(cookie, last, in_flight, reader);
             }
             chunk::NONE => {
                 return Err(Violation("an empty chunk that is not the last, or not empty"));
@@ -265,9 +265,9 @@ impl Receiver {
         offset: u64,
         len: u32,
         last: bool,
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
     ) -> Result<u32, Violation> {
-        let flight = flights.get_mut(cookie).ok_or(UNKNOWN)?;
+        let flight = in_flight.get_mut(cookie).ok_or(UNKNOWN)?;
         let outside = Violation("data that were not asked for, or came before");
         let at = offset.checked_sub(flight.offset).ok_or(outside)?;
         if !flight.arrive(at, u64::from(len)) {
@@ -284,16 +284,16 @@ impl Receiver {
         &mut self,
         cookie: u64,
         last: bool,
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         reader: &mut impl Reader,
     ) -> Result<(), Violation> {
         self.state = State::Head;
         if last {
-            let flight = known(cookie, flights)?;
+            let flight = known(cookie, in_flight)?;
             if flight.command == Command::Read && flight.error.is_none() && !flight.is_whole() {
                 return Err(Violation("a read answered in part"));
             }
-            answer(cookie, flights, reader);
+            answer(cookie, in_flight, reader);
         }
         Ok(())
     }
@@ -301,12 +301,12 @@ impl Receiver {
 
 const UNKNOWN: Violation = Violation("a reply to nothing that it was asked");
 
-fn known(cookie: u64, flights: &Flights) -> Result<&Flight, Violation> {
-    flights.get(cookie).ok_or(UNKNOWN)
+fn known(cookie: u64, in_flight: &InFlight) -> Result<&Flight, Violation> {
+    in_flight.get(cookie).ok_or(UNKNOWN)
 }
 
-fn answer(cookie: u64, flights: &mut Flights, reader: &mut impl Reader) {
-    let flight = flights.remove(cookie);
+fn answer(cookie: u64, in_flight: &mut InFlight, reader: &mut impl Reader) {
+    let flight = in_flight.remove(cookie);
     let error = flight.error;
     reader.answered(flight, error);
 }

@@ -5,8 +5,8 @@
 
 use super::backoff::Backoff;
 use super::client::{Mailbox, Sink};
-use super::dialer::{Dialed, Dialing, News, Target};
-use super::facts::Facts;
+use super::dialer::{DialEvent, Dialed, Dialing, Target};
+use super::export_info::ExportInfo;
 use super::job::{Job, Next};
 use super::link::{Answer, Link};
 use super::proto;
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     target: Target,
     mailbox: Arc<Mailbox>,
     /// Of the connections there are, or were last.
-    facts: Facts,
+    export: ExportInfo,
     /// None while the server is out of reach.
     links: Vec<Link>,
     jobs: Slab<Job>,
@@ -71,20 +71,20 @@ struct Outage {
 impl Worker {
     pub(super) fn new(
         target: Target,
-        facts: Facts,
+        export: ExportInfo,
         connections: Vec<Dialed>,
         mailbox: Arc<Mailbox>,
     ) -> Self {
-        let link = |dialed: Dialed| Link::new(dialed.socket, facts.dialect);
+        let link = |dialed: Dialed| Link::new(dialed.socket, export.dialect);
         let backoff = Backoff::new(target.spec.give_up);
         Self {
             target,
             mailbox,
-            facts,
+            export,
             links: connections.into_iter().map(link).collect(),
             jobs: Slab::new(),
             ready: VecDeque::new(),
-            unflushed: Unflushed::new(facts.size_bytes),
+            unflushed: Unflushed::new(export.size_bytes),
             failed_flush: None,
             tellers: Vec::new(),
             backoff,
@@ -148,7 +148,7 @@ impl Worker {
             return sink.done(task.finish(Ok(())));
         }
         let job = Job::new(task, sink, Instant::now());
-        if let Some(result) = job.verdict(&self.facts) {
+        if let Some(result) = job.verdict(&self.export) {
             return job.finish(result);
         }
         if self.outage.as_ref().is_some_and(|outage| outage.refused) {
@@ -186,7 +186,7 @@ impl Worker {
                 // A part of it has failed; it ends when the others are answered.
                 continue;
             }
-            let piece = job.piece(&self.facts, || self.unflushed.begin());
+            let piece = job.piece(&self.export, || self.unflushed.begin());
             link.ask(key, piece);
             if job.has_piece() {
                 self.ready.push_back(key);
@@ -269,7 +269,7 @@ impl Worker {
 
     fn answered(&mut self, key: usize, len: u32, result: Result<(), Errno>, now: Instant) {
         let job = &mut self.jobs[key];
-        match job.answered(len, result, &self.facts, now) {
+        match job.answered(len, result, &self.export, now) {
             // More to ask: it has been in the queue all the while.
             None | Some(Next::Ask) => {}
             Some(Next::FlushUnflushed) => {
@@ -277,7 +277,7 @@ impl Worker {
                 self.ready.push_back(key);
             }
             Some(Next::EndUnflushed) => {
-                if self.facts.flush {
+                if self.export.flush {
                     self.unflushed.note(job.span);
                 }
                 self.finish(key);
@@ -354,18 +354,18 @@ impl Worker {
     }
 
     /// Something came of dialing.
-    fn hear(&mut self, about: u64, news: News) {
+    fn hear(&mut self, about: u64, news: DialEvent) {
         if about != self.outages {
             return;
         }
         match news {
-            News::Connected(dialed) if self.outage.is_none() => {
-                if dialed.facts == self.facts {
-                    self.links.push(Link::new(dialed.socket, self.facts.dialect));
+            DialEvent::Connected(dialed) if self.outage.is_none() => {
+                if dialed.export == self.export {
+                    self.links.push(Link::new(dialed.socket, self.export.dialect));
                 }
             }
-            News::Connected(dialed) => self.regain(dialed),
-            News::Failed(error) => {
+            DialEvent::Connected(dialed) => self.regain(dialed),
+            DialEvent::Failed(error) => {
                 let now = Instant::now();
                 let refused = error.is_final();
                 let Some(outage) = &mut self.outage else { return };
@@ -389,10 +389,10 @@ impl Worker {
     /// The server is back. What it may have lost is reported before anything is sent to it.
     fn regain(&mut self, dialed: Dialed) {
         let now = Instant::now();
-        self.facts = dialed.facts;
-        self.unflushed.grow(self.facts.size_bytes);
+        self.export = dialed.export;
+        self.unflushed.grow(self.export.size_bytes);
         self.connected = now;
-        self.links.push(Link::new(dialed.socket, self.facts.dialect));
+        self.links.push(Link::new(dialed.socket, self.export.dialect));
         let ranges = self.unflushed.take();
         if let Some(outage) = self.outage.take()
             && self.may_tell(now)
@@ -411,7 +411,7 @@ impl Worker {
         }
         // What it can't do any more.
         let refused: Vec<(usize, Result<(), Errno>)> = (self.jobs.iter())
-            .filter_map(|(key, job)| Some((key, job.verdict(&self.facts)?)))
+            .filter_map(|(key, job)| Some((key, job.verdict(&self.export)?)))
             .collect();
         for (key, result) in refused {
             self.ready.retain(|ready| *ready != key);

@@ -34,7 +34,7 @@ static ZEROS: LazyLock<Memory> = LazyLock::new(|| {
 pub(crate) struct Task {
     pub(super) token: u64,
     pub(crate) file: FileId,
-    way: Way,
+    method: Method,
     /// Where the rest starts, and how long it is.
     at: u64,
     left: u64,
@@ -60,7 +60,7 @@ unsafe impl Send for Task {}
 
 /// How a job is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Method {
     Read,
     Write {
         fua: bool,
@@ -124,7 +124,7 @@ impl Task {
         let mut task = Self {
             token: job.token,
             file: job.file,
-            way: Way::Flush,
+            method: Method::Flush,
             at: 0,
             left: 0,
             iovecs: SmallVec::new(),
@@ -138,11 +138,11 @@ impl Task {
         };
         let progress = match job.op {
             JobOp::Read { offset, pages, data } => {
-                task.take(Way::Read, offset, pages, data);
+                task.take(Method::Read, offset, pages, data);
                 task.clamp_read(disk)
             }
             JobOp::Write { offset, pages, data, fua } => {
-                task.take(Way::Write { fua }, offset, pages, data);
+                task.take(Method::Write { fua }, offset, pages, data);
                 task.check_end(disk)
             }
             JobOp::Flush => Progress::More,
@@ -150,26 +150,34 @@ impl Task {
                 span,
                 disk,
                 match disk.kind() {
-                    DiskKind::File | DiskKind::Server => Way::Punch { zeroing: false },
-                    DiskKind::Block => Way::Slow(Slow::Discard),
+                    DiskKind::File | DiskKind::Server => Method::Punch { zeroing: false },
+                    DiskKind::Block => Method::Slow(Slow::Discard),
                 },
             ),
             JobOp::WriteZeroes { span, may_punch } => task.range(
                 span,
                 disk,
                 match disk.kind() {
-                    DiskKind::File | DiskKind::Server if may_punch => Way::Punch { zeroing: true },
-                    DiskKind::File | DiskKind::Server => Way::ZeroRange,
-                    DiskKind::Block => Way::Slow(Slow::ZeroOut),
+                    DiskKind::File | DiskKind::Server if may_punch => {
+                        Method::Punch { zeroing: true }
+                    }
+                    DiskKind::File | DiskKind::Server => Method::ZeroRange,
+                    DiskKind::Block => Method::Slow(Slow::ZeroOut),
                 },
             ),
-            JobOp::Extents { span } => task.range(span, disk, Way::Slow(Slow::Extents)),
+            JobOp::Extents { span } => task.range(span, disk, Method::Slow(Slow::Extents)),
         };
         (task, progress)
     }
 
-    fn take(&mut self, way: Way, offset: u64, mut pages: Vec<MetaPage>, data: Slices<Memory>) {
-        self.way = way;
+    fn take(
+        &mut self,
+        method: Method,
+        offset: u64,
+        mut pages: Vec<MetaPage>,
+        data: Slices<Memory>,
+    ) {
+        self.method = method;
         self.at = offset;
         if !pages.is_empty() {
             self.add(pages.as_mut_ptr().cast(), size_of_val(pages.as_slice()));
@@ -220,15 +228,15 @@ impl Task {
         let size = disk.size_bytes();
         if self.at > size || self.left > size - self.at {
             Progress::End(Err(Errno::INVAL))
-        } else if self.left == 0 && self.way != (Way::Write { fua: true }) {
+        } else if self.left == 0 && self.method != (Method::Write { fua: true }) {
             Progress::End(Ok(()))
         } else {
             Progress::More
         }
     }
 
-    fn range(&mut self, span: ByteSpan, disk: &Disk, way: Way) -> Progress {
-        (self.way, self.at, self.left) = (way, span.offset, span.len);
+    fn range(&mut self, span: ByteSpan, disk: &Disk, method: Method) -> Progress {
+        (self.method, self.at, self.left) = (method, span.offset, span.len);
         self.check_end(disk)
     }
 
@@ -236,24 +244,26 @@ impl Task {
     pub(super) fn step(&self) -> Step<'_> {
         let (span, piece) = (ByteSpan::new(self.at, self.left), self.piece());
         let keep = FallocateFlags::KEEP_SIZE;
-        match self.way {
-            Way::Read => Step::Read { offset: self.at, iovecs: self.rest() },
+        match self.method {
+            Method::Read => Step::Read { offset: self.at, iovecs: self.rest() },
             // Nothing to write, but durably: that is a flush.
-            Way::Write { .. } if self.left == 0 => Step::Sync,
-            Way::Write { fua } => {
+            Method::Write { .. } if self.left == 0 => Step::Sync,
+            Method::Write { fua } => {
                 let dsync = fua && !self.flushes_after;
                 Step::Write { offset: self.at, iovecs: self.rest(), dsync }
             }
-            Way::WriteZeros => Step::Write { offset: self.at, iovecs: self.rest(), dsync: false },
-            Way::Flush => Step::Sync,
-            Way::Punch { .. } => {
+            Method::WriteZeros => {
+                Step::Write { offset: self.at, iovecs: self.rest(), dsync: false }
+            }
+            Method::Flush => Step::Sync,
+            Method::Punch { .. } => {
                 Step::Allocate { mode: keep | FallocateFlags::PUNCH_HOLE, span: piece }
             }
-            Way::ZeroRange => {
+            Method::ZeroRange => {
                 Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span: piece }
             }
-            Way::Slow(Slow::Extents) => Step::Slow { what: Slow::Extents, span },
-            Way::Slow(what) => Step::Slow { what, span: piece },
+            Method::Slow(Slow::Extents) => Step::Slow { what: Slow::Extents, span },
+            Method::Slow(what) => Step::Slow { what, span: piece },
         }
     }
 
@@ -276,8 +286,8 @@ impl Task {
 
     /// Whether it may take long: discards and zeroes.
     pub(super) fn is_heavy(&self) -> bool {
-        matches!(self.way, Way::Punch { .. } | Way::ZeroRange | Way::WriteZeros)
-            || matches!(self.way, Way::Slow(Slow::Discard | Slow::ZeroOut))
+        matches!(self.method, Method::Punch { .. } | Method::ZeroRange | Method::WriteZeros)
+            || matches!(self.method, Method::Slow(Slow::Discard | Slow::ZeroOut))
     }
 
     /// A piece of it, so that a call lasts moments and not minutes.
@@ -288,18 +298,18 @@ impl Task {
     /// All of a task that has just begun.
     pub(crate) fn whole(&self) -> Whole {
         let span = ByteSpan::new(self.at, self.left);
-        match self.way {
-            Way::Read => Whole::Read { span },
-            Way::Write { .. } if self.left == 0 => Whole::Flush,
-            Way::Write { fua } => Whole::Write { span, fua },
-            Way::WriteZeros => Whole::Write { span, fua: false },
-            Way::Flush => Whole::Flush,
-            Way::Punch { zeroing: false } | Way::Slow(Slow::Discard) => Whole::Trim { span },
-            Way::Punch { zeroing: true } => Whole::WriteZeroes { span, may_punch: true },
-            Way::ZeroRange | Way::Slow(Slow::ZeroOut) => {
+        match self.method {
+            Method::Read => Whole::Read { span },
+            Method::Write { .. } if self.left == 0 => Whole::Flush,
+            Method::Write { fua } => Whole::Write { span, fua },
+            Method::WriteZeros => Whole::Write { span, fua: false },
+            Method::Flush => Whole::Flush,
+            Method::Punch { zeroing: false } | Method::Slow(Slow::Discard) => Whole::Trim { span },
+            Method::Punch { zeroing: true } => Whole::WriteZeroes { span, may_punch: true },
+            Method::ZeroRange | Method::Slow(Slow::ZeroOut) => {
                 Whole::WriteZeroes { span, may_punch: false }
             }
-            Way::Slow(Slow::Extents) => Whole::Extents { span },
+            Method::Slow(Slow::Extents) => Whole::Extents { span },
         }
     }
 
@@ -310,20 +320,23 @@ impl Task {
 
     /// Whether it is a copy of at most `bytes` bytes, or less work, on a file in memory.
     pub(super) fn is_copy(&self, bytes: u64) -> bool {
-        matches!(self.way, Way::Read | Way::Write { .. } | Way::Flush) && self.left <= bytes
+        matches!(self.method, Method::Read | Method::Write { .. } | Method::Flush)
+            && self.left <= bytes
     }
 
     /// Takes the result of the call that [`step`](Self::step) named: bytes for a transfer.
     pub(super) fn advance(&mut self, result: Result<usize, Errno>) -> Progress {
-        match (result, self.way) {
-            (Ok(count), Way::Read | Way::Write { .. } | Way::WriteZeros) => self.moved(count),
-            (Ok(_), Way::Flush | Way::Slow(Slow::Extents)) => Progress::End(Ok(())),
+        match (result, self.method) {
+            (Ok(count), Method::Read | Method::Write { .. } | Method::WriteZeros) => {
+                self.moved(count)
+            }
+            (Ok(_), Method::Flush | Method::Slow(Slow::Extents)) => Progress::End(Ok(())),
             (Ok(_), _) => self.piece_done(),
             (Err(Errno::INTR | Errno::AGAIN), _) => {
                 self.retries = self.retries.saturating_add(1);
                 if self.retries > RETRIES_MAX { Progress::Patiently } else { Progress::More }
             }
-            (Err(Errno::OPNOTSUPP | Errno::NOSYS), way) => self.fall_back(way),
+            (Err(Errno::OPNOTSUPP | Errno::NOSYS), method) => self.fall_back(method),
             (Err(errno), _) => Progress::End(Err(errno)),
         }
     }
@@ -343,7 +356,7 @@ impl Task {
         }
         if count == 0 {
             // The file was cut off below its size, or the medium takes no more.
-            let errno = if self.way == Way::Read { Errno::NODATA } else { Errno::IO };
+            let errno = if self.method == Method::Read { Errno::NODATA } else { Errno::IO };
             return Progress::End(Err(errno));
         }
         assert!(count as u64 <= self.left, "the kernel moved more than it was given");
@@ -362,26 +375,26 @@ impl Task {
             }
         }
         if self.left == 0 {
-            let flush = self.flushes_after && self.way == (Way::Write { fua: true });
+            let flush = self.flushes_after && self.method == (Method::Write { fua: true });
             return if flush { Progress::More } else { Progress::End(Ok(())) };
         }
-        if self.way == Way::WriteZeros && self.used == self.iovecs.len() {
+        if self.method == Method::WriteZeros && self.used == self.iovecs.len() {
             self.lay_out_zeros();
         }
         Progress::More
     }
 
     /// The next cheaper-to-have, dearer-to-do way of the same thing.
-    fn fall_back(&mut self, way: Way) -> Progress {
-        match way {
+    fn fall_back(&mut self, method: Method) -> Progress {
+        match method {
             // A hint that isn't taken.
-            Way::Punch { zeroing: false } | Way::Slow(Slow::Discard) => Progress::End(Ok(())),
-            Way::Punch { zeroing: true } => {
-                self.way = Way::ZeroRange;
+            Method::Punch { zeroing: false } | Method::Slow(Slow::Discard) => Progress::End(Ok(())),
+            Method::Punch { zeroing: true } => {
+                self.method = Method::ZeroRange;
                 Progress::More
             }
-            Way::ZeroRange => {
-                self.way = Way::WriteZeros;
+            Method::ZeroRange => {
+                self.method = Method::WriteZeros;
                 self.lay_out_zeros();
                 Progress::More
             }
@@ -402,7 +415,7 @@ impl Task {
         Self {
             token: 0,
             file: FileId(u32::MAX),
-            way: Way::Flush,
+            method: Method::Flush,
             at: 0,
             left: 0,
             iovecs: SmallVec::new(),

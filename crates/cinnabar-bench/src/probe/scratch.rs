@@ -46,7 +46,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
-            // Somebody else may have removed it.
+            // Another process may have removed it.
             let _gone = std::fs::remove_file(&self.path);
         }
     }

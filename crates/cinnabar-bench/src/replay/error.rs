@@ -102,7 +102,7 @@ pub enum ReplayError {
         "the cache came back empty after warming: the back end can't prove that it was not written"
     )]
     Cold,
-    /// Between the passes, somebody changed the file.
+    /// The file was changed between the passes.
     #[error("{}: changed while it was replayed", .0.display())]
     Changed(PathBuf),
     /// What the storage under test says.

@@ -117,7 +117,7 @@ pub struct Change {
     pub server_reads_percent: f64,
 }
 
-/// What somebody published.
+/// Published figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Published {
     /// Who, what.

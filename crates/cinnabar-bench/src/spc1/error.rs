@@ -25,7 +25,7 @@ pub enum BenchError {
         /// What the first said.
         first: String,
     },
-    /// Somebody wants it to end.
+    /// It was asked to end.
     #[error("interrupted")]
     Interrupted,
 }

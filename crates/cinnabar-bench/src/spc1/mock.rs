@@ -1,7 +1,7 @@
 //! Generator and engine alone: media that take no time and hold nothing, and no pace.
 //!
 //! Tells what the benchmark and the cache themselves cost an I/O. The generator has a thread of its
-//! own, as it would be somebody else's in earnest.
+//! own, as another machine's would be.
 
 use super::BenchError;
 use super::report::{cpu_time, mix_name};

@@ -84,7 +84,7 @@ impl Cached {
     ) -> Result<(Self, Vec<u64>), TargetError> {
         let mut cache = Cache::open(&Options {
             size_bytes: options.size_bytes,
-            anew: options.fresh,
+            fresh: options.fresh,
             required: true,
             lock_wait: LOCK_WAIT,
             eviction: options.eviction,

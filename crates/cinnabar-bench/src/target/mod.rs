@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// I/Os under way at most; more wait with whoever submits.
 pub const DEPTH_MAX: usize = 1024;
-/// Longest wait for somebody else's lock.
+/// Longest wait for another process's lock.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// An I/O on a unit. Offset and length are bytes, multiples of 512, inside the unit.

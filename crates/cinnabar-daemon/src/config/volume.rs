@@ -24,7 +24,7 @@ pub const BACKEND_TIMEOUT_S: u64 = 0;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
-/// A volume as somebody wrote it. Also the body of `POST /v1/volumes`.
+/// A volume as configured. Also the body of `POST /v1/volumes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeInput {

@@ -112,7 +112,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_device_replacements", "Times it was exchanged by command.", cache.replacements),
         ("cache_journal_records", "Records of the journal.", counters.journal_records),
         ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
-        ("cache_journal_rebases", "Times it was written anew.", counters.journal_rebases),
+        ("cache_journal_rebases", "Times it was rewritten.", counters.journal_rebases),
         ("cache_checkpoints", "Checkpoints completed.", counters.checkpoints),
     ];
     for (name, help, value) in counts {

@@ -103,7 +103,7 @@ impl Control {
     pub async fn recordings_sent(&self, wait_max: Duration) {
         let all = self.recordings.acquire_many(RECORDINGS_MAX as u32);
         if tokio::time::timeout(wait_max, all).await.is_err() {
-            tracing::warn!("somebody who records does not take the rest");
+            tracing::warn!("the client of a recording does not take the rest");
         }
     }
 

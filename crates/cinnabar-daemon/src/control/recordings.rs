@@ -1,5 +1,5 @@
 //! Recordings over the control API: what a volume's guests ask for, as an answer that goes on until
-//! somebody ends it.
+//! it is ended.
 //!
 //! The answer is text: requests as in a canonical trace, and between them lines of JSON, the
 //! [`Word`]s. The first is always `began`; an answer that does not end with `ended` was cut off.

@@ -170,7 +170,7 @@ impl Background {
         }
     }
 
-    /// Starts a task. What a guest may wait for never queues behind what waits for somebody's lock;
+    /// Starts a task. What a guest may wait for never queues behind what waits for another process's lock;
     /// there is at most one such task for each volume.
     pub(super) fn start(&mut self, task: Task) {
         if task.is_urgent() {

@@ -1,6 +1,6 @@
 //! The cache device in use, if there is one: how it is, and what becomes known of it.
 
-use super::control::Awaited;
+use super::control::PendingCommand;
 use super::faults::Faults;
 use super::plane::Plane;
 use crate::generations::DeviceId;
@@ -184,7 +184,7 @@ impl Plane {
 
     fn give_up_device(&mut self) {
         let device = self.cache.shared().map(Arc::downgrade).unwrap_or_default();
-        self.command(Awaited::GiveUp(device), &Command::Abandon);
+        self.command(PendingCommand::GiveUp(device), &Command::Abandon);
     }
 
     /// The engine has given up this device. Another one may be in its place by now: a replacement
@@ -259,7 +259,7 @@ impl Plane {
 
     /// Asks to be told when the index is loaded.
     pub(super) fn await_load(&mut self, now: Instant) {
-        self.command(Awaited::Load(now), &Command::AwaitLoad);
+        self.command(PendingCommand::Load(now), &Command::AwaitLoad);
     }
 
     /// Once the index is loaded it is known how many blocks of these volumes are believed.

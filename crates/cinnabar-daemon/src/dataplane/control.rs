@@ -26,7 +26,7 @@ pub(super) const COMMAND: u64 = 1 << 63;
 const ORPHAN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A command in the engine's hands.
-pub(super) enum Awaited {
+pub(super) enum PendingCommand {
     Open,
     /// Of the volume of this key; the answer is for whoever asked, if not the start of the daemon.
     Attach(usize, Option<AnswerTo<()>>),
@@ -50,7 +50,7 @@ pub(super) enum Awaited {
 
 impl Plane {
     /// Sends the engines a command with the next batch.
-    pub(super) fn command(&mut self, awaited: Awaited, command: &Command) {
+    pub(super) fn command(&mut self, awaited: PendingCommand, command: &Command) {
         let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
         let reply = self.crew.control(&mut self.lane, id, command);
         self.replies.extend(reply);
@@ -196,8 +196,8 @@ impl Plane {
         let leaving = leaving.filter(|_| self.stop.is_none());
         let found = leaving.map_or_else(|| self.find(name), Ok);
         let result = found.and_then(|key| {
-            let connections = self.connections(key);
-            if connections > 0 && !force {
+            let connections = if force { 0 } else { self.close_if_unused(key) };
+            if connections > 0 {
                 let message = format!("volume {name:?} has {connections} clients connected");
                 let hint = "disconnect them, or use --force";
                 return Err(CommandError::new(CommandErrorKind::Busy, message, hint));
@@ -284,20 +284,20 @@ impl Plane {
         self.remove_exports(key);
         self.recordings.leave(key, self.stop.is_some());
         self.discard_lost(key);
-        self.command(Awaited::End(key), &first);
+        self.command(PendingCommand::End(key), &first);
     }
 
     /// The proof was taken: the engine may keep the blocks for the next start.
     fn seal(&mut self, key: usize, proof: Option<ProofToken>) {
         let command = self.volumes[key].life.proved(proof);
-        self.command(Awaited::End(key), &command);
+        self.command(PendingCommand::End(key), &command);
     }
 
     /// The engine has answered a command of a volume's end.
     fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
         let Volume { life, config, io, .. } = &mut self.volumes[key];
         match life.answered(result) {
-            EndStep::Ask(command) => self.command(Awaited::End(key), &command),
+            EndStep::Ask(command) => self.command(PendingCommand::End(key), &command),
             EndStep::TakeProof => {
                 let disk = Arc::clone(&io.disk);
                 self.background.start(Task::Take { volume: key, disk });
@@ -315,27 +315,27 @@ impl Plane {
     /// The engine has answered a command.
     pub(super) fn command_done(&mut self, now: Instant, reply: Reply<Memory>) {
         match self.awaited.remove((reply.id.0 & !COMMAND) as usize) {
-            Awaited::Open => self.opened = Some(reply.result.map(drop)),
-            Awaited::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
-            Awaited::End(key) => self.end_answered(key, reply.result.map(drop)),
-            Awaited::Discard => {}
-            Awaited::Load(opened) => {
+            PendingCommand::Open => self.opened = Some(reply.result.map(drop)),
+            PendingCommand::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
+            PendingCommand::End(key) => self.end_answered(key, reply.result.map(drop)),
+            PendingCommand::Discard => {}
+            PendingCommand::Load(opened) => {
                 let report = reply.result.and_then(|answer| match answer {
                     Answer::Loaded(report) => Ok(report),
                     _ => Err(Failure::Invalid),
                 });
                 self.loaded(now, opened, report);
             }
-            Awaited::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
-            Awaited::GiveUp(device) => self.given_up(&device, reply.result.map(drop)),
-            Awaited::Replace => self.replaced(now, reply.result.map(drop)),
-            Awaited::Forget(name, answer) => {
+            PendingCommand::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
+            PendingCommand::GiveUp(device) => self.given_up(&device, reply.result.map(drop)),
+            PendingCommand::Replace => self.replaced(now, reply.result.map(drop)),
+            PendingCommand::Forget(name, answer) => {
                 self.forgotten(name, reply.result.map(drop), answer);
             }
-            Awaited::Grow(key, attachment, size_bytes, answer) => {
+            PendingCommand::Grow(key, attachment, size_bytes, answer) => {
                 self.has_grown(key, attachment, size_bytes, reply.result.map(drop), answer);
             }
-            Awaited::Close => self.closed(now, reply.result.map(drop)),
+            PendingCommand::Close => self.closed(now, reply.result.map(drop)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The I/O of one data thread: from an engine's wish to a job of the port, and its end on the way
 //! back.
 //!
-//! What a desk can't settle by itself it tells ([`Told`]): the owner of the desk passes it on.
+//! What a desk can't settle by itself it tells ([`IoEvent`]): the owner of the desk passes it on.
 
 mod ages;
 mod files;
@@ -12,7 +12,7 @@ pub(super) mod tests;
 use super::clock::Clock;
 use super::front::Caller;
 use super::guests;
-use super::lane::{Back, Mail, Pool, Said};
+use super::lane::{Back, LaneEvent, Mail, Pool};
 use super::volume::VolumeIo;
 use super::warnings::Warnings;
 use cinnabar_backend::disk::DiskKind;
@@ -52,11 +52,11 @@ pub(super) struct Desk {
     volumes: Vec<Option<(FileId, Arc<VolumeIo>)>>,
     pub(super) warnings: Warnings,
     /// For the owner, in order.
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<IoEvent>,
 }
 
 /// What a desk tells its owner.
-pub(super) enum Told {
+pub(super) enum IoEvent {
     /// For the engine of this shard.
     Done(u32, IoDone),
     /// For the engine of this shard: it takes too long.
@@ -117,7 +117,7 @@ impl Desk {
     pub(super) fn cache_io(&mut self, now: Instant, (shard, id): (u32, IoId), op: IoOp<Memory>) {
         let Some((file, _)) = self.cache else {
             let gone = IoDone { pages: pages_of(op), ..IoDone::new(id, Err(IoError::Io)) };
-            return self.told.push(Told::Done(shard, gone));
+            return self.told.push(IoEvent::Done(shard, gone));
         };
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
         let bound = self.hurried.unwrap_or(self.cache_timeout);
@@ -158,8 +158,8 @@ impl Desk {
         match work {
             _ if !carry_out => self.ios.end_by_model(io),
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
-            Work::Prove => self.told.push(Told::Prove(io, key)),
-            Work::BumpGeneration { held } => self.told.push(Told::BumpGeneration(io, key, held)),
+            Work::Prove => self.told.push(IoEvent::Prove(io, key)),
+            Work::BumpGeneration { held } => self.told.push(IoEvent::BumpGeneration(io, key, held)),
         }
     }
 
@@ -197,7 +197,7 @@ impl Desk {
         if let Owner::BlockStatus(caller) = self.ios.get(io).of.owner {
             let ended = self.ios.remove(io, result, Vec::new());
             self.retire(now, &ended);
-            self.told.push(Told::Extents(caller, result.is_ok().then_some(done.extents)));
+            self.told.push(IoEvent::Extents(caller, result.is_ok().then_some(done.extents)));
         } else {
             self.ended(now, io, result, done.pages);
         }
@@ -235,8 +235,8 @@ impl Desk {
     pub(super) fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
         self.retire(now, &ended);
         match ended.io.of.owner {
-            Owner::Engine(shard, id) => self.told.push(Told::Done(shard, ended.done(id))),
-            Owner::Log(id) => self.told.push(Told::Log(ended.done(id))),
+            Owner::Engine(shard, id) => self.told.push(IoEvent::Done(shard, ended.done(id))),
+            Owner::Log(id) => self.told.push(IoEvent::Log(ended.done(id))),
             Owner::BlockStatus(_) | Owner::Nobody => {}
         }
     }
@@ -248,7 +248,7 @@ impl Desk {
         let Io { volume, file, .. } = io.of;
         if let Some(key) = volume {
             if self.volume(key).1.ios.end() {
-                self.told.push(Told::Quiet(key));
+                self.told.push(IoEvent::Quiet(key));
             }
         } else if !self.left.is_empty() {
             self.close_left(file);
@@ -307,7 +307,7 @@ pub(super) struct ShardDoors<'a> {
     pub(super) now: Instant,
     pub(super) clock: Clock,
     pub(super) desk: &'a mut Desk,
-    pub(super) said: &'a mut Vec<Said>,
+    pub(super) said: &'a mut Vec<LaneEvent>,
     pub(super) thread: usize,
     pub(super) pool: &'a Pool,
     pub(super) letters: &'a mut Vec<(usize, Mail)>,
@@ -336,7 +336,7 @@ impl ShardIo<Memory> for ShardDoors<'_> {
 
     fn reply(&mut self, shard: u32, reply: Reply<Memory>) {
         match guests::thread_of(reply.id) {
-            None => self.said.push(Said::Reply(shard, reply)),
+            None => self.said.push(LaneEvent::Reply(shard, reply)),
             Some(own) if own == self.thread => self.back.push(Back::Reply(reply)),
             Some(other) => self.letters.push((other, Mail::Back(Back::Reply(reply)))),
         }
@@ -347,6 +347,6 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     }
 
     fn health(&mut self, shard: u32, health: Health) {
-        self.said.push(Said::Health(shard, health));
+        self.said.push(LaneEvent::Health(shard, health));
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn open_new(
     let options = CacheOptions {
         size_bytes: new.size_bytes,
         force: new.format,
-        anew: new.format,
+        format: new.format,
         open: options.clone(),
     };
     let cache = open_cache(&new.device, &options).map_err(|error| {
@@ -112,7 +112,7 @@ pub(super) fn open_new(
     })?;
     if let cinnabar_backend::disk::Contents::Ours(_) = cache.contents {
         let message = format!("cache device {path}: it holds a Cinnabar cache");
-        let hint = "--format formats it anew; what it caches now is lost";
+        let hint = "--format reformats it; what it caches now is lost";
         return Err(what(CommandErrorKind::Invalid, message, hint));
     }
     let superblocks = format::superblocks_for(&cache, Some(shards))

@@ -40,7 +40,9 @@ pub(super) struct Caller {
 }
 
 impl Front {
-    /// Servers without exports, for one of so many threads, which share what requests may take.
+    /// Servers without exports, for one of so many threads, which share what requests may take. The
+    /// number of connections is bounded for each thread: volumes that are reached at one address are
+    /// served by one of them.
     pub(super) fn new(waker: cinnabar_backend::Waker, threads: usize) -> Self {
         let threads = threads.max(1) as u32;
         let nbd = nbd::Limits::default();

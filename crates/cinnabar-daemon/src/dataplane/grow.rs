@@ -5,7 +5,7 @@
 //! that has shrunk is no matter of a command: its guests count on what is gone.
 
 use super::background::Task;
-use super::control::{Awaited, failed};
+use super::control::{PendingCommand, failed};
 use super::plane::Plane;
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
@@ -76,7 +76,7 @@ impl Plane {
         let id = volume.life.id().expect("a volume that serves is attached");
         // From now on the port lets it pass; the engines do when they know.
         volume.io.disk.grow_to(size_bytes);
-        let awaited = Awaited::Grow(key, attachment, size_bytes, answer);
+        let awaited = PendingCommand::Grow(key, attachment, size_bytes, answer);
         self.command(awaited, &Command::Grow(id, size_bytes, proof));
     }
 

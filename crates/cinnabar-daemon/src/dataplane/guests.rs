@@ -39,6 +39,8 @@ pub(super) struct Guests {
     requests: Slab<Direct>,
     /// When the first of them takes too long.
     next_late: Option<Instant>,
+    /// How often this was the case for some.
+    looks: u64,
     /// For the first thread.
     passed: Vec<Passed>,
 }
@@ -74,8 +76,8 @@ struct Direct {
     kind: Kind,
     arrived: Instant,
     answer_by: Option<Instant>,
-    /// The time until then is over.
-    late: bool,
+    /// The time until then is over: the look at all ports that it waits for.
+    late: Option<u64>,
     to: To,
 }
 
@@ -84,6 +86,14 @@ enum To {
     One(u32),
     /// All, of which so many have yet to answer.
     All(u32, Option<Failure>),
+}
+
+/// Requests of a thread whose time is over.
+pub(super) struct Late {
+    /// Which look at all ports they wait for. A request's place, and with that its number, is another
+    /// one's once it was answered: that one waits for a later look.
+    look: u64,
+    ids: Vec<RequestId>,
 }
 
 /// A request that the first thread has.
@@ -121,6 +131,7 @@ impl Guests {
             gates: Vec::new(),
             requests: Slab::new(),
             next_late: None,
+            looks: 0,
             passed: Vec::new(),
         }
     }
@@ -237,7 +248,7 @@ impl Guests {
         let attachment = gate.io.attachment;
         let all = matches!(to, To::All(..));
         let shard = if let To::One(shard) = to { shard } else { 0 };
-        let (arrived, late) = (now, false);
+        let (arrived, late) = (now, None);
         let direct = Direct { side, ticket, key, attachment, kind, arrived, answer_by, late, to };
         let share = self.requests.len() >= SHARE_FROM && side == Side::Vhost;
         let id = self.id_of(self.requests.vacant_key());
@@ -269,16 +280,18 @@ impl Guests {
 
     /// Gives those whose time is over: every thread has to look at its port before the engines hear
     /// of them ([`Back::Late`]).
-    pub(super) fn tell_late(&mut self, now: Instant) -> Vec<RequestId> {
+    pub(super) fn tell_late(&mut self, now: Instant) -> Option<Late> {
         if self.next_late.is_none_or(|next| next > now) {
-            return Vec::new();
+            return None;
         }
         self.next_late = None;
+        self.looks += 1;
+        let look = self.looks;
         let (mut due, mut next) = (Vec::new(), None);
         for (place, request) in &mut self.requests {
             match request.answer_by {
                 Some(at) if at <= now => {
-                    (request.answer_by, request.late) = (None, true);
+                    (request.answer_by, request.late) = (None, Some(look));
                     due.push(place);
                 }
                 Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
@@ -286,7 +299,8 @@ impl Guests {
             }
         }
         self.note_answer_by(next);
-        due.into_iter().map(|place| self.id_of(place)).collect()
+        let ids: Vec<_> = due.into_iter().map(|place| self.id_of(place)).collect();
+        (!ids.is_empty()).then_some(Late { look, ids })
     }
 
     /// Takes what other threads have sent back.
@@ -297,9 +311,9 @@ impl Guests {
                 self.answered(now, key, side, ticket);
                 front.reply(side, ticket, result);
             }
-            Back::Late(ids) => {
+            Back::Late(Late { look, ids }) => {
                 for id in ids {
-                    self.late(id, lane);
+                    self.late(look, id, lane);
                 }
             }
         }
@@ -348,10 +362,10 @@ impl Guests {
     }
 
     /// A request's time is over, and every thread has looked at its port.
-    fn late(&self, id: RequestId, lane: &mut Lane) {
+    fn late(&self, look: u64, id: RequestId, lane: &mut Lane) {
         // Its place may be another's by now.
         let request = self.requests.get(self.place_of(id));
-        match request.filter(|request| request.late).map(|request| &request.to) {
+        match request.filter(|request| request.late == Some(look)).map(|request| &request.to) {
             Some(To::One(shard)) => lane.give(*shard, Event::Late(id)),
             Some(To::All(..)) => {
                 (0..lane.pool.shards()).for_each(|shard| lane.give(shard, Event::Late(id)));

@@ -6,8 +6,9 @@
 //! shard's home, so that what a restarted server may have lost is known where its answers arrive.
 
 use super::clock::Clock;
-use super::desk::{Desk, ShardDoors, Told};
+use super::desk::{Desk, IoEvent, ShardDoors};
 use super::front::Side;
+use super::guests::Late;
 use super::idle::Idle;
 use super::inbox::Inbox;
 use cinnabar_backend::Memory;
@@ -18,7 +19,7 @@ use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Engine, Event, Failure, IoId, IoOp, Reply, RequestId};
+use cinnabar_engine::{Engine, Event, Failure, IoId, IoOp, Reply};
 use cinnabar_frontend::{Body, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,15 +66,15 @@ pub(super) enum Back {
     /// The first thread's answer to what was passed to it, of the volume of this key.
     Answer { key: usize, side: Side, ticket: Ticket, result: Result<Body<Memory>, Failure> },
     /// Every thread has looked at its port since the time of these requests was over.
-    Late(Vec<RequestId>),
+    Late(Late),
 }
 
 /// What is for others to hear.
-pub(super) enum Said {
+pub(super) enum LaneEvent {
     /// An engine has answered.
     Reply(u32, Reply<Memory>),
     /// The desk can't settle it.
-    Told(Told),
+    IoEvent(IoEvent),
     /// How a shard is has changed.
     Health(u32, Health),
 }
@@ -109,7 +110,7 @@ impl Lane {
         self.again = vec![false; shards];
         self.shared = vec![false; shards];
         // What is not for a shard stays.
-        self.desk.told.retain(|told| matches!(told, Told::Log(_)));
+        self.desk.told.retain(|told| matches!(told, IoEvent::Log(_)));
     }
 
     /// Something for a shard, which is run here.
@@ -289,9 +290,9 @@ impl Lane {
     }
 
     /// Runs the shards that have something to do, until they have not; gives what is for others.
-    pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<Said>) {
+    pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<LaneEvent>) {
         loop {
-            self.deliver(|told| said.push(Said::Told(told)));
+            self.deliver(|told| said.push(LaneEvent::IoEvent(told)));
             let mut quiet = true;
             for shard in 0..self.events.len() {
                 let again = std::mem::take(&mut self.again[shard]);
@@ -313,7 +314,7 @@ impl Lane {
     }
 
     /// Runs a shard; says whether it may have brought more to do at once.
-    fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<Said>) -> bool {
+    fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<LaneEvent>) -> bool {
         let Self { number, clock, desk, pool, events, letters, back, .. } = self;
         let mut doors =
             ShardDoors { now, clock: *clock, desk, said, thread: *number, pool, letters, back };
@@ -323,12 +324,12 @@ impl Lane {
     }
 
     /// Gives the engines what the desk has for them, and the rest to `others`.
-    fn deliver(&mut self, mut others: impl FnMut(Told)) {
+    fn deliver(&mut self, mut others: impl FnMut(IoEvent)) {
         let mut told = std::mem::take(&mut self.desk.told);
         for one in told.drain(..) {
             match one {
-                Told::Done(shard, done) => self.give(shard, Event::IoDone(done)),
-                Told::Overdue(shard, id) => self.give(shard, Event::Overdue(id)),
+                IoEvent::Done(shard, done) => self.give(shard, Event::IoDone(done)),
+                IoEvent::Overdue(shard, id) => self.give(shard, Event::Overdue(id)),
                 other => others(other),
             }
         }

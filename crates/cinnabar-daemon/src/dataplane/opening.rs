@@ -3,10 +3,10 @@
 //! Called at start-up. The loop turns already, but nobody can reach it yet.
 
 use super::clock::after;
-use super::control::Awaited;
+use super::control::PendingCommand;
 use super::device;
 use super::plane::Plane;
-use super::worker::Heard;
+use super::worker::WorkerEvent;
 use crate::messages::{StartConfig, StartError, StartErrorKind, Subject};
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::{Command, Failure, IoError};
@@ -59,7 +59,7 @@ impl Plane {
         self.said.clear();
         let mut heard = std::mem::take(&mut self.heard_early);
         self.heard.take(&mut heard);
-        heard.retain(|heard| matches!(heard, Heard::Failed(_)));
+        heard.retain(|heard| matches!(heard, WorkerEvent::Failed(_)));
         self.heard.append(&mut heard);
         self.try_open(config)?
     }
@@ -67,7 +67,7 @@ impl Plane {
     /// Opens the engine on what there is: the inner error is the device's.
     fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
         self.opened = None;
-        self.command(Awaited::Open, &Command::Open);
+        self.command(PendingCommand::Open, &Command::Open);
         let until = after(self.lane.clock.now(), OPEN_WAIT_MAX);
         // So that the loop looks at the time even if nothing happens.
         while self.opened.is_none() {

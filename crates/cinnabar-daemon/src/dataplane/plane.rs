@@ -3,12 +3,12 @@
 use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
-use super::control::Awaited;
+use super::control::PendingCommand;
 use super::crew::Crew;
-use super::desk::Told;
+use super::desk::IoEvent;
 use super::front::Front;
 use super::inbox::Inbox;
-use super::lane::{Lane, Said};
+use super::lane::{Lane, LaneEvent};
 use super::proofs::IoName;
 use super::recordings::Recordings;
 use super::replace::Replacing;
@@ -16,7 +16,7 @@ use super::requests::{GuestRequest, Overdue, Waiting};
 use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
-use super::worker::Heard;
+use super::worker::WorkerEvent;
 use super::writes::Writes;
 use crate::generations::Ledger;
 use crate::messages::{Message, StartError, StartErrorKind, Subject};
@@ -54,7 +54,7 @@ pub(super) struct Plane {
     /// Guests' requests in the engines' hands.
     pub(super) requests: Slab<GuestRequest>,
     /// Commands in the engines' hands.
-    pub(super) awaited: Slab<Awaited>,
+    pub(super) awaited: Slab<PendingCommand>,
     /// Answers that needed no engine.
     pub(super) replies: Vec<Reply<Memory>>,
     /// Generations, outside of any cache device.
@@ -70,9 +70,9 @@ pub(super) struct Plane {
     pub(super) open_options: OpenOptions,
     pub(super) messages: mpsc::Receiver<Message>,
     /// From the other data threads.
-    pub(super) heard: Inbox<Heard>,
+    pub(super) heard: Inbox<WorkerEvent>,
     /// The same, taken from there before its turn.
-    pub(super) heard_early: Vec<Heard>,
+    pub(super) heard_early: Vec<WorkerEvent>,
     pub(super) recordings: Recordings,
     /// Of volumes in write-back mode.
     pub(super) writes: Writes,
@@ -95,7 +95,7 @@ pub(super) struct Plane {
     /// must not notice that it was restarted.
     pub(super) waiting: Vec<Waiting>,
     pub(super) port_events: Vec<PortEvent>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<LaneEvent>,
 }
 
 /// Where the servers' buffers come from; the memory knows its own way back.
@@ -178,7 +178,7 @@ impl Plane {
         })
     }
 
-    /// Makes events and requests of what happened. True if somebody rang.
+    /// Makes events and requests of what happened. True if another thread woke it.
     fn gather(&mut self, now: Instant) -> bool {
         let mut woken = false;
         let mut port_events = std::mem::take(&mut self.port_events);
@@ -223,18 +223,18 @@ impl Plane {
         self.heard.take(&mut all);
         for heard in all {
             match heard {
-                Heard::Said(thread, said) => self.take(now, thread, said),
-                Heard::Restarted(key, ranges) => {
+                WorkerEvent::LaneEvent(thread, said) => self.take(now, thread, said),
+                WorkerEvent::Restarted(key, ranges) => {
                     self.restarted_for_log(key);
                     self.server_restarted(now, key, &ranges);
                 }
-                Heard::Lost(key, ranges) => self.server_restarted(now, key, &ranges),
-                Heard::RestartedToo(key) => self.restarted_for_log(key),
-                Heard::Passed(thread, passed) => self.admit_passed(now, thread, passed),
-                Heard::Overdue(thread, ids) => self.overdue_elsewhere(thread, ids),
-                Heard::Drained => self.drains = self.drains.saturating_sub(1),
-                Heard::Looked => self.have_looked(),
-                Heard::Failed(error) => return Err(error),
+                WorkerEvent::Lost(key, ranges) => self.server_restarted(now, key, &ranges),
+                WorkerEvent::RestartedToo(key) => self.restarted_for_log(key),
+                WorkerEvent::Passed(thread, passed) => self.admit_passed(now, thread, passed),
+                WorkerEvent::Overdue(thread, ids) => self.overdue_elsewhere(thread, ids),
+                WorkerEvent::Drained => self.drains = self.drains.saturating_sub(1),
+                WorkerEvent::Looked => self.have_looked(),
+                WorkerEvent::Failed(error) => return Err(error),
             }
         }
         Ok(())
@@ -266,26 +266,26 @@ impl Plane {
     }
 
     /// Takes what a data thread has to say.
-    fn take(&mut self, now: Instant, thread: usize, said: Said) {
+    fn take(&mut self, now: Instant, thread: usize, said: LaneEvent) {
         let name = |io| IoName { thread, io };
         match said {
-            Said::Reply(shard, reply) => {
+            LaneEvent::Reply(shard, reply) => {
                 if let Some(reply) = self.crew.reply(&mut self.lane, shard, reply) {
                     self.reply(now, reply);
                 }
             }
-            Said::Health(shard, health) => self.crew.heard_health(shard, health),
-            Said::Told(Told::Extents(caller, found)) => {
+            LaneEvent::Health(shard, health) => self.crew.heard_health(shard, health),
+            LaneEvent::IoEvent(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
-            Said::Told(Told::Log(done)) => self.writes.give(Event::LogDone(done)),
-            Said::Told(Told::Hangs(what)) => self.give_up_hanging_device(what),
-            Said::Told(Told::Quiet(key)) => self.forget_if_quiet(key),
-            Said::Told(Told::Prove(io, key)) => self.start_proof(name(io), key),
-            Said::Told(Told::BumpGeneration(io, key, held)) => {
+            LaneEvent::IoEvent(IoEvent::Log(done)) => self.writes.give(Event::LogDone(done)),
+            LaneEvent::IoEvent(IoEvent::Hangs(what)) => self.give_up_hanging_device(what),
+            LaneEvent::IoEvent(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
+            LaneEvent::IoEvent(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
+            LaneEvent::IoEvent(IoEvent::BumpGeneration(io, key, held)) => {
                 self.start_generation_bump(name(io), key, held);
             }
-            Said::Told(Told::Done(..) | Told::Overdue(..)) => {
+            LaneEvent::IoEvent(IoEvent::Done(..) | IoEvent::Overdue(..)) => {
                 unreachable!("a lane's own engines have taken it")
             }
         }

@@ -33,7 +33,7 @@ struct Running {
 }
 
 impl Recordings {
-    /// Takes note of a request of a guest, if somebody wants to know.
+    /// Takes note of a request of a guest, if its volume is recorded.
     #[inline]
     pub(super) fn note<P>(&mut self, now: Instant, key: usize, op: &Op<P>) {
         if !self.all.is_empty() {

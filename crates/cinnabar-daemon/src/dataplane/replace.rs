@@ -10,7 +10,7 @@
 
 use super::background::{GivenUp, Task};
 use super::clock::after;
-use super::control::{Awaited, command_error, failed};
+use super::control::{PendingCommand, command_error, failed};
 use super::device::{OpenedDevice, start_error};
 use super::patience::silence_max;
 use super::plane::Plane;
@@ -180,7 +180,7 @@ impl Plane {
     fn let_go_of_cache(&mut self, answer: Option<AnswerTo<()>>) {
         let now = self.lane.clock.now();
         self.crew.hurry_cache(&mut self.lane, now, SILENCE_MAX);
-        self.command(Awaited::Abandon(answer), &Command::Abandon);
+        self.command(PendingCommand::Abandon(answer), &Command::Abandon);
     }
 
     /// The engine has given up the device. The answer is for whoever wanted no more than that.
@@ -226,7 +226,7 @@ impl Plane {
                 // An operator has the answer, even if the new one never answers.
                 let now = self.lane.clock.now();
                 self.crew.hurry_cache(&mut self.lane, now, SILENCE_MAX);
-                self.command(Awaited::Replace, &Command::Replace(Box::new(superblock)));
+                self.command(PendingCommand::Replace, &Command::Replace(Box::new(superblock)));
             }
             Err(errno) => {
                 let error = CommandError::new(
@@ -318,7 +318,7 @@ impl Plane {
                     && (error.kind == CommandErrorKind::NotFound
                         || self.absents.reason(name).is_some()) =>
             {
-                let awaited = Awaited::Forget(name.to_owned(), answer);
+                let awaited = PendingCommand::Forget(name.to_owned(), answer);
                 self.command(awaited, &Command::Forget(name.to_owned()));
             }
             Err(error) => {

@@ -4,7 +4,7 @@
 use super::clock::after;
 use super::control::{COMMAND, failed};
 use super::front::{Caller, Side};
-use super::guests::SHARE_FROM;
+use super::guests::{Late, SHARE_FROM};
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
 use super::volume::{Kind, kind_of, tells_extents};
@@ -27,7 +27,7 @@ pub(super) struct GuestRequest {
     /// When the engines are told that it takes too long; `None`: never, or they were told.
     answer_by: Option<Instant>,
     /// That time is over.
-    late: bool,
+    late: Option<u64>,
     /// In the hands of the write log.
     in_log: bool,
 }
@@ -36,6 +36,8 @@ pub(super) struct GuestRequest {
 /// a process that was stopped for longer has answers for its guests.
 #[derive(Default)]
 pub(super) struct Overdue {
+    /// The next look's number.
+    look: u64,
     /// Those of the look under way.
     ids: Vec<RequestId>,
     /// Threads that have yet to look at their ports.
@@ -43,8 +45,8 @@ pub(super) struct Overdue {
     /// Those that came late since.
     next: Vec<RequestId>,
     /// The same of other threads' own requests, by thread.
-    elsewhere: Vec<(usize, Vec<RequestId>)>,
-    next_elsewhere: Vec<(usize, Vec<RequestId>)>,
+    elsewhere: Vec<(usize, Late)>,
+    next_elsewhere: Vec<(usize, Late)>,
 }
 
 /// A request of a volume that is being attached.
@@ -90,7 +92,7 @@ impl GuestRequest {
 }
 
 impl Plane {
-    /// Hands the requests that came to the engine.
+    /// WorkerState the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {
         for side in [Side::Nbd, Side::Vhost] {
             let mut incoming = std::mem::take(self.front.incoming(side));
@@ -142,7 +144,7 @@ impl Plane {
         };
         let answer_by = volume.answer_by(arrived);
         let asker = Asker::Guest(caller);
-        let (late, in_log) = (false, false);
+        let (late, in_log) = (None, false);
         let mut request =
             GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
         let route = volume.writes.route();
@@ -183,11 +185,11 @@ impl Plane {
             return;
         }
         self.next_late = None;
-        let (mut due, mut next) = (Vec::new(), None);
+        let (look, mut due, mut next) = (self.overdue.look, Vec::new(), None);
         for (id, request) in &mut self.requests {
             match request.answer_by {
                 Some(at) if at <= now => {
-                    (request.answer_by, request.late) = (None, true);
+                    (request.answer_by, request.late) = (None, Some(look));
                     due.push(RequestId(id as u64));
                 }
                 Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
@@ -217,6 +219,7 @@ impl Plane {
         if *awaited > 0 || (next.is_empty() && next_elsewhere.is_empty()) {
             return;
         }
+        self.overdue.look += 1;
         self.overdue.ids = std::mem::take(&mut self.overdue.next);
         self.overdue.elsewhere = std::mem::take(&mut self.overdue.next_elsewhere);
         self.overdue.awaited = self.crew.threads() - 1;
@@ -225,8 +228,8 @@ impl Plane {
     }
 
     /// The time of another thread's own requests is over.
-    pub(super) fn overdue_elsewhere(&mut self, thread: usize, ids: Vec<RequestId>) {
-        self.overdue.next_elsewhere.push((thread, ids));
+    pub(super) fn overdue_elsewhere(&mut self, thread: usize, late: Late) {
+        self.overdue.next_elsewhere.push((thread, late));
         self.look_for_overdue();
     }
 
@@ -244,8 +247,10 @@ impl Plane {
         let elsewhere = std::mem::take(&mut self.overdue.elsewhere);
         self.tell_overdue_elsewhere(elsewhere);
         let mut ids = std::mem::take(&mut self.overdue.ids);
-        // The place of one that was answered meanwhile may be another's.
-        ids.retain(|id| self.requests.get(id.0 as usize).is_some_and(|request| request.late));
+        // The place of one that was answered meanwhile may be another's, which waits for a later look.
+        let look = self.overdue.look.checked_sub(1);
+        let is_of_it = |request: &GuestRequest| request.late.is_some() && request.late == look;
+        ids.retain(|id| self.requests.get(id.0 as usize).is_some_and(is_of_it));
         let (in_log, ids): (Vec<_>, Vec<_>) =
             ids.into_iter().partition(|id| self.requests[id.0 as usize].in_log);
         for id in in_log {
@@ -297,7 +302,7 @@ impl Plane {
             _ => None,
         };
         self.note_answer_by(answer_by);
-        let (arrived, late, in_log) = (now, false, false);
+        let (arrived, late, in_log) = (now, None, false);
         let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
         let volume = self.volumes[key].life.id().expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
@@ -309,7 +314,7 @@ impl Plane {
         let answer_by = volume.answer_by(now);
         let id = volume.life.id().expect("a volume that serves is attached");
         self.note_answer_by(answer_by);
-        let (kind, arrived, late, in_log) = (Kind::Other, now, false, false);
+        let (kind, arrived, late, in_log) = (Kind::Other, now, None, false);
         let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
         self.submit(request, id, op);
     }

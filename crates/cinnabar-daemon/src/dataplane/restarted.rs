@@ -1,9 +1,9 @@
 //! A backend's server that was away and is back: what it may have lost is not believed any more.
 
-use super::control::Awaited;
+use super::control::PendingCommand;
 use super::plane::Plane;
 use super::requests::GuestRequest;
-use super::worker::Heard;
+use super::worker::WorkerEvent;
 use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
 use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
@@ -46,13 +46,13 @@ impl Plane {
         let mut heard = Vec::new();
         self.heard.take(&mut heard);
         for heard in heard {
-            let (Heard::Restarted(key, _) | Heard::RestartedToo(key)) = &heard else {
+            let (WorkerEvent::Restarted(key, _) | WorkerEvent::RestartedToo(key)) = &heard else {
                 self.heard_early.push(heard);
                 continue;
             };
             self.restarted_for_log(*key);
-            if let Heard::Restarted(key, ranges) = heard {
-                self.heard_early.push(Heard::Lost(key, ranges));
+            if let WorkerEvent::Restarted(key, ranges) = heard {
+                self.heard_early.push(WorkerEvent::Lost(key, ranges));
             }
         }
     }
@@ -71,7 +71,7 @@ impl Plane {
     /// before the last flush ends, which would seem to cover that.
     pub(super) fn discard_lost(&mut self, key: usize) {
         if let Some(command) = self.volumes[key].life.discard() {
-            self.command(Awaited::Discard, &command);
+            self.command(PendingCommand::Discard, &command);
         }
     }
 

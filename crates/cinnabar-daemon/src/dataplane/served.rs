@@ -6,17 +6,17 @@
 //! for the log is there.
 
 use super::front::{Caller, Front};
-use super::guests::{Names, Passed};
+use super::guests::{Late, Names, Passed};
 use super::lane::{Back, Mail};
 use super::plane::Plane;
 use super::volume::{Volume, VolumeIo, export_of};
-use super::worker::Hands;
+use super::worker::WorkerState;
 use super::writes::Writes;
 use crate::latency::Latencies;
 use crate::messages::{StartError, VolumeConfig};
 use cinnabar_backend::Memory;
+use cinnabar_engine::Failure;
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_engine::{Failure, RequestId};
 use cinnabar_frontend::{Body, nbd::Export};
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Plane {
         &mut self,
         thread: usize,
         here: impl FnOnce(&mut Front) -> T,
-        there: impl FnOnce(&mut Hands) -> T + Send + 'static,
+        there: impl FnOnce(&mut WorkerState) -> T + Send + 'static,
     ) -> T {
         match thread {
             0 => here(&mut self.front),
@@ -150,6 +150,21 @@ impl Plane {
         );
     }
 
+    /// Connections to a volume, of NBD clients and of virtual machines; without any it is closed to all clients at once, so that none comes
+    /// before the first thread has taken leave of it.
+    pub(super) fn close_if_unused(&mut self, key: usize) -> u32 {
+        let count = |front: &Front| front.connections(export_of(key));
+        let close = move |hands: &mut WorkerState| {
+            let connections = hands.front.connections(export_of(key));
+            if connections == 0 {
+                hands.close(key);
+            }
+            connections
+        };
+        // Nobody comes to the first thread while it does this.
+        self.ask_thread(self.volumes[key].thread, |front| count(front), close)
+    }
+
     /// A volume serves from now on: the thread that has its guests may run what they ask for.
     pub(super) fn open_gate(&mut self, key: usize, id: VolumeId) {
         let Volume { thread, io, config, .. } = &self.volumes[key];
@@ -172,16 +187,6 @@ impl Plane {
                 hands.front.set_size(export_of(key), size_bytes);
             },
         );
-    }
-
-    /// Connections to a volume, of NBD clients and of virtual machines.
-    pub(super) fn connections(&mut self, key: usize) -> u32 {
-        let thread = self.volumes[key].thread;
-        self.ask_thread(
-            thread,
-            |front| front.connections(export_of(key)),
-            move |hands| hands.front.connections(export_of(key)),
-        )
     }
 
     /// What the front ends of all volumes say, in the order of `keys`, and the memory of other
@@ -220,7 +225,7 @@ impl Plane {
 
     /// Guests' requests that other threads have in the engines' hands.
     pub(super) fn under_way_elsewhere(&self) -> usize {
-        let count = |hands: &mut Hands| hands.guests.under_way();
+        let count = |hands: &mut WorkerState| hands.guests.under_way();
         self.crew.workers.iter().map(|worker| worker.call(count)).sum()
     }
 
@@ -228,7 +233,7 @@ impl Plane {
     pub(super) fn drain(&mut self) {
         self.front.drain();
         self.drains = self.crew.workers.len();
-        self.crew.workers.iter().for_each(|worker| worker.order(Hands::drain));
+        self.crew.workers.iter().for_each(|worker| worker.order(WorkerState::drain));
     }
 
     /// After [`drain`](Self::drain): all have ended.
@@ -253,9 +258,9 @@ impl Plane {
     }
 
     /// Every thread has looked at its port: the threads of these requests may tell the engines.
-    pub(super) fn tell_overdue_elsewhere(&mut self, overdue: Vec<(usize, Vec<RequestId>)>) {
-        for (thread, ids) in overdue {
-            self.lane.send(thread, Mail::Back(Back::Late(ids)));
+    pub(super) fn tell_overdue_elsewhere(&mut self, overdue: Vec<(usize, Late)>) {
+        for (thread, late) in overdue {
+            self.lane.send(thread, Mail::Back(Back::Late(late)));
         }
     }
 

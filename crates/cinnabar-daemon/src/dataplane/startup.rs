@@ -9,7 +9,7 @@ use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
 use super::clock::Clock;
-use super::control::Awaited;
+use super::control::PendingCommand;
 use super::crew::Crew;
 use super::desk::Desk;
 use super::device;
@@ -318,7 +318,7 @@ impl Plane {
             exclusive: config.exclusive,
         };
         let attach = volume.life.attach(spec, &recorded, |record, now| disk.judge(record, now));
-        self.command(Awaited::Attach(key, answer), &attach);
+        self.command(PendingCommand::Attach(key, answer), &attach);
     }
 
     /// The files that are in use here.

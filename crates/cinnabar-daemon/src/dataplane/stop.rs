@@ -1,7 +1,7 @@
 //! The clean stop: finish what was begun, take the proofs, mark the device as clean.
 
 use super::clock::after;
-use super::control::Awaited;
+use super::control::PendingCommand;
 use super::plane::Plane;
 use crate::messages::{AnswerTo, CommandError, StopReport};
 use cinnabar_engine::units::Instant;
@@ -75,7 +75,7 @@ impl Plane {
         }
         tracing::info!(deadline_s = deadline.as_secs_f64(), "stopping");
         self.drain();
-        // What is still waiting for somebody's lock gives up.
+        // What is still waiting for another process's lock gives up.
         if let Some(cancel) = &self.open_options.cancel {
             cancel.store(true, Relaxed);
         }
@@ -122,7 +122,7 @@ impl Plane {
             }
             Step::Detaching if self.volumes.is_empty() && self.background.is_idle() => {
                 self.enter(Step::Closing);
-                self.command(Awaited::Close, &Command::Close);
+                self.command(PendingCommand::Close, &Command::Close);
                 self.apply(now);
             }
             Step::ClosingLog | Step::Detaching | Step::Closing if due => self.cut_off(),

@@ -4,17 +4,16 @@
 //! What a worker can't settle by itself goes to the plane's inbox.
 
 use super::clock::Clock;
-use super::desk::{Desk, Told};
+use super::desk::{Desk, IoEvent};
 use super::front::Front;
-use super::guests::{Guests, Passed};
+use super::guests::{Guests, Late, Passed};
 use super::inbox::Inbox;
-use super::lane::{Lane, Mail, Said};
+use super::lane::{Lane, LaneEvent, Mail};
 use super::plane::{Pool, extents};
 use super::startup::{open_port, sharpen_timers};
 use super::volume::export_of;
 use crate::messages::{IoMode, StartError, StartErrorKind, Subject};
 use cinnabar_backend::port::PortEvent;
-use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_frontend::Ready;
 use std::cell::RefCell;
@@ -24,20 +23,22 @@ use std::time::Duration;
 
 /// Longest wait for the end of a thread, which never waits for anything itself.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Between two looks for orders of a thread that has lost its port.
+const FAILED_WAIT: Duration = Duration::from_millis(10);
 
 /// What a worker is told.
 enum Order {
     /// To be done between two turns.
-    Call(Box<dyn FnOnce(&mut Hands) + Send>),
+    Call(Box<dyn FnOnce(&mut WorkerState) + Send>),
     /// To say when what the port has brought by now has been run.
     Look,
     End,
 }
 
 /// What the plane hears of its workers.
-pub(super) enum Heard {
+pub(super) enum WorkerEvent {
     /// From the thread of this number.
-    Said(usize, Said),
+    LaneEvent(usize, LaneEvent),
     /// The server of the volume of this key may have restarted, and lost these ranges.
     Restarted(usize, Vec<ByteSpan>),
     /// The same, told by this thread's port, too.
@@ -47,7 +48,7 @@ pub(super) enum Heard {
     /// A guest's request that this thread can't settle.
     Passed(usize, Passed),
     /// The time of these requests of this thread's is over.
-    Overdue(usize, Vec<RequestId>),
+    Overdue(usize, Late),
     /// After a drain: a thread's guests have all gone.
     Drained,
     /// What a port had brought when this was asked for has been run.
@@ -73,7 +74,7 @@ impl Worker {
         io: IoMode,
         threads: usize,
         (cache_timeout, poll_max): (Duration, Duration),
-        plane: Inbox<Heard>,
+        plane: Inbox<WorkerEvent>,
     ) -> Result<Self, StartError> {
         let (started, starting) = mpsc::sync_channel(1);
         let (end, ended) = mpsc::sync_channel(1);
@@ -89,7 +90,7 @@ impl Worker {
             let _ = started.send(Ok((inbox.clone(), mail)));
             let front = Front::new(port.waker(), threads);
             let lane = Lane::new(number, clock, Desk::new(port, cache_timeout), poll_max);
-            let hands = Hands { lane, front, guests: Guests::new(number), drains: false };
+            let hands = WorkerState { lane, front, guests: Guests::new(number), drains: false };
             Thread { hands, inbox, plane }.run();
             let _ = end.send(());
         };
@@ -101,7 +102,7 @@ impl Worker {
     }
 
     /// Has something done between two turns.
-    pub(super) fn order(&self, work: impl FnOnce(&mut Hands) + Send + 'static) {
+    pub(super) fn order(&self, work: impl FnOnce(&mut WorkerState) + Send + 'static) {
         self.inbox.push(Order::Call(Box::new(work)));
     }
 
@@ -117,7 +118,7 @@ impl Worker {
     /// If the thread is gone, which ends the daemon anyway.
     pub(super) fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Hands) -> T + Send + 'static,
+        work: impl FnOnce(&mut WorkerState) -> T + Send + 'static,
     ) -> T {
         let (done, result) = mpsc::sync_channel(1);
         self.inbox.push(Order::Call(Box::new(move |hands| drop(done.send(work(hands))))));
@@ -136,7 +137,7 @@ impl Worker {
 }
 
 /// What the thread owns, as the first thread's orders find it.
-pub(super) struct Hands {
+pub(super) struct WorkerState {
     pub(super) lane: Lane,
     pub(super) front: Front,
     pub(super) guests: Guests,
@@ -144,7 +145,7 @@ pub(super) struct Hands {
     drains: bool,
 }
 
-impl Hands {
+impl WorkerState {
     /// Closes a volume of which the first thread is about to take leave: no more of its requests come
     /// from here, and those that came are where the leave can't overtake them.
     pub(super) fn close(&mut self, key: usize) {
@@ -188,7 +189,7 @@ impl Hands {
     }
 
     /// Runs what there is, and answers guests; the rest is for the first thread to hear.
-    fn run(&mut self, now: Instant, said: &mut Vec<Said>, heard: &mut Vec<Heard>) {
+    fn run(&mut self, now: Instant, said: &mut Vec<LaneEvent>, heard: &mut Vec<WorkerEvent>) {
         let Self { lane, front, guests, .. } = self;
         let mut back = Vec::new();
         lane.take_back(&mut back);
@@ -209,29 +210,29 @@ impl Hands {
             // What came before it is at the shards before it.
             lane.leave_rest();
             let number = lane.number;
-            heard.extend(guests.take_passed().map(|passed| Heard::Passed(number, passed)));
+            heard.extend(guests.take_passed().map(|passed| WorkerEvent::Passed(number, passed)));
         }
         for one in said.drain(..) {
             match one {
-                Said::Told(Told::Extents(caller, found)) => {
+                LaneEvent::IoEvent(IoEvent::Extents(caller, found)) => {
                     front.reply(caller.side, caller.ticket, Ok(extents(found)));
                 }
-                said => heard.push(Heard::Said(lane.number, said)),
+                said => heard.push(WorkerEvent::LaneEvent(lane.number, said)),
             }
         }
         front.flush(now);
         if self.drains && front.is_drained() {
             self.drains = false;
-            heard.push(Heard::Drained);
+            heard.push(WorkerEvent::Drained);
         }
     }
 }
 
 /// A data thread beside the first.
 struct Thread {
-    hands: Hands,
+    hands: WorkerState,
     inbox: Inbox<Order>,
-    plane: Inbox<Heard>,
+    plane: Inbox<WorkerEvent>,
 }
 
 impl Thread {
@@ -245,7 +246,8 @@ impl Thread {
                 let hint = "see the kernel log";
                 let kind = StartErrorKind::Io;
                 let error = StartError::new(kind, Subject::Daemon, message, hint);
-                self.plane.push(Heard::Failed(error));
+                self.plane.push(WorkerEvent::Failed(error));
+                self.obey_until_the_end();
                 break;
             }
             let now = self.hands.lane.clock.now();
@@ -254,9 +256,8 @@ impl Thread {
             }
             self.hands.lane.look_at_time(now);
             self.hands.lane.read_mail(now);
-            let late = self.hands.guests.tell_late(now);
-            if !late.is_empty() {
-                heard.push(Heard::Overdue(self.hands.lane.number, late));
+            if let Some(late) = self.hands.guests.tell_late(now) {
+                heard.push(WorkerEvent::Overdue(self.hands.lane.number, late));
             }
             self.hands.front.look(now);
             self.inbox.take(&mut orders);
@@ -272,17 +273,34 @@ impl Thread {
                 break;
             }
             self.hands.run(now, &mut said, &mut heard);
-            heard.extend((0..looked).map(|_| Heard::Looked));
+            heard.extend((0..looked).map(|_| WorkerEvent::Looked));
             self.plane.append(&mut heard);
         }
-        let Hands { lane, front, .. } = self.hands;
+        let WorkerState { lane, front, .. } = self.hands;
         drop(front);
         lane.end();
     }
 
+    /// The port is gone, and with it what would wake this thread: the first one may be about to ask
+    /// for something, and waits for that.
+    fn obey_until_the_end(&mut self) {
+        let mut orders = Vec::new();
+        loop {
+            self.inbox.take(&mut orders);
+            for order in orders.drain(..) {
+                match order {
+                    Order::Call(work) => work(&mut self.hands),
+                    Order::Look => self.plane.push(WorkerEvent::Looked),
+                    Order::End => return,
+                }
+            }
+            std::thread::sleep(FAILED_WAIT);
+        }
+    }
+
     /// Makes events and requests of what the port has brought.
     fn take(&mut self, now: Instant, event: PortEvent) {
-        let Hands { lane, front, .. } = &mut self.hands;
+        let WorkerState { lane, front, .. } = &mut self.hands;
         match event {
             PortEvent::Done(done) => lane.desk.io_done(now, done),
             PortEvent::Ready { token, readable, writable, hangup } => {
@@ -293,9 +311,9 @@ impl Thread {
                 if let Some(key) = lane.desk.volume_at(file) {
                     lane.drop_lost(key, &ranges);
                     self.plane.push(if first {
-                        Heard::Restarted(key, ranges)
+                        WorkerEvent::Restarted(key, ranges)
                     } else {
-                        Heard::RestartedToo(key)
+                        WorkerEvent::RestartedToo(key)
                     });
                 }
             }

@@ -71,7 +71,7 @@ pub struct CacheReport {
     pub journal_records: u64,
     /// Durable writes of the journal.
     pub journal_writes: u64,
-    /// Times its live records were written anew, to make room.
+    /// Times its live records were rewritten, to make room.
     pub journal_rebases: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,

@@ -2,7 +2,7 @@
 
 use super::slow::Slow;
 use super::times::DeviceTimes;
-use super::{Awaited, Driver};
+use super::{Driver, PendingCommand};
 use crate::Options;
 use crate::error::Error;
 use cinnabar_backend::disk::{
@@ -75,7 +75,7 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
     let cache_options = CacheOptions {
         size_bytes: options.size_bytes,
         force: options.format,
-        anew: options.anew,
+        format: options.fresh,
         open: wait.clone(),
     };
     let opened = open_cache(&options.device, &cache_options);
@@ -98,7 +98,7 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
     if driver.device.is_open() {
         match driver.start_engine()? {
             Ok(()) => {
-                driver.order(Awaited::Load, Command::AwaitLoad);
+                driver.order(PendingCommand::Load, Command::AwaitLoad);
                 return Ok(driver);
             }
             Err(failure) if options.required => {
@@ -177,11 +177,11 @@ impl Driver {
     /// The engine's first command; the inner error is the device's.
     fn start_engine(&mut self) -> Result<Result<(), Failure>, Error> {
         let until = Instant::now() + OPEN_WAIT_MAX;
-        let place = self.order(Awaited::Under, Command::Open);
+        let place = self.order(PendingCommand::Under, Command::Open);
         loop {
             self.act();
-            if matches!(self.commands[place], Awaited::Answered(_)) {
-                let Awaited::Answered(answer) = self.commands.remove(place) else {
+            if matches!(self.commands[place], PendingCommand::Answered(_)) {
+                let PendingCommand::Answered(answer) = self.commands.remove(place) else {
                     unreachable!("it was just looked at")
                 };
                 return Ok(answer.map(drop));

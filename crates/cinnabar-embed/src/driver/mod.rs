@@ -49,7 +49,7 @@ pub(crate) struct Driver {
     requests: Slab<Asked>,
     /// Those of them that no program asked for: drops of what servers may have lost.
     dropping: usize,
-    commands: Slab<Awaited>,
+    commands: Slab<PendingCommand>,
     ios: IoTracker<Io>,
     /// I/Os of volumes whose attach the engine has not answered yet.
     early: Vec<(VolumeId, IoRequest<Memory>)>,
@@ -99,7 +99,7 @@ pub(crate) enum Asker {
 }
 
 /// A command in the engine's hands, or its answer.
-enum Awaited {
+enum PendingCommand {
     Under,
     /// Nobody takes the answer.
     Unheard,
@@ -178,11 +178,11 @@ impl Driver {
 
     /// Does a command and waits for the answer.
     fn command(&mut self, command: Command) -> Result<Result<Answer<Memory>, Failure>, Error> {
-        let place = self.order(Awaited::Under, command);
+        let place = self.order(PendingCommand::Under, command);
         loop {
             self.act();
-            if matches!(self.commands[place], Awaited::Answered(_)) {
-                let Awaited::Answered(answer) = self.commands.remove(place) else {
+            if matches!(self.commands[place], PendingCommand::Answered(_)) {
+                let PendingCommand::Answered(answer) = self.commands.remove(place) else {
                     unreachable!("it was just looked at")
                 };
                 return Ok(answer);
@@ -192,7 +192,7 @@ impl Driver {
     }
 
     /// Gives a command with the next turn.
-    fn order(&mut self, awaited: Awaited, command: Command) -> usize {
+    fn order(&mut self, awaited: PendingCommand, command: Command) -> usize {
         let place = self.commands.insert(awaited);
         self.events.push(Event::Control(RequestId(COMMAND | place as u64), command));
         place
@@ -300,8 +300,8 @@ impl Driver {
 
     fn command_done(&mut self, place: usize, result: Result<Answer<Memory>, Failure>) {
         match self.commands[place] {
-            Awaited::Under => self.commands[place] = Awaited::Answered(result),
-            Awaited::Load => {
+            PendingCommand::Under => self.commands[place] = PendingCommand::Answered(result),
+            PendingCommand::Load => {
                 self.commands.remove(place);
                 if let Ok(Answer::Loaded(report)) = result {
                     self.loaded = Some(report);
@@ -309,8 +309,8 @@ impl Driver {
                     self.settle_warmth(&keys);
                 }
             }
-            Awaited::Unheard => drop(self.commands.remove(place)),
-            Awaited::Answered(_) => unreachable!("a command is answered once"),
+            PendingCommand::Unheard => drop(self.commands.remove(place)),
+            PendingCommand::Answered(_) => unreachable!("a command is answered once"),
         }
     }
 

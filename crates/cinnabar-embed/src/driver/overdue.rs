@@ -5,7 +5,7 @@
 //! One look at all of them, in the moment the first of them is due ([`cinnabar_driver::io_tracker`]).
 
 use super::io::Io;
-use super::{Awaited, Driver, after};
+use super::{Driver, PendingCommand, after};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Event, RequestId};
 
@@ -34,7 +34,7 @@ impl Driver {
                 path = %self.device.path.display(),
                 "the cache device does not answer and is given up: volumes pass through"
             );
-            self.order(Awaited::Unheard, Command::Abandon);
+            self.order(PendingCommand::Unheard, Command::Abandon);
         }
     }
 

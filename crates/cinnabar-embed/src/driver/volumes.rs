@@ -1,6 +1,6 @@
 //! Volumes come and go.
 
-use super::{Asked, Asker, Awaited, Driver};
+use super::{Asked, Asker, Driver, PendingCommand};
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
@@ -224,7 +224,7 @@ impl Driver {
     /// before the last flush ends, which would seem to cover that.
     fn discard_lost(&mut self, key: usize) {
         if let Some(command) = self.volumes[key].life.discard() {
-            self.order(Awaited::Unheard, command);
+            self.order(PendingCommand::Unheard, command);
         }
     }
 

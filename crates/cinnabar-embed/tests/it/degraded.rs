@@ -27,7 +27,7 @@ pub(crate) fn without_its_device_it_goes_on() -> Result<()> {
 
     let device = rig.path("cache.img");
     let head = std::fs::read(&device)?[..8192].to_vec();
-    // Both copies of the superblock, but not so that they look like somebody else's data.
+    // Both copies of the superblock, but not so that they look like foreign data.
     let mut damaged = head.clone();
     damaged[200] ^= 1;
     damaged[4096 + 200] ^= 1;

@@ -78,7 +78,7 @@ pub(crate) fn a_clean_end_starts_warm() -> Result<()> {
     ensure!(counters.misses == 0 && counters.read_hits == misses, "{counters:?}");
     cache.close()?;
 
-    // A file that somebody wrote is not believed.
+    // A file that was written past the cache is not believed.
     let file = std::fs::OpenOptions::new().write(true).open(rig.path("data"))?;
     file.write_all_at(&[7; 4096], 4096)?;
     drop(file);

@@ -50,7 +50,7 @@ pub(super) const SERIAL_BYTES: usize = 20;
 
 /// What a request is, once judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum BlockOp {
     /// Read into what is writable.
     Read(ByteSpan),
     /// Write what is readable.
@@ -70,7 +70,7 @@ pub(super) enum Wish {
 /// A request, and what of its memory is data.
 #[derive(Debug)]
 pub(super) struct BlockRequest {
-    pub(super) wish: Wish,
+    pub(super) op: BlockOp,
     /// Data of the guest, or room for it, without header and status.
     pub(super) data: Pieces,
     /// Where the status goes.
@@ -100,20 +100,20 @@ pub(super) fn parse(
     let header = u128::from_le_bytes(header);
     let (kind, sector) = (header as u32, (header >> 64) as u64);
     let changes = matches!(kind, kind::WRITE | kind::DISCARD | kind::WRITE_ZEROES);
-    let wish = match kind {
+    let op = match kind {
         _ if changes && export.read_only => Err(Status::IoError),
-        kind::READ => data_span(export, sector, memory::total(&writable)).map(Wish::Read),
-        kind::WRITE => data_span(export, sector, memory::total(&readable)).map(Wish::Write),
-        kind::FLUSH => Ok(Wish::Flush),
-        kind::GET_ID => Ok(Wish::Serial),
+        kind::READ => data_span(export, sector, memory::total(&writable)).map(BlockOp::Read),
+        kind::WRITE => data_span(export, sector, memory::total(&readable)).map(BlockOp::Write),
+        kind::FLUSH => Ok(BlockOp::Flush),
+        kind::GET_ID => Ok(BlockOp::Serial),
         kind::DISCARD | kind::WRITE_ZEROES => range(export, kind, &readable),
         _ => Err(Status::Unsupported),
     };
-    let wish = wish.unwrap_or_else(Wish::Answer);
-    let data = if matches!(wish, Wish::Write(_)) { readable } else { writable };
+    let op = op.unwrap_or_else(BlockOp::Answer);
+    let data = if matches!(op, BlockOp::Write(_)) { readable } else { writable };
     // At most 1024 descriptors of less than 4 GiB: a wild length is cut, and refused anyway.
     let writable_bytes = u32::try_from(writable_bytes).unwrap_or(u32::MAX);
-    Ok(BlockRequest { wish, data, status, writable_bytes })
+    Ok(BlockRequest { op, data, status, writable_bytes })
 }
 
 /// The span of a read or write; an empty one needs nothing.
@@ -128,7 +128,7 @@ fn data_span(export: &Export, sector: u64, len: u64) -> Result<ByteSpan, Status>
 }
 
 /// The range of a discard or of zeroes: one, as the configuration space says.
-fn range(export: &Export, kind: u32, readable: &Pieces) -> Result<Wish, Status> {
+fn range(export: &Export, kind: u32, readable: &Pieces) -> Result<BlockOp, Status> {
     if memory::total(readable) != RANGE_BYTES as u64 {
         return Err(Status::Unsupported);
     }
@@ -149,9 +149,9 @@ fn range(export: &Export, kind: u32, readable: &Pieces) -> Result<Wish, Status> 
     }
     let span = within(export, sector, u64::from(sectors) * SECTOR_BYTES)?;
     Ok(if kind == kind::WRITE_ZEROES {
-        Wish::Zero { span, may_punch: flags & UNMAP != 0 }
+        BlockOp::Zero { span, may_punch: flags & UNMAP != 0 }
     } else {
-        Wish::Discard(span)
+        BlockOp::Discard(span)
     })
 }
 
@@ -209,10 +209,10 @@ mod tests {
         bytes
     }
 
-    fn wish(export: &Export, mut readable: Vec<u8>, writable: usize) -> Wish {
+    fn op(export: &Export, mut readable: Vec<u8>, writable: usize) -> BlockOp {
         let mut room = vec![0; writable];
         let readable = pieces(&mut readable, &[]);
-        parse(export, readable, pieces(&mut room, &[])).expect("whole").wish
+        parse(export, readable, pieces(&mut room, &[])).expect("whole").op
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
             let mut status = [9; 1];
             let readable = pieces(&mut bytes, cuts);
             let request = parse(&export(), readable, pieces(&mut status, &[])).expect("whole");
-            assert_eq!(request.wish, Wish::Write(ByteSpan::new(1536, 1024)));
+            assert_eq!(request.op, BlockOp::Write(ByteSpan::new(1536, 1024)));
             assert_eq!((memory::total(&request.data), request.writable_bytes), (1024, 1));
             assert_eq!(request.status, status.as_mut_ptr());
         }
@@ -255,11 +255,11 @@ mod tests {
             (&fine, trim, 1, Status::Unsupported),
             (&fine, [zeroes(0, 1, 0), vec![0; 16]].concat(), 1, Status::Unsupported),
         ] {
-            assert_eq!(wish(export, readable.clone(), writable), Wish::Answer(status));
+            assert_eq!(op(export, readable.clone(), writable), BlockOp::Answer(status));
         }
-        let zero = Wish::Zero { span: ByteSpan::new(512, 512), may_punch: true };
-        assert_eq!(wish(&fine, zeroes(1, 1, 1), 1), zero);
-        assert_eq!(wish(&fine, header(4, 99), 1), Wish::Flush);
+        let zero = BlockOp::Zero { span: ByteSpan::new(512, 512), may_punch: true };
+        assert_eq!(op(&fine, zeroes(1, 1, 1), 1), zero);
+        assert_eq!(op(&fine, header(4, 99), 1), BlockOp::Flush);
         assert_eq!(&serial(&fine), b"a name of more than ");
     }
 

@@ -166,7 +166,7 @@ impl Ring {
 
     /// Whether the driver wants to be called for what was published since it was last.
     pub(super) fn needs_call(&mut self) -> bool {
-        // The driver writes its wish, then looks at the index; we do it the other way round.
+        // The driver writes its op, then looks at the index; we do it the other way round.
         fence(Ordering::SeqCst);
         let told = self.told.replace(self.next_used);
         if !self.event_index {

@@ -9,7 +9,7 @@ use cinnabar_engine::units::ByteSpan;
 use std::sync::Arc;
 
 /// What is to be done with the engine's answer.
-pub(super) enum Fate {
+pub(super) enum Delivery {
     /// Nothing but to tell it.
     Nothing,
     /// Copy what was read to the guest.
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     pub(super) volatile: bool,
     /// As it was when the request was taken: all addresses are in it.
     pub(super) _memory: Arc<GuestMemory>,
-    pub(super) fate: Fate,
+    pub(super) delivery: Delivery,
 }
 
 impl Slot {
@@ -54,10 +54,10 @@ impl Slot {
         Load { requests: 1, bytes: self.bytes }
     }
 
-    /// Copies what was read to the guest, if that is its fate; returns how much. `None`: the engine
+    /// Copies what was read to the guest, if that is its delivery; returns how much. `None`: the engine
     /// brought too little.
     pub(super) fn deliver<M: RawMemory>(&self, data: Option<&M>) -> Option<u64> {
-        let Fate::Copy { to, span } = &self.fate else { return Some(0) };
+        let Delivery::Copy { to, span } = &self.delivery else { return Some(0) };
         let (data, head) = (data?, span.head_bytes());
         if head + span.len > data.len_bytes() {
             return None;

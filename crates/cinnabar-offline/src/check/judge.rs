@@ -14,7 +14,7 @@ use cinnabar_engine::units::BLOCK_BYTES;
 
 /// What helps if a region can't be used. A start formats nothing that begins as a device of ours.
 pub(crate) const FORMAT_HINT: &str =
-    "with the daemon running, cinnabar cache replace DEVICE --format formats it anew";
+    "with the daemon running, cinnabar cache replace DEVICE --format reformats it";
 
 /// The copies of the superblock. One that was never written is as it should be.
 pub(super) fn superblocks(copies: &Superblocks, findings: &mut Findings) {
@@ -96,7 +96,7 @@ pub(super) fn refused(
         _ => {
             superblocks(&region.copies, &mut findings);
             "the device is not used and volumes pass through: both copies of its superblock are \
-             damaged; cinnabar serve --force formats it anew"
+             damaged; cinnabar serve --force reformats it"
                 .to_owned()
         }
     };

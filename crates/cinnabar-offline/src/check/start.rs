@@ -25,7 +25,7 @@ pub(crate) fn choose(superblock: &Superblock, slots: &[Index; 2]) -> Option<usiz
 /// What it does with a region in which a stray copy of the superblock is the newest.
 pub(super) fn outranked() -> StartReport {
     let text = "the device is not used and volumes pass through: a copy of its superblock is another \
-                device's, or another shard's; cinnabar cache repair writes it anew";
+                device's, or another shard's; cinnabar cache repair rewrites it";
     StartReport { kind: StartKind::Refuse, text: text.to_owned() }
 }
 

@@ -1,4 +1,4 @@
-//! LRU: the yardstick.
+//! LRU: the baseline.
 
 use super::{CACHED, Outcome, Replacement};
 use crate::queue::{Node, Queue};

@@ -44,7 +44,7 @@ struct Interval {
 struct OneCache {
     part: f64,
     capacity_blocks: u64,
-    yardstick: Option<&'static str>,
+    baseline: Option<&'static str>,
     contestants: Vec<One>,
     eci_over_centaur: BTreeMap<&'static str, Gains>,
 }
@@ -132,7 +132,7 @@ fn one_cache(cache: &Cache, found: &Comparison, options: &Options) -> OneCache {
     OneCache {
         part: cache.part,
         capacity_blocks: cache.capacity_blocks,
-        yardstick: cache.yardstick().map(|entry| entry.contestant.name()),
+        baseline: cache.baseline().map(|entry| entry.contestant.name()),
         contestants: cache.entries.iter().map(|entry| one(entry, cache, found, options)).collect(),
         eci_over_centaur: options.models.iter().filter_map(gained).collect(),
     }
@@ -142,7 +142,7 @@ fn one(entry: &Entry, cache: &Cache, found: &Comparison, options: &Options) -> O
     let prices = &options.rules.prices;
     let model = |model: &Model| {
         let outcome = entry.outcome(*model)?;
-        let gains = cache.yardstick().map(|over| entry.gains(over, *model, prices));
+        let gains = cache.baseline().map(|over| entry.gains(over, *model, prices));
         Some((name(*model), Found::of(outcome, gains.unwrap_or_default(), prices)))
     };
     let plans = found.intervals.iter().zip(&entry.plans);

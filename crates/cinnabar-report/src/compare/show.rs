@@ -65,8 +65,8 @@ pub(crate) fn table(
     model: Model,
     options: &Options,
 ) -> (Vec<String>, Vec<Vec<String>>) {
-    let yardstick = cache.yardstick();
-    let than = yardstick.map_or_else(String::new, |entry| entry.contestant.name().to_owned());
+    let baseline = cache.baseline();
+    let than = baseline.map_or_else(String::new, |entry| entry.contestant.name().to_owned());
     let mut header: Vec<String> = ["ALLOCATOR", "READS", "WRITES", "ALL"].map(Into::into).to_vec();
     header.push(format!("x {than}"));
     header.push("A BLOCK".to_owned());
@@ -75,20 +75,20 @@ pub(crate) fn table(
         header.push("IF BACK".to_owned());
     }
     header.extend(["BACKEND READS", "BACKEND WRITES", "ALLOCATED"].map(Into::into));
-    let row = |entry: &Entry| row(entry, yardstick, model, options);
+    let row = |entry: &Entry| row(entry, baseline, model, options);
     (header, cache.entries.iter().filter_map(row).collect())
 }
 
 fn row(
     entry: &Entry,
-    yardstick: Option<&Entry>,
+    baseline: Option<&Entry>,
     model: Model,
     options: &Options,
 ) -> Option<Vec<String>> {
     let prices = &options.rules.prices;
     let outcome = entry.outcome(model)?;
     let total = outcome.total();
-    let gains = yardstick.map_or_else(Gains::default, |over| entry.gains(over, model, prices));
+    let gains = baseline.map_or_else(Gains::default, |over| entry.gains(over, model, prices));
     let times = |gain: Option<f64>| gain.map_or_else(missing, |gain| format!("{:.2}", 1.0 + gain));
     let micros = |us: Option<f64>| us.map_or_else(missing, |us| Unit::Micros.show(us));
     let mut row = vec![

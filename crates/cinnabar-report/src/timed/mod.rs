@@ -7,7 +7,7 @@ mod recommend;
 mod show;
 mod store;
 
-pub use outcome::Told;
+pub use outcome::PointStats;
 pub use page::page;
 pub use recommend::{Recommended, Rules, choices, not_a_choice, recommend};
 pub use show::{Report, csv, render};
@@ -35,5 +35,5 @@ pub struct Found {
     /// The point.
     pub point: Point,
     /// Its outcome, or why there is none.
-    pub result: Result<Told, Failure>,
+    pub result: Result<PointStats, Failure>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct Times {
 
 /// What is told of a point; of its measured part, but for the last two.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Told {
+pub struct PointStats {
     pub(crate) reads: Times,
     pub(crate) writes: Times,
     pub(crate) ram_share: f64,
@@ -56,7 +56,7 @@ fn share(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-impl Told {
+impl PointStats {
     /// What is told of an outcome, rounded as it is written.
     pub fn new(outcome: &Outcome) -> Self {
         Self {

@@ -3,7 +3,7 @@
 //! The axis with the most numbers lies from left to right, the other ones tell the lines apart;
 //! without numbers there are bars.
 
-use super::outcome::Told;
+use super::outcome::PointStats;
 use super::recommend::Recommended;
 use super::show::{axes_cells, axes_header};
 use super::{Found, Sweep};
@@ -16,7 +16,7 @@ const LINES_MAX: usize = 16;
 /// Ratio of the largest value to the smallest from which on an axis is logarithmic.
 const LOG_FROM: f64 = 50.0;
 
-type Value = fn(&Told) -> f64;
+type Value = fn(&PointStats) -> f64;
 
 const CHARTS: &[(&str, &str, Unit, Value)] = &[
     ("Mean read latency", "a read", Unit::Micros, |told| told.reads.mean_us),
@@ -269,7 +269,7 @@ mod tests {
         let path = folder.path().join("plan.toml");
         std::fs::write(&path, axes).expect("there is room");
         let plan = timed_plan::load(&path, &[]).expect("it is a plan");
-        let told = |point| Found { point, result: Ok(Told::default()) };
+        let told = |point| Found { point, result: Ok(PointStats::default()) };
         let found = plan.points().into_iter().map(told).collect();
         Sweep { plan, survey: None, model: String::new(), found }
     }

@@ -110,7 +110,7 @@ fn price(config: &Config, ram_price: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outcome::{Times, Told};
+    use super::super::outcome::{PointStats, Times};
     use super::*;
     use cinnabar_study::timed_plan::Point;
 
@@ -121,7 +121,7 @@ mod tests {
             ..Config::default()
         };
         let reads = Times { count: 10, mean_us, ..Times::default() };
-        let result = Ok(Told { reads, ..Told::default() });
+        let result = Ok(PointStats { reads, ..PointStats::default() });
         Found { point: Point::alone(name, config), result }
     }
 

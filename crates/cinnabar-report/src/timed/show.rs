@@ -2,7 +2,7 @@
 //!
 //! Nothing here depends on how fast the machine was, so that equal plans give equal files.
 
-use super::outcome::Told;
+use super::outcome::PointStats;
 use super::recommend::Recommended;
 use super::{Found, Sweep};
 use cinnabar_study::timed_plan::Survey;
@@ -40,7 +40,7 @@ struct Trace {
 struct Row<'a> {
     name: &'a str,
     values: BTreeMap<&'static str, &'a str>,
-    outcome: Option<&'a Told>,
+    outcome: Option<&'a PointStats>,
     error: Option<&'a str>,
 }
 
@@ -197,7 +197,7 @@ fn advice(recommended: &Recommended, room: Option<usize>) -> String {
 /// For spreadsheets: RFC 4180, a line a point.
 pub fn csv(sweep: &Sweep) -> String {
     let names: Vec<&str> = sweep.plan.varied().iter().map(|key| key.name).collect();
-    let columns = Told::default().columns();
+    let columns = PointStats::default().columns();
     let mut header: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     header.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
     header.push("error".to_owned());

@@ -5,7 +5,7 @@
 //! next point is told as done. What a crash left of the last line is cut off. `lock` keeps a second
 //! sweep out; it is held by the open file, so a killed one leaves nothing.
 
-use super::outcome::Told;
+use super::outcome::PointStats;
 use cinnabar_text::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub type Identity = BTreeMap<String, String>;
 pub struct Store {
     path: PathBuf,
     file: File,
-    known: BTreeMap<Identity, Told>,
+    known: BTreeMap<Identity, PointStats>,
     /// Held as long as this is.
     _lock: File,
 }
@@ -32,7 +32,7 @@ pub struct Store {
 #[derive(Deserialize, Serialize)]
 struct Line {
     identity: Identity,
-    outcome: Told,
+    outcome: PointStats,
 }
 
 impl Store {
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// What is known of a point.
-    pub fn get(&self, identity: &Identity) -> Option<&Told> {
+    pub fn get(&self, identity: &Identity) -> Option<&PointStats> {
         self.known.get(identity)
     }
 
@@ -79,7 +79,7 @@ impl Store {
     ///
     /// # Errors
     /// Names the file if it cannot be written; it is then as it was.
-    pub fn keep(&mut self, identity: &Identity, outcome: &Told) -> Result<(), Failure> {
+    pub fn keep(&mut self, identity: &Identity, outcome: &PointStats) -> Result<(), Failure> {
         let line = Line { identity: identity.clone(), outcome: outcome.clone() };
         let written = serde_json::to_string(&line)
             .map_err(io::Error::from)
@@ -117,7 +117,7 @@ fn lock(folder: &Path, failed: &dyn Fn(&Path, &io::Error) -> Failure) -> Result<
 }
 
 /// The points, and where the last whole line ends.
-fn read(file: &File, path: &Path) -> Result<(BTreeMap<Identity, Told>, u64), Failure> {
+fn read(file: &File, path: &Path) -> Result<(BTreeMap<Identity, PointStats>, u64), Failure> {
     let mut known = BTreeMap::new();
     let mut reader = BufReader::new(file);
     let (mut number, mut end) = (0u64, 0u64);
@@ -155,12 +155,12 @@ mod tests {
         [("flash.size".to_owned(), name.to_owned())].into()
     }
 
-    fn told(ios: u64) -> Told {
-        Told {
+    fn told(ios: u64) -> PointStats {
+        PointStats {
             block_ios: ios,
             simulated_s: 0.123_456,
             digest: "00ff".to_owned(),
-            ..Told::default()
+            ..PointStats::default()
         }
     }
 

@@ -31,7 +31,7 @@ pub enum Replay {
 
 /// A request as its guest knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct GuestRequest {
     pub(super) plea: Plea,
     /// The data of a write.
     pub(super) values: Vec<Stamp>,
@@ -41,9 +41,9 @@ pub(super) struct Wish {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// Unanswered ones, oldest first, while there is no daemon to ask.
-    unanswered: Vec<Wish>,
+    unanswered: Vec<GuestRequest>,
     /// The newest writes that were answered, for a frontend that mixes them up.
-    answered: VecDeque<Wish>,
+    answered: VecDeque<GuestRequest>,
     /// Requests that the guest has made, and those that have ended for it.
     asked: u64,
     ended: u64,
@@ -72,7 +72,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let (Replay::Doubled, Asked::Write { values, .. }) =
             (self.options.replay, &pending.asked)
         {
-            ledger.answered.push_back(Wish { plea, values: values.clone() });
+            ledger.answered.push_back(GuestRequest { plea, values: values.clone() });
             if ledger.answered.len() > DOUBLED {
                 ledger.answered.pop_front();
             }
@@ -93,7 +93,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Asked::Write { values, .. } => values.clone(),
             _ => Vec::new(),
         };
-        ledger.unanswered.push(Wish { plea, values });
+        ledger.unanswered.push(GuestRequest { plea, values });
     }
 
     /// A volume is attached again: what its guest still waits for is asked for first.

@@ -64,7 +64,7 @@ impl Cache {
     }
 
     /// The baseline of the comparison: Centaur, as in ECI-Cache's paper, or the first allocator.
-    pub fn yardstick(&self) -> Option<&Entry> {
+    pub fn baseline(&self) -> Option<&Entry> {
         self.of(Allocator::Centaur).or_else(|| self.entries.first())
     }
 }
@@ -113,9 +113,9 @@ mod tests {
         close(gains.per_block, 7.0);
         close(gains.lifetime, 1.5);
         assert_eq!(cache.eci_over_centaur(Model::Engine, &prices), None);
-        let yardstick = cache.yardstick().expect("there is one");
-        assert_eq!(yardstick.contestant, Contestant::Allocator(Allocator::Centaur));
-        let nothing = entry(Allocator::Eci, 5, 0, 0.0).gains(yardstick, Model::Papers, &prices);
+        let baseline = cache.baseline().expect("there is one");
+        assert_eq!(baseline.contestant, Contestant::Allocator(Allocator::Centaur));
+        let nothing = entry(Allocator::Eci, 5, 0, 0.0).gains(baseline, Model::Papers, &prices);
         assert_eq!((nothing.per_block, nothing.lifetime), (None, None), "nothing to divide by");
         close(nothing.performance, 0.0);
     }

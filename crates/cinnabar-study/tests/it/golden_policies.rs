@@ -110,7 +110,7 @@ fn misses_of_get_or_insert_on_ms_dtrs() {
 }
 
 /// Write-through CLOCK with real reads and writes, by the simulator that gave the engine's tests
-/// their yardstick.
+/// their baseline.
 #[test]
 fn write_through_clock_reads_and_writes_as_the_independent_simulator() {
     for (name, read_misses, flash_writes) in [

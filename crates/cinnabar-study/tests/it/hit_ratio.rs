@@ -1,7 +1,7 @@
 //! Hit ratio and flash writes on real traces, against plain CLOCK at the same size.
 //!
 //! `cargo test --release -p cinnabar-study hit_ratio -- --nocapture` prints the table. Flash bytes
-//! include all metadata; "x" are multiples of the yardstick.
+//! include all metadata; "x" are multiples of the baseline.
 
 use crate::traces::{fixture, shared_trace};
 use cinnabar_engine::units::ByteSpan;
@@ -17,7 +17,7 @@ const CAPACITY_BLOCKS: u64 = 65_535;
 const SECTOR: u64 = 512;
 
 /// Plain CLOCK at 65536 blocks, by an independent simulator.
-struct Yardstick {
+struct Baseline {
     trace: &'static str,
     /// Misses when every reference is get-or-insert; each writes a block.
     misses: u64,
@@ -26,13 +26,13 @@ struct Yardstick {
     flash_blocks: u64,
 }
 
-const CP_VSCSI: Yardstick = Yardstick {
+const CP_VSCSI: Baseline = Baseline {
     trace: "cp_vscsi.canon.csv.zst",
     misses: 883_946,
     read_misses: 345_423,
     flash_blocks: 1_001_592,
 };
-const SELF_LOOP4: Yardstick = Yardstick {
+const SELF_LOOP4: Baseline = Baseline {
     trace: "self_loop4.canon.csv.zst",
     misses: 1_582_452,
     read_misses: 412_140,
@@ -78,7 +78,7 @@ fn replay(cache: &mut EngineCache, trace: &[Record], how: As) {
     }
 }
 
-/// Prints a row; gives misses and flash blocks as multiples of the yardstick.
+/// Prints a row; gives misses and flash blocks as multiples of the baseline.
 fn row(what: &str, name: &str, replay: Replay, misses: u64, flash_blocks: u64) -> (f64, f64) {
     let flash = replay.flash_blocks;
     let ratios = (replay.read_misses as f64 / misses as f64, flash as f64 / flash_blocks as f64);
@@ -90,34 +90,34 @@ fn row(what: &str, name: &str, replay: Replay, misses: u64, flash_blocks: u64) -
 }
 
 /// (a) Every reference is get-or-insert.
-fn get_or_insert(yardstick: &Yardstick) {
-    let Some(trace) = shared_trace(yardstick.trace) else { return };
+fn get_or_insert(baseline: &Baseline) {
+    let Some(trace) = shared_trace(baseline.trace) else { return };
     let replay = run(&trace, Eviction::Probation, As::AllReads);
     let (misses, flash) =
-        row("(a) get-or-insert", yardstick.trace, replay, yardstick.misses, yardstick.misses);
+        row("(a) get-or-insert", baseline.trace, replay, baseline.misses, baseline.misses);
     assert!(misses <= 1.02, "misses are {misses:.3} x CLOCK's");
     assert!(flash <= 0.8, "flash writes are {flash:.3} x CLOCK's");
 }
 
 /// (b) Real reads and writes, the default settings.
-fn reads_and_writes(yardstick: &Yardstick) {
-    let Some(trace) = shared_trace(yardstick.trace) else { return };
-    let Yardstick { read_misses, flash_blocks, .. } = *yardstick;
+fn reads_and_writes(baseline: &Baseline) {
+    let Some(trace) = shared_trace(baseline.trace) else { return };
+    let Baseline { read_misses, flash_blocks, .. } = *baseline;
     let exact = run(&trace, Eviction::Probation, As::Sectors);
-    row("(b) to the sector (no bar)", yardstick.trace, exact, read_misses, flash_blocks);
+    row("(b) to the sector (no bar)", baseline.trace, exact, read_misses, flash_blocks);
     let replay = run(&trace, Eviction::Probation, As::Blocks);
     let (misses, flash) =
-        row("(b) reads and writes", yardstick.trace, replay, read_misses, flash_blocks);
+        row("(b) reads and writes", baseline.trace, replay, read_misses, flash_blocks);
     assert!(misses <= 1.02, "read misses are {misses:.3} x write-through CLOCK's");
     assert!(flash <= 0.8, "flash writes are {flash:.3} x write-through CLOCK's");
 }
 
 /// (c) Plain CLOCK selected.
-fn plain_clock(yardstick: &Yardstick) {
-    let Some(trace) = shared_trace(yardstick.trace) else { return };
+fn plain_clock(baseline: &Baseline) {
+    let Some(trace) = shared_trace(baseline.trace) else { return };
     let replay = run(&trace, Eviction::Clock, As::AllReads);
     let (misses, _) =
-        row("(c) plain CLOCK", yardstick.trace, replay, yardstick.misses, yardstick.misses);
+        row("(c) plain CLOCK", baseline.trace, replay, baseline.misses, baseline.misses);
     assert!(misses <= 1.02, "misses are {misses:.3} x CLOCK's");
 }
 

@@ -105,7 +105,7 @@ fn about_half_of_what_is_written_is_written_again_within_a_day() {
     assert!((0.40..=0.55).contains(&share), "{share}");
 }
 
-/// The yardstick: what a plain cache of 4 GiB would make of the fourth day.
+/// The baseline: what a plain cache of 4 GiB would make of the fourth day.
 #[test]
 fn an_lru_cache_gets_warm_in_three_days() {
     let all = days(Settings::default());

@@ -55,7 +55,7 @@ fn self_loop4_at_65536_blocks() {
     write_through_clock(counts, 412_140, 2_835_364);
 }
 
-/// The yardstick of real reads and writes: both get-or-insert, a write hit rewrites its block.
+/// The baseline of real reads and writes: both get-or-insert, a write hit rewrites its block.
 fn write_through_clock(counts: Counts, read_misses: u64, flash_blocks: u64) {
     assert_eq!(counts.read_misses, read_misses);
     assert_eq!(counts.write_through_flash_blocks(), flash_blocks);

@@ -30,7 +30,7 @@
 //!
 //! The log's device has a note of the memory in use ([`note`]): boot of the host, a number drawn for
 //! this use of the file, and its path. The file has boot, number, and the identity of the log; each
-//! entry has the number, too. All must agree. The note is taken away before a file is used anew, and
+//! entry has the number, too. All must agree. The note is taken away before a file is used again, and
 //! made again afterwards, durably each time: a file of another boot, log or session is never believed.
 
 mod format;

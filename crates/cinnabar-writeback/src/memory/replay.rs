@@ -32,7 +32,7 @@ pub struct MemoryAt<'a, P> {
     pub path: &'a str,
     /// Drawn at random.
     pub nonce: u64,
-    /// If writes in memory are lost, that may be: somebody has said so.
+    /// If writes in memory are lost, that may be: the operator has said so.
     pub may_be_lost: bool,
 }
 
@@ -78,7 +78,7 @@ pub fn open_with<P: Payload>(
     }
     let mut log = survey(media, bytes, config.mutants, &mut |_| {})?.begin(media, config)?;
     if note.is_some() && !config.mutants.is(Mutant::NoteKept) {
-        // The file says nothing any more: it may be used anew.
+        // The file says nothing any more: it may be used again.
         note::write(media, uuid, None)?;
     }
     if let Some(MemoryAt { file, path, nonce, .. }) = host.memory {

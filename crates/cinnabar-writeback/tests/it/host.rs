@@ -34,7 +34,7 @@ impl Hosted {
         Self { rng, boot: 1, nonce: Cell::new(seed), file, old: Vec::new(), right: None }
     }
 
-    /// Opens the log with the memory that is there. `lost`: somebody says that it may be.
+    /// Opens the log with the memory that is there. `lost`: the operator says that it may be.
     pub(crate) fn open(
         &self,
         ssd: &Ssd,

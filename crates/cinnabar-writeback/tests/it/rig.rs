@@ -36,7 +36,7 @@ pub(crate) struct Rig {
     pub(crate) ssd: Ssd,
     pub(crate) disks: BTreeMap<Place, Disk>,
     pub(crate) config: Config,
-    /// The write memory, and how often it was used anew.
+    /// The write memory, and how often it was used again.
     pub(crate) file: Option<(MemFile, u64)>,
     pub(crate) now: Instant,
     pub(crate) wake: Option<Instant>,

@@ -19,7 +19,7 @@ impl Progress {
         Self { visible: std::io::stderr().is_terminal(), written: None }
     }
 
-    /// Writes the line anew, if it is time to.
+    /// Rewrites the line, if it is time to.
     pub(super) fn show(&mut self, text: impl FnOnce() -> String) {
         let due = self.written.is_none_or(|written| written.elapsed() >= EVERY);
         if self.visible && due {

@@ -262,7 +262,7 @@ fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
     let header = ["PER SECOND", "READS", "WRITES", "HITS", "BACKEND READS", "BACKEND WRITES"];
     let mut table = Table::new(1, &header).least(&["BACKEND WRITES", "BACKEND READS"]);
     for new in &now.volumes {
-        // One that was added in between counts from zero; so does one that was added anew.
+        // One that was added in between counts from zero; so does one that was removed and added again.
         let old = before.volumes.iter().find(|old| old.name == new.name && old.reads <= new.reads);
         let since =
             |value: fn(&VolumeReport) -> u64| value(new).saturating_sub(old.map_or(0, value));

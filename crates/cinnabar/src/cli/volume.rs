@@ -97,7 +97,7 @@ enum Command {
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Drop what is cached of a volume, because somebody else wrote its backend
+    /// Drop what is cached of a volume, because its backend was written past the cache
     #[command(after_help = "Needed only while the volume is served: a start, or adding it again, \
         asks the backend whether it was written. Without --range the volume need not be served.\n\n\
         Examples:\n  \

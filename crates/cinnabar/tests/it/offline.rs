@@ -153,7 +153,7 @@ fn a_damaged_superblock_is_repaired_and_then_as_it_was() {
     assert_eq!(report["superblocks"][1 - newest]["status"], "damaged");
     assert_eq!(report["next_start"]["kind"], "warm");
     let told = site.ask(&["cache", "repair", "cache.img"]);
-    assert!(told.contains(&format!("wrote copy {} of the superblock anew", 1 - newest)), "{told}");
+    assert!(told.contains(&format!("rewrote copy {} of the superblock", 1 - newest)), "{told}");
     let report = check(&site, 0);
     assert_eq!(report["next_start"]["kind"], "warm");
     assert!(site.ask(&["cache", "repair", "cache.img"]).contains("nothing to repair"));

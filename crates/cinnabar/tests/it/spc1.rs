@@ -155,10 +155,10 @@ fn a_second_run_begins_with_what_the_first_one_left() {
     let replayed = run(&site, &[&ASUS, &LOAD, &["--cache", "c.img", "--seed", "2"]]);
     assert!(ratio(&replayed) > 0.95, "{}", replayed["cache"]);
 
-    let anew = run(&site, &[&ASUS, &LOAD, &["--cache", "c.img", "--cache-fresh", "--seed", "1"]]);
-    check_cache(&anew);
-    assert_eq!(anew["cache"]["began"], "New");
-    assert_eq!(anew["cache"]["reads"], first["cache"]["reads"]);
+    let fresh = run(&site, &[&ASUS, &LOAD, &["--cache", "c.img", "--cache-fresh", "--seed", "1"]]);
+    check_cache(&fresh);
+    assert_eq!(fresh["cache"]["began"], "New");
+    assert_eq!(fresh["cache"]["reads"], first["cache"]["reads"]);
     let around = ["--eviction", "clock", "--write-policy", "around", "--cache-fresh"];
     let around = run(&site, &[&ASUS, &LOAD, &CACHE, &around, &["--seed", "1"]]);
     check_cache(&around);

@@ -4,7 +4,7 @@
 //! tests print.
 
 use super::{Bench, Measured, met, numbers};
-use crate::bench::yardstick::dram_read_ns;
+use crate::bench::baseline::dram_read_ns;
 use crate::shell::{cargo, show};
 use crate::table::Table;
 use anyhow::{Result, ensure};

@@ -1,7 +1,7 @@
 //! Generator and engine alone: I/Os a second and CPU time an I/O, best of five.
 
 use super::{cinnabar, number};
-use crate::bench::yardstick;
+use crate::bench::baseline;
 use crate::table::Table;
 use anyhow::Result;
 
@@ -46,8 +46,8 @@ pub(super) fn run(quick: bool) -> Result<String> {
             format!("{:.3}", number(&found, "/hit_ratio")?),
             format!("{:.2}", number(&found, "/ram_bytes_per_block")?),
             format!("{:.2}", number(&found, "/ghost_bytes_per_block")?),
-            format!("{:.0}", yardstick::dram_read_ns()),
-            format!("{:.0}", yardstick::copy_ns()),
+            format!("{:.0}", baseline::dram_read_ns()),
+            format!("{:.0}", baseline::copy_ns()),
         ]);
     }
     let (iops, cpu) = best.unwrap_or_default();

@@ -35,17 +35,17 @@ const LEN: u32 = 4096;
 /// A read, a write and a flush under way, and a read that was not sent yet.
 struct Rig {
     receiver: Receiver,
-    flights: Flights,
+    in_flight: InFlight,
     cookies: [u64; 4],
     books: Books,
 }
 
 impl Rig {
     fn new(dialect: Dialect) -> Self {
-        let mut flights = Flights::default();
+        let mut in_flight = InFlight::default();
         let mut ask = |command, owner| {
             let len = if command == Command::Flush { 0 } else { LEN };
-            flights.add(command, START, len, owner, 0)
+            in_flight.add(command, START, len, owner, 0)
         };
         let cookies = [
             ask(Command::Read, 0),
@@ -54,18 +54,18 @@ impl Rig {
             ask(Command::Read, 3),
         ];
         for cookie in &cookies[..3] {
-            flights.was_sent(*cookie);
+            in_flight.was_sent(*cookie);
         }
         let books = Books {
             memory: vec![vec![0xee; LEN as usize]; 4],
             came: vec![vec![false; LEN as usize]; 4],
             answered: Vec::new(),
         };
-        Self { receiver: Receiver::new(dialect), flights, cookies, books }
+        Self { receiver: Receiver::new(dialect), in_flight, cookies, books }
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
-        self.receiver.take(bytes, &mut self.flights, &mut self.books)
+        self.receiver.take(bytes, &mut self.in_flight, &mut self.books)
     }
 
     /// Feeds in pieces, as a socket would.
@@ -124,7 +124,7 @@ fn simple_replies_are_taken_however_they_are_cut() {
         rig.feed(&said.concat(), piece).expect("all is well");
         assert_eq!(rig.books.answered, [(2, Some(5)), (0, None), (1, None)]);
         assert_eq!(rig.books.memory[0], [7; LEN as usize]);
-        assert_eq!(rig.flights.len(), 1, "the one that was not sent");
+        assert_eq!(rig.in_flight.len(), 1, "the one that was not sent");
     }
 }
 
@@ -169,7 +169,7 @@ fn data_are_read_to_where_they_belong() {
     assert_eq!(rig.take(&said[..128]), Ok(128));
     let rest = Rest { cookie: read, at: 100, len: LEN - 100 };
     assert_eq!(rig.receiver.rest(), Some(rest));
-    rig.receiver.was_put(LEN - 100, &mut rig.flights, &mut rig.books);
+    rig.receiver.was_put(LEN - 100, &mut rig.in_flight, &mut rig.books);
     assert_eq!(rig.receiver.rest(), None);
     assert_eq!(rig.books.answered, [(0, None)]);
 }
@@ -275,7 +275,7 @@ proptest! {
         prop_assert_eq!(result, whole);
         prop_assert_eq!(&cut.books.answered, &rig.books.answered);
         let mut owners: Vec<usize> = rig.books.answered.iter().map(|(owner, _)| *owner).collect();
-        prop_assert_eq!(owners.len() + rig.flights.len(), 4);
+        prop_assert_eq!(owners.len() + rig.in_flight.len(), 4);
         owners.sort_unstable();
         owners.dedup();
         prop_assert_eq!(owners.len(), rig.books.answered.len());

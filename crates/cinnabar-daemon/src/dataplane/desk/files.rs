@@ -48,7 +48,7 @@ impl Desk {
         self.close_cache();
     }
 
-    /// Somebody waits for the end of all I/O on the cache device: what has no bound has this one.
+    /// A replacement waits for the end of all I/O on the cache device: what has no bound has this one.
     pub(in super::super) fn hurry_cache(&mut self, now: Instant, bound: Duration) {
         let Some((file, _)) = &self.cache else { return };
         if self.cache_timeout.is_zero() {

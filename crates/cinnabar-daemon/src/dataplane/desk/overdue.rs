@@ -1,7 +1,7 @@
 //! Operations that take too long: on a backend, guests are answered, and the operation is waited for
 //! on; on the cache device, that is given up, for every write that needs a mark would hang with it.
 
-use super::{Desk, Io, Owner, Told};
+use super::{Desk, Io, IoEvent, Owner};
 use cinnabar_driver::TrackedIo;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError};
@@ -19,21 +19,21 @@ impl Desk {
             if let Owner::Log(id) = owner {
                 // What it does after all is of no concern: the log gives its device up.
                 under_way.owner = Owner::Nobody;
-                self.told.push(Told::Log(IoDone::new(id, Err(IoError::TimedOut))));
+                self.told.push(IoEvent::Log(IoDone::new(id, Err(IoError::TimedOut))));
             }
             if let Owner::Engine(shard, id) = owner {
-                self.told.push(Told::Overdue(shard, id));
+                self.told.push(IoEvent::Overdue(shard, id));
                 if self.cache.as_ref().is_some_and(|cache| cache.0 == file) {
-                    self.told.push(Told::Hangs(what));
+                    self.told.push(IoEvent::Hangs(what));
                 }
             }
             return;
         };
         match owner {
-            Owner::Engine(shard, id) => self.told.push(Told::Overdue(shard, id)),
+            Owner::Engine(shard, id) => self.told.push(IoEvent::Overdue(shard, id)),
             Owner::BlockStatus(caller) => {
                 under_way.owner = Owner::Nobody;
-                self.told.push(Told::Extents(caller, None));
+                self.told.push(IoEvent::Extents(caller, None));
             }
             Owner::Log(_) => unreachable!("the log does its I/O on its own device"),
             Owner::Nobody => {}

@@ -1,6 +1,6 @@
 //! Devices that are silent: over a port that never does anything.
 
-use super::{Desk, Told};
+use super::{Desk, IoEvent};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};
 use cinnabar_backend::{Disk, Done, FileId, Job};
@@ -75,8 +75,8 @@ impl Rig {
         self.desk.look_at_time(now);
         self.desk.look_at_time(now);
         let told = std::mem::take(&mut self.desk.told);
-        let hangs = told.iter().filter(|told| matches!(told, Told::Hangs(_))).count();
-        let overdue = told.iter().filter(|told| matches!(told, Told::Overdue(..))).count();
+        let hangs = told.iter().filter(|told| matches!(told, IoEvent::Hangs(_))).count();
+        let overdue = told.iter().filter(|told| matches!(told, IoEvent::Overdue(..))).count();
         assert_eq!(hangs + overdue, told.len());
         (overdue, hangs)
     }

@@ -4,7 +4,7 @@ use super::rig::Rig;
 use crate::dataplane::clock::{Clock, after};
 use crate::dataplane::desk::Desk;
 use crate::dataplane::desk::tests::Silent;
-use crate::dataplane::lane::{Lane, Said};
+use crate::dataplane::lane::{Lane, LaneEvent};
 use crate::dataplane::volume::VolumeIo;
 use crate::messages::IoMode;
 use cinnabar_backend::disk::OpenOptions;
@@ -51,6 +51,6 @@ fn what_was_done_meanwhile_is_answered() {
     lane.look_at_time(now);
     lane.give(0, Event::Late(RequestId(2)));
     lane.apply(now, &mut said);
-    let [Said::Reply(0, reply)] = &said[..] else { panic!("it is answered, once") };
+    let [LaneEvent::Reply(0, reply)] = &said[..] else { panic!("it is answered, once") };
     assert!(reply.id == RequestId(2) && reply.result.is_ok(), "{reply:?}");
 }

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use crate::dataplane::plane::Plane;
-use crate::dataplane::worker::Heard;
+use crate::dataplane::worker::WorkerEvent;
 use crate::messages::{
     CommandError, DataStatus, IoMode, Message, Share, State, StopReport, VolumeChange,
     VolumeConfig, VolumeMode, WriteBackStatus,
@@ -358,7 +358,7 @@ fn a_restart_is_heard_before_the_answers_behind_it() {
     std::thread::sleep(Duration::from_millis(600));
     let now = plane.lane.clock.now();
     plane.lane.look_at_time(now);
-    plane.heard.push(Heard::RestartedToo(key));
+    plane.heard.push(WorkerEvent::RestartedToo(key));
     plane.apply(now);
     turn_until(&mut plane, "it is flushed", |_| flushed.try_recv().is_ok());
     assert_eq!(status(&plane).destaged_writes, 2 * writes, "the epoch was repeated");

@@ -4,7 +4,7 @@ use super::Connection;
 use crate::load::{Bounds, Load, Rank, Short};
 use crate::request::{Buffers, Command, Incoming, Ticket};
 use crate::table::Table;
-use crate::vhost::block::{self, BlockRequest, Status, Wish};
+use crate::vhost::block::{self, BlockOp, BlockRequest, Status};
 use crate::vhost::chain::Chain;
 use crate::vhost::device::{self, feature};
 use crate::vhost::export::Export;
@@ -13,7 +13,7 @@ use crate::vhost::limits::{BYTES_PER_TURN, DESCRIPTORS_PER_TURN, REQUESTS_PER_TU
 use crate::vhost::memory::{self, Piece};
 use crate::vhost::queue::Next;
 use crate::vhost::reason::DisconnectReason;
-use crate::vhost::slot::{Fate, Slot};
+use crate::vhost::slot::{Delivery, Slot};
 use crate::vhost::stats::Stats;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 use cinnabar_engine::{Op, RawMemory};
@@ -54,7 +54,7 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
 /// A request for the engine.
 struct Submission<M> {
     op: Op<M>,
-    fate: Fate,
+    delivery: Delivery,
     /// Of its private buffer.
     bytes: u64,
 }
@@ -120,9 +120,9 @@ impl Connection {
         request: BlockRequest,
         turn: &mut Turn<'_, M, B>,
     ) -> Result<Result<(), (Short, u64)>, DisconnectReason> {
-        let BlockRequest { wish, data, status, writable_bytes: len } = request;
+        let BlockRequest { op, data, status, writable_bytes: len } = request;
         let life = self.life;
-        let slot = |fate, bytes, volatile, memory| Slot {
+        let slot = |delivery, bytes, volatile, memory| Slot {
             connection: key,
             life,
             queue: index,
@@ -132,11 +132,11 @@ impl Connection {
             bytes,
             volatile,
             _memory: memory,
-            fate,
+            delivery,
         };
-        let answer = match wish {
-            Wish::Answer(status) => Some(status),
-            Wish::Serial => {
+        let answer = match op {
+            BlockOp::Answer(status) => Some(status),
+            BlockOp::Serial => {
                 let serial = block::serial(turn.export);
                 // SAFETY: the serial number is that long; `self.memory` holds what `data` is in.
                 unsafe { memory::copy_to_guest(&data, serial.as_ptr(), serial.len()) };
@@ -146,7 +146,7 @@ impl Connection {
         };
         let submission = match answer {
             Some(_) => None,
-            None => match self.submission(index, wish, &data, turn) {
+            None => match self.submission(index, op, &data, turn) {
                 Ok(submission) => Some(submission),
                 Err(short) => return Ok(Err(short)),
             },
@@ -164,14 +164,14 @@ impl Connection {
         if let Some(answer) = answer {
             turn.stats.refused_requests += u64::from(answer != Status::Ok);
             *turn.refused += u64::from(answer != Status::Ok);
-            slot(Fate::Nothing, 0, false, Arc::clone(&self.memory)).tell(answer);
+            slot(Delivery::Nothing, 0, false, Arc::clone(&self.memory)).tell(answer);
             running.complete(next.head, len);
         }
-        if let Some(Submission { op, fate, bytes }) = submission {
+        if let Some(Submission { op, delivery, bytes }) = submission {
             let volatile = is_volatile(&op);
             self.volatile += u32::from(volatile);
             let memory = Arc::clone(&self.memory);
-            let ticket = turn.slots.insert(slot(fate, bytes, volatile, memory));
+            let ticket = turn.slots.insert(slot(delivery, bytes, volatile, memory));
             turn.incoming.push(Incoming {
                 ticket: Ticket(ticket),
                 export: self.export,
@@ -223,14 +223,14 @@ impl Connection {
     fn submission<M: RawMemory, B: Buffers<M>>(
         &mut self,
         index: u16,
-        wish: Wish,
+        op: BlockOp,
         data: &[Piece],
         turn: &mut Turn<'_, M, B>,
     ) -> Result<Submission<M>, (Short, u64)> {
         let fua = !device::is_writeback(self.features, self.writeback);
-        let op = match wish {
-            Wish::Read(span) => return self.read(index, span, data, turn),
-            Wish::Write(span) => {
+        let op = match op {
+            BlockOp::Read(span) => return self.read(index, span, data, turn),
+            BlockOp::Write(span) => {
                 let bytes = span.blocks() * BLOCK_BYTES;
                 self.reserve(index, bytes, turn)?;
                 let buffer = take(turn.buffers, span);
@@ -243,14 +243,14 @@ impl Connection {
                 };
                 turn.stats.received_bytes += copied as u64;
                 let op = Op::Write { span, data: buffer, fua };
-                return Ok(Submission { op, fate: Fate::Nothing, bytes });
+                return Ok(Submission { op, delivery: Delivery::Nothing, bytes });
             }
-            Wish::Discard(span) => Op::Trim { span, fua },
-            Wish::Zero { span, may_punch } => Op::WriteZeroes { span, fua, may_punch },
-            Wish::Flush | Wish::Serial | Wish::Answer(_) => Op::Flush,
+            BlockOp::Discard(span) => Op::Trim { span, fua },
+            BlockOp::Zero { span, may_punch } => Op::WriteZeroes { span, fua, may_punch },
+            BlockOp::Flush | BlockOp::Serial | BlockOp::Answer(_) => Op::Flush,
         };
         self.reserve(index, 0, turn)?;
-        Ok(Submission { op, fate: Fate::Nothing, bytes: 0 })
+        Ok(Submission { op, delivery: Delivery::Nothing, bytes: 0 })
     }
 
     /// A read, into the guest's memory if it is whole blocks everywhere.
@@ -273,7 +273,7 @@ impl Connection {
             if let Some(buffer) = turn.buffers.guest(keep, &pieces) {
                 turn.stats.direct_reads += 1;
                 let op = Op::Read { span, data: buffer };
-                return Ok(Submission { op, fate: Fate::Direct(lease), bytes: 0 });
+                return Ok(Submission { op, delivery: Delivery::Direct(lease), bytes: 0 });
             }
             let one = Load { requests: 1, bytes: 0 };
             self.load -= one;
@@ -282,7 +282,7 @@ impl Connection {
         let bytes = span.blocks() * BLOCK_BYTES;
         self.reserve(index, bytes, turn)?;
         let op = Op::Read { span, data: take(turn.buffers, span) };
-        Ok(Submission { op, fate: Fate::Copy { to: data.into(), span }, bytes })
+        Ok(Submission { op, delivery: Delivery::Copy { to: data.into(), span }, bytes })
     }
 
     /// Gives back what a submission took.

@@ -5,7 +5,7 @@ use super::replies::Parked;
 use crate::request::Buffers;
 use crate::vhost::connection::Connection;
 use crate::vhost::reason::DisconnectReason;
-use crate::vhost::slot::Fate;
+use crate::vhost::slot::Delivery;
 use cinnabar_engine::RawMemory;
 use cinnabar_engine::units::Instant;
 use std::os::fd::AsRawFd;
@@ -62,12 +62,16 @@ impl<M: RawMemory> Server<M> {
         let keys: Vec<u64> = self
             .slots
             .iter()
-            .filter(|(_, slot)| slot.connection == key && matches!(slot.fate, Fate::Direct(_)))
+            .filter(|(_, slot)| {
+                slot.connection == key && matches!(slot.delivery, Delivery::Direct(_))
+            })
             .map(|(ticket, _)| ticket)
             .collect();
         for ticket in keys {
             let Some(slot) = self.slots.get_mut(ticket) else { continue };
-            if let Fate::Direct(lease) = std::mem::replace(&mut slot.fate, Fate::Nothing) {
+            if let Delivery::Direct(lease) =
+                std::mem::replace(&mut slot.delivery, Delivery::Nothing)
+            {
                 leases += 1;
                 let place = self.parked.insert(Parked::Orphan { life });
                 lease.await_return(place);

@@ -6,7 +6,7 @@ use crate::request::{Body, Buffers, Command, Incoming, Ticket};
 use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
 use crate::vhost::reason::DisconnectReason;
-use crate::vhost::slot::{Fate, Slot};
+use crate::vhost::slot::{Delivery, Slot};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Op, RawMemory};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl<M: RawMemory> Server<M> {
             bytes: 0,
             volatile: false,
             _memory: Arc::default(),
-            fate: Fate::Internal,
+            delivery: Delivery::Internal,
         });
         incoming.push(Incoming {
             ticket: Ticket(ticket),
@@ -106,8 +106,10 @@ impl<M: RawMemory> Server<M> {
     /// Replies to the guest, at once or, after a failed read into guest memory, when that read has
     /// ended.
     fn finish(&mut self, mut slot: Slot, status: Status) {
-        if status != Status::Ok && matches!(slot.fate, Fate::Direct(_)) {
-            if let Fate::Direct(lease) = std::mem::replace(&mut slot.fate, Fate::Nothing) {
+        if status != Status::Ok && matches!(slot.delivery, Delivery::Direct(_)) {
+            if let Delivery::Direct(lease) =
+                std::mem::replace(&mut slot.delivery, Delivery::Nothing)
+            {
                 let place = self.parked.insert(Parked::Failed(slot));
                 lease.await_return(place);
             }
@@ -128,7 +130,7 @@ impl<M: RawMemory> Server<M> {
             connection.flush_due = false;
             self.backlog.push_back(Backlog::Flush(key));
         }
-        if let Fate::Internal = slot.fate {
+        if let Delivery::Internal = slot.delivery {
             connection.flushed(status == Status::Ok);
             self.mark_dirty(key);
             return;

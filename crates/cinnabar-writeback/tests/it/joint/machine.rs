@@ -37,7 +37,7 @@ pub(super) struct Restarted {
 
 /// What the first thread hears.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ThreadEvent {
     Said(u32, Reply<Mem>),
     Restarted(Restarted),
 }
@@ -78,7 +78,7 @@ pub(super) struct Machine {
     /// A deliberate bug: what a server may have lost is not dropped.
     pub(super) keeps_lost: bool,
     /// From the other threads.
-    pub(super) inbox: VecDeque<Heard>,
+    pub(super) inbox: VecDeque<ThreadEvent>,
 }
 
 /// The doors of a shard.
@@ -247,7 +247,7 @@ impl Machine {
         thread: usize,
         now: Instant,
         (take, meets): (usize, bool),
-    ) -> (Started, VecDeque<Heard>) {
+    ) -> (Started, VecDeque<ThreadEvent>) {
         let (mut started, mut own) = (Vec::new(), VecDeque::new());
         for _ in 0..take.min(self.lanes[thread].arrived.len()) {
             match self.lanes[thread].arrived.pop_front().expect("just counted") {
@@ -256,7 +256,7 @@ impl Machine {
                 }
                 Arrived::Restarted(restarted) => {
                     self.drop_lost(thread, restarted.key, &restarted.ranges);
-                    let heard = Heard::Restarted(restarted);
+                    let heard = ThreadEvent::Restarted(restarted);
                     (if thread == 0 { &mut own } else { &mut self.inbox }).push_back(heard);
                 }
             }
@@ -288,7 +288,7 @@ impl Machine {
                 self.ios.insert(name.0, Io { shard, id, thread });
                 started.push((name, on, op));
             }
-            let heard = said.into_iter().map(|(shard, reply)| Heard::Said(shard, reply));
+            let heard = said.into_iter().map(|(shard, reply)| ThreadEvent::Said(shard, reply));
             (if thread == 0 { &mut own } else { &mut self.inbox }).extend(heard);
         }
         // What one shard can't record on the device, no shard may rely on.

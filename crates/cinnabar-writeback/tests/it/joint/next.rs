@@ -1,6 +1,6 @@
 //! What happens next: time that passes, I/O that ends, threads that take turns.
 
-use super::machine::{Heard, On, Started};
+use super::machine::{On, Started, ThreadEvent};
 use super::volume::Volume;
 use super::world::{Asker, LogAsker, Next, World};
 use crate::world::Checked;
@@ -218,10 +218,10 @@ impl World {
         }
     }
 
-    pub(super) fn hear(&mut self, heard: Heard) -> Checked {
+    pub(super) fn hear(&mut self, heard: ThreadEvent) -> Checked {
         match heard {
-            Heard::Restarted(restarted) => self.restarted(&restarted),
-            Heard::Said(shard, reply) => {
+            ThreadEvent::Restarted(restarted) => self.restarted(&restarted),
+            ThreadEvent::Said(shard, reply) => {
                 let askers = &self.askers;
                 let key = |id: RequestId| match askers.get(&id.0) {
                     Some(Asker::Attach(key)) => *key,

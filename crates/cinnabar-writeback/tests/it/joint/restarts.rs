@@ -1,6 +1,6 @@
 //! Servers that restart: the log and the cache hear of it by way of each thread's port.
 
-use super::machine::{Arrived, Heard, Restarted};
+use super::machine::{Arrived, Restarted, ThreadEvent};
 use super::settings::Bug;
 use super::volume::{Lost, Restart, Volume};
 use super::world::{Asker, World};
@@ -83,7 +83,7 @@ impl World {
         }
         let mut heard = Vec::new();
         for one in &mut self.machine.inbox {
-            if let Heard::Restarted(restarted) = one
+            if let ThreadEvent::Restarted(restarted) = one
                 && !std::mem::replace(&mut restarted.told, true)
             {
                 heard.push((restarted.key, restarted.first));

@@ -48,7 +48,7 @@ pub(in crate::cli) struct Args {
     /// with --compare several, also none (no cache) and all [default: urd; all with --compare]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = choice)]
     pub(super) allocator: Vec<Choice>,
-    /// Plan anew after so much time, or so many references to blocks: 10min, 100000refs
+    /// Plan again after so much time, or so many references to blocks: 10min, 100000refs
     /// [default: 10min; 100000refs for traces without times]
     #[arg(long, value_name = "TIME|Nrefs", value_parser = every)]
     interval: Option<Every>,

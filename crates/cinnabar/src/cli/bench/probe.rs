@@ -164,7 +164,7 @@ fn check_preset(path: &Path, device: &str, plan: &Plan) -> Result<(), Failure> {
     match std::fs::symlink_metadata(path) {
         Err(_) if folder(path).is_dir() => Ok(()),
         Err(_) => fail(format!("preset {shown}: its folder does not exist"), "create it first"),
-        // Whatever else is there is somebody's.
+        // Whatever else is there is not ours.
         Ok(_) => match SimSpec::parse(&format!("@{shown}"), Some(Path::new(""))) {
             Ok(_) => Ok(()),
             Err(_) => {

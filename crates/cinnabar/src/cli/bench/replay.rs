@@ -120,7 +120,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         && warms
         && !args.cache.fresh
     {
-        // It may be somebody's warm cache.
+        // It may be a warm cache in use.
         return Err(Failure::of_usage(
             format!("{}: with --warm each run begins with an empty cache", device.display()),
             "--cache-fresh if what it holds may go, or name another file",

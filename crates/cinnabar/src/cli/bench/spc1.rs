@@ -66,7 +66,7 @@ pub(super) struct Args {
     /// Shares of reads: pblio's (55 %) or SPC-1's (40 %)
     #[arg(long, value_enum, default_value_t)]
     mix: MixArg,
-    /// Gives the same I/Os again [default: drawn anew, and printed]
+    /// Gives the same I/Os again [default: drawn at random, and printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Find the highest number of BSUs within the limit, without the cache and with it, warm

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Only what needs no guess is repaired: a damaged copy of the superblock is \
-    written anew from the good one. Whatever else is damaged, a start drops by itself.\n\
+    rewritten from the good one. Whatever else is damaged, a start drops by itself.\n\
     With --cold the next start believes nothing that is cached; data on the back ends are not \
     touched. Each shard of a device is repaired by itself.\n\n\
     Examples:\n  \
@@ -101,7 +101,7 @@ fn tell(
 fn told(repair: Repair) -> String {
     match repair {
         Repair::Nothing => "nothing to repair".to_owned(),
-        Repair::Copy { page } => format!("wrote copy {page} of the superblock anew"),
+        Repair::Copy { page } => format!("rewrote copy {page} of the superblock"),
         Repair::Cold => "the next start will be empty".to_owned(),
     }
 }

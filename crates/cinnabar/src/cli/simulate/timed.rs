@@ -8,7 +8,7 @@ use crate::cli::parse;
 use crate::cli::progress::Progress;
 use crate::cli::report_file;
 use cinnabar_report::timed::{
-    self as report, Found, Identity, Recommended, Rules, Store, Sweep, Told,
+    self as report, Found, Identity, PointStats, Recommended, Rules, Store, Sweep,
 };
 use cinnabar_study::sweep::{self, Finished, Job, Limits, Load, Open, SweepError};
 use cinnabar_study::timed::config::{Architecture, Config};
@@ -207,7 +207,7 @@ fn simulate(
     let identities: Vec<Identity> =
         points.iter().map(|point| identity(point, plan, survey.as_ref(), model)).collect();
     let known = |identity: &Identity| store.as_ref().and_then(|store| store.get(identity).cloned());
-    let mut results: Vec<Option<Result<Told, Failure>>> =
+    let mut results: Vec<Option<Result<PointStats, Failure>>> =
         identities.iter().map(|identity| known(identity).map(Ok)).collect();
     let missing: Vec<usize> = (0..points.len()).filter(|at| results[*at].is_none()).collect();
     if missing.len() < points.len() {
@@ -230,7 +230,7 @@ fn simulate(
         line.show(|| progress_line(progress));
         let Some(Finished { job, result }) = finished else { return ControlFlow::Continue(()) };
         let at = missing[job];
-        let told = result.map(|outcome| Told::new(&outcome)).map_err(|error| explain(&error));
+        let told = result.map(|outcome| PointStats::new(&outcome)).map_err(|error| explain(&error));
         if let (Ok(told), Some(store)) = (&told, &mut store)
             && let Err(failure) = store.keep(&identities[at], told)
         {

@@ -24,7 +24,7 @@ pub(super) enum End {
     Removed,
     /// The daemon stopped.
     Stopping,
-    /// Somebody else ended it, over the control socket.
+    /// It was ended, over the control socket.
     Asked,
     /// The connection broke.
     Lost,

@@ -25,7 +25,7 @@ pub(super) const LINE_BYTES_MAX: u64 = 4 * 20 + 6;
 const NAME_BYTES_MAX: u64 = 9 + 8 + 1 + 256 + 1;
 /// Time for the daemon to send the rest, once it was asked to end.
 const REST_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often the line on the terminal is written anew.
+/// How often the line on the terminal is rewritten.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// Farther than anybody waits.
 const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 30);
@@ -181,7 +181,7 @@ fn announce(volumes: &[String], path: &Path) {
     let _gone = writeln!(std::io::stderr().lock(), "recording {what} to {}", path.display());
 }
 
-/// Waits until it is time to end, or somebody says so.
+/// Waits until it is time to end, or that is asked for.
 async fn asked_to_end(signals: &mut Signals, due: Instant) -> End {
     tokio::select! {
         () = signals.next() => End::Signal,

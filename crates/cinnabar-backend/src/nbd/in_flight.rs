@@ -44,13 +44,13 @@ pub struct Flight {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Flights {
+pub struct InFlight {
     slots: Slab<Flight>,
     /// Requests ever, so that no cookie comes twice.
     count: u32,
 }
 
-impl Flights {
+impl InFlight {
     /// Takes a request up; its cookie.
     pub fn add(&mut self, command: Command, offset: u64, len: u32, owner: usize, at: u64) -> u64 {
         self.count = self.count.wrapping_add(1);
@@ -148,21 +148,21 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(len: u32) -> Flight {
-        let mut flights = Flights::default();
-        let cookie = flights.add(Command::Read, 0, len, 0, 0);
-        flights.remove(cookie)
+        let mut in_flight = InFlight::default();
+        let cookie = in_flight.add(Command::Read, 0, len, 0, 0);
+        in_flight.remove(cookie)
     }
 
     #[test]
     fn cookies_are_those_under_way() {
-        let mut flights = Flights::default();
-        let first = flights.add(Command::Read, 0, 512, 7, 0);
-        assert_eq!(flights.get(first).map(|flight| flight.owner), Some(7));
-        flights.remove(first);
-        let second = flights.add(Command::Read, 0, 512, 8, 0);
+        let mut in_flight = InFlight::default();
+        let first = in_flight.add(Command::Read, 0, 512, 7, 0);
+        assert_eq!(in_flight.get(first).map(|flight| flight.owner), Some(7));
+        in_flight.remove(first);
+        let second = in_flight.add(Command::Read, 0, 512, 8, 0);
         assert_ne!(first, second, "a slot used again has another cookie");
         for stranger in [first, 0, u64::MAX, second ^ 1, second ^ 1 << 40] {
-            assert!(flights.get(stranger).is_none(), "{stranger:#x}");
+            assert!(in_flight.get(stranger).is_none(), "{stranger:#x}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the machine itself does in the same run: the yardstick beside absolute times.
+//! What the machine itself does in the same run: the baseline beside absolute times.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -26,7 +26,7 @@ pub struct Export {
 
 /// An export that will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ExportInfo {
     /// Its size in bytes, a multiple of `align_bytes`.
     pub size_bytes: u64,
     /// Alignment of requests: 512 or 4096.
@@ -51,7 +51,7 @@ pub struct Facts {
     pub dialect: Dialect,
 }
 
-impl Facts {
+impl ExportInfo {
     /// Judges an export; `read_only` is how the volume is to be used.
     ///
     /// # Errors
@@ -121,8 +121,8 @@ mod tests {
         Export { size_bytes, flags: flags | flag::HAS_FLAGS, blocks, structured: true }
     }
 
-    fn judge(size_bytes: u64, blocks: Option<(u32, u32)>) -> Result<Facts, NbdError> {
-        Facts::judge(&export(size_bytes, 0, blocks), false)
+    fn judge(size_bytes: u64, blocks: Option<(u32, u32)>) -> Result<ExportInfo, NbdError> {
+        ExportInfo::judge(&export(size_bytes, 0, blocks), false)
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
             (Some((1024, 65_536)), 4096, 65_536),
             (Some((4096, 70_000)), 4096, 69_632),
         ] {
-            let facts = judge(1 << 20, blocks).expect("it will do");
-            assert_eq!((facts.align_bytes, facts.payload_bytes_max), (align, max), "{blocks:?}");
+            let export = judge(1 << 20, blocks).expect("it will do");
+            assert_eq!((export.align_bytes, export.payload_bytes_max), (align, max), "{blocks:?}");
         }
         for blocks in [(0, 512), (513, 1024), (512, 256), (1024, 1024), (1, 100)] {
             let error = judge(1 << 20, Some(blocks)).expect_err("impossible");
@@ -156,10 +156,10 @@ mod tests {
     #[test]
     fn flags_count_only_with_the_flag_that_says_so() {
         let mute = Export { flags: flag::SEND_FLUSH, ..export(4096, 0, None) };
-        assert!(!Facts::judge(&mute, false).expect("it will do").flush);
+        assert!(!ExportInfo::judge(&mute, false).expect("it will do").flush);
         let read_only = export(4096, flag::READ_ONLY, None);
-        assert_eq!(Facts::judge(&read_only, false), Err(NbdError::ReadOnly));
-        assert!(Facts::judge(&read_only, true).expect("it is not written").read_only);
+        assert_eq!(ExportInfo::judge(&read_only, false), Err(NbdError::ReadOnly));
+        assert!(ExportInfo::judge(&read_only, true).expect("it is not written").read_only);
     }
 
     #[test]
