@@ -146,7 +146,10 @@ impl WriteMemory {
             rustix::fs::link(&name, path).map_err(failed("giving it its name"))?;
             Ok(made)
         });
-        let _ = std::fs::remove_file(&name);
+        // That name is the other's who is making one at the same time.
+        if !matches!(made, Err(WriteMemoryError::InUse(_))) {
+            let _ = std::fs::remove_file(&name);
+        }
         made
     }
 

@@ -219,6 +219,8 @@ pub enum Share {
 pub struct VolumeChange {
     /// Its mode.
     pub mode: Option<VolumeMode>,
+    /// When its writes are acknowledged in mode write-back.
+    pub ack: Option<Ack>,
     /// What it keeps whatever others do.
     pub share_min: Option<Share>,
     /// What it may hold at most.

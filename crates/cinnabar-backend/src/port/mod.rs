@@ -136,6 +136,10 @@ pub trait Port {
         events: &mut Vec<PortEvent>,
     ) -> rustix::io::Result<()>;
 
+    /// Has the next [`wait`](Self::wait) tell of everything that has happened by then, whatever it
+    /// would save by leaving some of it for later.
+    fn look_at_all(&mut self) {}
+
     /// Jobs submitted and not yet told as done.
     fn in_flight(&self) -> usize;
 }

@@ -88,7 +88,8 @@ impl VolumeInput {
     pub fn check(&self, base: &Path) -> Result<VolumeConfig, SettingError> {
         check_name(&self.name)?;
         let (share_min, share_max) = self.shares()?;
-        let mode = self.mode.as_deref().map_or(Ok(VolumeMode::default()), parse_mode)?;
+        let mode = self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?;
+        let mode = mode.unwrap_or_default();
         let nbd = self.nbd_address(base)?;
         Ok(VolumeConfig {
             name: self.name.clone(),
@@ -235,25 +236,31 @@ pub fn check_name(name: &str) -> Result<(), SettingError> {
     }
 }
 
-/// Reads a mode.
+/// Reads one of the words of a fixed set, such as a mode.
 ///
 /// # Errors
-/// If there is no such mode.
-pub fn parse_mode(text: &str) -> Result<VolumeMode, SettingError> {
-    VolumeMode::from_str(text, false).map_err(|_| {
-        let known = ["write-through", "write-back", "write-around", "pass-through"];
-        let message = format!("unknown mode {text:?}");
-        SettingError::new("mode", message, suggest(text, &known))
+/// If it is none; the hint has the nearest one.
+pub fn one_of<T: ValueEnum>(key: &'static str, text: &str) -> Result<T, SettingError> {
+    T::from_str(text, false).map_err(|_| {
+        let known: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
+        let known: Vec<&str> = known.iter().map(clap::builder::PossibleValue::get_name).collect();
+        SettingError::new(key, format!("unknown {key} {text:?}"), suggest(text, &known))
     })
 }
 
 /// Reads when writes are acknowledged.
 fn parse_ack(text: Option<&str>, nbd: Option<&NbdAddress>) -> Result<Ack, SettingError> {
     let Some(text) = text else { return Ok(Ack::default()) };
-    let ack = Ack::from_str(text, false).map_err(|_| {
-        let message = format!("unknown ack {text:?}");
-        SettingError::new("ack", message, suggest(text, &["durable", "memory"]))
-    })?;
+    let ack = one_of("ack", text)?;
+    check_ack(ack, nbd)?;
+    Ok(ack)
+}
+
+/// Checks that a volume's clients lose their memory with this host, if its writes may be there.
+///
+/// # Errors
+/// If one may be elsewhere.
+pub fn check_ack(ack: Ack, nbd: Option<&NbdAddress>) -> Result<(), SettingError> {
     match nbd {
         Some(NbdAddress::Tcp(address)) if ack == Ack::Memory && !address.ip().is_loopback() => {
             let message = format!(
@@ -263,7 +270,7 @@ fn parse_ack(text: Option<&str>, nbd: Option<&NbdAddress>) -> Result<Ack, Settin
             let hint = "leave ack out, or serve it by a unix socket or vhost-user to guests here";
             Err(SettingError::new("ack", message, hint))
         }
-        _ => Ok(ack),
+        _ => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Control, Phase, actions, recordings};
 use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use crate::config::looks::Looks;
 use crate::config::units::parse_share;
-use crate::config::volume::{check_order, parse_mode};
+use crate::config::volume::{check_ack, check_order, one_of};
 use crate::config::{SettingError, VolumeInput};
 use crate::messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
@@ -59,6 +59,9 @@ pub struct ChangeInput {
     /// See [`VolumeInput::mode`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// See [`VolumeInput::ack`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack: Option<String>,
     /// See [`VolumeInput::share_min`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_min: Option<String>,
@@ -185,8 +188,10 @@ async fn change(
     let old = now.volumes.iter().find(|volume| volume.config.name == name);
     let mut new = old.ok_or_else(|| not_found(&name))?.config.clone();
     new.mode = change.mode.unwrap_or(new.mode);
+    new.ack = change.ack.unwrap_or(new.ack);
     new.share_min = change.share_min.unwrap_or(new.share_min);
     new.share_max = change.share_max.unwrap_or(new.share_max);
+    check_ack(new.ack, new.nbd.as_ref())?;
     check_order(new.share_min, new.share_max)?;
     check_shares(&now, &new)?;
     let message = |answer| Message::SetVolume { name: name.clone(), change, answer };
@@ -259,7 +264,7 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
 impl ChangeInput {
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
-            let hint = "give mode, share_min or share_max";
+            let hint = "give mode, ack, share_min or share_max";
             return Err(SettingError::new("mode", "nothing to change", hint));
         }
         let share = |key: &'static str, text: Option<&str>| {
@@ -268,7 +273,8 @@ impl ChangeInput {
             })
         };
         Ok(VolumeChange {
-            mode: self.mode.as_deref().map(parse_mode).transpose()?,
+            mode: self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?,
+            ack: self.ack.as_deref().map(|text| one_of("ack", text)).transpose()?,
             share_min: share("share_min", self.share_min.as_deref())?,
             share_max: share("share_max", self.share_max.as_deref())?,
         })

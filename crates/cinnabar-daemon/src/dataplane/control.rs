@@ -225,6 +225,10 @@ impl Plane {
     ) -> Result<(usize, Option<VolumeMode>), CommandError> {
         let key = self.find(name)?;
         let mut config = self.volumes[key].config.clone();
+        if let Some(ack) = change.ack {
+            self.check_memory(ack)?;
+            config.ack = ack;
+        }
         config.share_min = change.share_min.unwrap_or(config.share_min);
         config.share_max = change.share_max.unwrap_or(config.share_max);
         self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
@@ -239,6 +243,7 @@ impl Plane {
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }
         self.volumes[key].config = config;
+        self.acknowledge(key);
         Ok((key, change.mode))
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Front {
 }
 
 /// Which server a guest's request came through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Nbd,
     Vhost,

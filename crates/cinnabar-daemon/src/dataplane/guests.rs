@@ -19,6 +19,7 @@ use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Answer, Event, Failure, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming, Ticket};
 use slab::Slab;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Set in the numbers of requests that threads beside the first have submitted; the router's leave
@@ -28,6 +29,8 @@ const OF_THREAD: u64 = 1 << 62;
 const THREAD_SHIFT: u32 = 48;
 /// With so many requests under way, those of rings are run by the homes of their shards.
 pub(super) const SHARE_FROM: usize = 64;
+/// Most letters that a request is compared with.
+const LETTERS_MAX: usize = 64;
 
 /// See the module.
 pub(super) struct Guests {
@@ -52,7 +55,7 @@ struct Gate {
     names: Option<Names>,
     latencies: Recorders,
     /// Requests that the first thread has.
-    letters: Vec<Letter>,
+    letters: BTreeMap<(Side, Ticket), Letter>,
 }
 
 /// What has to be known of a volume that serves.
@@ -98,8 +101,6 @@ pub(super) struct Late {
 
 /// A request that the first thread has.
 struct Letter {
-    side: Side,
-    ticket: Ticket,
     kind: Kind,
     arrived: Instant,
     /// None of a flush.
@@ -142,7 +143,7 @@ impl Guests {
             self.gates.resize_with(key + 1, || None);
         }
         let latencies = Recorders::default();
-        self.gates[key] = Some(Gate { io, names: None, latencies, letters: Vec::new() });
+        self.gates[key] = Some(Gate { io, names: None, latencies, letters: BTreeMap::new() });
     }
 
     /// It serves from now on.
@@ -235,7 +236,7 @@ impl Guests {
         }
         let Some(to) = gate.place(&request.command) else {
             let arrived = now;
-            gate.letters.push(Letter::of(side, arrived, &request));
+            gate.letters.insert((side, ticket), Letter::of(arrived, &request));
             let attachment = gate.io.attachment;
             return self.passed.push(Passed { side, arrived, attachment, request });
         };
@@ -354,9 +355,7 @@ impl Guests {
     /// The first thread has answered.
     fn answered(&mut self, now: Instant, key: usize, side: Side, ticket: Ticket) {
         let Some(gate) = self.gate(key) else { return };
-        let found = gate.letters.iter().position(|one| (one.side, one.ticket) == (side, ticket));
-        if let Some(at) = found {
-            let letter = gate.letters.remove(at);
+        if let Some(letter) = gate.letters.remove(&(side, ticket)) {
             gate.latencies.record(letter.kind, now.since_ns(letter.arrived));
         }
     }
@@ -392,7 +391,10 @@ impl Gate {
         if end.is_none() || !aligned || span.len == 0 || span.len > DATA_BYTES_MAX {
             return None;
         }
-        if self.letters.iter().any(|letter| letter.is_before(span, writes)) {
+        // Behind many, a guest's request is passed on unseen: looking would cost all guests of the thread.
+        if self.letters.len() > LETTERS_MAX
+            || self.letters.values().any(|letter| letter.is_before(span, writes))
+        {
             return None;
         }
         let mut rest = span;
@@ -402,7 +404,7 @@ impl Gate {
 }
 
 impl Letter {
-    fn of(side: Side, arrived: Instant, request: &Incoming<Memory>) -> Self {
+    fn of(arrived: Instant, request: &Incoming<Memory>) -> Self {
         let (kind, span, writes) = match &request.command {
             Command::Engine(op) => {
                 let span = match op {
@@ -419,7 +421,7 @@ impl Letter {
                 (Kind::Other, Some(*span), false)
             }
         };
-        Self { side, ticket: request.ticket, kind, arrived, span, writes }
+        Self { kind, arrived, span, writes }
     }
 
     /// Whether a request of these blocks must not overtake it.

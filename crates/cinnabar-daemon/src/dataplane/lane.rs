@@ -74,9 +74,21 @@ pub(super) enum LaneEvent {
     /// An engine has answered.
     Reply(u32, Reply<Memory>),
     /// The desk can't settle it.
-    IoEvent(IoEvent),
+    Io(IoEvent),
     /// How a shard is has changed.
     Health(u32, Health),
+}
+
+impl LaneEvent {
+    /// Whether it concerns the engines that are seated, and nobody else.
+    pub(super) const fn is_of_engine(&self) -> bool {
+        match self {
+            Self::Reply(..) | Self::Health(..) => true,
+            Self::Io(event) => {
+                !matches!(event, IoEvent::Log(_) | IoEvent::Extents(..) | IoEvent::Quiet(_))
+            }
+        }
+    }
 }
 
 impl Lane {
@@ -292,7 +304,7 @@ impl Lane {
     /// Runs the shards that have something to do, until they have not; gives what is for others.
     pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<LaneEvent>) {
         loop {
-            self.deliver(|told| said.push(LaneEvent::IoEvent(told)));
+            self.deliver(|told| said.push(LaneEvent::Io(told)));
             let mut quiet = true;
             for shard in 0..self.events.len() {
                 let again = std::mem::take(&mut self.again[shard]);

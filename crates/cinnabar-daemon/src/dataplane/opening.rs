@@ -53,15 +53,20 @@ impl Plane {
         self.crew.leave_cache(&mut self.lane);
         self.seat_without_device(config);
         self.cache.give_up(reason.message);
-        // Nor is what the engines have said so far anybody's.
+        self.forget_engines();
+        self.try_open(config)?
+    }
+
+    /// What the engines that were seated have said so far is of no concern. Guests' requests are, which
+    /// other threads pass on all the time, and I/O that is not the engines'.
+    pub(super) fn forget_engines(&mut self) {
         self.awaited.clear();
         self.replies.clear();
-        self.said.clear();
-        let mut heard = std::mem::take(&mut self.heard_early);
-        self.heard.take(&mut heard);
-        heard.retain(|heard| matches!(heard, WorkerEvent::Failed(_)));
-        self.heard.append(&mut heard);
-        self.try_open(config)?
+        self.said.retain(|said| !said.is_of_engine());
+        self.heard.take(&mut self.heard_early);
+        let of_engine =
+            |heard: &_| matches!(heard, WorkerEvent::Lane(_, said) if said.is_of_engine());
+        self.heard_early.retain(|heard| !of_engine(heard));
     }
 
     /// Opens the engine on what there is: the inner error is the device's.

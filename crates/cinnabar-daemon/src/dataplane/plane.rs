@@ -134,11 +134,18 @@ impl Plane {
     /// One turn: wait, gather, apply, act, send.
     pub(super) fn turn(&mut self) -> Result<(), StartError> {
         self.front.watch(self.lane.port());
-        self.wait()?;
+        let looks = std::mem::take(&mut self.overdue.own);
+        if looks {
+            self.lane.port().look_at_all();
+        }
+        self.wait(looks)?;
         let now = self.lane.clock.now();
         let woken = self.gather(now);
         if self.heard.is_filled() || !self.heard_early.is_empty() {
             self.hear_workers(now)?;
+        }
+        if looks {
+            self.have_looked();
         }
         if woken {
             self.hear(now);
@@ -155,9 +162,9 @@ impl Plane {
     }
 
     /// Waits for whatever comes first, until the next thing is due.
-    fn wait(&mut self) -> Result<(), StartError> {
+    fn wait(&mut self, looks: bool) -> Result<(), StartError> {
         let busy = self.front.has_backlog() || !self.replies.is_empty();
-        let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty();
+        let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty() || looks;
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
         let dues = [self.lane.deadline(), self.front.deadline()];
         let own = [stop, self.look_at, self.next_late, self.writes.deadline()];
@@ -223,7 +230,7 @@ impl Plane {
         self.heard.take(&mut all);
         for heard in all {
             match heard {
-                WorkerEvent::LaneEvent(thread, said) => self.take(now, thread, said),
+                WorkerEvent::Lane(thread, said) => self.take(now, thread, said),
                 WorkerEvent::Restarted(key, ranges) => {
                     self.restarted_for_log(key);
                     self.server_restarted(now, key, &ranges);
@@ -275,17 +282,17 @@ impl Plane {
                 }
             }
             LaneEvent::Health(shard, health) => self.crew.heard_health(shard, health),
-            LaneEvent::IoEvent(IoEvent::Extents(caller, found)) => {
+            LaneEvent::Io(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
-            LaneEvent::IoEvent(IoEvent::Log(done)) => self.writes.give(Event::LogDone(done)),
-            LaneEvent::IoEvent(IoEvent::Hangs(what)) => self.give_up_hanging_device(what),
-            LaneEvent::IoEvent(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
-            LaneEvent::IoEvent(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
-            LaneEvent::IoEvent(IoEvent::BumpGeneration(io, key, held)) => {
+            LaneEvent::Io(IoEvent::Log(done)) => self.writes.give(Event::LogDone(done)),
+            LaneEvent::Io(IoEvent::Hangs(what)) => self.give_up_hanging_device(what),
+            LaneEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
+            LaneEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
+            LaneEvent::Io(IoEvent::BumpGeneration(io, key, held)) => {
                 self.start_generation_bump(name(io), key, held);
             }
-            LaneEvent::IoEvent(IoEvent::Done(..) | IoEvent::Overdue(..)) => {
+            LaneEvent::Io(IoEvent::Done(..) | IoEvent::Overdue(..)) => {
                 unreachable!("a lane's own engines have taken it")
             }
         }

@@ -38,6 +38,10 @@ pub(super) struct GuestRequest {
 pub(super) struct Overdue {
     /// The next look's number.
     look: u64,
+    /// The first thread has yet to begin its own.
+    pub(super) own: bool,
+    /// Requests of volumes that are being attached came late since the last look began.
+    waiting: bool,
     /// Those of the look under way.
     ids: Vec<RequestId>,
     /// Threads that have yet to look at their ports.
@@ -56,6 +60,8 @@ pub(super) struct Waiting {
     arrived: Instant,
     /// When it takes too long, as of one in the engine's hands.
     answer_by: Option<Instant>,
+    /// That time is over.
+    late: Option<u64>,
 }
 
 /// Who waits for the answer.
@@ -92,7 +98,7 @@ impl GuestRequest {
 }
 
 impl Plane {
-    /// WorkerState the requests that came to the engine.
+    /// Gives the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {
         for side in [Side::Nbd, Side::Vhost] {
             let mut incoming = std::mem::take(self.front.incoming(side));
@@ -118,7 +124,7 @@ impl Plane {
         {
             let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
-            self.waiting.push(Waiting { caller, request, arrived, answer_by });
+            self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
             return self.note_answer_by(answer_by);
         }
         let volume = self.volumes.get(key).and_then(|one| Some((one, one.life.serving()?)));
@@ -196,35 +202,34 @@ impl Plane {
                 None => {}
             }
         }
+        for waiting in &mut self.waiting {
+            match waiting.answer_by {
+                Some(at) if at <= now => {
+                    (waiting.answer_by, waiting.late) = (None, Some(look));
+                    self.overdue.waiting = true;
+                }
+                Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                None => {}
+            }
+        }
         self.note_answer_by(next);
         self.overdue.next.append(&mut due);
         self.look_for_overdue();
-        let all = std::mem::take(&mut self.waiting);
-        for waiting in all {
-            if waiting.answer_by.is_some_and(|at| at <= now) {
-                let timed_out = Failure::Io(IoError::TimedOut);
-                let key = waiting.request.export.0 as usize;
-                self.answer(waiting.caller, key, Err(timed_out));
-            } else {
-                self.note_answer_by(waiting.answer_by);
-                self.waiting.push(waiting);
-            }
-        }
     }
 
     /// Has every thread look at its port, unless that is under way; then the engines hear of what is
     /// still there.
     fn look_for_overdue(&mut self) {
-        let Overdue { awaited, next, next_elsewhere, .. } = &self.overdue;
-        if *awaited > 0 || (next.is_empty() && next_elsewhere.is_empty()) {
+        let Overdue { awaited, next, next_elsewhere, waiting, .. } = &self.overdue;
+        if *awaited > 0 || (next.is_empty() && next_elsewhere.is_empty() && !waiting) {
             return;
         }
         self.overdue.look += 1;
         self.overdue.ids = std::mem::take(&mut self.overdue.next);
         self.overdue.elsewhere = std::mem::take(&mut self.overdue.next_elsewhere);
-        self.overdue.awaited = self.crew.threads() - 1;
+        self.overdue.awaited = self.crew.threads();
+        (self.overdue.own, self.overdue.waiting) = (true, false);
         self.crew.have_look();
-        self.tell_overdue();
     }
 
     /// The time of another thread's own requests is over.
@@ -233,11 +238,24 @@ impl Plane {
         self.look_for_overdue();
     }
 
-    /// Another thread has looked at its port.
+    /// A thread has looked at its port since it was asked to.
     pub(super) fn have_looked(&mut self) {
         assert!(self.overdue.awaited > 0, "it was asked to look");
         self.overdue.awaited -= 1;
         self.tell_overdue();
+    }
+
+    /// Answers those that no engine has, and that were late before this look.
+    fn give_up_waiting(&mut self) {
+        let look = self.overdue.look;
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.late.is_some_and(|late| late < look) {
+                let key = waiting.request.export.0 as usize;
+                self.answer(waiting.caller, key, Err(Failure::Io(IoError::TimedOut)));
+            } else {
+                self.waiting.push(waiting);
+            }
+        }
     }
 
     fn tell_overdue(&mut self) {
@@ -246,6 +264,7 @@ impl Plane {
         }
         let elsewhere = std::mem::take(&mut self.overdue.elsewhere);
         self.tell_overdue_elsewhere(elsewhere);
+        self.give_up_waiting();
         let mut ids = std::mem::take(&mut self.overdue.ids);
         // The place of one that was answered meanwhile may be another's, which waits for a later look.
         let look = self.overdue.look.checked_sub(1);

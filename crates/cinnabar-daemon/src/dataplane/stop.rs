@@ -4,6 +4,7 @@ use super::clock::after;
 use super::control::PendingCommand;
 use super::plane::Plane;
 use crate::messages::{AnswerTo, CommandError, StopReport};
+use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
 use std::sync::atomic::Ordering::Relaxed;
@@ -156,8 +157,11 @@ impl Plane {
         for key in keys {
             // Clients that are still there have had their time.
             self.remove_exports(key);
-            let answer = self.volumes[key].answer.take();
-            self.detach(key, answer);
+            // Who has asked for the removal of one that leaves already is answered when it has gone.
+            if matches!(self.volumes[key].life.phase(), Phase::Attaching | Phase::Serving) {
+                let answer = self.volumes[key].answer.take();
+                self.detach(key, answer);
+            }
         }
     }
 

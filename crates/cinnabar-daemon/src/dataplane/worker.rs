@@ -30,7 +30,7 @@ const FAILED_WAIT: Duration = Duration::from_millis(10);
 enum Order {
     /// To be done between two turns.
     Call(Box<dyn FnOnce(&mut WorkerState) + Send>),
-    /// To say when what the port has brought by now has been run.
+    /// To look at the port once more, and to say when what it has brought has been run.
     Look,
     End,
 }
@@ -38,7 +38,7 @@ enum Order {
 /// What the plane hears of its workers.
 pub(super) enum WorkerEvent {
     /// From the thread of this number.
-    LaneEvent(usize, LaneEvent),
+    Lane(usize, LaneEvent),
     /// The server of the volume of this key may have restarted, and lost these ranges.
     Restarted(usize, Vec<ByteSpan>),
     /// The same, told by this thread's port, too.
@@ -173,10 +173,14 @@ impl WorkerState {
     fn wait(
         &mut self,
         inbox: &Inbox<Order>,
+        looks: bool,
         events: &mut Vec<PortEvent>,
     ) -> rustix::io::Result<()> {
-        let until = self.deadline();
+        let until = if looks { Some(Instant::default()) } else { self.deadline() };
         let Self { lane, front, .. } = self;
+        if looks {
+            lane.port().look_at_all();
+        }
         let Front { vhost, from_vhost, .. } = front;
         if lane.looks() {
             vhost.set_polling(true);
@@ -214,10 +218,10 @@ impl WorkerState {
         }
         for one in said.drain(..) {
             match one {
-                LaneEvent::IoEvent(IoEvent::Extents(caller, found)) => {
+                LaneEvent::Io(IoEvent::Extents(caller, found)) => {
                     front.reply(caller.side, caller.ticket, Ok(extents(found)));
                 }
-                said => heard.push(WorkerEvent::LaneEvent(lane.number, said)),
+                said => heard.push(WorkerEvent::Lane(lane.number, said)),
             }
         }
         front.flush(now);
@@ -239,14 +243,17 @@ impl Thread {
     fn run(mut self) {
         let (mut events, mut orders) = (Vec::new(), Vec::new());
         let (mut said, mut heard) = (Vec::new(), Vec::new());
+        // Looks that were asked for in the turn before: its own look at the port may have been earlier.
+        let mut looks = 0;
         loop {
             self.hands.front.watch(self.hands.lane.port());
-            if let Err(errno) = self.hands.wait(&self.inbox, &mut events) {
+            if let Err(errno) = self.hands.wait(&self.inbox, looks > 0, &mut events) {
                 let message = format!("waiting for I/O failed: {errno}");
                 let hint = "see the kernel log";
                 let kind = StartErrorKind::Io;
                 let error = StartError::new(kind, Subject::Daemon, message, hint);
                 self.plane.push(WorkerEvent::Failed(error));
+                (0..looks).for_each(|_| self.plane.push(WorkerEvent::Looked));
                 self.obey_until_the_end();
                 break;
             }
@@ -261,11 +268,11 @@ impl Thread {
             }
             self.hands.front.look(now);
             self.inbox.take(&mut orders);
-            let (mut ends, mut looked) = (false, 0);
+            let (mut ends, looked) = (false, std::mem::take(&mut looks));
             for order in orders.drain(..) {
                 match order {
                     Order::Call(work) => work(&mut self.hands),
-                    Order::Look => looked += 1,
+                    Order::Look => looks += 1,
                     Order::End => ends = true,
                 }
             }

@@ -28,15 +28,20 @@ impl WritePolicy {
     pub fn by_threshold(mix: &Mix, threshold: f64) -> Self {
         if mix.written_part() > threshold { Self::ReadOnly } else { Self::Back }
     }
-}
 
-impl fmt::Display for WritePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// Its name, as reports have it.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Bypass => "bypass",
             Self::ReadOnly => "read-only",
             Self::Through => "write-through",
             Self::Back => "write-back",
-        })
+        }
+    }
+}
+
+impl fmt::Display for WritePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

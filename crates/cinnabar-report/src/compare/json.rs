@@ -3,7 +3,7 @@
 //! Keys are only ever added; `version` changes if one must change its meaning.
 
 use super::show::name;
-use cinnabar_policy::sizing::{Prices, WritePolicy};
+use cinnabar_policy::sizing::Prices;
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{
     Cache, Comparison, Counts, Division, Entry, Gains, Model, Options, Outcome,
@@ -190,16 +190,7 @@ impl Plan {
             Division::Shared => Vec::new(),
             Division::Divided(parts) => parts.iter().map(|part| part.blocks).collect(),
         };
-        let policies = (0..volumes).map(|volume| policy(plan.policy(volume))).collect();
+        let policies = (0..volumes).map(|volume| plan.policy(volume).name()).collect();
         Self { interval, shared, blocks, policies }
-    }
-}
-
-const fn policy(policy: WritePolicy) -> &'static str {
-    match policy {
-        WritePolicy::Bypass => "bypass",
-        WritePolicy::ReadOnly => "read-only",
-        WritePolicy::Through => "write-through",
-        WritePolicy::Back => "write-back",
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! A reader that goes away early (`| head`) ends the command quietly.
 
-use cinnabar_daemon::messages::VolumeMode;
 use cinnabar_text::Failure;
 use cinnabar_text::{Table, percent_of};
 use clap::ValueEnum;
@@ -45,10 +44,10 @@ pub(super) fn ratio(part: u64, whole: u64) -> String {
     percent_of(part, whole).replace(' ', "")
 }
 
-/// A mode as it is written.
-pub(super) fn mode_name(mode: VolumeMode) -> String {
+/// A value as it is written, such as a mode.
+pub(super) fn value_name(value: &impl ValueEnum) -> String {
     // No variant is skipped, so each has a value.
-    mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Whether colours are welcome.

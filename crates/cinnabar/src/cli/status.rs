@@ -243,7 +243,7 @@ fn volumes(volumes: &[VolumeReport]) -> String {
     for volume in volumes {
         table.push(vec![
             volume.name.clone(),
-            output::mode_name(volume.mode),
+            output::value_name(&volume.mode),
             name_of(volume.state).to_owned(),
             show_size(volume.cached_blocks * BLOCK_BYTES),
             format!("{}..{}", volume.share_min, volume.share_max),

@@ -78,6 +78,9 @@ enum Command {
         /// What its requests do with the cache [default: as it is]
         #[arg(long, value_enum)]
         mode: Option<VolumeMode>,
+        /// When its writes are acknowledged in mode write-back [default: as it is]
+        #[arg(long, value_enum)]
+        ack: Option<Ack>,
         /// What it keeps whatever others do: bytes or percent [default: as it is]
         #[arg(long, value_name = "SHARE")]
         share_min: Option<String>,
@@ -206,10 +209,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             check_name(name)?;
             daemon.post(&format!("/v1/volumes/{}/flush", escape(name)), &())
         }
-        Command::Set { name, mode, share_min, share_max, daemon } => {
+        Command::Set { name, mode, ack, share_min, share_max, daemon } => {
             check_name(name)?;
             let change = ChangeInput {
-                mode: mode.map(output::mode_name),
+                mode: mode.as_ref().map(output::value_name),
+                ack: ack.as_ref().map(output::value_name),
                 share_min: share_min.clone(),
                 share_max: share_max.clone(),
             };
@@ -241,7 +245,7 @@ fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {
     for volume in volumes {
         table.push(vec![
             volume.name.clone(),
-            output::mode_name(volume.mode),
+            output::value_name(&volume.mode),
             show_size(volume.size_bytes),
             format!("{}..{}", volume.share_min, volume.share_max),
             output::ratio(volume.read_hits, volume.blocks_read),
@@ -264,7 +268,7 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
     let input = VolumeInput {
         name: args.name.clone(),
         backend: absolute_backend(&args.backend, &here)?,
-        mode: Some(output::mode_name(args.mode)),
+        mode: Some(output::value_name(&args.mode)),
         ack: (args.ack == Ack::Memory).then(|| "memory".to_owned()),
         share_min: Some(args.share_min.clone()),
         share_max: Some(args.share_max.clone()),

@@ -390,6 +390,10 @@ impl Port for Uring {
         }
     }
 
+    fn look_at_all(&mut self) {
+        self.skipped = SKIPS_MAX;
+    }
+
     fn in_flight(&self) -> usize {
         self.tasks.len() + self.helped.len() + self.done.len()
     }

@@ -2,8 +2,17 @@
 
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, on_threads, pattern};
+use crate::dataplane::front::Side;
+use crate::dataplane::guests::Passed;
+use crate::dataplane::lane::LaneEvent;
+use crate::dataplane::plane::Plane;
+use crate::dataplane::worker::WorkerEvent;
 use crate::messages::{CommandErrorKind, IoMode, Message};
 use crate::recording::{Ending, Look, Recording};
+use cinnabar_engine::Op;
+use cinnabar_engine::health::Health;
+use cinnabar_engine::units::Instant;
+use cinnabar_frontend::{Command, ExportId, Incoming, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -337,4 +346,24 @@ fn volumes_come_and_go_on_all_threads_while_others_serve() {
         }
         assert!(rig.stop().clean);
     });
+}
+
+/// At a start whose cache device failed, what other threads had passed on was dropped with what the
+/// engines had said: guests waited for ever.
+#[test]
+fn what_guests_asked_for_outlives_engines_that_could_not_open() {
+    let rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let request =
+        Incoming { ticket: Ticket(1), export: ExportId(0), command: Command::Engine(Op::Flush) };
+    let arrived = Instant::default();
+    let passed = Passed { side: Side::Nbd, arrived, attachment: 0, request };
+    plane.heard.push(WorkerEvent::Lane(1, LaneEvent::Health(0, Health::Opening)));
+    plane.heard.push(WorkerEvent::Passed(1, passed));
+    plane.forget_engines();
+    let of_guests = |heard: &&WorkerEvent| matches!(heard, WorkerEvent::Passed(1, _));
+    assert_eq!(plane.heard_early.iter().filter(of_guests).count(), 1);
+    let of_engine = |heard: &WorkerEvent| matches!(heard, WorkerEvent::Lane(..));
+    assert!(!plane.heard_early.iter().any(of_engine));
+    plane.end();
 }

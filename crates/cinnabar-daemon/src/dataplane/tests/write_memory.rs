@@ -1,7 +1,9 @@
 //! Writes that are acknowledged from memory: a real file in a tmpfs.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use crate::messages::{Ack, IoMode, StartErrorKind, WriteMemoryConfig, WriteMemoryStatus};
+use crate::messages::{
+    Ack, IoMode, Message, StartErrorKind, VolumeChange, WriteMemoryConfig, WriteMemoryStatus,
+};
 use std::path::Path;
 
 /// A volume whose writes are acknowledged from memory, and the folder that this is in.
@@ -69,20 +71,50 @@ fn a_memory_that_would_be_written_to_a_disk_is_a_mistake() {
     assert!(!folder.path().join("memory").exists());
 }
 
+#[test]
+fn a_volume_changes_between_both_ways_while_it_is_written() {
+    both(|io| {
+        let (mut rig, _folder) = rig(io);
+        rig.start();
+        let set = |rig: &Rig, ack| {
+            let change = VolumeChange { ack: Some(ack), ..VolumeChange::default() };
+            rig.ask(|answer| Message::SetVolume { name: "vm1".into(), change, answer })
+        };
+        let mut client = rig.client("vm1");
+        assert_eq!(client.write(4096, &[1; 4096], false), Ok(()));
+        assert_eq!(memory(&rig).0.used_bytes, 4096, "acknowledged from memory");
+        assert_eq!(client.flush(), Ok(()));
+        assert_eq!(set(&rig, Ack::Durable), Ok(()));
+        assert_eq!(client.write(8192, &[2; 4096], false), Ok(()));
+        assert_eq!(memory(&rig).0.used_bytes, 0, "acknowledged when the log has it");
+        assert_eq!(set(&rig, Ack::Memory), Ok(()));
+        assert_eq!(client.write(12_288, &[3; 4096], false), Ok(()));
+        assert_eq!(memory(&rig).0.used_bytes, 4096, "from memory again");
+        client.leave();
+        assert!(rig.stop().clean);
+        let on_disk = std::fs::read(rig.path("vm1.raw")).expect("the file is there");
+        assert_eq!((on_disk[4096], on_disk[8192], on_disk[12_288]), (1, 2, 3));
+    });
+}
+
+/// A log as after a kill, with an acknowledged write in a memory that is gone.
+fn leave_without_memory(rig: &mut Rig) {
+    rig.start();
+    let (log, kept) = (rig.path("writes.img"), rig.path("kept.img"));
+    let mut client = rig.client("vm1");
+    assert_eq!(client.write(4096, &[7; 4096], false), Ok(()));
+    std::fs::copy(&log, &kept).expect("a copy");
+    client.leave();
+    rig.stop();
+    std::fs::copy(&kept, &log).expect("the log of before");
+}
+
 /// The log names its memory until it is closed: without it nothing is served, and nothing is lost in
 /// silence.
 #[test]
 fn a_log_is_not_opened_without_the_memory_that_holds_its_writes() {
     let (mut rig, folder) = rig(IoMode::Auto);
-    rig.start();
-    let (log, kept) = (rig.path("writes.img"), rig.path("kept.img"));
-    let mut client = rig.client("vm1");
-    assert_eq!(client.write(4096, &[7; 4096], false), Ok(()));
-    // As after a kill: the log as it is now, and a memory that is gone.
-    std::fs::copy(&log, &kept).expect("a copy");
-    client.leave();
-    rig.stop();
-    std::fs::copy(&kept, &log).expect("the log of before");
+    leave_without_memory(&mut rig);
     let path = folder.path().join("log.memory");
     let reason = |rig: &mut Rig| {
         rig.start();
@@ -137,14 +169,7 @@ fn the_memory_of_another_log_is_left_alone() {
 #[test]
 fn an_empty_file_that_is_not_the_noted_one_says_nothing() {
     let (mut rig, folder) = rig(IoMode::Auto);
-    rig.start();
-    let (log, kept) = (rig.path("writes.img"), rig.path("kept.img"));
-    let mut client = rig.client("vm1");
-    assert_eq!(client.write(4096, &[7; 4096], false), Ok(()));
-    std::fs::copy(&log, &kept).expect("a copy");
-    client.leave();
-    rig.stop();
-    std::fs::copy(&kept, &log).expect("the log of before");
+    leave_without_memory(&mut rig);
     let elsewhere = folder.path().join("elsewhere");
     std::fs::File::create(&elsewhere).expect("an empty file");
     let memory = rig.config.cache.write_log.as_mut().and_then(|log| log.memory.as_mut());

@@ -3,8 +3,10 @@
 use super::open::OpenFailed;
 use super::{Running, Writes};
 use crate::dataplane::plane::Plane;
+use crate::dataplane::volume::Volume;
 use crate::messages::{
-    Ack, StartError, StartErrorKind, Subject, WriteLogConfig, WriteMemoryStatus,
+    Ack, CommandError, CommandErrorKind, StartError, StartErrorKind, Subject, WriteLogConfig,
+    WriteMemoryStatus,
 };
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
 use cinnabar_backend::{Disk, Memory, entropy};
@@ -94,6 +96,25 @@ impl Running {
 }
 
 impl Plane {
+    /// Whether the log that there is can acknowledge a volume's writes so.
+    pub(in crate::dataplane) fn check_memory(&mut self, ack: Ack) -> Result<(), CommandError> {
+        let has = self.writes.running().is_some_and(|running| running.memory.is_some());
+        if ack == Ack::Durable || has {
+            return Ok(());
+        }
+        let message = "ack = \"memory\" needs a write memory";
+        let hint = "set write_memory in [cache], and start the daemon again";
+        Err(CommandError::new(CommandErrorKind::Invalid, message, hint))
+    }
+
+    /// Tells the log how a volume's writes are acknowledged, if they go there.
+    pub(in crate::dataplane) fn acknowledge(&mut self, key: usize) {
+        let Volume { writes, config, .. } = &self.volumes[key];
+        if let (Some(place), Some(running)) = (writes.place(), self.writes.running()) {
+            running.acknowledge(place, config.ack);
+        }
+    }
+
     /// The log has been closed: nothing in its memory counts any more.
     pub(super) fn release_memory(&mut self) {
         let Some(running) = self.writes.running() else { return };

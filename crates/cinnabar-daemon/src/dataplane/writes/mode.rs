@@ -124,8 +124,8 @@ impl Plane {
             (self.volumes[key].writes.place(), self.writes.running())
         {
             running.volumes[usize::from(place.0)] = Some(key);
-            running.acknowledge(place, self.volumes[key].config.ack);
         }
+        self.acknowledge(key);
         self.write_step(now, key, step);
     }
 
