@@ -20,6 +20,8 @@ mod look;
 mod memory;
 #[path = "../../crates/cinnabar-writeback/tests/it/memory_file.rs"]
 mod memory_file;
+#[path = "../../crates/cinnabar-writeback/tests/it/mirror.rs"]
+mod mirror;
 #[path = "../../crates/cinnabar-writeback/tests/it/oracle.rs"]
 mod oracle;
 #[path = "../../crates/cinnabar-writeback/tests/it/rng.rs"]

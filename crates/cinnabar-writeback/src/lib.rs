@@ -14,6 +14,7 @@ mod destage;
 pub mod format;
 mod log;
 pub mod memory;
+pub mod mirror;
 pub mod mutant;
 mod place;
 mod places;

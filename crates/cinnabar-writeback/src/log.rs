@@ -108,6 +108,14 @@ pub(crate) enum EngineIo {
     Nobody,
 }
 
+/// What the log held of a volume at some time: everything up to a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unretired {
+    place: u16,
+    incarnation: u64,
+    last: u64,
+}
+
 /// See the module.
 pub struct WriteLog<P> {
     pub(crate) config: Config,
@@ -487,6 +495,33 @@ impl<P: Payload> WriteLog<P> {
         for Waiting { id, .. } in std::mem::take(&mut self.volume(place).waiting) {
             self.reply(id, Err(failure));
         }
+    }
+
+    /// Whether an I/O reads a page again that did not match its checksum, or could not be read.
+    pub fn reads_again(&self, id: IoId) -> bool {
+        let io = self.ios.get(id.0 as usize);
+        matches!(io, Some(LogIo::Read { again: true, .. } | LogIo::Destage { again: true, .. }))
+    }
+
+    /// What the log holds now.
+    pub(crate) fn unretired(&self) -> Vec<Unretired> {
+        let all = self.volumes.iter().flatten();
+        all.map(|volume| Unretired {
+            place: volume.record.volume,
+            incarnation: volume.record.incarnation,
+            last: volume.commits.last,
+        })
+        .collect()
+    }
+
+    /// Whether the log holds nothing of this any more, and says so durably.
+    pub(crate) fn has_retired(&self, old: &Unretired) -> bool {
+        let Some(volume) = &self.volumes[usize::from(old.place)] else { return true };
+        // What is damaged is kept, and not counted.
+        volume.record.incarnation != old.incarnation
+            || volume.record.retired >= old.last
+                && !volume.damaged
+                && !matches!(volume.destage, Destage::Recording { .. })
     }
 
     /// Whether the log's device has failed: whatever is dirty can't be read or added to any more.

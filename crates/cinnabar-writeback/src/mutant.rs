@@ -90,6 +90,24 @@ pub enum Mutant {
     AckWithoutMemory,
     /// The note of an earlier memory is not taken away before the file is used again.
     NoteKept,
+    /// A write is answered before the half that has it says that it is alone.
+    MarkNotAwaited,
+    /// A write is answered when one half has it.
+    OneHalfAnswers,
+    /// Records of the directory that one half lacks are not brought there.
+    DirectoryNotLevelled,
+    /// Chunks that one half lacks are not brought there.
+    ChunksNotLevelled,
+    /// Two halves count although one of them went on alone.
+    GenerationIgnored,
+    /// One half is served although the other one may have gone on alone.
+    HalfBelieved,
+    /// A half that was being filled is served.
+    FillingBelieved,
+    /// A half that is filled counts at once.
+    FilledTooEarly,
+    /// A page that does not match its checksum is read from the same half again.
+    ReadAgainFromSame,
 }
 
 impl Mutant {
@@ -138,6 +156,15 @@ impl Mutant {
         Self::ReplacedAcrossRange,
         Self::AckWithoutMemory,
         Self::NoteKept,
+        Self::MarkNotAwaited,
+        Self::OneHalfAnswers,
+        Self::DirectoryNotLevelled,
+        Self::ChunksNotLevelled,
+        Self::GenerationIgnored,
+        Self::HalfBelieved,
+        Self::FillingBelieved,
+        Self::FilledTooEarly,
+        Self::ReadAgainFromSame,
     ];
 }
 

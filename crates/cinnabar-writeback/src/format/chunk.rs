@@ -142,6 +142,13 @@ impl ChunkHeader {
         page.0[4..8] == MAGIC.to_le_bytes() || page.0[8..24] == uuid
     }
 
+    /// A page that can't be read: it may have been a header, or anything else.
+    pub(crate) fn unreadable() -> MetaPage {
+        let mut page = MetaPage::zeroed();
+        Writer::new(&mut page.0).u32(MAGIC);
+        page
+    }
+
     /// The header in a page, or nothing if it isn't one or is damaged.
     pub fn decode(page: &MetaPage) -> Option<Self> {
         let mut r = Reader::verified(&page.0)?;
@@ -216,5 +223,8 @@ mod tests {
         }
         assert!(!ChunkHeader::was_one(&MetaPage::zeroed(), [3; 16]));
         assert_eq!(ChunkHeader::decode(&MetaPage::zeroed()), None);
+        let unreadable = ChunkHeader::unreadable();
+        assert!(ChunkHeader::was_one(&unreadable, [3; 16]));
+        assert_eq!(ChunkHeader::decode(&unreadable), None);
     }
 }

@@ -5,6 +5,7 @@
 //! | 0, 1 | two copies of the superblock |
 //! | 2 to 513 | the directory: two pages for each of 256 volumes, written in turn |
 //! | 514, 515 | where the newest writes are, if they are in memory: two pages, written in turn |
+//! | 516, 517 | the mark of a log on two devices: which of them count, twice |
 //! | 768 and on | segments of 256 pages: chunks, one behind the other |
 
 pub mod chunk;
@@ -21,6 +22,8 @@ pub const DIRECTORY_PAGE: u64 = 2;
 pub const VOLUMES_MAX: u16 = 256;
 /// First of the two pages that say where the newest writes are.
 pub const NOTE_PAGE: u64 = DIRECTORY_PAGE + 2 * VOLUMES_MAX as u64;
+/// First of the two pages of the mark of a log on two devices.
+pub const MARK_PAGE: u64 = NOTE_PAGE + 2;
 /// First page of the first segment.
 pub const SEGMENTS_PAGE: u64 = 768;
 /// Fewest segments of a write log: 8 MiB.

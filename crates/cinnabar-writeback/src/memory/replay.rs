@@ -9,7 +9,7 @@ use crate::format::directory::Record;
 use crate::format::{SEGMENT_PAGES, offset_of};
 use crate::log::{Config, WriteLog};
 use crate::mutant::{Mutant, Mutants};
-use crate::recover::{Media, OpenError, directory, is_whole, superblock, survey};
+use crate::recover::{Media, OpenError, is_whole, records, superblock, survey};
 use crate::slots::checksum_seed;
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
@@ -124,7 +124,7 @@ pub fn put_back<P: Payload>(
         return Err(OpenError::Smaller { have: bytes, need });
     }
     let Some(header) = header_of(file, note, (log.uuid, mutants)) else { return Ok(false) };
-    let records = directory(media, log.uuid)?;
+    let records = records(media, log.uuid)?;
     let mut writes = false;
     for ((place, number), entries) in gather(file, header) {
         let Some(record) = records.get(&place) else { continue };

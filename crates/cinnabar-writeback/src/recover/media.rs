@@ -75,6 +75,31 @@ pub enum OpenError {
     /// Where the newest writes are is not known.
     #[error("both pages that say whether the newest writes are in memory are damaged")]
     Note,
+    /// What a half of a mirrored log is can't be read.
+    #[error("both pages that say which half of a mirrored write log counts are damaged")]
+    Mark,
+    /// The other half may have gone on alone.
+    #[error(
+        "the write log is mirrored, and its other half, which may hold newer writes, is not there"
+    )]
+    HalfMissing,
+    /// The half that is there was being filled.
+    #[error("this half of a mirrored write log is not complete, and the other one is not there")]
+    Incomplete,
+    /// Both halves went on alone.
+    #[error("both halves of the write log have been written without the other one")]
+    Split,
+    /// They are no halves of one log.
+    #[error("the devices of the mirrored write log are of two different write logs")]
+    OtherLog,
+    /// A device is too small for a half.
+    #[error("a device of the mirrored write log has {have} bytes; the log needs {need}")]
+    MirrorSmaller {
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes that it should have.
+        need: u64,
+    },
     /// Too small to hold a write log.
     #[error("a write log needs at least {0} bytes")]
     TooSmall(u64),

@@ -12,5 +12,5 @@ mod survey;
 
 pub use begin::open;
 pub use media::{Media, OpenError, format, superblock};
-pub(crate) use scan::records as directory;
+pub(crate) use scan::{Headers, directory, records, scan};
 pub use survey::{Damage, Found, Survey, is_whole, survey};

@@ -14,31 +14,31 @@ use std::ops::Range;
 const NEAR: u32 = 32;
 
 /// What was read of a volume.
-pub(super) struct Headers {
-    pub(super) record: Record,
+pub(crate) struct Headers {
+    pub(crate) record: Record,
     /// By number and session: what a session has written that does not count may lie behind a header
     /// that was lost, and is not seen before the next session has written one in its place.
-    pub(super) chunks: BTreeMap<(u64, u32), ChunkHeader>,
+    pub(crate) chunks: BTreeMap<(u64, u32), ChunkHeader>,
     /// The highest number seen, whether or not it counts.
-    pub(super) seen: u64,
+    pub(crate) seen: u64,
     /// The newest session seen: each began with a record that was durable before its first chunk.
-    pub(super) session: u32,
+    pub(crate) session: u32,
     /// Chunks up to this number were durable when a chunk was written.
-    pub(super) durable: u64,
+    pub(crate) durable: u64,
 }
 
 /// What the directory says.
-pub(super) struct Directory {
+pub(crate) struct Directory {
     /// By place.
-    pub(super) volumes: BTreeMap<u16, Headers>,
+    pub(crate) volumes: BTreeMap<u16, Headers>,
     /// The newest stamp of each place.
-    pub(super) stamps: Vec<u64>,
+    pub(crate) stamps: Vec<u64>,
     /// Places of which both records are damaged.
-    pub(super) unreadable: Vec<u16>,
+    pub(crate) unreadable: Vec<u16>,
 }
 
 /// The records of all places in use, and the stamps of all.
-pub(super) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Directory, OpenError> {
+pub(crate) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Directory, OpenError> {
     let (mut volumes, mut stamps, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
     let mut all = vec![MetaPage::zeroed(); usize::from(VOLUMES_MAX) * 2];
     media.read_pages(directory_offset(0, 0), &mut all)?;
@@ -70,7 +70,7 @@ pub(crate) fn records<P>(
 }
 
 /// Reads the headers of all chunks; gives the newest opening of a segment.
-pub(super) fn scan<P>(
+pub(crate) fn scan<P>(
     media: &impl Media<P>,
     (uuid, segments): ([u8; 16], u32),
     volumes: &mut BTreeMap<u16, Headers>,
@@ -90,7 +90,7 @@ pub(super) fn scan<P>(
                 let was = opening.is_some() || ChunkHeader::was_one(bytes, uuid);
                 pieces.step = SEGMENT_PAGES;
                 if was && !mutants.is(Mutant::HeadersNotSought) {
-                    newest = newest.max(look_behind(media, uuid, slot, volumes, mutants)?);
+                    newest = newest.max(look_behind(media, uuid, slot, volumes, mutants));
                 }
                 break;
             };
@@ -155,10 +155,17 @@ fn look_behind<P>(
     slot: u32,
     volumes: &mut BTreeMap<u16, Headers>,
     mutants: Mutants,
-) -> Result<u64, OpenError> {
+) -> u64 {
     let rest = SEGMENT_PAGES - 1 - slot % SEGMENT_PAGES;
     let mut pages = vec![MetaPage::zeroed(); rest as usize];
-    media.read_pages(offset_of(slot + 1), &mut pages)?;
+    if media.read_pages(offset_of(slot + 1), &mut pages).is_err() {
+        // A page that can't be read is as good as one that is damaged.
+        for (page, slot) in pages.iter_mut().zip(slot + 1..) {
+            if media.read_pages(offset_of(slot), std::slice::from_mut(page)).is_err() {
+                *page = MetaPage::zeroed();
+            }
+        }
+    }
     let mut newest = 0;
     for (page, slot) in pages.iter().zip(slot + 1..) {
         let own = |header: &ChunkHeader| header.uuid == uuid && header.slot == slot;
@@ -167,10 +174,10 @@ fn look_behind<P>(
             note(volumes, header, mutants);
         }
     }
-    Ok(newest)
+    newest
 }
 
-pub(super) fn session_of(header: &ChunkHeader, mutants: Mutants) -> u32 {
+pub(crate) fn session_of(header: &ChunkHeader, mutants: Mutants) -> u32 {
     if mutants.is(Mutant::SessionIgnored) { 0 } else { header.session }
 }
 

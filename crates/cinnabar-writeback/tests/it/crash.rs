@@ -1,6 +1,5 @@
 //! The end of a daemon: it closes the log, is killed, or the host loses power; and the next one opens it.
 
-use crate::host::Hosted;
 use crate::world::{Checked, SEGMENTS, World};
 use cinnabar_writeback::{Command, Done, Event};
 use rand::RngExt;
@@ -28,7 +27,7 @@ impl World {
             return Err("the log was not closed".to_owned());
         }
         if closed && self.rng.random_bool(0.5) {
-            Hosted::release(&self.ssd);
+            self.release_memory();
         }
         let power = closed && self.rng.random_bool(0.5);
         self.crash(power, closed)
@@ -58,6 +57,7 @@ impl World {
         } else {
             self.ssd.kill(&mut self.rng);
         }
+        self.crash_second(power);
         (self.wake, self.closing, self.lost) = (None, false, false);
         self.events.clear();
         self.orphans.clear();
@@ -68,6 +68,10 @@ impl World {
             self.counts.memory_refused += 1;
         }
         let lost = self.host.restore(&self.settings);
+        if self.mirrored.is_some() {
+            self.open_pair(lost)?;
+            return if self.over { Ok(()) } else { self.opened((power || lost) && !closed) };
+        }
         // The daemon may be killed again while it opens the log.
         let most = if self.settings.memory.is_some() { 12 } else { 5 };
         let kill_at = self.rng.random_bool(0.3).then(|| self.rng.random_range(0..most));
@@ -79,10 +83,15 @@ impl World {
             opened = self.host.open(&self.ssd, bytes, config, lost);
         }
         self.log = opened.map_err(|error| error.to_string())?;
+        self.opened((power || lost) && !closed)
+    }
+
+    /// The log has been opened: guests look at what is there.
+    fn opened(&mut self, may_lose: bool) -> Checked {
         self.attach_all()?;
         let was = std::mem::replace(&mut self.calm, true);
         for index in 0..self.guests.len() {
-            self.look_at_all(index, (power || lost) && !closed)?;
+            self.look_at_all(index, may_lose)?;
         }
         self.calm = was;
         self.check_backends()

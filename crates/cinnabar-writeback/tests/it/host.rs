@@ -8,7 +8,7 @@ use crate::ssd::Ssd;
 use crate::world::{Checked, World};
 use cinnabar_engine::RequestId;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
-use cinnabar_writeback::recover::OpenError;
+use cinnabar_writeback::recover::{Media, OpenError};
 use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};
 use rand::RngExt;
 use std::cell::Cell;
@@ -37,7 +37,7 @@ impl Hosted {
     /// Opens the log with the memory that is there. `lost`: the operator says that it may be.
     pub(crate) fn open(
         &self,
-        ssd: &Ssd,
+        ssd: &impl Media<Mem>,
         bytes: u64,
         config: Config,
         lost: bool,

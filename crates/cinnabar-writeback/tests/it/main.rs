@@ -6,11 +6,13 @@ mod cuts;
 mod directed;
 mod disk;
 mod guest;
+mod halves;
 mod host;
 mod joint;
 mod look;
 mod memory;
 mod memory_file;
+mod mirror;
 mod oracle;
 mod rig;
 mod rng;
@@ -38,7 +40,7 @@ fn no_seed_shows_an_image_that_a_disk_could_not_hold() {
     let count = seeds.end - seeds.start;
     for seed in KEPT.iter().copied().chain(seeds) {
         let run = || {
-            let mut world = World::new(seed, &Settings::drawn(seed));
+            let mut world = World::new(seed, &Settings::drawn(seed).mirrored(seed));
             world.run().map(|()| world.counts)
         };
         match std::panic::catch_unwind(run) {
@@ -61,6 +63,9 @@ fn no_seed_shows_an_image_that_a_disk_could_not_hold() {
 /// count.
 fn is_wrong(seed: u64, mutant: Mutant, mutants: Mutants) -> bool {
     let mut settings = Settings::drawn(seed);
+    if mutant as usize >= Mutant::MarkNotAwaited as usize {
+        settings = settings.mirrored(seed);
+    }
     settings.mutants = mutants;
     if mutant == Mutant::SessionIgnored {
         // Rare: two crashes close to each other.
@@ -89,6 +94,7 @@ const FOUND_BY: &[(Mutant, Test)] = &[
     (Mutant::SessionNotMissed, directed::a_lost_record_of_a_session_loses_nothing_in_silence),
     (Mutant::RecordTooEarly, directed::an_epoch_is_not_recorded_by_a_record_that_is_older),
     (Mutant::SizeTooEarly, directed::a_volume_that_grows_is_served_meanwhile),
+    (Mutant::ReadAgainFromSame, halves::a_half_that_reads_badly_keeps_its_place),
 ];
 
 /// The first seed that finds each bug. After a change of the simulation they are found again with
@@ -131,6 +137,14 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::ReplacedAcrossRange, 119),
     (Mutant::AckWithoutMemory, 248),
     (Mutant::NoteKept, 98),
+    (Mutant::MarkNotAwaited, 556),
+    (Mutant::OneHalfAnswers, 3),
+    (Mutant::DirectoryNotLevelled, 987),
+    (Mutant::ChunksNotLevelled, 27),
+    (Mutant::GenerationIgnored, 28),
+    (Mutant::HalfBelieved, 20),
+    (Mutant::FillingBelieved, 92),
+    (Mutant::FilledTooEarly, 94),
 ];
 
 #[test]

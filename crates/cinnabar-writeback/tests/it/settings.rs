@@ -1,5 +1,6 @@
 //! How a run of the simulation is, and what has happened in it.
 
+use crate::mirror::MirrorSettings;
 use crate::rng::Rng;
 use cinnabar_writeback::Config;
 use cinnabar_writeback::bounds::{Bound, Bounds, Crossings};
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     /// At a crash: another file is there, or none.
     pub(crate) memory_lost: f64,
     pub(crate) memory_age_ns: u64,
+    /// The log has two SSDs.
+    pub(crate) mirror: Option<MirrorSettings>,
     pub(crate) mutants: Mutants,
 }
 
@@ -102,8 +105,21 @@ impl Settings {
             from_memory,
             memory_lost,
             memory_age_ns,
+            mirror: None,
             mutants: Mutants::default(),
         }
+    }
+
+    /// The same, with two SSDs in a third of the runs.
+    pub(crate) fn mirrored(self, seed: u64) -> Self {
+        let mut rng = Rng::seed_from_u64(seed ^ 0x3122_4242);
+        if !rng.random_ratio(1, 3) {
+            return self;
+        }
+        // What rots, and where, is the mirror's to say.
+        let mirror = Some(MirrorSettings::draw(&mut rng));
+        let crash = self.crash.max([0.0, 0.005][rng.random_range(0..2)]);
+        Self { mirror, crash, rot: 0.0, ssd_fails: 0.0, memory_lost: 0.0, ..self }
     }
 
     /// Of each bound the usual one, the smallest, or one between.
@@ -200,6 +216,14 @@ counts! {
     memory_refused,
     /// Stale content of it was there after a power cut.
     memory_stale,
+    /// Halves of a mirrored log that failed, that became complete, that were not served, and that the
+    /// operator's word let go on alone.
+    halves_dropped,
+    halves_filled,
+    halves_refused,
+    halves_forced,
+    /// Pages that one half had and the other one did not.
+    pages_healed,
 }
 
 impl Counts {

@@ -6,8 +6,9 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::{IoDone, IoId, IoOp, Slices};
 use cinnabar_writeback::recover::Media;
 use rand::RngExt;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 type Page = Vec<u8>;
 
@@ -33,18 +34,31 @@ struct State {
     /// Ended, not durable; in the order in which they ended.
     volatile: Vec<Write>,
     under_way: Vec<(IoId, Io)>,
-    /// So many pages are written while the log is opened; then the daemon is killed.
-    writes_left: Option<u32>,
     /// Pages of which a read has failed: the next one does not.
-    failed: std::collections::BTreeSet<u64>,
+    failed: BTreeSet<u64>,
+    /// Pages that can't be read before they are written.
+    unreadable: BTreeSet<u64>,
     flushes: u64,
     fua_writes: u64,
     writes: u64,
 }
 
+/// The daemon is killed while it opens the log.
+#[derive(Debug, Default)]
+struct Kill {
+    /// So many pages are written before.
+    left: Cell<Option<u32>>,
+    dead: Cell<bool>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Ssd(RefCell<State>);
+pub(crate) struct Ssd {
+    state: RefCell<State>,
+    kill: Rc<Kill>,
+    /// So many I/Os while the log is opened; then it fails.
+    fails: Cell<Option<u32>>,
+}
 
 impl State {
     fn page(&self, page: u64) -> Page {
@@ -52,6 +66,13 @@ impl State {
             write.pages.iter().find(|(at, _)| *at == page).map(|(_, bytes)| bytes.clone())
         });
         newest.or_else(|| self.durable.get(&page).cloned()).unwrap_or_else(|| vec![0; 4096])
+    }
+
+    /// What is written can be read again.
+    fn heal(&mut self, write: &Write) {
+        for (page, _) in &write.pages {
+            self.unreadable.remove(page);
+        }
     }
 
     fn make_durable(&mut self, count: usize) {
@@ -63,7 +84,7 @@ impl State {
 
 impl Ssd {
     pub(crate) fn submit(&self, id: IoId, op: IoOp<Mem>) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let io = match op {
             IoOp::WriteMeta { .. } | IoOp::Write { .. } => {
                 let (offset, pages, data, fua) = match op {
@@ -102,7 +123,7 @@ impl Ssd {
 
     /// A page changes by itself, if it was ever written.
     pub(crate) fn rot_page(&self, page: u64) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let count = state.volatile.len();
         state.make_durable(count);
         if let Some(bytes) = state.durable.get_mut(&page) {
@@ -110,37 +131,103 @@ impl Ssd {
         }
     }
 
+    /// A page can't be read before it is written.
+    pub(crate) fn spoil(&self, page: u64) {
+        self.state.borrow_mut().unreadable.insert(page);
+    }
+
     /// The daemon is killed once it has written so many pages while it opens the log.
     pub(crate) fn kill_at(&self, writes: Option<u32>) {
-        self.0.borrow_mut().writes_left = writes;
+        self.kill.left.set(writes);
+        self.kill.dead.set(false);
+    }
+
+    /// It fails after so many I/Os while the log is opened.
+    pub(crate) fn fail_after(&self, ios: Option<u32>) {
+        self.fails.set(ios);
+    }
+
+    /// An empty one in the same host.
+    pub(crate) fn beside(&self) -> Self {
+        Self { kill: Rc::clone(&self.kill), ..Self::default() }
+    }
+
+    /// One that holds the same, durably.
+    pub(crate) fn copy(&self) -> Self {
+        let mut other = self.beside();
+        let state = self.state.borrow();
+        let pages = state.volatile.iter().flat_map(|write| write.pages.iter().cloned());
+        other.state.get_mut().durable = state.durable.clone();
+        other.state.get_mut().durable.extend(pages);
+        other
+    }
+
+    /// One of its pages changes by itself, or can't be read any more.
+    pub(crate) fn rot_any(&self, rng: &mut Rng) {
+        let mut state = self.state.borrow_mut();
+        // One superblock and one mark are left.
+        let may = |page: &u64| ![1, cinnabar_writeback::format::MARK_PAGE].contains(page);
+        let pages: Vec<u64> = state.durable.keys().copied().filter(may).collect();
+        // As many of the directory as of chunks.
+        let (first, rest) = pages.split_at(pages.partition_point(|page| *page < 768));
+        let some = if rng.random_bool(0.5) || rest.is_empty() { first } else { rest };
+        let page = some[rng.random_range(0..some.len())];
+        if rng.random_bool(0.5) {
+            state.unreadable.insert(page);
+        } else if let Some(bytes) = state.durable.get_mut(&page) {
+            bytes[rng.random_range(0..4096)] ^= 0x40;
+        }
+    }
+
+    /// An I/O while the log is opened.
+    fn may_go_on(&self) -> std::io::Result<()> {
+        if self.kill.dead.get() || self.fails.get() == Some(0) {
+            return Err(std::io::Error::other("it fails"));
+        }
+        self.fails.set(self.fails.get().map(|left| left - 1));
+        Ok(())
+    }
+
+    fn read(&self, pages: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.may_go_on()?;
+        match self.state.borrow().unreadable.range(pages).next() {
+            Some(_) => Err(std::io::Error::other("a bad sector")),
+            None => Ok(()),
+        }
     }
 
     /// Whether a page is the header of a chunk of the volume at this place.
     pub(crate) fn is_chunk_of(&self, page: u64, place: u16) -> bool {
-        let bytes = self.0.borrow().page(page);
+        let bytes = self.state.borrow().page(page);
         let page = MetaPage(bytes[..].try_into().expect("a page"));
         let header = cinnabar_writeback::format::chunk::ChunkHeader::decode(&page);
         header.is_some_and(|header| header.volume == place)
     }
 
+    /// Whether one of the I/Os under way is a read.
+    pub(crate) fn is_read(&self, which: usize) -> bool {
+        matches!(self.state.borrow().under_way[which].1, Io::Read(..))
+    }
+
     /// Writes under way.
     pub(crate) fn writes_under_way(&self) -> usize {
-        let state = self.0.borrow();
+        let state = self.state.borrow();
         state.under_way.iter().filter(|(_, io)| matches!(io, Io::Write(..))).count()
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        self.0.borrow().under_way.len()
+        self.state.borrow().under_way.len()
     }
 
     /// Ends one of the I/Os under way.
     pub(crate) fn end(&self, which: usize) -> IoDone {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let (id, io) = state.under_way.swap_remove(which);
         let mut done = IoDone::new(id, Ok(()));
         match io {
             Io::Write(write, fua, pages) => {
                 done.pages = pages;
+                state.heal(&write);
                 state.volatile.push(write.clone());
                 if fua {
                     // Its own pages, whatever else is volatile.
@@ -153,6 +240,11 @@ impl Ssd {
                 }
             }
             Io::Read(mut page, slices) => {
+                let end = page + slices.iter().map(|slice| slice.len / 4096).sum::<u64>();
+                if state.unreadable.range(page..end).next().is_some() {
+                    done.result = Err(cinnabar_engine::IoError::Io);
+                    return done;
+                }
                 for slice in slices {
                     for at in (slice.at..slice.at + slice.len).step_by(4096) {
                         let bytes = state.page(page);
@@ -183,7 +275,7 @@ impl Ssd {
     /// Fails one of the I/Os under way: a write may have happened, page by page. True: it was a read.
     /// Nothing is read in vain twice.
     pub(crate) fn fail(&self, which: usize, rng: &mut Rng) -> Option<(IoId, bool)> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         if let Io::Read(page, _) = state.under_way[which].1
             && !state.failed.insert(page)
         {
@@ -200,7 +292,7 @@ impl Ssd {
 
     /// Fails one of the I/Os under way, of whatever kind.
     pub(crate) fn give_up(&self, which: usize, rng: &mut Rng) -> IoId {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let (id, io) = state.under_way.swap_remove(which);
         if let Io::Write(mut write, ..) = io {
             write.pages.retain(|_| rng.random_bool(0.5));
@@ -209,14 +301,19 @@ impl Ssd {
         id
     }
 
+    /// Nothing happens of one of the I/Os under way.
+    pub(crate) fn drop_one(&self, which: usize) -> IoId {
+        self.state.borrow_mut().under_way.remove(which).0
+    }
+
     /// Nothing that is under way happens.
     pub(crate) fn forget(&self) {
-        self.0.borrow_mut().under_way.clear();
+        self.state.borrow_mut().under_way.clear();
     }
 
     /// The daemon is killed: what was under way has happened, or not, page by page.
     pub(crate) fn kill(&self, rng: &mut Rng) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         for (_, io) in std::mem::take(&mut state.under_way) {
             if let Io::Write(mut write, ..) = io {
                 write.pages.retain(|_| rng.random_bool(0.5));
@@ -227,7 +324,7 @@ impl Ssd {
 
     /// Power fails: of what is not durable any page may be as before, or torn if it was under way.
     pub(crate) fn power_cut(&self, rng: &mut Rng) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let keep = [0.1, 0.5, 0.9][rng.random_range(0..3)];
         let mut survivors = std::mem::take(&mut state.volatile);
         for (_, io) in std::mem::take(&mut state.under_way) {
@@ -253,7 +350,7 @@ impl Ssd {
 
     /// A byte of one of the pages of data changes by itself. False if there is none.
     pub(crate) fn rot(&self, rng: &mut Rng) -> bool {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let first = cinnabar_writeback::format::SEGMENTS_PAGE;
         let is_header = |bytes: &Page| {
             let page = MetaPage(bytes[..].try_into().expect("a page"));
@@ -275,23 +372,25 @@ impl Ssd {
 
     /// Flushes, FUA writes and writes so far.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        let state = self.0.borrow();
+        let state = self.state.borrow();
         (state.flushes, state.fua_writes, state.writes)
     }
 }
 
 impl Media<Mem> for Ssd {
     fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> std::io::Result<()> {
+        self.read(offset / 4096..offset / 4096 + pages.len() as u64)?;
         for (n, page) in pages.iter_mut().enumerate() {
-            page.0.copy_from_slice(&self.0.borrow().page(offset / 4096 + n as u64));
+            page.0.copy_from_slice(&self.state.borrow().page(offset / 4096 + n as u64));
         }
         Ok(())
     }
 
     fn read_data(&self, offset: u64, blocks: u32) -> std::io::Result<Mem> {
+        self.read(offset / 4096..offset / 4096 + u64::from(blocks))?;
         let mem = <Mem as cinnabar_engine::Payload>::alloc(blocks);
         for n in 0..u64::from(blocks) {
-            let bytes = self.0.borrow().page(offset / 4096 + n);
+            let bytes = self.state.borrow().page(offset / 4096 + n);
             let at = n as usize * 4096;
             mem.0.borrow_mut()[at..at + 4096].copy_from_slice(&bytes);
         }
@@ -299,10 +398,12 @@ impl Media<Mem> for Ssd {
     }
 
     fn write_page(&self, offset: u64, page: &MetaPage) -> std::io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        self.may_go_on()?;
+        let mut state = self.state.borrow_mut();
         let at = offset / 4096;
-        match state.writes_left {
+        match self.kill.left.get() {
             Some(0) => {
+                self.kill.dead.set(true);
                 // Nothing of it got there, some bytes, or half.
                 let mut torn = state.page(at);
                 let cut = [0, 16, 2048][(state.writes % 3) as usize];
@@ -310,15 +411,17 @@ impl Media<Mem> for Ssd {
                 state.durable.insert(at, torn);
                 return Err(std::io::Error::other("killed"));
             }
-            Some(left) => state.writes_left = Some(left - 1),
+            Some(left) => self.kill.left.set(Some(left - 1)),
             None => {}
         }
+        state.unreadable.remove(&at);
         state.volatile.push(Write { pages: vec![(at, page.0.to_vec())] });
         Ok(())
     }
 
     fn flush(&self) -> std::io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        self.may_go_on()?;
+        let mut state = self.state.borrow_mut();
         let count = state.volatile.len();
         state.make_durable(count);
         Ok(())

@@ -41,11 +41,13 @@ pub(crate) struct World {
     /// Nothing fails, and no back end is away.
     pub(crate) calm: bool,
     /// A page has changed by itself: requests may fail, but nothing wrong may be seen.
-    rotten: bool,
+    pub(crate) rotten: bool,
     /// A request has failed for that reason.
     pub(crate) over: bool,
     traces: bool,
     pub(crate) host: crate::host::Hosted,
+    /// The log's second SSD, in some runs.
+    pub(crate) mirrored: Option<crate::mirror::Mirrored>,
     pub(crate) counts: Counts,
 }
 
@@ -63,7 +65,11 @@ impl World {
         let uuid = ((u128::from(seed) << 64) + 77).to_le_bytes();
         format(&ssd, bytes, uuid).expect("it is large enough");
         let host = crate::host::Hosted::new(seed, settings);
-        let log = host.open(&ssd, bytes, settings.config(), false).expect("just formatted");
+        let mirrored = crate::mirror::Mirrored::new(seed, settings, &ssd, &host);
+        let (mirrored, log) = mirrored.map_or_else(
+            || (None, host.open(&ssd, bytes, settings.config(), false).expect("just formatted")),
+            |(mirrored, log)| (Some(mirrored), log),
+        );
         Self {
             rng,
             settings: *settings,
@@ -84,8 +90,9 @@ impl World {
             calm: false,
             rotten: false,
             over: false,
-            traces: std::env::var_os("CINNABAR_TRACE").is_some(),
+            traces: std::env::var_os("CINNABAR_TRACE").is_some_and(|v| !v.is_empty()),
             host,
+            mirrored,
             counts: Counts::default(),
         }
     }
@@ -112,6 +119,9 @@ impl World {
         }
         if self.lost {
             self.crash(false, false)?;
+        }
+        if self.over {
+            return self.check_backends();
         }
         self.calm = true;
         self.settle()?;
@@ -336,6 +346,9 @@ impl World {
 
     /// Ends an I/O of the log's device, if one is under way.
     pub(crate) fn end_ssd(&mut self) -> Checked<bool> {
+        if self.mirrored.is_some() {
+            return self.end_half();
+        }
         let count = self.ssd.under_way();
         if count == 0 {
             return Ok(false);
@@ -405,6 +418,7 @@ impl World {
                 return Ok(());
             }
             let rests = self.ssd.under_way() == 0
+                && self.mirrored.as_ref().is_none_or(crate::mirror::Mirrored::rests)
                 && self.orphans.is_empty()
                 && self.guests.iter().all(|guest| guest.disk.under_way() == 0);
             if rests && self.wake.is_none() {
@@ -471,7 +485,7 @@ impl World {
             }
             self.trace("->", &action);
             match action {
-                Action::Log(id, op) => self.ssd.submit(id, op),
+                Action::Log(id, op) => self.submit_log(id, op),
                 Action::Memory(op) => self.host.store(&op),
                 Action::Engine(id, place, op) => {
                     let own = |guest: &&mut Guest| guest.place == Some(place);
@@ -486,6 +500,7 @@ impl World {
             }
         }
         self.actions = actions;
+        self.advance_mirror();
         match self.told.pop() {
             Some(event) if !self.host.is_killed() => self.apply(event),
             _ => Ok(()),
