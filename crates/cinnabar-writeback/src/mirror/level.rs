@@ -169,7 +169,9 @@ impl<M> Leveller<'_, M> {
         let [first, second] = found;
         for (place, a) in first {
             let b = &second[&place];
-            let durable = a.durable.max(b.durable);
+            // Recovery reads the headers of one half: what that does not call durable it looks at, and it
+            // takes what is torn there for the end.
+            let durable = a.durable.min(b.durable);
             let keys: BTreeSet<_> = a.chunks.keys().chain(b.chunks.keys()).copied().collect();
             let of = |key| [a.chunks.get(key), b.chunks.get(key)];
             // What is void may lie where newer chunks have been written.

@@ -108,7 +108,11 @@ pub fn force_alone<P>(media: &impl Media<P>) -> Result<Mark, OpenError> {
     let uuid = crate::recover::superblock(media)?.uuid;
     let mark = read(media, uuid)?.unwrap_or(Mark::NEVER);
     match mark.state {
-        MarkState::Alone => Ok(mark),
+        MarkState::Alone => {
+            // One of its pages may say otherwise.
+            write(media, uuid, &mark)?;
+            Ok(mark)
+        }
         MarkState::Filling => Err(OpenError::Incomplete),
         MarkState::Both => {
             let generation = mark.generation + 1;

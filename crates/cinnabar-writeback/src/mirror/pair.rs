@@ -254,15 +254,15 @@ impl<M> Pair<'_, M> {
         M: Media<P>,
     {
         let target = self.media(half);
+        let generation = self.marks.get()[1 - half].generation;
+        self.mark(half, Mark { state: MarkState::Filling, generation, pair: self.nonce })?;
         if self.blank[half] {
-            // With this it is known as a half of the log, whatever happens next.
+            // With this it is known as a half of the log; without a mark it would be known as all of it.
             for page in 0..2 {
                 target.write_page(page * BLOCK_BYTES, &self.log.encode())?;
             }
             target.flush()?;
         }
-        let generation = self.marks.get()[1 - half].generation;
-        self.mark(half, Mark { state: MarkState::Filling, generation, pair: self.nonce })?;
         if !self.blank[half] {
             for segment in 0..self.log.segments {
                 target.write_page(offset_of(segment * SEGMENT_PAGES), &MetaPage::zeroed())?;

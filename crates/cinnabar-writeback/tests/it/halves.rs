@@ -2,14 +2,17 @@
 
 use crate::memory::Mem;
 use crate::ssd::Ssd;
+use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::format::{bytes_of, directory_offset, offset_of};
 use cinnabar_writeback::mirror::{Half, HalfState, Mirror, Out, force_alone, start};
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::recover::{OpenError, format, open, superblock};
+use cinnabar_writeback::recover::{Media, OpenError, format, open, superblock};
 use cinnabar_writeback::{Action, Command, Config, Done, Event, Place, Refusal, WriteLog};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io::{Error, Result as IoResult};
 
 const SEGMENTS: u32 = 8;
 const A: Place = Place(0);
@@ -266,4 +269,45 @@ fn a_device_is_not_stamped_before_the_log_is_known_to_open() {
     }
     assert!(matches!(two.reopen([true, true]), Err(OpenError::Directory(0))));
     assert!(superblock(&two.ssds[1]).is_err(), "nothing was written to it");
+}
+
+/// A device that takes so many writes and no more.
+struct Failing<'a>(&'a Ssd, Cell<u32>);
+
+impl Media<Mem> for Failing<'_> {
+    fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> IoResult<()> {
+        self.0.read_pages(offset, pages)
+    }
+    fn read_data(&self, offset: u64, blocks: u32) -> IoResult<Mem> {
+        self.0.read_data(offset, blocks)
+    }
+    fn write_page(&self, offset: u64, page: &MetaPage) -> IoResult<()> {
+        let left = self.1.get().checked_sub(1).ok_or_else(|| Error::other("it fails"))?;
+        self.1.set(left);
+        self.0.write_page(offset, page)
+    }
+    fn flush(&self) -> IoResult<()> {
+        self.0.flush()
+    }
+}
+
+/// A device got its superblock before it was marked as being filled: alone, it was served as an empty
+/// log, and claims of the log's volumes were removed.
+#[test]
+fn a_device_that_fails_while_it_is_filled_is_never_served_alone() {
+    for writes in 0..12 {
+        let source = Ssd::default();
+        format(&source, bytes_of(SEGMENTS), [9; 16]).expect("it is large enough");
+        let target = source.beside();
+        let half = |media| Some(Half { media, bytes: bytes_of(SEGMENTS) });
+        let devices = [Failing(&source, u32::MAX.into()), Failing(&target, writes.into())];
+        let halves = [half(&devices[0]), half(&devices[1])];
+        let pair = start::<Mem, _>(halves, 7, Mutants::default()).expect("one is a log");
+        let mut log = open::<Mem>(&pair, pair.bytes(), Config::default()).expect("it is empty");
+        let mirror = pair.finish(&mut log).expect("the other one is there");
+        assert_eq!(mirror.states(), [HalfState::Member, HalfState::Gone], "{writes} writes");
+        let whole = Half { media: &target, bytes: bytes_of(SEGMENTS) };
+        let alone = start::<Mem, Ssd>([None, Some(whole)], 8, Mutants::default());
+        assert!(alone.is_err(), "{writes} writes: it is served");
+    }
 }
