@@ -2,7 +2,7 @@
 //! may fail at any moment.
 //!
 //! A write or flush is done when all halves have done it. If one fails, nothing that it was asked for is
-//! answered before the other half says, durably, that it is alone from now on (its [`mark`]): a half
+//! answered before the other half says, durably, that it is alone from now on (its mark): a half
 //! that was left behind is never believed later. A read that fails is tried at the other half; it does
 //! not cost a half its place, which may hold the only good copy of something else.
 //!
