@@ -376,15 +376,16 @@ mod tests {
     use super::*;
     use crate::bounds::Bounds;
     use crate::config::{Config, Eviction};
+    use crate::descriptors::DESCRIPTOR_BYTES;
     use crate::journal::scan::Read;
     use crate::metadata::checkpoint::{Head, Page, SegmentRecord};
     use crate::mutant::Mutants;
     use crate::seam::{Command, Op};
     use crate::units::{ByteSpan, VolumeId};
 
-    /// Checksums keep out rot, not malice.
-    #[test]
-    fn a_volume_that_the_journal_gives_another_index_is_not_taken_for_the_checkpoints() {
+    /// A checkpoint of one volume, `loaded` as index 5 and `kept` under the index that the journal
+    /// says, about to be read: its segments are page 2, its descriptors begin with page 3.
+    fn loading(kept: u16) -> (Engine<Nothing>, Loader) {
         let superblock = superblock(1020);
         let slots = superblock.geometry.slots();
         let mut engine = Engine::<Nothing>::new(Config::default(), superblock);
@@ -409,30 +410,53 @@ mod tests {
             era: 1,
             journal_durable: 1,
         };
-        let records = vec![Record::Volume(Box::new(record(0, 2)))];
+        let records = vec![Record::Volume(Box::new(record(kept, 2)))];
         let read = Read { start: 1, next: 2, checkpoint: 0, records };
         let volumes = vec![record(5, 1)];
         let found = Found { sequence: 2, head, read, volumes, damaged_pages: 0 };
-        let mut loader = engine.prepare_load(found, Start::Crashed);
+        let loader = engine.prepare_load(found, Start::Crashed);
         engine.store.index = Index::Partial;
         engine.store.begin_filling();
-        let segment = SegmentRecord {
-            segment: 0,
-            sequence: 1,
-            last: 2,
-            used: 2,
-            open: false,
-            owner: u32::MAX,
-        };
-        let segments = Page::Segments(vec![segment]).encode(2, 2);
-        engine.store.load(&mut loader.known, 2, Some(&segments));
-        // Slot 1 holds block 0 of the volume with index 5.
-        let mut raw = vec![0; 2 * 11];
-        raw[11 + 4..].copy_from_slice(&(6u64 << 36).to_le_bytes()[..7]);
-        let descriptors = Page::Descriptors(raw).encode(2, 3);
-        engine.store.load(&mut loader.known, 3, Some(&descriptors));
+        (engine, loader)
+    }
+
+    /// A page at `position` that says that `used` slots of segment 0 are used.
+    fn segments_page(position: u32, used: u32) -> MetaPage {
+        let segment =
+            SegmentRecord { segment: 0, sequence: 1, last: 2, used, open: false, owner: u32::MAX };
+        Page::Segments(vec![segment]).encode(2, position)
+    }
+
+    /// Page 3: the last of `slots` slots holds block 0 of the volume with index 5.
+    fn descriptors_page(slots: usize) -> MetaPage {
+        let mut raw = vec![0; slots * DESCRIPTOR_BYTES];
+        raw[(slots - 1) * DESCRIPTOR_BYTES + 4..].copy_from_slice(&(6u64 << 36).to_le_bytes()[..7]);
+        Page::Descriptors(raw).encode(2, 3)
+    }
+
+    /// Checksums keep out rot, not malice.
+    #[test]
+    fn a_volume_that_the_journal_gives_another_index_is_not_taken_for_the_checkpoints() {
+        let (mut engine, mut loader) = loading(0);
+        engine.store.load(&mut loader.known, 2, Some(&segments_page(2, 2)));
+        engine.store.load(&mut loader.known, 3, Some(&descriptors_page(2)));
         assert_eq!(loader.known.damaged_pages, 0);
         assert_eq!(engine.store.counters().cached_blocks, 0);
+    }
+
+    /// The cleaner would give the segment back with a block in it.
+    #[test]
+    fn segments_that_come_among_the_descriptors_do_not_shrink_a_segment_with_blocks() {
+        let (mut engine, mut loader) = loading(5);
+        engine.store.load(&mut loader.known, 2, Some(&segments_page(2, 10)));
+        engine.store.load(&mut loader.known, 3, Some(&descriptors_page(10)));
+        assert_eq!(engine.store.counters().cached_blocks, 1);
+        engine.store.load(&mut loader.known, 4, Some(&segments_page(4, 2)));
+        assert_eq!(engine.store.log.segments[0].used, 10);
+        assert_eq!(loader.known.damaged_pages, 1);
+        // Nor does a chunk behind the checkpoint at the begin of a segment that was not emptied.
+        engine.store.occupy(0, 0, 6, 6, 2);
+        assert_eq!(engine.store.log.segments[0].used, 10);
     }
 
     /// A clean start whose index has been read and is on its way into the address map, but for one

@@ -60,6 +60,12 @@ impl Head {
             + (self.segments as u64).div_ceil(SEGMENTS_A_PAGE as u64)
             + (self.slots as u64).div_ceil(DESCRIPTORS_A_PAGE as u64)
     }
+
+    /// Position of the first page of descriptors, for a head that fits its slot.
+    pub(crate) const fn first_descriptors(&self) -> u32 {
+        1 + self.volumes.div_ceil(VOLUMES_A_PAGE as u32)
+            + self.segments.div_ceil(SEGMENTS_A_PAGE as u32)
+    }
 }
 
 /// A volume whose blocks are cached.

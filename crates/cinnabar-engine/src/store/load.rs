@@ -85,7 +85,8 @@ impl<P: Payload> Store<P> {
             self.load_descriptors(known, position, raw)
         } else {
             match page.and_then(|page| Page::decode(page, known.sequence, position)) {
-                Some(Page::Segments(records)) => {
+                // Behind them come descriptors, which were taken in by what the segments say.
+                Some(Page::Segments(records)) if position < known.head.first_descriptors() => {
                     records.iter().all(|record| self.load_segment(known, record))
                 }
                 _ => false,
@@ -134,7 +135,7 @@ impl<P: Payload> Store<P> {
     }
 
     /// A segment turns out to hold something.
-    pub(super) fn occupy(&mut self, index: u32, group: u16, sequence: u64, last: u64, used: u32) {
+    pub(crate) fn occupy(&mut self, index: u32, group: u16, sequence: u64, last: u64, used: u32) {
         assert!(used <= self.log.geometry.segment_slots(), "looked at when it was read");
         let segment = &mut self.log.segments[index as usize];
         assert!(
@@ -148,15 +149,17 @@ impl<P: Payload> Store<P> {
             self.log.groups[usize::from(group)].segments += 1;
         }
         segment.sequence = sequence;
-        segment.used = used;
+        // Blocks are taken in up to here. The cleaner looks no further, so it never goes down under
+        // them; it would only if pages or chunks contradict each other.
+        segment.used = segment.used.max(used);
         segment.last = last;
     }
 
     fn load_descriptors(&mut self, known: &mut Known, position: u32, raw: &[u8]) -> bool {
         assert_eq!(self.index, Index::Partial, "an index in use is not loaded into");
-        let head = known.head;
-        let before = head.pages() as u32 - head.slots.div_ceil(DESCRIPTORS_A_PAGE as u32) + 1;
-        let Some(first) = position.checked_sub(before) else { return false };
+        let Some(first) = position.checked_sub(known.head.first_descriptors()) else {
+            return false;
+        };
         let first = first * DESCRIPTORS_A_PAGE as u32;
         let count = (raw.len() / DESCRIPTOR_BYTES) as u32;
         if u64::from(first) + u64::from(count) > u64::from(self.log.geometry.slots()) {
