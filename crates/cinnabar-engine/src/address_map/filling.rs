@@ -69,6 +69,12 @@ impl Filling {
         }
     }
 
+    /// Bytes of RAM that it takes until the index is loaded.
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        let entries = (self.entries.capacity() + self.moved.capacity()) * size_of::<u64>();
+        (entries + size_of_val(&self.ends[..]) + self.loads.capacity()) as u64
+    }
+
     /// Takes an entry for `slot` in, to be placed sooner or later; says whether others had to be placed
     /// before. Slots that leave the map for want of room are added to `out`.
     #[inline]

@@ -243,10 +243,7 @@ impl<P: Payload> Store<P> {
         // What is gathered is placed in an eighth of a lookup's time.
         let budget = self.bounds.replay_blocks * 8;
         let done = filling.finish_some(&mut self.map, budget, &mut out);
-        if !done {
-            self.crossings.note(Bound::ReplayBlocks);
-            self.filling = Some(filling);
-        }
+        self.filling = (!done).then_some(filling);
         self.push_out(&out);
         done
     }

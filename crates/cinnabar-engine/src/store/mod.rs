@@ -567,6 +567,7 @@ impl<P: Payload> Store<P> {
     pub(crate) fn ram_bytes(&self) -> RamBytes {
         let segments = self.log.segments.len() * size_of::<crate::log::Segment>();
         let (partial_data, partial_table) = self.partials.ram_bytes();
+        let filling = self.filling.as_ref().map_or(0, |filling| filling.ram_bytes());
         RamBytes {
             address_map: self.map.ram_bytes(),
             descriptors: self.descriptors.ram_bytes(),
@@ -575,6 +576,7 @@ impl<P: Payload> Store<P> {
             other: (segments + self.holdings.len() * size_of::<Holding>()) as u64
                 + u64::from(self.probation.len()) * 4
                 + partial_table
+                + filling
                 + self.rehearsal.ram_bytes()
                 + self.journal.ram_bytes(),
         }
