@@ -229,6 +229,18 @@ impl Cache {
         self.driver.look_up(volume).map(|(_, _, size)| size)
     }
 
+    /// Serves all of a volume whose file, device or export has grown; gives its size in bytes, which
+    /// is the one it had if nothing has changed. Nothing that is cached is dropped. Takes a flush of
+    /// the backend. Requests past the old end are refused until this returns.
+    ///
+    /// # Errors
+    /// [`Error::Shrunk`] if the backend has become smaller, [`Error::OddEnd`] if the volume's size is
+    /// not a multiple of 4096; the volume is served as before then. [`Error::Disk`] if the backend
+    /// can't be measured.
+    pub fn resize(&mut self, volume: Volume) -> Result<u64, Error> {
+        self.driver.resize(volume)
+    }
+
     /// What was counted of a volume since it was attached.
     ///
     /// # Errors

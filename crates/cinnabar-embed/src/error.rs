@@ -80,6 +80,24 @@ pub enum Error {
         /// Why.
         failure: Failure,
     },
+    /// The volume's backend has become smaller.
+    #[error("volume {volume:?}: its backend has {size} bytes, fewer than the {served} served")]
+    Shrunk {
+        /// Which volume.
+        volume: String,
+        /// Size of the backend in bytes.
+        size: u64,
+        /// Size of the volume in bytes, which stays.
+        served: u64,
+    },
+    /// The volume can't grow while it is attached: its last block is not a whole one.
+    #[error("volume {volume:?}: its {served} bytes don't end with a whole block")]
+    OddEnd {
+        /// Which volume.
+        volume: String,
+        /// Its size in bytes.
+        served: u64,
+    },
     /// The kernel has no room for another file.
     #[error("no place for another file: {0}")]
     Files(Errno),
@@ -143,7 +161,13 @@ impl Error {
             Self::Files(_) => "raise the limit on open files",
             Self::NoVolume => "attach it again",
             Self::Misaligned { .. } => "offset and length are multiples of 512 bytes",
-            Self::PastEnd { .. } => "a volume keeps the size it was attached with",
+            Self::Shrunk { .. } => {
+                "make it as large again as it was, or detach the volume and attach it"
+            }
+            Self::OddEnd { .. } => "detach the volume and attach it; its blocks are dropped",
+            Self::PastEnd { .. } => {
+                "a volume keeps its size until `resize` finds that it has grown"
+            }
             Self::TooLong(_) => "split it; read and write do",
             Self::QueueFull => "poll before submitting more",
             Self::Failed { .. } | Self::Wait(_) => "see the kernel log (dmesg)",

@@ -74,7 +74,8 @@ pub struct VolumeOptions {
     /// Where it lives, as in the daemon's configuration: `file:PATH`, `nbd:unix:PATH[:EXPORT]` or
     /// `nbd:tcp:HOST:PORT[:EXPORT]`; with a model in front of it for tests, such as
     /// `sim:filer,seed=1:file:PATH`. A plain path and an NBD URI will do, too. A relative path is
-    /// taken from the current folder. The size is a multiple of 512 bytes and stays.
+    /// taken from the current folder. The size is a multiple of 512 bytes and stays until
+    /// [`Cache::resize`](crate::Cache::resize).
     pub backend: String,
     /// Nothing is written; other readers may have it open, too.
     pub read_only: bool,

@@ -4,6 +4,7 @@
 //! waits for whatever ends; that goes to the engine.
 
 mod device;
+mod grow;
 mod io;
 mod overdue;
 mod slow;

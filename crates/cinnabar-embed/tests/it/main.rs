@@ -5,6 +5,7 @@
 mod crash;
 mod degraded;
 mod errors;
+mod growing;
 mod rig;
 mod server;
 mod serving;
@@ -22,7 +23,7 @@ fn main() {
         let folder = given.next().expect("its folder");
         return crash::child(folder.as_ref());
     }
-    let tests: [(&str, Test); 19] = [
+    let tests: [(&str, Test); 23] = [
         ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
         ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
         ("many_at_a_time", serving::many_at_a_time),
@@ -40,6 +41,10 @@ fn main() {
         ("two_at_once", errors::two_at_once),
         ("volumes_that_can_not_be_used", errors::volumes_that_can_not_be_used),
         ("requests_that_can_not_be_done", errors::requests_that_can_not_be_done),
+        ("a_volume_grows", growing::a_volume_grows),
+        ("a_volume_that_grew_survives_a_crash", growing::a_volume_that_grew_survives_a_crash),
+        ("what_can_not_grow_says_so", growing::what_can_not_grow_says_so),
+        ("a_volume_grows_without_its_device", growing::a_volume_grows_without_its_device),
         ("what_a_server_lost_is_not_believed", server::what_a_server_lost_is_not_believed),
         ("killed_at_any_moment_nothing_acknowledged_is_lost", crash::killed_at_any_moment),
     ];
