@@ -10,12 +10,14 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar",
         &[
-            DAEMON, REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, BACKEND, MODEL, ENGINE, POLICY,
-            TRACE, TEXT,
+            DAEMON, CONFIG, REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, BACKEND, MODEL, ENGINE,
+            POLICY, TRACE, TEXT,
         ],
     ),
     // What serves; the command line starts it and talks to it.
-    (DAEMON, &[WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, ENGINE, TRACE, TEXT]),
+    (DAEMON, &[CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, ENGINE, TRACE]),
+    // What the operator asks for, checked before anything is opened.
+    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, TEXT]),
     // Shows what the laboratory and the benchmarks found.
     (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.
@@ -46,6 +48,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("xtask", &["e2e"]),
 ];
 const DAEMON: &str = "cinnabar-daemon";
+const CONFIG: &str = "cinnabar-config";
 const REPORT: &str = "cinnabar-report";
 const BENCH: &str = "cinnabar-bench";
 const OFFLINE: &str = "cinnabar-offline";

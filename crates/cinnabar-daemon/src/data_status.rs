@@ -3,7 +3,7 @@
 //! Made by the data plane, read by the control plane ([`super::report`], metrics).
 
 use super::latency::Latencies;
-use super::settings::{Ack, VolumeConfig};
+use cinnabar_config::settings::{Ack, VolumeConfig};
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport};
 use cinnabar_engine::volume::Warmth;

@@ -1,9 +1,7 @@
-//! The daemon: data threads that serve guests, one control thread that talks to operators, and the
-//! configuration of both.
+//! The daemon: data threads that serve guests, and one control thread that talks to operators.
 //!
 //! The two sides share nothing but [`messages`].
 
-pub mod config;
 pub mod control;
 pub mod data_status;
 pub mod dataplane;
@@ -12,7 +10,6 @@ pub mod messages;
 pub mod recording;
 pub mod report;
 pub mod run;
-pub mod settings;
 pub mod signals;
 pub mod start_error;
 

@@ -1,5 +1,5 @@
 //! What the control plane and the data plane say to each other, and nothing else: settings going
-//! in ([`super::settings`]), messages while serving, answers ([`super::data_status`]) and failures
+//! in ([`cinnabar_config::settings`]), messages while serving, answers ([`super::data_status`]) and failures
 //! ([`super::start_error`]) coming back.
 //!
 //! The data plane implements:
@@ -15,8 +15,9 @@
 
 pub use super::data_status::*;
 use super::recording::{RECORDINGS_MAX, Recording};
-pub use super::settings::*;
 pub use super::start_error::*;
+pub(crate) use cinnabar_config::Subject;
+pub(crate) use cinnabar_config::settings::*;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::messages::{
     Subject,
 };
 use super::signals::Signals;
-use crate::config::Config;
+use cinnabar_config::Config;
 use sd_notify::NotifyState;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

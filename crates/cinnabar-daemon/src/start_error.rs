@@ -3,6 +3,7 @@
 //! Made by the data plane; the command line adds file and line, and ends with its exit code.
 
 use cinnabar_backend::disk::Identity;
+use cinnabar_config::Subject;
 
 /// Why the data plane could not start, or could not go on: one clear line and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,17 +19,6 @@ pub struct StartError {
     pub hint: String,
     /// What the backend is that could not be opened, where that is known.
     pub backend: Option<Identity>,
-}
-
-/// The part of the configuration an error belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// The daemon as a whole.
-    Daemon,
-    /// `[cache]`.
-    Cache,
-    /// The `[[volume]]` of this name.
-    Volume(String),
 }
 
 /// Kinds of [`StartError`]. Those of back ends end a `volume add`; at the start the volume waits
@@ -66,7 +56,7 @@ pub enum StartErrorKind {
     /// Any other setting that can't be used, e.g. minimums beyond 80 % or `io = "uring"` where
     /// it is refused (2).
     Settings,
-    /// [`StartConfig::cancel`](super::settings::StartConfig::cancel) was set (0).
+    /// [`StartConfig::cancel`](cinnabar_config::settings::StartConfig::cancel) was set (0).
     Cancelled,
     /// Memory, descriptors, threads (1).
     Resources,

@@ -2,14 +2,14 @@
 
 use super::Control;
 use super::api::{Answer, from_json};
-use crate::config::SettingError;
-use crate::config::units::parse_size;
 use crate::messages::{ByteRange, Message, NewCache};
 use crate::report::{CacheReport, StatusReport};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Json;
+use cinnabar_config::SettingError;
+use cinnabar_config::units::parse_size;
 use serde::{Deserialize, Serialize};
 use std::path::Path as FilePath;
 use std::sync::Arc;

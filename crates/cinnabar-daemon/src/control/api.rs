@@ -3,11 +3,6 @@
 //! Errors are `{"error": "...", "hint": "..."}`.
 
 use super::{Control, Phase, actions, recordings};
-use crate::config::checks::{check_beside, check_control, check_minimums, check_order_in};
-use crate::config::looks::Looks;
-use crate::config::units::parse_share;
-use crate::config::volume::{check_ack, check_order, one_of};
-use crate::config::{SettingError, VolumeInput};
 use crate::messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
 };
@@ -17,6 +12,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, patch, post};
 use axum::{Router, body::Bytes};
+use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
+use cinnabar_config::looks::Looks;
+use cinnabar_config::units::parse_share;
+use cinnabar_config::volume::{check_ack, check_order, one_of};
+use cinnabar_config::{SettingError, VolumeInput};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -148,7 +148,7 @@ async fn add(
     check_files(&volume, others().cloned().collect(), now.cache.device.clone()).await?;
     check_shares(&now, &volume)?;
     check_control(&volume, &control.socket)?;
-    for warning in crate::config::checks::warnings(&volume) {
+    for warning in cinnabar_config::checks::warnings(&volume) {
         tracing::warn!("{warning}");
     }
     let name = volume.name.clone();

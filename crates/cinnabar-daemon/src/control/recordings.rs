@@ -7,8 +7,6 @@
 use super::api::{Answer, from_json};
 use super::life::Life;
 use super::{Control, STATUS_WAIT_MAX};
-use crate::config::SettingError;
-use crate::config::volume::check_name;
 use crate::messages::{CommandError, CommandErrorKind, Message};
 use crate::recording::{Ending, Feed, Look, Recording};
 use axum::body::{Body, Bytes};
@@ -16,6 +14,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use cinnabar_config::SettingError;
+use cinnabar_config::volume::check_name;
 use cinnabar_trace::Record;
 use cinnabar_trace::write::Writer;
 use hyper::body::Frame;

@@ -1,8 +1,8 @@
 //! A volume in the status.
 
-use crate::config::units::{show_share, show_size};
 use crate::latency::LatencySummary;
 use crate::messages::{Ack, State, VolumeMode, VolumeStatus, Waiting, WriteBackStatus};
+use cinnabar_config::units::{show_share, show_size};
 use cinnabar_engine::counters::Bypassed;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{DropReason, Warmth};

@@ -1,7 +1,6 @@
 //! `cinnabar config check`: is this configuration fine?
 
 use super::output;
-use cinnabar_daemon::config;
 use cinnabar_text::Failure;
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,7 +26,7 @@ enum Command {
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let Command::Check { file } = &args.command;
-    let config = config::load(file)?;
+    let config = cinnabar_config::load(file)?;
     for warning in &config.warnings {
         let _gone = writeln!(std::io::stderr().lock(), "warning: {warning}");
     }

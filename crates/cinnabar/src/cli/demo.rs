@@ -1,7 +1,7 @@
 //! `cinnabar serve --demo`: a disk, a slow file server in front of it, a small cache.
 
-use cinnabar_daemon::config::{Config, ControlConfig, Lines, VolumeInput};
-use cinnabar_daemon::messages::{CacheConfig, EvictionMode, IoMode};
+use cinnabar_config::settings::{CacheConfig, EvictionMode, IoMode};
+use cinnabar_config::{Config, ControlConfig, Lines, VolumeInput};
 use cinnabar_engine::Endurance;
 use cinnabar_text::Failure;
 use cinnabar_text::show_size;

@@ -2,8 +2,8 @@
 
 use super::demo::{self, Demo};
 use super::{logging, output};
-use cinnabar_daemon::config::{self, Config};
-use cinnabar_daemon::messages::IoMode;
+use cinnabar_config::Config;
+use cinnabar_config::settings::IoMode;
 use cinnabar_daemon::run::{RunError, run as run_daemon};
 use cinnabar_text::Failure;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let demo = args.demo.then(|| Demo::new(args.dir.as_deref())).transpose()?;
     let mut config = match (&demo, &args.config) {
         (Some(demo), _) => demo.config()?,
-        (None, Some(file)) => config::load(file)?,
+        (None, Some(file)) => cinnabar_config::load(file)?,
         // The command line does not let this happen.
         (None, None) => return Err(Failure::of_usage("nothing to serve", "--config or --demo")),
     };

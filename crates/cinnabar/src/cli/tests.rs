@@ -3,9 +3,10 @@
 use super::Cli;
 use super::client::escape;
 use super::status::render;
+use cinnabar_config::settings::Ack;
 use cinnabar_daemon::latency::{Latencies, LatencyRecorder};
 use cinnabar_daemon::messages::{
-    Ack, CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus,
+    CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus,
     WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_daemon::report::StatusReport;
@@ -177,10 +178,10 @@ fn names_are_one_segment_of_a_path() {
 }
 
 fn sample(reads: u64) -> DataStatus {
-    let input = cinnabar_daemon::config::VolumeInput {
+    let input = cinnabar_config::VolumeInput {
         name: "vm1".into(),
         backend: "file:/srv/vm1.raw".into(),
-        ..cinnabar_daemon::config::VolumeInput::default()
+        ..cinnabar_config::VolumeInput::default()
     };
     let mut recorder = LatencyRecorder::new();
     recorder.record_ns(85_000);

@@ -4,11 +4,11 @@
 
 use super::client::{Daemon, escape};
 use super::output;
-use cinnabar_daemon::config::VolumeInput;
-use cinnabar_daemon::config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
+use cinnabar_config::VolumeInput;
+use cinnabar_config::settings::{Ack, VolumeMode};
+use cinnabar_config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use cinnabar_daemon::control::actions::InvalidateInput;
 use cinnabar_daemon::control::api::ChangeInput;
-use cinnabar_daemon::messages::{Ack, VolumeMode};
 use cinnabar_daemon::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;

@@ -3,13 +3,13 @@
 //! Files that may lie on storage that hangs, so background threads read and write them.
 
 use super::{Running, Writes};
-use crate::config::volume::backend_place;
 use crate::dataplane::disks;
 use crate::dataplane::plane::Plane;
 use crate::generations::Ledger;
 use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::claim::{self, Claim};
 use cinnabar_backend::spec::Place;
+use cinnabar_config::volume::backend_place;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 

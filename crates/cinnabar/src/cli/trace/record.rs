@@ -8,7 +8,7 @@ use super::file::cannot_write;
 use crate::cli::client::Daemon;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
-use cinnabar_daemon::config::volume::check_name;
+use cinnabar_config::volume::check_name;
 use cinnabar_daemon::control::recordings::RecordInput;
 use cinnabar_text::Failure;
 use cinnabar_trace::TraceFile;

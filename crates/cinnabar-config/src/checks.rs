@@ -4,7 +4,7 @@ use super::error::SettingError;
 use super::looks::Looks;
 use super::units::{show_share, show_size};
 use super::volume::backend_place;
-use crate::messages::{Ack, CacheConfig, NbdAddress, Share, VolumeConfig, VolumeMode};
+use crate::settings::{Ack, CacheConfig, NbdAddress, Share, VolumeConfig, VolumeMode};
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::path::Path;

@@ -8,7 +8,7 @@ use super::looks::Looks;
 use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
-use crate::messages::{
+use crate::settings::{
     CacheConfig, EvictionMode, IoMode, VolumeConfig, WriteLogConfig, WriteMemoryConfig,
 };
 use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};

@@ -1,6 +1,6 @@
 //! Settings that are sizes or parts of the cache, as people write them: `8GiB`, `10%`.
 
-use crate::messages::Share;
+use crate::settings::Share;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_text::units::SIZE_HINT;
 pub use cinnabar_text::{parse_size, show_size, write_size};

@@ -1,7 +1,7 @@
 //! The configuration file, right and wrong.
 
-use super::{Config, ConfigError, file};
-use crate::messages::{Ack, EvictionMode, IoMode, NbdAddress, Share, Subject, VolumeMode};
+use super::{Config, ConfigError, Subject, file};
+use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, Share, VolumeMode};
 use cinnabar_engine::Endurance;
 use cinnabar_text::toml_reader::Source;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::error::SettingError;
 use super::units::{parse_setting, parse_share, show_share};
-use crate::messages::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
+use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;

@@ -6,6 +6,7 @@ pub mod checks;
 mod error;
 mod file;
 pub mod looks;
+pub mod settings;
 #[cfg(test)]
 mod tests;
 pub mod units;
@@ -16,7 +17,7 @@ pub use error::SettingError;
 pub use file::load;
 pub use volume::VolumeInput;
 
-use crate::messages::{CacheConfig, Subject, VolumeConfig};
+use crate::settings::{CacheConfig, VolumeConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,17 @@ pub struct Lines {
     pub control: Option<usize>,
     /// Volumes by name.
     pub volumes: Vec<(String, usize)>,
+}
+
+/// The part of the configuration an error belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The daemon as a whole.
+    Daemon,
+    /// `[cache]`.
+    Cache,
+    /// The `[[volume]]` of this name.
+    Volume(String),
 }
 
 impl Config {
