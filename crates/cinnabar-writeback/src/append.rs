@@ -4,7 +4,7 @@ use crate::bounds::{Bound, Bounds};
 use crate::commit::{Chunk, Identity, Who};
 use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::{Entry, RangeKind};
-use crate::log::{EngineIo, LogIo, WriteLog};
+use crate::log::{EngineIo, LogIo, READS_MAX, WriteLog};
 use crate::memory::{Kept, Spot};
 use crate::mutant::Mutant;
 use crate::read::{Read, Source, layers_of};
@@ -302,26 +302,26 @@ impl<P: Payload> WriteLog<P> {
                     self.segments.pin(slot);
                 }
                 self.reads[read].outstanding += 1;
-                self.read_slot(read, layer, slot, false);
+                self.read_slot(read, layer, slot, 0);
             }
         }
         self.end_read(read);
     }
 
-    fn read_slot(&mut self, read: usize, layer: usize, slot: u32, again: bool) {
+    fn read_slot(&mut self, read: usize, layer: usize, slot: u32, before: u8) {
         let page = P::alloc(1);
         self.reads[read].layers[layer].from = Source::Slot(slot, Some(page.clone()));
         let data = std::iter::once(Slice { data: page, at: 0, len: BLOCK_BYTES }).collect();
         let op = IoOp::Read { offset: crate::format::offset_of(slot), data };
-        self.log(LogIo::Read { read, layer, again }, op);
+        self.log(LogIo::Read { read, layer, before }, op);
     }
 
-    /// A page has been read for a guest. What does not match its checksum is read once more.
+    /// A page has been read for a guest. What does not match its checksum is read again.
     pub(crate) fn slot_read(
         &mut self,
         read: usize,
         layer: usize,
-        again: bool,
+        before: u8,
         result: Result<(), IoError>,
     ) {
         let Source::Slot(slot, Some(page)) = &self.reads[read].layers[layer].from else {
@@ -332,8 +332,8 @@ impl<P: Payload> WriteLog<P> {
             [Mutant::ReadUnverified, Mutant::ReadUnpinned].map(|m| self.config.mutants.is(m));
         let sound = trusts.contains(&true) || self.is_sound(slot, &page, 0);
         if result.is_err() || !sound {
-            if !again && !self.lost {
-                return self.read_slot(read, layer, slot, true);
+            if before + 1 < READS_MAX && !self.lost {
+                return self.read_slot(read, layer, slot, before + 1);
             }
             self.reads[read].failed = Some(Failure::Io(IoError::Io));
         }

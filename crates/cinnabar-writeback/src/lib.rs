@@ -29,6 +29,6 @@ mod slots;
 mod throttle;
 mod volume;
 
-pub use log::{Config, Counters, WriteLog};
+pub use log::{Config, Counters, READS_MAX, WriteLog};
 pub use place::Status;
 pub use seam::{Action, Command, Done, EngineId, Event, Place, Refusal};

@@ -50,6 +50,10 @@ impl Default for Config {
     }
 }
 
+/// A page is read so often before it counts as lost: once from wherever it is read, and once from each
+/// half of a log on two devices.
+pub const READS_MAX: u8 = 3;
+
 /// Writes of the log's device since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -80,13 +84,13 @@ pub(crate) enum LogIo {
     Read {
         read: usize,
         layer: usize,
-        again: bool,
+        before: u8,
     },
     Destage {
         place: u16,
         first: usize,
         count: usize,
-        again: bool,
+        before: u8,
     },
     /// Of a destage that was given up.
     Nobody,
@@ -356,10 +360,10 @@ impl<P: Payload> WriteLog<P> {
             self.lose();
         }
         match io {
-            LogIo::Read { read, layer, again } => self.slot_read(read, layer, again, result),
-            LogIo::Destage { place, first, count, again } => {
+            LogIo::Read { read, layer, before } => self.slot_read(read, layer, before, result),
+            LogIo::Destage { place, first, count, before } => {
                 self.touched.add(place);
-                self.destage_read(place, (first, count), again, result);
+                self.destage_read(place, (first, count), before, result);
             }
             LogIo::Nobody => {}
             _ if self.lost => {}
@@ -497,10 +501,13 @@ impl<P: Payload> WriteLog<P> {
         }
     }
 
-    /// Whether an I/O reads a page again that did not match its checksum, or could not be read.
-    pub fn reads_again(&self, id: IoId) -> bool {
-        let io = self.ios.get(id.0 as usize);
-        matches!(io, Some(LogIo::Read { again: true, .. } | LogIo::Destage { again: true, .. }))
+    /// How often the page that an I/O reads has been read before: it did not match its checksum, or
+    /// could not be read. Less than [`READS_MAX`].
+    pub fn reads_again(&self, id: IoId) -> u8 {
+        match self.ios.get(id.0 as usize) {
+            Some(LogIo::Read { before, .. } | LogIo::Destage { before, .. }) => *before,
+            _ => 0,
+        }
     }
 
     /// What the log holds now.

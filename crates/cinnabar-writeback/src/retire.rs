@@ -8,7 +8,7 @@ use crate::destage::{
 };
 use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::RangeKind;
-use crate::log::{EngineIo, LogIo, WriteLog};
+use crate::log::{EngineIo, LogIo, READS_MAX, WriteLog};
 use crate::mutant::Mutant;
 use crate::ranges::RangeRecord;
 use crate::seam::EngineId;
@@ -145,15 +145,15 @@ impl<P: Payload> WriteLog<P> {
             let Some(start) = run.window.get(first).map(|page| page.slot) else { return };
             let rest = run.window[first..].iter().zip(start..).take(SEGMENT_PAGES as usize);
             let len = rest.take_while(|(page, slot)| page.slot == *slot).count();
-            run.reading += 1;
-            self.read_pages(place, (first, len), false);
+            self.read_pages(place, (first, len), 0);
             first += len;
         }
     }
 
-    fn read_pages(&mut self, place: u16, (first, count): (usize, usize), again: bool) {
+    fn read_pages(&mut self, place: u16, (first, count): (usize, usize), before: u8) {
         let memory = P::alloc(count as u32);
         let run = self.run(place);
+        run.reading += 1;
         let slot = run.window[first].slot;
         for (n, page) in run.window[first..first + count].iter_mut().enumerate() {
             page.data = Some((memory.clone(), n as u64 * BLOCK_BYTES));
@@ -161,14 +161,16 @@ impl<P: Payload> WriteLog<P> {
         let len = count as u64 * BLOCK_BYTES;
         let data = std::iter::once(Slice { data: memory, at: 0, len }).collect();
         let op = IoOp::Read { offset: crate::format::offset_of(slot), data };
-        self.log(LogIo::Destage { place, first, count, again }, op);
+        self.log(LogIo::Destage { place, first, count, before }, op);
     }
 
+    /// Pages of the window have been read. Those that can't be used are read again, each by itself: of a
+    /// log on two devices each half may have the only good copy of some of them.
     pub(crate) fn destage_read(
         &mut self,
         place: u16,
         (first, count): (usize, usize),
-        again: bool,
+        before: u8,
         result: Result<(), IoError>,
     ) {
         if self.lost {
@@ -183,22 +185,29 @@ impl<P: Payload> WriteLog<P> {
             })
             .collect();
         let trusts = self.config.mutants.is(Mutant::DestageUnverified);
-        let sound = all.iter().all(|(slot, data, at)| trusts || self.is_sound(*slot, data, *at));
-        if result.is_err() || !sound {
-            if !again {
-                return self.read_pages(place, (first, count), true);
+        let sound = |(slot, data, at): &(u32, P, u64)| trusts || self.is_sound(*slot, data, *at);
+        let bad = (first..).zip(&all).filter(|(_, page)| result.is_err() || !sound(page));
+        let bad: Vec<usize> = bad.map(|(page, _)| page).collect();
+        if before + 1 < READS_MAX {
+            for page in bad {
+                self.read_pages(place, (page, 1), before + 1);
             }
-            // The epoch can't be written as a whole: nothing of it, or of later ones, is.
-            let volume = self.volume(place);
-            volume.damaged = true;
-            let drains = std::mem::take(&mut volume.drains);
-            for (id, _) in drains {
-                self.answer(id, Err(crate::seam::Refusal::Damaged));
-            }
-            self.fail_waiting(place, Failure::Io(IoError::Io));
-            self.short.remove(place);
+        } else if !bad.is_empty() {
+            self.lose_dirty(place);
         }
         self.run(place).reading -= 1;
+    }
+
+    /// An epoch can't be written as a whole: nothing of it, or of later ones, is.
+    fn lose_dirty(&mut self, place: u16) {
+        let volume = self.volume(place);
+        volume.damaged = true;
+        let drains = std::mem::take(&mut volume.drains);
+        for (id, _) in drains {
+            self.answer(id, Err(crate::seam::Refusal::Damaged));
+        }
+        self.fail_waiting(place, Failure::Io(IoError::Io));
+        self.short.remove(place);
     }
 
     fn write_window(&mut self, place: u16) {

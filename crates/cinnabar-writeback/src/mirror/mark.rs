@@ -5,6 +5,7 @@ use crate::recover::{Media, OpenError};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::codec::{Reader, Writer};
 use cinnabar_engine::units::BLOCK_BYTES;
+use std::io::ErrorKind;
 
 const MAGIC: u32 = 0x4B4D_4C57;
 
@@ -72,13 +73,15 @@ pub(super) fn offset(copy: u64) -> u64 {
 /// The mark of a half, if it has one. A page that can't be read is as good as a damaged one.
 ///
 /// # Errors
-/// If both pages are damaged.
+/// If both pages are damaged, or the device is overdue.
 pub fn read<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Option<Mark>, OpenError> {
     let (mut newest, mut blank) = (None::<Mark>, false);
     for copy in 0..2 {
         let mut page = [MetaPage::zeroed()];
-        if media.read_pages(offset(copy), &mut page).is_err() {
-            continue;
+        match media.read_pages(offset(copy), &mut page) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Err(error.into()),
+            Err(_) => continue,
         }
         // Both pages are written before anything relies on a mark.
         blank |= page[0] == MetaPage::zeroed();

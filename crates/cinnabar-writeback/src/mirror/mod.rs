@@ -10,20 +10,24 @@
 //! * [`Pair`]: the halves while the log is opened, as one device.
 //! * [`Mirror`]: the log's I/O, fanned out.
 
+mod half;
 mod level;
 mod mark;
 mod pair;
 mod plan;
 
+pub use half::Half;
 pub use level::Levelled;
 pub use mark::{Mark, MarkState, force_alone, read as read_mark};
-pub use pair::{Half, Pair, start};
+pub use pair::{Pair, start};
 pub use plan::HalfState;
 
 use crate::log::{Unretired, WriteLog};
 use crate::mutant::{Mutant, Mutants};
+use crate::recover::OpenError;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Payload, Slice, Slices};
+use pair::Missing;
 use slab::Slab;
 use smallvec::SmallVec;
 
@@ -49,7 +53,15 @@ enum Under<P> {
     /// A write or flush: whose answers are missing. `None`: it has been answered.
     Write { id: Option<IoId>, waits: [bool; 2], succeeded: bool },
     /// A read into memory of its own: a half that is late may still write to it.
-    Read { id: IoId, offset: u64, data: Slices<P>, own: P, may_try: [bool; 2] },
+    Read {
+        id: IoId,
+        offset: u64,
+        data: Slices<P>,
+        own: P,
+        may_try: [bool; 2],
+        /// A half has answered, with an error.
+        answered: bool,
+    },
     /// A page of a mark.
     Mark { copy: u64 },
 }
@@ -80,6 +92,8 @@ pub struct Mirror<P> {
     prefers: usize,
     read_errors: [u64; 2],
     failed: bool,
+    /// Why a half that was given at the start is not used.
+    missing: Missing,
     mutants: Mutants,
 }
 
@@ -88,7 +102,7 @@ impl<P: Payload> Mirror<P> {
         (uuid, pair): ([u8; 16], u64),
         states: [HalfState; 2],
         marks: [Mark; 2],
-        unretired: Vec<Unretired>,
+        (unretired, missing): (Vec<Unretired>, Missing),
         mutants: Mutants,
     ) -> Self {
         Self {
@@ -103,6 +117,7 @@ impl<P: Payload> Mirror<P> {
             prefers: 0,
             read_errors: [0; 2],
             failed: false,
+            missing,
             mutants,
         }
     }
@@ -110,6 +125,11 @@ impl<P: Payload> Mirror<P> {
     /// What each half is.
     pub const fn states(&self) -> [HalfState; 2] {
         self.states
+    }
+
+    /// Why a half that was given at the start was not used then. `None`: it was, or was not given.
+    pub const fn missing(&self, half: usize) -> Option<&OpenError> {
+        self.missing[half].as_ref()
     }
 
     /// Whether no half is left: what was not answered never will be, but with an error.
@@ -137,13 +157,15 @@ impl<P: Payload> Mirror<P> {
         })
     }
 
-    /// The log asks for an I/O. `again`: a page that it has read did not match its checksum.
-    pub fn submit(&mut self, id: IoId, op: IoOp<P>, again: bool, out: &mut Out<P>) {
+    /// The log asks for an I/O. `before`: how often it has read the page that it wants
+    /// ([`WriteLog::reads_again`]); the second read goes to one half, the third to the other one,
+    /// whichever has answered the first.
+    pub fn submit(&mut self, id: IoId, op: IoOp<P>, before: u8, out: &mut Out<P>) {
         if self.failed {
             return out.done.push(IoDone::new(id, Err(IoError::Io)));
         }
         if let IoOp::Read { offset, data } = op {
-            return self.read(id, (offset, data), again, out);
+            return self.read(id, (offset, data), before, out);
         }
         let waits = self.states.map(|state| state != HalfState::Gone);
         let io = self.ios.insert(Under::Write { id: Some(id), waits, succeeded: false });
@@ -152,13 +174,17 @@ impl<P: Payload> Mirror<P> {
         }
     }
 
-    fn read(&mut self, id: IoId, (offset, data): (u64, Slices<P>), again: bool, out: &mut Out<P>) {
-        let again = again && !self.mutants.is(Mutant::ReadAgainFromSame);
+    fn read(&mut self, id: IoId, (offset, data): (u64, Slices<P>), before: u8, out: &mut Out<P>) {
         let blocks = data.iter().map(|slice| slice.len).sum::<u64>() / BLOCK_BYTES;
         let may_try = self.states.map(|state| state == HalfState::Member);
-        let first = if again { 1 - self.prefers } else { self.prefers };
+        // The half that is read may be another one than it was then.
+        let first = match before {
+            1 if !self.mutants.is(Mutant::ReadAgainFromSame) => 1,
+            2 if !self.mutants.is(Mutant::ReadAgainFromSame) => 0,
+            _ => self.prefers,
+        };
         let own = P::alloc(blocks as u32);
-        let io = self.ios.insert(Under::Read { id, offset, data, own, may_try });
+        let io = self.ios.insert(Under::Read { id, offset, data, own, may_try, answered: false });
         let tried = self.try_read(io, first, out);
         assert!(tried, "one half counts until all have failed");
     }
@@ -199,6 +225,9 @@ impl<P: Payload> Mirror<P> {
     fn read_done(&mut self, io: usize, half: usize, result: Result<(), IoError>, out: &mut Out<P>) {
         if result.is_err() {
             self.read_errors[half] += 1;
+            if let Under::Read { answered, .. } = &mut self.ios[io] {
+                *answered |= result != Err(IoError::TimedOut);
+            }
             if result == Err(IoError::TimedOut) && self.states[1 - half] == HalfState::Member {
                 // Each further read would take as long.
                 self.prefers = 1 - half;
@@ -207,7 +236,9 @@ impl<P: Payload> Mirror<P> {
                 return;
             }
         }
-        let Under::Read { id, data, own, .. } = self.ios.remove(io) else { unreachable!("a read") };
+        let Under::Read { id, data, own, answered, .. } = self.ios.remove(io) else {
+            unreachable!("a read")
+        };
         if result.is_ok() {
             let mut at = 0;
             for slice in data {
@@ -215,6 +246,8 @@ impl<P: Payload> Mirror<P> {
                 at += slice.len;
             }
         }
+        // The log gives up a device that is silent: the pair is not, if one of them has answered.
+        let result = if answered { result.map_err(|_| IoError::Io) } else { result };
         out.done.push(IoDone::new(id, result));
     }
 

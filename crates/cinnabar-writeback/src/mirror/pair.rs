@@ -1,6 +1,7 @@
 //! The devices of a log while it is opened: which of them count, and reads and writes of those that do.
 
 use super::Mirror;
+use super::half::{Asked, Half, overdue};
 use super::level::{Levelled, level};
 use super::mark::{self, Mark, MarkState};
 use super::plan::{Found, HalfState, plan};
@@ -12,26 +13,21 @@ use crate::recover::{Media, OpenError};
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::BLOCK_BYTES;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{Error, Result};
 
-/// One of the devices that were given.
-#[derive(Debug)]
-pub struct Half<'a, M> {
-    /// It.
-    pub media: &'a M,
-    /// Its size.
-    pub bytes: u64,
-}
+/// Why a half that was given is not used.
+pub(super) type Missing = [Option<OpenError>; 2];
 
 /// The halves of a log that is being opened. As a device it is what its members have together: a half
 /// that can't be written is dropped, and what was written counts once the other one says so.
 #[derive(Debug)]
 pub struct Pair<'a, M> {
-    halves: [Option<Half<'a, M>>; 2],
+    halves: [Option<Asked<'a, M>>; 2],
     log: Superblock,
     states: Cell<[HalfState; 2]>,
     marks: Cell<[Mark; 2]>,
+    missing: RefCell<Missing>,
     /// There was nothing on it.
     blank: [bool; 2],
     /// What a half that is filled now has in common with the other one.
@@ -43,30 +39,24 @@ pub struct Pair<'a, M> {
 /// Finds out which of the devices given count; `None`: one is not there. Members are levelled, durably.
 /// A device without a write log must hold nothing that counts. `pair` is drawn at random.
 ///
+/// A device that fails, is overdue, or can't be believed counts as one that is not there;
+/// [`Mirror::missing`] says why.
+///
 /// # Errors
-/// If none of them is known to hold everything, if they don't belong together, or fail.
+/// If none of them is known to hold everything, or they don't belong together. If none of them is known
+/// as a write log, what is wrong with the first one that fails.
 pub fn start<P: Payload, M: Media<P>>(
     halves: [Option<Half<'_, M>>; 2],
     pair: u64,
     mutants: Mutants,
 ) -> std::result::Result<Pair<'_, M>, OpenError> {
-    let (mut found, mut logs) = ([Found::Absent; 2], [None; 2]);
-    let mut damaged = None;
+    let halves = halves.map(|half| half.as_ref().map(Asked::new));
+    let (mut found, mut logs, mut missing) = ([Found::Absent; 2], [None; 2], Missing::default());
     for (n, half) in halves.iter().enumerate() {
-        let Some(Half { media, bytes }) = half else { continue };
-        let Ok(superblock) = superblock_of(*media)? else { continue };
-        let Some(log) = superblock else {
-            found[n] = Found::Blank;
-            continue;
-        };
-        let (have, need) = (*bytes, bytes_of(log.segments));
-        if have < need {
-            damaged = Some(OpenError::Smaller { have, need });
-            continue;
-        }
-        match mark::read(*media, log.uuid) {
-            Ok(mark) => (found[n], logs[n]) = (Found::Log(mark.unwrap_or(Mark::NEVER)), Some(log)),
-            Err(error) => damaged = Some(error),
+        let Some(half) = half else { continue };
+        match look_at(half) {
+            Ok((is, log)) => (found[n], logs[n]) = (is, log),
+            Err(error) => missing[n] = Some(error),
         }
     }
     if let [Some(a), Some(b)] = logs
@@ -74,33 +64,50 @@ pub fn start<P: Payload, M: Media<P>>(
     {
         return Err(OpenError::OtherLog);
     }
-    let states = match plan(found, mutants) {
-        Ok(states) => states,
-        Err(error) => return Err(damaged.unwrap_or(error)),
+    let (Ok(mut states), Some(log)) = (plan(found, mutants), logs[0].or(logs[1])) else {
+        return Err(refusal(found, missing, mutants));
     };
-    let Some(log) = logs[0].or(logs[1]) else { return Err(OpenError::HalfMissing) };
     let marks = found.map(|found| if let Found::Log(mark) = found { mark } else { Mark::NEVER });
     let blank = found.map(|found| found == Found::Blank);
-    let need = bytes_of(log.segments);
-    for (half, _) in halves.iter().zip(states).filter(|(_, state)| *state != HalfState::Gone) {
-        let have = half.as_ref().map_or(0, |half| half.bytes);
-        if have < need {
-            return Err(OpenError::MirrorSmaller { have, need });
+    for (n, half) in halves.iter().enumerate() {
+        let (have, need) = (half.as_ref().map_or(0, |half| half.bytes), bytes_of(log.segments));
+        if states[n] == HalfState::Filling && have < need {
+            states[n] = HalfState::Gone;
+            missing[n] = Some(OpenError::MirrorSmaller { have, need });
         }
     }
     let levelled = Levelled::default();
     let (states, marks) = (Cell::new(states), Cell::new(marks));
-    let nonce = pair;
-    let mut all = Pair { halves, log, states, marks, blank, nonce, levelled, mutants };
+    let (nonce, missing) = (pair, RefCell::new(missing));
+    let mut all = Pair { halves, log, states, marks, missing, blank, nonce, levelled, mutants };
     all.settle::<P>()?;
     Ok(all)
 }
 
-/// The superblock of a half, from whichever of its pages; `Ok(None)`: it has none, `Err`: it can't be
-/// read.
-fn superblock_of<P>(
-    media: &impl Media<P>,
-) -> std::result::Result<Result<Option<Superblock>>, OpenError> {
+/// What is on a device, and of which log it is.
+fn look_at<P, M: Media<P>>(
+    half: &Asked<'_, M>,
+) -> std::result::Result<(Found, Option<Superblock>), OpenError> {
+    let Some(log) = superblock_of(half)? else { return Ok((Found::Blank, None)) };
+    let (have, need) = (half.bytes, bytes_of(log.segments));
+    if have < need {
+        return Err(OpenError::Smaller { have, need });
+    }
+    let mark = mark::read(half, log.uuid)?;
+    Ok((Found::Log(mark.unwrap_or(Mark::NEVER)), Some(log)))
+}
+
+/// Why devices are no log that can be opened.
+fn refusal(found: [Found; 2], missing: Missing, mutants: Mutants) -> OpenError {
+    let error = plan(found, mutants).err().unwrap_or(OpenError::HalfMissing);
+    let is_log = found.iter().any(|found| matches!(found, Found::Log(_)));
+    // Beside a half that is there, one that fails is one that is not there.
+    let says = |error: &OpenError| !is_log || !matches!(error, OpenError::Io(_));
+    missing.into_iter().flatten().find(says).unwrap_or(error)
+}
+
+/// The superblock of a half, from whichever of its pages; `None`: it has none.
+fn superblock_of<P>(media: &impl Media<P>) -> std::result::Result<Option<Superblock>, OpenError> {
     let mut unreadable = None;
     for page in 0..2 {
         let mut bytes = [MetaPage::zeroed()];
@@ -109,12 +116,12 @@ fn superblock_of<P>(
             continue;
         }
         match Superblock::decode(&bytes[0]) {
-            Ok(superblock) => return Ok(Ok(Some(superblock))),
+            Ok(superblock) => return Ok(Some(superblock)),
             Err(SuperblockError::Foreign) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(unreadable.map_or(Ok(None), Err))
+    unreadable.map_or(Ok(None), |error| Err(error.into()))
 }
 
 impl<M> Pair<'_, M> {
@@ -133,8 +140,8 @@ impl<M> Pair<'_, M> {
         self.levelled
     }
 
-    fn media(&self, half: usize) -> &M {
-        self.halves[half].as_ref().expect("a half that counts is there").media
+    fn media(&self, half: usize) -> &Asked<'_, M> {
+        self.halves[half].as_ref().expect("a half that counts is there")
     }
 
     fn members(&self) -> impl Iterator<Item = usize> {
@@ -153,7 +160,21 @@ impl<M> Pair<'_, M> {
             let halves = [self.media(0), self.media(1)];
             self.levelled = level(halves, self.log, self.mutants)?;
             for half in (0..2).filter(|half| self.levelled.failed[*half]) {
-                self.lose(half)?;
+                self.lose(half, Error::other("it could not be made like the other half"))?;
+            }
+        }
+        self.lose_silent()?;
+        Ok(())
+    }
+
+    /// A half that was overdue for whatever reason is dropped.
+    fn lose_silent<P>(&self) -> Result<()>
+    where
+        M: Media<P>,
+    {
+        for half in self.members() {
+            if self.media(half).is_silent() {
+                self.lose(half, overdue())?;
             }
         }
         Ok(())
@@ -187,16 +208,18 @@ impl<M> Pair<'_, M> {
         self.mark(half, mark)
     }
 
-    /// A half can't be written: the other one goes on alone, once it says so.
-    fn lose<P>(&self, half: usize) -> Result<()>
+    /// A half can't be written: the other one goes on alone, once it says so. Without another one this
+    /// gives the error back.
+    fn lose<P>(&self, half: usize, why: Error) -> Result<()>
     where
         M: Media<P>,
     {
         self.set(half, HalfState::Gone);
         let other = 1 - half;
         if self.states.get()[other] != HalfState::Member {
-            return Err(none_left());
+            return Err(why);
         }
+        self.missing.borrow_mut()[half] = Some(why.into());
         let marked = self.mark_alone(other);
         if marked.is_err() {
             self.set(other, HalfState::Gone);
@@ -204,13 +227,13 @@ impl<M> Pair<'_, M> {
         marked
     }
 
-    fn each<P>(&self, write: impl Fn(&M) -> Result<()>) -> Result<()>
+    fn each<P>(&self, write: impl Fn(&Asked<'_, M>) -> Result<()>) -> Result<()>
     where
         M: Media<P>,
     {
         for half in self.members() {
-            if write(self.media(half)).is_err() {
-                self.lose(half)?;
+            if let Err(error) = write(self.media(half)) {
+                self.lose(half, error)?;
             }
         }
         self.members().next().map(drop).ok_or_else(none_left)
@@ -238,18 +261,21 @@ impl<M> Pair<'_, M> {
             }
             // Later uses of segments are told apart from all that a stale half may hold.
             log.segments.skip(self.nonce >> 32);
-            if self.fill(half, self.media(source)).is_err() {
+            if let Err(error) = self.fill(half, self.media(source)) {
                 self.set(half, HalfState::Gone);
+                self.missing.borrow_mut()[half] = Some(error.into());
             }
         }
+        self.lose_silent()?;
         let (states, marks) = (self.states.get(), self.marks.get());
         let old = if states.contains(&HalfState::Filling) { log.unretired() } else { Vec::new() };
         let uuid = self.log.uuid;
-        Ok(Mirror::new((uuid, self.nonce), states, marks, old, self.mutants))
+        let missing = self.missing.into_inner();
+        Ok(Mirror::new((uuid, self.nonce), states, marks, (old, missing), self.mutants))
     }
 
     /// A half becomes one that is filled: nothing that it holds is believed any more.
-    fn fill<P>(&self, half: usize, source: &M) -> Result<()>
+    fn fill<P>(&self, half: usize, source: &Asked<'_, M>) -> Result<()>
     where
         M: Media<P>,
     {
@@ -326,6 +352,6 @@ impl<P: Payload, M: Media<P>> Media<P> for Pair<'_, M> {
     }
 
     fn flush(&self) -> Result<()> {
-        self.each(Media::flush)
+        self.each(|half| half.flush())
     }
 }

@@ -5,7 +5,9 @@ use crate::format::{SEGMENTS_PAGE, segments_of};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::BLOCK_BYTES;
 
-/// The device of a write log, for what happens before it is used. Offsets are bytes.
+/// The device of a write log, for what happens before it is used. Offsets are bytes. I/O that does not
+/// end within a bound fails with [`ErrorKind::TimedOut`](std::io::ErrorKind::TimedOut): of a log on two
+/// devices, one that is overdue counts as missing from then on.
 pub trait Media<P> {
     /// Reads pages.
     ///

@@ -306,6 +306,11 @@ impl Ssd {
         self.state.borrow_mut().under_way.remove(which).0
     }
 
+    /// Of two I/Os under way the second one is first.
+    pub(crate) fn swap_first(&self) {
+        self.state.borrow_mut().under_way.swap(0, 1);
+    }
+
     /// Nothing that is under way happens.
     pub(crate) fn forget(&self) {
         self.state.borrow_mut().under_way.clear();

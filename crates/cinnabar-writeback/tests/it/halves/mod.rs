@@ -1,18 +1,19 @@
 //! A log on two devices, driven step by step: what happens when.
 
+mod start;
+
 use crate::memory::Mem;
 use crate::ssd::Ssd;
-use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::format::{bytes_of, directory_offset, offset_of};
 use cinnabar_writeback::mirror::{Half, HalfState, Mirror, Out, force_alone, start};
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::recover::{Media, OpenError, format, open, superblock};
-use cinnabar_writeback::{Action, Command, Config, Done, Event, Place, Refusal, WriteLog};
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::io::{Error, Result as IoResult};
+use cinnabar_writeback::recover::{OpenError, format, open};
+use cinnabar_writeback::{
+    Action, Command, Config, Done, EngineId, Event, Place, Refusal, WriteLog,
+};
+use std::collections::{BTreeMap, VecDeque};
 
 const SEGMENTS: u32 = 8;
 const A: Place = Place(0);
@@ -35,6 +36,10 @@ struct Two {
     mirror: Mirror<Mem>,
     replies: BTreeMap<RequestId, Result<Answer<Mem>, Failure>>,
     answers: BTreeMap<RequestId, Result<Done, Refusal>>,
+    /// What the log has asked the engine for.
+    asked: VecDeque<(EngineId, Op<Mem>)>,
+    /// What the back end has got, by blocks.
+    back_end: BTreeMap<u64, Option<u64>>,
     next: u64,
     mutants: Mutants,
 }
@@ -48,18 +53,23 @@ impl Two {
         let (log, mirror) =
             open_halves([Some(&ssds[0]), Some(&ssds[1])], 7, mutants).expect("one is formatted");
         let (replies, answers) = (BTreeMap::new(), BTreeMap::new());
-        let mut two = Self { ssds, log, mirror, replies, answers, next: 0, mutants };
-        two.attach();
+        let (asked, back_end) = (VecDeque::new(), BTreeMap::new());
+        let next = 0;
+        let mut two = Self { ssds, log, mirror, replies, answers, asked, back_end, next, mutants };
+        assert_eq!(two.attach("a"), A);
         assert_eq!(two.mirror.states(), [HalfState::Member; 2], "there is nothing to wait for");
         two
     }
 
-    fn attach(&mut self) {
-        let (name, size_bytes) = ("a".to_owned(), 64 * 4096);
+    fn attach(&mut self, name: &str) -> Place {
+        let (name, size_bytes) = (name.to_owned(), 64 * 4096);
         let incarnation = self.next;
         let id = self.control(Command::Attach { name, size_bytes, incarnation });
         self.settle();
-        assert_eq!(self.answers.get(&id), Some(&Ok(Done::Attached(A))));
+        match self.answers.get(&id) {
+            Some(Ok(Done::Attached(place))) => *place,
+            other => panic!("not attached: {other:?}"),
+        }
     }
 
     fn take(&mut self, out: Out<Mem>) -> Vec<IoDone> {
@@ -82,7 +92,8 @@ impl Two {
                     }
                     Action::Reply(id, result) => drop(self.replies.insert(id, result)),
                     Action::Answer(id, result) => drop(self.answers.insert(id, result)),
-                    _ => {}
+                    Action::Engine(id, _, op) => self.asked.push_back((id, op)),
+                    Action::Memory(_) | Action::WakeAt(_) => {}
                 }
             }
             self.mirror.advance(&self.log, &mut out);
@@ -125,6 +136,20 @@ impl Two {
     fn settle(&mut self) {
         while let Some(half) = (0..2).find(|half| self.ssds[*half].under_way() > 0) {
             self.end(half, Ok(()));
+        }
+    }
+
+    /// The back end does all that it is asked for.
+    fn serve(&mut self) {
+        while let Some((id, op)) = self.asked.pop_front() {
+            if let Op::Write { span, data, .. } = op {
+                for n in 0..span.blocks() {
+                    let value = data.value(n as usize * 8);
+                    self.back_end.insert(span.first_block() + n, value);
+                }
+            }
+            self.apply(Event::EngineDone(id, Ok(Answer::Done)));
+            self.settle();
         }
     }
 
@@ -254,60 +279,56 @@ fn one_bad_sector_does_not_end_filling() {
     assert_eq!(two.mirror.states(), [HalfState::Member; 2], "nothing is older than it");
 }
 
+/// A run of pages was read from one half as a whole, then from the other one.
 #[test]
-fn a_device_is_not_stamped_before_the_log_is_known_to_open() {
+fn pages_that_either_half_has_reach_the_back_end() {
     let mut two = Two::new(Mutants::default());
-    force_alone(&two.ssds[0]).expect("it works");
-    two.ssds[1] = two.ssds[0].beside();
-    let half = |media, bytes| Some(Half { media, bytes });
-    let whole = bytes_of(SEGMENTS);
-    let halves = [half(&two.ssds[0], whole), half(&two.ssds[1], whole - 4096)];
-    let small = start::<Mem, Ssd>(halves, 1, Config::default().mutants);
-    assert!(matches!(small, Err(OpenError::MirrorSmaller { .. })));
-    for copy in 0..2 {
-        two.ssds[0].rot_page(directory_offset(0, copy) / 4096);
-    }
-    assert!(matches!(two.reopen([true, true]), Err(OpenError::Directory(0))));
-    assert!(superblock(&two.ssds[1]).is_err(), "nothing was written to it");
+    let (data, span) = (Mem::of(0, &[7; 64]), ByteSpan::new(4096, 8 * 4096));
+    two.submit(Op::Write { span, data, fua: false });
+    two.settle();
+    two.ssds[0].rot_page(offset_of(1) / 4096);
+    two.ssds[0].spoil(offset_of(2) / 4096);
+    two.ssds[1].rot_page(offset_of(4) / 4096);
+    two.ssds[1].spoil(offset_of(5) / 4096);
+    let drained = two.control(Command::Drain(A));
+    two.settle();
+    two.serve();
+    assert_eq!(two.answers[&drained], Ok(Done::Nothing));
+    assert_eq!(two.back_end, (1..9).map(|block| (block, Some(7))).collect());
+    assert_eq!(two.mirror.states(), [HalfState::Member; 2]);
 }
 
-/// A device that takes so many writes and no more.
-struct Failing<'a>(&'a Ssd, Cell<u32>);
-
-impl Media<Mem> for Failing<'_> {
-    fn read_pages(&self, offset: u64, pages: &mut [MetaPage]) -> IoResult<()> {
-        self.0.read_pages(offset, pages)
-    }
-    fn read_data(&self, offset: u64, blocks: u32) -> IoResult<Mem> {
-        self.0.read_data(offset, blocks)
-    }
-    fn write_page(&self, offset: u64, page: &MetaPage) -> IoResult<()> {
-        let left = self.1.get().checked_sub(1).ok_or_else(|| Error::other("it fails"))?;
-        self.1.set(left);
-        self.0.write_page(offset, page)
-    }
-    fn flush(&self) -> IoResult<()> {
-        self.0.flush()
-    }
-}
-
-/// A device got its superblock before it was marked as being filled: alone, it was served as an empty
-/// log, and claims of the log's volumes were removed.
+/// The half that is read had changed meanwhile: the second read went to the one that had answered.
 #[test]
-fn a_device_that_fails_while_it_is_filled_is_never_served_alone() {
-    for writes in 0..12 {
-        let source = Ssd::default();
-        format(&source, bytes_of(SEGMENTS), [9; 16]).expect("it is large enough");
-        let target = source.beside();
-        let half = |media| Some(Half { media, bytes: bytes_of(SEGMENTS) });
-        let devices = [Failing(&source, u32::MAX.into()), Failing(&target, writes.into())];
-        let halves = [half(&devices[0]), half(&devices[1])];
-        let pair = start::<Mem, _>(halves, 7, Mutants::default()).expect("one is a log");
-        let mut log = open::<Mem>(&pair, pair.bytes(), Config::default()).expect("it is empty");
-        let mirror = pair.finish(&mut log).expect("the other one is there");
-        assert_eq!(mirror.states(), [HalfState::Member, HalfState::Gone], "{writes} writes");
-        let whole = Half { media: &target, bytes: bytes_of(SEGMENTS) };
-        let alone = start::<Mem, Ssd>([None, Some(whole)], 8, Mutants::default());
-        assert!(alone.is_err(), "{writes} writes: it is served");
+fn a_page_is_read_again_from_the_half_that_did_not_answer() {
+    let mut two = Two::new(Mutants::default());
+    for block in 1..3 {
+        two.write(block, block);
+        two.settle();
     }
+    two.ssds[0].rot_page(offset_of(1) / 4096);
+    let reads = [1, 2].map(|block| {
+        let span = ByteSpan::new(block * 4096, 4096);
+        two.submit(Op::Read { span, data: Mem::alloc(1) })
+    });
+    two.ssds[0].swap_first();
+    two.end(0, Err(IoError::TimedOut));
+    two.settle();
+    assert!(reads.iter().all(|read| two.replies[read].is_ok()), "{:?}", two.replies);
+    assert_eq!(two.mirror.states(), [HalfState::Member; 2]);
+}
+
+/// One bad page of a run at one half, and one half that is slow: the log took both as silent.
+#[test]
+fn a_pair_of_which_one_half_has_answered_is_not_silent() {
+    let mut two = Two::new(Mutants::default());
+    two.write(1, 7);
+    two.settle();
+    let (span, data) = (ByteSpan::new(4096, 4096), Mem::alloc(1));
+    let read = two.submit(Op::Read { span, data: data.clone() });
+    two.end(0, Err(IoError::Io));
+    two.end(1, Err(IoError::TimedOut));
+    two.settle();
+    assert!(two.replies[&read].is_ok() && !two.log.is_lost());
+    assert_eq!(data.value(0), Some(7));
 }
