@@ -142,8 +142,10 @@ pub struct VolumeStatus {
     pub backend_size_bytes: u64,
     /// What became of the blocks of an earlier run.
     pub warmth: Warmth,
-    /// The engine's counters.
+    /// The engine's counters; of a volume in the write log, as its guests see them.
     pub counters: VolumeCounters,
+    /// Of the read hits, blocks of reads that the write log answered alone.
+    pub read_hits_log: u64,
     /// Latencies of guest requests.
     pub latencies: Latencies,
     /// What the write log holds of it, if it is in write-back mode.

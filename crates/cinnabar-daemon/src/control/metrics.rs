@@ -239,6 +239,11 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
     counter("volume_read_hit_ram_blocks", "Of those, from RAM.", &|volume| {
         volume.counters.read_hits_ram
     })?;
+    counter(
+        "volume_read_hit_log_blocks",
+        "Of those, blocks of reads that the write log answered alone.",
+        &|volume| volume.read_hits_log,
+    )?;
     counter("volume_read_miss_blocks", "Read blocks fetched from the backend.", &|volume| {
         volume.counters.misses
     })?;

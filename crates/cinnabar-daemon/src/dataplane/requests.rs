@@ -157,6 +157,10 @@ impl Plane {
         self.note_answer_by(answer_by);
         if let Route::Log(place) = route {
             request.in_log = true;
+            // After its device has failed the log refuses all of them.
+            if self.writes.log().is_some_and(|log| !log.is_lost()) {
+                self.volumes[key].traffic.guest_asks(&op);
+            }
             let id = RequestId(self.requests.insert(request) as u64);
             self.writes.give(Event::Submit(id, place, op));
         } else {
@@ -329,7 +333,10 @@ impl Plane {
 
     /// Has the engines do something of which no guest knows, with the volume's own time limit.
     pub(super) fn submit_for(&mut self, now: Instant, key: usize, op: Op<Memory>, asker: Asker) {
-        let volume = &self.volumes[key];
+        let volume = &mut self.volumes[key];
+        if matches!(asker, Asker::Log(_) | Asker::Mode) {
+            volume.traffic.log_asks(&op);
+        }
         let answer_by = volume.answer_by(now);
         let id = volume.life.id().expect("a volume that serves is attached");
         self.note_answer_by(answer_by);

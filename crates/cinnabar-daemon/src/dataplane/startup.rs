@@ -23,7 +23,7 @@ use super::requests::Overdue;
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
-use super::writes::{self, OpenFailed, Writes};
+use super::writes::{self, OpenFailed, Traffic, Writes};
 use crate::generations::Ledger;
 use crate::messages::{
     AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
@@ -289,6 +289,7 @@ impl Plane {
             stops: false,
             claim_path,
             claims: None,
+            traffic: Traffic::default(),
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);

@@ -66,6 +66,7 @@ impl Plane {
             backend_size_bytes: 0,
             warmth: Warmth::New,
             counters: VolumeCounters::default(),
+            read_hits_log: 0,
             latencies: Latencies::default(),
             write_back: None,
         });
@@ -99,7 +100,8 @@ impl Plane {
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
         // Most are refused by the servers, and never come to an engine.
         let refused = own.refused + front.refused;
-        let counters = VolumeCounters { cached_blocks, refused, ..*own };
+        let own = volume.traffic.of_guests(own);
+        let counters = VolumeCounters { cached_blocks, refused, ..own };
         let here = || volume.latencies.as_ref().map(Recorders::summary).unwrap_or_default();
         let latencies = front.latencies.unwrap_or_else(here);
         VolumeStatus {
@@ -114,6 +116,7 @@ impl Plane {
             backend_size_bytes: volume.measured.unwrap_or(0),
             warmth: volume.life.warmth(),
             counters,
+            read_hits_log: volume.traffic.read_hits_log(),
             latencies,
             write_back: self.write_back_status(self.lane.clock.now(), volume),
         }

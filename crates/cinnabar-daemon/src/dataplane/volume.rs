@@ -1,7 +1,7 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
-use super::writes::Claims;
+use super::writes::{Claims, Traffic};
 use crate::latency::{Latencies, LatencyRecorder};
 use crate::messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode};
 use cinnabar_backend::disk::DiskKind;
@@ -44,6 +44,8 @@ pub(super) struct Volume {
     pub(super) measured: Option<u64>,
     /// Its way into the write log and out of it.
     pub(super) writes: WriteMode,
+    /// What has gone through the log.
+    pub(super) traffic: Traffic,
     /// What is to be done when it has joined or left.
     pub(super) change: Change,
     /// The stop has told it to leave the log.

@@ -70,6 +70,8 @@ pub struct VolumeReport {
     pub read_hits: u64,
     /// Of those, from RAM.
     pub read_hits_ram: u64,
+    /// Of those, blocks of reads that the write log answered alone.
+    pub read_hits_log: u64,
     /// Read blocks fetched from the backend.
     pub misses: u64,
     /// Read requests with hits and misses.
@@ -288,6 +290,7 @@ impl VolumeReport {
             blocks_written: counters.blocks_written,
             read_hits: counters.read_hits,
             read_hits_ram: counters.read_hits_ram,
+            read_hits_log: status.read_hits_log,
             misses: counters.misses,
             partial_hits: counters.partial_hits,
             write_hits: counters.write_hits,

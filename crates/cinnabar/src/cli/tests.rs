@@ -197,6 +197,7 @@ fn sample(reads: u64) -> DataStatus {
         oldest: Some(Duration::from_millis(12_340)),
         backend_size_bytes: 30 << 30,
         warmth: Warmth::Dropped { blocks: 512, reason: DropReason::BackendChanged },
+        read_hits_log: 0,
         counters: VolumeCounters {
             reads,
             blocks_read: reads,

@@ -90,6 +90,31 @@ fn what_is_written_is_read_and_reaches_the_backend_in_the_end() {
 }
 
 #[test]
+fn requests_are_counted_as_guests_made_them() {
+    both(|io| {
+        let mut rig = Rig::write_back(io, &["vm1"]);
+        rig.start();
+        let mut client = rig.client("vm1");
+        for _ in 0..3 {
+            assert_eq!(client.write(0, &[1; 8192], false), Ok(()));
+        }
+        assert!(client.read(0, 8192).is_ok(), "the log has it");
+        assert!(client.read(0, 16_384).is_ok(), "the log has half of it");
+        assert_eq!(client.flush(), Ok(()));
+        flush(&rig).expect("the back end takes it");
+        let status = rig.status();
+        let counters = status.volumes[0].counters;
+        assert_eq!((counters.writes, counters.blocks_written, counters.flushes), (3, 6, 1));
+        assert_eq!((counters.reads, counters.blocks_read), (2, 6));
+        assert_eq!(counters.read_hits + counters.misses, counters.blocks_read);
+        assert_eq!(status.volumes[0].read_hits_log, 2, "the log alone");
+        assert!(counters.backend_writes > 0 && own(&status).destaged_writes > 0);
+        drop(client);
+        rig.stop();
+    });
+}
+
+#[test]
 fn a_slow_backend_is_waited_for_by_nobody() {
     both(|io| {
         let mut rig = Rig::write_back(io, &["vm1"]);

@@ -12,9 +12,11 @@ mod memory;
 mod mode;
 mod open;
 mod status;
+mod traffic;
 
 pub(super) use claims::{ClaimPlace, Claims, Known};
 pub(super) use open::{OpenFailed, open};
+pub(super) use traffic::Traffic;
 
 use super::plane::Plane;
 use super::requests::Asker;
