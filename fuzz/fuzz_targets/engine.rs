@@ -1,13 +1,13 @@
 //! The engine in a small world: bytes choose the next event, the oracle judges every answer.
 //!
-//! A failing input prints what happened; `CINNABAR_GUIDED=FILE cargo test -p cinnabar-sim small` does
+//! A failing input prints what happened; `CINNABAR_GUIDED=FILE cargo test -p cinnabar-search small` does
 //! so without a fuzzer.
 
 #![no_main]
 
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_sim::small::coverage::FEATURES;
-use cinnabar_sim::small::run_with;
+use cinnabar_search::coverage::FEATURES;
+use cinnabar_search::run_with;
 use std::sync::LazyLock;
 
 /// Moments of the engine, beside the lines of code that libFuzzer sees by itself.

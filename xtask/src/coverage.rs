@@ -18,9 +18,9 @@ use std::process::Command;
 const WRAPPER: &str = "CINNABAR_COVERAGE_WRAPPER";
 /// What is counted.
 const ENGINE: &str = "crates/cinnabar-engine/src/";
-/// Crates that are compiled with counters: the engine, the simulator, where most of the engine's code
+/// Crates that are compiled with counters: the engine, the simulator and the searches, where most of the engine's code
 /// is made for its payload, and the tests.
-const COUNTED: [&str; 3] = ["cinnabar_engine", "cinnabar_sim", "it"];
+const COUNTED: [&str; 4] = ["cinnabar_engine", "cinnabar_sim", "cinnabar_search", "it"];
 
 /// How long to search.
 #[derive(clap::Args, Debug)]
@@ -106,20 +106,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn searches(args: &Args) -> Vec<Search> {
     let seconds = args.seconds.to_string();
-    let sim = |name: String, test, env| Search { name, package: "cinnabar-sim", test, env };
+    let search = |name: String, package, test, env| Search { name, package, test, env };
     vec![
-        sim(
+        search(
             format!("{} seeds", args.seeds),
+            "cinnabar-sim",
             "faults::no_seed_breaks",
             vec![("CINNABAR_SEEDS", format!("0..{}", args.seeds))],
         ),
-        sim(
+        search(
             format!("guided, corpus and {seconds} s"),
+            "cinnabar-search",
             "small::inputs_made_of",
             vec![("CINNABAR_GUIDED_SECONDS", seconds.clone())],
         ),
-        sim(
+        search(
             format!("exhaustive, {seconds} s"),
+            "cinnabar-search",
             "small::every_order",
             vec![("CINNABAR_MOVES", "99".into()), ("CINNABAR_SECONDS", seconds)],
         ),
@@ -167,7 +170,8 @@ fn measure(search: &Search, tools: &Path, folder: &Path) -> Result<Lines> {
 /// The test programs of a package, with counters.
 fn build(package: &str) -> Result<Vec<PathBuf>> {
     let mut command = cargo(&["test", "--locked", "--no-run", "--message-format=json"]);
-    let programs = if package == "cinnabar-sim" { ["--test", "it"] } else { ["--lib", "--quiet"] };
+    let programs =
+        if package == "cinnabar-engine" { ["--lib", "--quiet"] } else { ["--test", "it"] };
     command.args(["--package", package]).args(programs);
     let wrapper = std::env::current_exe().context("this program's own path")?;
     command.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(WRAPPER, "1");

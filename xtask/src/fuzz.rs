@@ -11,7 +11,7 @@ const ENGINE: &str = "engine";
 /// The one whose bytes choose what happens to the write log.
 const WRITE_LOG: &str = "write_log";
 /// Its inputs that the tree keeps.
-const ENGINE_SEEDS: &str = "crates/cinnabar-sim/tests/corpus/guided";
+const ENGINE_SEEDS: &str = "crates/cinnabar-search/tests/corpus/guided";
 
 /// Builds the targets and runs them one after the other, `total` time together.
 ///

@@ -31,6 +31,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (MODEL, &[ENGINE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[DRIVER, ENGINE]),
+    // Other searches under its media and its oracle; fuzz targets and tests alone run them.
+    (SEARCH, &[SIM, DRIVER, ENGINE]),
     (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
     (DRIVER, &[WRITEBACK, ENGINE]),
@@ -59,6 +61,7 @@ const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
 const MODEL: &str = "cinnabar-model";
 const SIM: &str = "cinnabar-sim";
+const SEARCH: &str = "cinnabar-search";
 const STUDY: &str = "cinnabar-study";
 const WRITEBACK: &str = "cinnabar-writeback";
 const ENGINE: &str = "cinnabar-engine";

@@ -51,14 +51,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }),
         Stage::new("exhaustive", move || {
             let minutes = limit.unwrap_or(Duration::from_hours(1)).as_secs() / 60;
-            let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
+            let test = ["test", "--release", "--locked", "--package", "cinnabar-search"];
             let mut search = cargo(&test);
             search.args(["--test", "it", "small::every_order", "--", "--nocapture"]);
             search.env("CINNABAR_MOVES", "99");
             show(search.env("CINNABAR_MINUTES", minutes.max(1).to_string())).map(Done::Passed)
         }),
         Stage::new("mutants", || {
-            let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
+            let test = ["test", "--release", "--locked", "--package", "cinnabar-search"];
             let mut table = cargo(&test);
             table.args(["--test", "it", "table_of_mutants", "--", "--nocapture", "--ignored"]);
             show(&mut table).map(Done::Passed)

@@ -4,6 +4,7 @@
 //! lose, tear and rot what is not durable, and an oracle judges every read.
 
 pub mod dice;
+pub mod digest;
 pub mod driver;
 pub mod faults;
 pub mod kinds;
@@ -13,7 +14,6 @@ pub mod oracle;
 pub mod pairs;
 pub mod script;
 pub mod shards;
-pub mod small;
 pub mod stamp;
 pub mod threaded;
 pub mod violation;

@@ -138,7 +138,7 @@ impl Backend {
     }
 
     /// Adds what is on it, and what it can prove.
-    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+    pub fn digest(&self, sink: &mut crate::digest::Sink) {
         sink.stamps(&self.contents);
         for (sector, volatile) in self.volatile.iter().enumerate() {
             if let Some(volatile) = volatile {

@@ -354,7 +354,7 @@ impl CacheDevice {
     }
 
     /// Adds what is on it.
-    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+    pub fn digest(&self, sink: &mut crate::digest::Sink) {
         for (block, cell) in self.cells.iter().enumerate() {
             if cell.contents != Contents::Empty {
                 sink.word(block as u64);

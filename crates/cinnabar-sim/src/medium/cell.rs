@@ -49,12 +49,12 @@ impl Contents {
         }
     }
 
-    pub(super) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+    pub(super) fn digest(&self, sink: &mut crate::digest::Sink) {
         use std::hash::Hasher;
         match self {
             Self::Empty => sink.word(0),
             Self::Meta(page) => {
-                let mut hasher = crate::small::sink::Mixer::default();
+                let mut hasher = crate::digest::Mixer::default();
                 hasher.write(&page.0);
                 sink.word(hasher.finish());
             }

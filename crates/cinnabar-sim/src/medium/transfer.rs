@@ -77,11 +77,11 @@ impl Transfer {
     }
 
     /// Adds what has become of it so far.
-    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+    pub fn digest(&self, sink: &mut crate::digest::Sink) {
         use std::hash::Hasher;
         sink.word(self.request.id.0);
         sink.tick(self.started);
-        let mut hasher = crate::small::sink::Mixer::default();
+        let mut hasher = crate::digest::Mixer::default();
         hasher.write(format!("{:?}", self.request.target).as_bytes());
         hasher.write_u64(rules::offset_bytes(&self.request.op));
         hasher.write_u64(rules::len_bytes(&self.request.op));

@@ -5,7 +5,7 @@
 //! has succeeded. Until then a power cut leaves the unit as it was durably, or as any of the later
 //! writes left it: lost and reordered writes alike.
 
-use crate::small::sink::Sink;
+use crate::digest::Sink;
 use smallvec::SmallVec;
 
 /// Contents that a power cut may undo.

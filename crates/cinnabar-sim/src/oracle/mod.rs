@@ -48,7 +48,7 @@ pub struct WriteTicket {
 
 impl WriteTicket {
     /// The tick of its submission.
-    pub(crate) fn submitted(&self) -> u64 {
+    pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
@@ -75,7 +75,7 @@ pub struct ReadTicket {
 
 impl ReadTicket {
     /// The tick of its submission.
-    pub(crate) fn submitted(&self) -> u64 {
+    pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
@@ -388,7 +388,7 @@ impl Oracle {
 
     /// Adds what it knows. Writes that a flush owes are left out: of a state of the media they are those
     /// that are not durable.
-    pub(crate) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+    pub fn digest(&self, sink: &mut crate::digest::Sink) {
         for sector in self.backends.iter().flatten() {
             match sector {
                 Some(sector) => sector.digest(sink),

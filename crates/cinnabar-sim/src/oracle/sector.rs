@@ -129,7 +129,7 @@ impl Sector {
         Verdict::Right
     }
 
-    pub(super) fn digest(&self, sink: &mut crate::small::sink::Sink) {
+    pub(super) fn digest(&self, sink: &mut crate::digest::Sink) {
         for write in &self.writes {
             sink.word(write.value.bits());
             sink.tick(write.submitted);

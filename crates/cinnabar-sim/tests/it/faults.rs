@@ -4,14 +4,12 @@
 //! `CINNABAR_SEEDS=first..end` runs others, with `CINNABAR_SINGLE=1` without shards and replays, and
 //! `CINNABAR_LINES=n` shows more of one that fails.
 
+use crate::mutants::known::SINGLE;
 use cinnabar_sim::faults::{run_one, search};
-use cinnabar_sim::{Counted, Failed, FaultOptions, Features, Kind, Replay, Report};
+use cinnabar_sim::{Counted, Failed, FaultOptions, Kind, Replay, Report};
 
 /// Seeds of a quick look; `cargo xtask ci` runs many more.
 const SEEDS: u64 = 200;
-
-/// As it was before there were shards, and frontends that ask again.
-pub(crate) const SINGLE: Features = Features { shards: false, replays: false, ..Features::ALL };
 
 /// Seeds that must run into every bound of the engine together.
 const BOUND_SEEDS: u64 = 100;

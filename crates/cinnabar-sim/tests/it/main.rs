@@ -12,5 +12,4 @@ mod partial;
 mod partial_random;
 mod pblcache_defects;
 mod rot;
-mod small;
 mod torn;

@@ -2,11 +2,11 @@
 
 use super::requests::{Asked, Pending};
 use super::world::World;
-use crate::oracle::Outcome;
-use crate::stamp::{BLOCK_SECTORS, Stamped};
-use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_engine::{Answer, Failure, Reply};
+use cinnabar_sim::oracle::Outcome;
+use cinnabar_sim::stamp::{BLOCK_SECTORS, Stamped};
+use cinnabar_sim::violation::{Kind, Violation};
 
 impl World {
     pub(super) fn replied(&mut self, reply: Reply<Stamped>) -> Result<(), Violation> {

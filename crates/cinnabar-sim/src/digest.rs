@@ -4,30 +4,36 @@ use crate::stamp::{Stamp, mix};
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Sink {
+pub struct Sink {
     /// A value, and whether it is a tick.
     values: Vec<(u64, bool)>,
 }
 
 impl Sink {
-    pub(crate) fn word(&mut self, word: u64) {
+    /// A value that counts as it is.
+    pub fn word(&mut self, word: u64) {
         self.values.push((word, false));
     }
 
     /// A moment of the oracle's time. Two states that differ in their ticks, but not in which of them
     /// comes first, are one.
-    pub(crate) fn tick(&mut self, tick: u64) {
+    pub fn tick(&mut self, tick: u64) {
         self.values.push((tick, tick != u64::MAX));
     }
 
-    pub(crate) fn stamps(&mut self, stamps: &[Stamp]) {
+    /// How many, and each.
+    pub fn stamps(&mut self, stamps: &[Stamp]) {
         self.word(stamps.len() as u64);
         for stamp in stamps {
             self.word(stamp.bits());
         }
     }
 
-    pub(crate) fn digest(self) -> u64 {
+    /// The digest: of values as they are, and of ticks by their rank.
+    ///
+    /// # Panics
+    /// Never: each tick is among those that are ranked.
+    pub fn digest(self) -> u64 {
         let mut ticks: Vec<u64> =
             self.values.iter().filter(|(_, tick)| *tick).map(|(value, _)| *value).collect();
         ticks.sort_unstable();
@@ -42,7 +48,7 @@ impl Sink {
 
 /// A hasher for what says itself as bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Mixer(u64);
+pub struct Mixer(u64);
 
 impl std::hash::Hasher for Mixer {
     fn finish(&self) -> u64 {

@@ -3,11 +3,11 @@
 use super::moves::{Ask, Place};
 use super::setup::VolumeSetup;
 use super::world::World;
-use crate::oracle::{ReadTicket, WriteTicket};
-use crate::stamp::{Stamp, Stamped};
 use cinnabar_driver::VolumeLife;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Event, Op, Payload, Request, RequestId};
+use cinnabar_sim::oracle::{ReadTicket, WriteTicket};
+use cinnabar_sim::stamp::{Stamp, Stamped};
 
 /// Requests under way at most.
 const PENDING_MAX: usize = 64;
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// Reads every sector of every volume that is attached.
-    pub(super) fn sweep(&mut self) -> Result<(), crate::violation::Violation> {
+    pub(super) fn sweep(&mut self) -> Result<(), cinnabar_sim::violation::Violation> {
         for volume in 0..self.volumes.len() {
             let State::Attached(id) = self.volumes[volume].state else { continue };
             let sectors = self.volumes[volume].setup.sectors;

@@ -5,13 +5,13 @@ use super::class::Class;
 use super::moves::{Ask, Crash, Device, End, Move, Place};
 use super::setup::{Setup, VolumeSetup};
 use super::world::{HOLD_WAKES, World};
-use crate::machine::{CacheSetup, Machine};
-use crate::violation::Violation;
 use cinnabar_engine::bounds::Bounds;
 use cinnabar_engine::config::Eviction;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::{Config, Phase};
+use cinnabar_sim::machine::{CacheSetup, Machine};
+use cinnabar_sim::violation::Violation;
 
 /// Blocks of each of the two volumes.
 const BLOCKS: u16 = 2;

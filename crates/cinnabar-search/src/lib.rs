@@ -8,7 +8,7 @@
 //! A [`World`](world::World) is synchronous: after each [`Move`](moves::Move) every I/O that is not
 //! held completes in the order in which it was asked for, until nothing is left to do. Which kinds of
 //! I/O are held ([`Class`](class::Class)) is chosen by moves, too. The oracle, the media and the
-//! stamps are those of the seeded simulation.
+//! stamps are those of the seeded simulation, [`cinnabar_sim`].
 
 pub mod class;
 pub mod coverage;
@@ -23,7 +23,6 @@ mod requests;
 pub mod scenes;
 mod session;
 pub mod setup;
-pub(crate) mod sink;
 mod tape;
 pub mod world;
 

@@ -4,8 +4,8 @@
 //! as two; that costs time and misses nothing.
 
 use super::requests::{Asked, Pending};
-use super::sink::{Mixer, Sink};
 use super::world::World;
+use cinnabar_sim::digest::{Mixer, Sink};
 use std::hash::Hasher;
 
 impl World {

@@ -4,9 +4,9 @@
 //! `CINNABAR_MOVES=8 CINNABAR_MINUTES=5` looks further than the few moves that each test run tries.
 
 use cinnabar_engine::mutant::{Mutant, Mutants};
-use cinnabar_sim::small::exhaustive::{Searched, search};
-use cinnabar_sim::small::scenes::Scene;
-use cinnabar_sim::small::{evolve, guided, run};
+use cinnabar_search::exhaustive::{Searched, search};
+use cinnabar_search::scenes::Scene;
+use cinnabar_search::{evolve, guided, run};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

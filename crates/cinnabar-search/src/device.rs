@@ -4,10 +4,10 @@ use super::moves::Device;
 use super::requests::{Left, State};
 use super::session::Control;
 use super::world::World;
-use crate::dice::Dice;
-use crate::medium::{CacheDevice, Death};
 use cinnabar_engine::Command;
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_sim::dice::Dice;
+use cinnabar_sim::medium::{CacheDevice, Death};
 
 /// A cache device that is not in use, and how it was left with each volume.
 pub(super) struct Shelved {

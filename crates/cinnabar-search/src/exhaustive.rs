@@ -10,8 +10,8 @@ use super::guided::Failure;
 use super::moves::{Crash, Device, Move};
 use super::scenes::Scene;
 use super::world::World;
-use crate::violation::Violation;
 use cinnabar_engine::mutant::Mutants;
+use cinnabar_sim::violation::Violation;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

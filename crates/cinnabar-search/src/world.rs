@@ -7,14 +7,14 @@ use super::moves::{End, Move};
 use super::requests::{Pending, Volume};
 use super::session::Control;
 use super::setup::Setup;
-use crate::machine::{Format, Machine};
-use crate::medium::{Backend, CacheDevice, Media, Transfer};
-use crate::oracle::{Oracle, WriteTicket};
-use crate::shards::{ShardedFactory, Shards};
-use crate::stamp::Stamped;
-use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Action, Event, IoError, IoOp, IoRequest, Phase, Phases, RequestId, Target};
+use cinnabar_sim::machine::{Format, Machine};
+use cinnabar_sim::medium::{Backend, CacheDevice, Media, Transfer};
+use cinnabar_sim::oracle::{Oracle, WriteTicket};
+use cinnabar_sim::shards::{ShardedFactory, Shards};
+use cinnabar_sim::stamp::Stamped;
+use cinnabar_sim::violation::{Kind, Violation};
 use std::collections::BTreeMap;
 
 /// Events that a move may cause, and a run.
@@ -405,7 +405,7 @@ impl World {
         self.doubtful.retain(|(volume, ticket)| {
             let settled = volumes[*volume].overdue == 0;
             if settled {
-                oracle.write_ended(ticket, crate::oracle::Outcome::Perhaps);
+                oracle.write_ended(ticket, cinnabar_sim::oracle::Outcome::Perhaps);
             }
             !settled
         });

@@ -1,0 +1,4 @@
+//! Tests of the searches, and of the engine with them.
+
+mod mutants;
+mod small;

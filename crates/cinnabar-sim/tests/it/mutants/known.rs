@@ -1,0 +1,198 @@
+//! What is known of each mutant: the seed that finds it, or why none does. The table of all searches
+//! (`cinnabar-search`) has it from here.
+
+use cinnabar_engine::mutant::{Mutant, Mutants};
+use cinnabar_sim::{FaultOptions, Features};
+
+/// As it was before there were shards, and frontends that ask again.
+pub(crate) const SINGLE: Features = Features { shards: false, replays: false, ..Features::ALL };
+
+/// Seeds that a search may take.
+pub(crate) const SEEDS_MAX: u64 = 2000;
+
+/// Each mutant, and a seed that finds it.
+pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
+    (Mutant::NoRecord, 9),
+    (Mutant::RecordAfterWrite, 91),
+    (Mutant::RecordTooOld, 9),
+    (Mutant::RecordRetiredBeforeFlush, 72),
+    (Mutant::GenerationNotRaised, 46),
+    (Mutant::ProofIgnored, 4),
+    (Mutant::ChecksumNotVerified, 15),
+    (Mutant::ForgottenNotRecorded, 304),
+    (Mutant::FillNotRevalidated, 5),
+    (Mutant::TrimNotRecorded, 16),
+    (Mutant::FailedWriteCached, 14),
+    (Mutant::FailedSyncForgotten, 9),
+    (Mutant::SplitAnsweredEarly, 3),
+    (Mutant::PassedRunGrows, 412),
+    (Mutant::ReplayCutShort, 7),
+    (Mutant::HeadsKept, 176),
+    (Mutant::EarlyHeaderForgotten, 167),
+    (Mutant::FillingCutShort, 3),
+    (Mutant::FillingMovesNothing, 12),
+    (Mutant::EmptiedNotWiped, 4),
+    (Mutant::DurableZeroesNotFlushed, 254),
+    (Mutant::LateWaiterKept, 3),
+    (Mutant::SilentDeviceAwaited, 3),
+    (Mutant::LostVolumeKeepsIndex, 168),
+    (Mutant::EdgeNotVerified, 38),
+    (Mutant::PartialServedWhole, 2),
+    (Mutant::PartialTakenForWhole, 2),
+    (Mutant::PartialNotTakenOut, 746),
+    (Mutant::FailedPartialKept, 136),
+    (Mutant::PartialOutlivesTrim, 346),
+    (Mutant::DeadBlocksCounted, 3),
+    (Mutant::RegionNotAdded, 0),
+    (Mutant::WindowAfterSeal, 17),
+    (Mutant::WindowUnbounded, 164),
+    (Mutant::WakeForgotten, 3),
+    (Mutant::InboxNotLookedAtAgain, 0),
+    (Mutant::WakeNotPassedOn, 8),
+    (Mutant::LastFlushIgnored, 9),
+];
+
+/// The same, but found among seeds without shards and replays.
+pub(crate) const FOUND_SINGLE: &[(Mutant, u64)] = &[
+    (Mutant::RecordsLostInSecondCrash, 24),
+    (Mutant::CheckpointBeforeSegments, 48),
+    (Mutant::JournalGapIgnored, 1523),
+    (Mutant::SegmentReusedSilently, 258),
+    (Mutant::NoRecordWhileLoading, 117),
+    (Mutant::RebaseMistaken, 219),
+];
+
+/// Mutants that scripted tests find, with the test and why no seed does.
+pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
+    (
+        Mutant::TornChunkTrusted,
+        "sim `torn`",
+        "torn pages fail by their data's checksums, too, but where an old copy lies behind",
+    ),
+    (
+        Mutant::IncarnationsRunOut,
+        "engine `identity`",
+        "an attach fails, and a run may not go on without it",
+    ),
+    (Mutant::PartsUnbounded, "engine `shards::fairness`", "no run has so many requests"),
+    (
+        Mutant::PartsOvertaken,
+        "engine `shards::fairness`",
+        "what overtakes is under way with what it overtakes, so a guest may see either order; only \
+         the driver's own invalidations rely on it",
+    ),
+    (
+        Mutant::LateTrimNotRecorded,
+        "engine `answers`",
+        "few runs have a long trim that is late between two steps, then a write, then a crash",
+    ),
+    (
+        Mutant::SealBeforeDurable,
+        "engine `endings`",
+        "none of 2,000 seeds: the daemon must die between a seal's answer and the checkpoint that it \
+         speaks of, and the volume change elsewhere",
+    ),
+    (
+        Mutant::DiscardedCovered,
+        "engine `endings`",
+        "no simulated back end is a server that restarts",
+    ),
+    (
+        Mutant::DropNotRecorded,
+        "engine `endings`",
+        "rare: a dropped volume's checkpoint must still count after a crash; seeds 277 and 1805 of earlier \
+         draws found it",
+    ),
+    (
+        Mutant::InvalidatedCovered,
+        "engine `endings`",
+        "a server must restart beside a write, a flush of it end, and the daemon die, within \
+         milliseconds",
+    ),
+    (
+        Mutant::InvalidationRefused,
+        "engine `endings`",
+        "the same, with as many requests under way as an engine takes",
+    ),
+    (
+        Mutant::LastInvalidationForgotten,
+        "engine `endings`",
+        "the same, beside a detach; the simulated driver asks for nothing then",
+    ),
+    (
+        Mutant::InvalidationInParts,
+        "engine `shards::fairness`",
+        "the same, with parts of a long request beside it still to be sent",
+    ),
+    (
+        Mutant::LostLoadKept,
+        "engine `load`",
+        "a lost device answers nothing from its index; its volumes' indices must run out meanwhile",
+    ),
+    (
+        Mutant::JournalEndTrusted,
+        "engine `journal::scan`",
+        "a write of the journal seldom goes astray, and must be the last one before a crash",
+    ),
+    (
+        Mutant::PartialOutlivesVolume,
+        "sim `partial`",
+        "another host must write the very sectors while the volume is away, and another volume not take its \
+         index",
+    ),
+    (
+        Mutant::BindingKept,
+        "driver `shard`",
+        "a heartbeat must come before the attach is answered, of a volume with the name of one that went",
+    ),
+    (
+        Mutant::RefusedVolumeAwaited,
+        "driver `shard`",
+        "one shard must refuse an attach, and another have I/O of the volume by then",
+    ),
+    (
+        Mutant::IdentityIgnored,
+        "driver `change_proof`",
+        "what is made in a volume's place is written, so that its change time tells, too",
+    ),
+    (
+        Mutant::BusyVolumeLetGo,
+        "driver `volume_life`",
+        "the engine lets go of a volume behind its own I/O; only questions of clients to the backend \
+         outlast that, and no simulated one asks",
+    ),
+    (
+        Mutant::ProofJoined,
+        "driver `pending_proofs`",
+        "none of 2,000 seeds: a write must end and its shard ask within another shard's flush, and the \
+         backend's host die before the next heartbeat",
+    ),
+];
+
+/// Mutants that can't be noticed, with the reason.
+pub(crate) const EQUIVALENT: &[(Mutant, &str)] = &[
+    (
+        Mutant::CheckpointOfUnwrittenChunks,
+        "a descriptor of a block that is not on flash has the checksum of data that are not there: \
+         what is read in its place fails it. Write-back, where the copy is the only one, must not \
+         rely on that.",
+    ),
+    (
+        Mutant::SessionIgnored,
+        "sequence numbers of each session begin behind all that an earlier one can have used, so that an \
+         older session's chunk is not newer than what it would have to follow.",
+    ),
+    (
+        Mutant::FlushOfOneShard,
+        "all shards write to one backend, and one flush of that covers what any of them has written; \
+         a fault with write-back.",
+    ),
+];
+
+/// Options that a mutant is looked for with, and the same without it.
+pub(crate) fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
+    let single = FOUND_SINGLE.iter().any(|(found, _)| *found == mutant);
+    let features = if single { SINGLE } else { Features::ALL };
+    let without = FaultOptions { features, failures_max: 4, ..FaultOptions::default() };
+    (FaultOptions { mutants: Mutants::only(mutant), ..without }, without)
+}
