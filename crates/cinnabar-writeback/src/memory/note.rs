@@ -1,7 +1,7 @@
 //! What the log's device says of the write memory in use.
 
 use crate::format::{NOTE_PAGE, NUMBERS_END};
-use crate::recover::{Media, OpenError};
+use crate::recover::{Media, OpenError, read_each};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::codec::{Reader, Writer};
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -72,7 +72,7 @@ pub fn of_page(page: &MetaPage, uuid: [u8; 16]) -> Option<(u64, Option<Note>)> {
 
 fn newest<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Page, OpenError> {
     let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
-    media.read_pages(NOTE_PAGE * BLOCK_BYTES, &mut pages)?;
+    read_each(media, NOTE_PAGE * BLOCK_BYTES, &mut pages)?;
     let found = pages.iter().filter_map(|page| decode(page, uuid));
     match found.max_by_key(|page| page.stamp) {
         Some(page) => Ok(page),

@@ -162,43 +162,57 @@ impl<M> Leveller<'_, M> {
     {
         let of = (log.uuid, log.segments);
         let mut found: [BTreeMap<u16, Headers>; 2] = Default::default();
+        let mut newest = vec![0; log.segments as usize];
         for (half, volumes) in self.halves.into_iter().zip(&mut found) {
             *volumes = directory::<P>(pages, log.uuid)?.volumes;
-            scan::<P>(&Lenient(half), of, volumes, mutants, &mut |_| {})?;
+            let openings = scan::<P>(&Lenient(half), of, volumes, mutants, &mut |_| {})?;
+            for (newest, opening) in newest.iter_mut().zip(openings) {
+                *newest = opening.max(*newest);
+            }
         }
         let [first, second] = found;
         for (place, a) in first {
-            let b = &second[&place];
-            // Recovery reads the headers of one half: what that does not call durable it looks at, and it
-            // takes what is torn there for the end.
-            let durable = a.durable.min(b.durable);
-            let keys: BTreeSet<_> = a.chunks.keys().chain(b.chunks.keys()).copied().collect();
-            let of = |key| [a.chunks.get(key), b.chunks.get(key)];
-            // What is void may lie where newer chunks have been written.
-            let counts =
-                |key: &&(u64, u32)| key.0 > a.record.retired && a.record.after(key.0 - 1) == **key;
-            let used = keys.iter().filter(counts).flat_map(of).flatten().map(use_of);
-            let used: BTreeSet<_> = used.collect();
-            for key in &keys {
-                let headers = of(key);
-                if counts(&key) {
-                    // What was durable is read from the other half if it does not match its checksum.
-                    if headers[0] != headers[1] || key.0 > durable {
-                        self.chunk::<P>(headers, a.record.incarnation);
-                    }
-                    continue;
-                }
-                // Headers before a chunk lead to it.
-                let Some(header) = headers[0].or(headers[1]).filter(|h| used.contains(&use_of(h)))
-                else {
-                    continue;
-                };
-                for half in (0..2).filter(|half| headers[*half].is_none()) {
-                    self.put(half, offset_of(header.slot), &header.encode());
-                }
-            }
+            self.volume::<P>([&a, &second[&place]], &newest);
         }
         Ok(())
+    }
+
+    /// The chunks of a volume, as each half has them. `newest`: the newest opening of each segment, on
+    /// whichever half: what is older was retired, or is void, and its place is another chunk's.
+    fn volume<P: Payload>(&mut self, [a, b]: [&Headers; 2], newest: &[u64])
+    where
+        M: Media<P>,
+    {
+        let record = &a.record;
+        // Recovery reads the headers of one half: what that does not call durable it looks at, and it
+        // takes what is torn there for the end.
+        let durable = a.durable.min(b.durable);
+        let keys: BTreeSet<_> = a.chunks.keys().chain(b.chunks.keys()).copied().collect();
+        let is_newest = |header: &&ChunkHeader| {
+            newest[(header.slot / SEGMENT_PAGES) as usize] == header.opening
+        };
+        let of = |key| [a, b].map(|half| half.chunks.get(key).filter(is_newest));
+        let counts = |key: &&(u64, u32)| key.0 > record.retired && record.after(key.0 - 1) == **key;
+        let used = keys.iter().filter(counts).flat_map(of).flatten().map(use_of);
+        let used: BTreeSet<_> = used.collect();
+        // The write memory may have more chunks of the newest session.
+        let session = record.gaps.last().map_or(0, |gap| gap.session);
+        for key in &keys {
+            let headers = of(key);
+            if counts(&key) {
+                // What was durable is read from the other half if it does not match its checksum.
+                if headers[0] != headers[1] || key.0 > durable {
+                    self.chunk::<P>(headers, record.incarnation);
+                }
+                continue;
+            }
+            // Headers before a chunk lead to it.
+            let leads = |h: &&ChunkHeader| h.session == session || used.contains(&use_of(h));
+            let Some(header) = newer(headers).filter(leads) else { continue };
+            for half in (0..2).filter(|half| headers[*half].is_none()) {
+                self.put(half, offset_of(header.slot), &header.encode());
+            }
+        }
     }
 
     /// Completes a chunk on both halves, if they have all of it together.
@@ -206,7 +220,13 @@ impl<M> Leveller<'_, M> {
     where
         M: Media<P>,
     {
-        let Some(header) = headers[0].or(headers[1]) else { return };
+        let Some(header) = newer(headers) else { return };
+        for (half, other) in headers.into_iter().enumerate() {
+            if let Some(old) = other.filter(|other| other.opening < header.opening) {
+                // Left behind by a history that was given up: it must not stand in for this one.
+                self.put(half, offset_of(old.slot), &MetaPage::zeroed());
+            }
+        }
         let mut sound = headers.map(|of| vec![of == Some(header)]);
         for (half, sound) in self.halves.into_iter().zip(&mut sound) {
             sound.extend(sound_pages::<P>(half, header, incarnation));
@@ -231,6 +251,14 @@ impl<M> Leveller<'_, M> {
                 self.put(half, offset_of(header.slot), &header.encode());
             }
         }
+    }
+}
+
+/// Of two chunks with the same number the one that was written later.
+fn newer([a, b]: [Option<&ChunkHeader>; 2]) -> Option<&ChunkHeader> {
+    match (a, b) {
+        (Some(a), Some(b)) if b.opening > a.opening => Some(b),
+        (a, b) => a.or(b),
     }
 }
 

@@ -103,6 +103,26 @@ pub(super) fn write<P>(media: &impl Media<P>, uuid: [u8; 16], mark: &Mark) -> st
     Ok(())
 }
 
+/// Has both pages of a half's mark say what the newer one says, durably: the other one may have been
+/// left as it was when the half was marked.
+///
+/// # Errors
+/// If the device fails.
+pub(super) fn complete<P>(
+    media: &impl Media<P>,
+    uuid: [u8; 16],
+    mark: &Mark,
+) -> std::io::Result<()> {
+    for copy in 0..2 {
+        let (page, mut found) = (mark.encode(uuid), [MetaPage::zeroed()]);
+        if media.read_pages(offset(copy), &mut found).is_err() || found[0] != page {
+            media.write_page(offset(copy), &page)?;
+            media.flush()?;
+        }
+    }
+    Ok(())
+}
+
 /// The operator's word: the other half is lost for good. Gives the mark as it is then.
 ///
 /// # Errors

@@ -122,9 +122,14 @@ impl<P: Payload> Mirror<P> {
         }
     }
 
-    /// What each half is.
-    pub const fn states(&self) -> [HalfState; 2] {
-        self.states
+    /// What each half is, and says that it is: one that has become complete counts as being filled
+    /// before its own mark is durable.
+    pub fn states(&self) -> [HalfState; 2] {
+        let says = |half: usize| match (self.states[half], self.marks[half].state) {
+            (HalfState::Member, MarkState::Filling) => HalfState::Filling,
+            (state, _) => state,
+        };
+        [says(0), says(1)]
     }
 
     /// Why a half that was given at the start was not used then. `None`: it was, or was not given.

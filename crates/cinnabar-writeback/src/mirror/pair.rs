@@ -5,11 +5,12 @@ use super::half::{Asked, Half, overdue};
 use super::level::{Levelled, level};
 use super::mark::{self, Mark, MarkState};
 use super::plan::{Found, HalfState, plan};
+use crate::format::chunk::ChunkHeader;
 use crate::format::superblock::{Superblock, SuperblockError};
-use crate::format::{MARK_PAGE, SEGMENT_PAGES, bytes_of, offset_of};
+use crate::format::{DIRECTORY_PAGE, MARK_PAGE, SEGMENT_PAGES, bytes_of, offset_of};
 use crate::log::WriteLog;
 use crate::mutant::Mutants;
-use crate::recover::{Media, OpenError};
+use crate::recover::{Media, OpenError, read_each};
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -156,6 +157,15 @@ impl<M> Pair<'_, M> {
     {
         // What an earlier session has written without a flush is not built on.
         self.flush()?;
+        // A mark of which one page is written is lost with that page.
+        for half in self.members() {
+            let mark = self.marks.get()[half];
+            if mark != Mark::NEVER
+                && let Err(error) = mark::complete(self.media(half), self.log.uuid, &mark)
+            {
+                self.lose(half, error)?;
+            }
+        }
         if self.states.get() == [HalfState::Member; 2] {
             let halves = [self.media(0), self.media(1)];
             self.levelled = level(halves, self.log, self.mutants)?;
@@ -289,15 +299,32 @@ impl<M> Pair<'_, M> {
             }
             target.flush()?;
         }
-        if !self.blank[half] {
-            for segment in 0..self.log.segments {
-                target.write_page(offset_of(segment * SEGMENT_PAGES), &MetaPage::zeroed())?;
+        // A device that is empty at its begin may have been a half once.
+        for segment in 0..self.log.segments {
+            target.write_page(offset_of(segment * SEGMENT_PAGES), &MetaPage::zeroed())?;
+        }
+        target.write_pages(0, &self.front(source)?)?;
+        target.flush()
+    }
+
+    /// The pages before the mark. There are two of each: for one that can't be read there is the other
+    /// one.
+    fn front<P>(&self, source: &Asked<'_, M>) -> Result<Vec<MetaPage>>
+    where
+        M: Media<P>,
+    {
+        let mut pages = vec![MetaPage::zeroed(); MARK_PAGE as usize];
+        read_each(source, 0, &mut pages)?;
+        let unreadable = ChunkHeader::unreadable();
+        for both in pages.chunks_exact_mut(2) {
+            for (page, other) in [(0, 1), (1, 0)] {
+                if both[page] == unreadable {
+                    both[page] = both[other].clone();
+                }
             }
         }
-        let mut pages = vec![MetaPage::zeroed(); MARK_PAGE as usize];
-        source.read_pages(0, &mut pages)?;
-        target.write_pages(0, &pages)?;
-        target.flush()
+        pages[..DIRECTORY_PAGE as usize].fill(self.log.encode());
+        Ok(pages)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The device of a write log before it is used, and making an empty log of it.
 
+use crate::format::chunk::ChunkHeader;
 use crate::format::superblock::{Superblock, SuperblockError};
 use crate::format::{SEGMENTS_PAGE, segments_of};
 use cinnabar_engine::metadata::MetaPage;
@@ -56,9 +57,11 @@ pub enum OpenError {
         /// Bytes that it should have.
         need: u64,
     },
-    /// Both records of a place can't be read: which volume it holds, and how much of it the back end
-    /// has, is not known.
-    #[error("both records of place {0} of the write log's directory are damaged")]
+    /// Both records of a place are damaged, or one of them can't be read and may be the newer one: which
+    /// volume it holds, or how much of it the back end has, is not known.
+    #[error(
+        "both records of place {0} of the write log's directory are damaged, or the newer may be"
+    )]
     Directory(u16),
     /// The newest writes are in memory, and that is not there.
     #[error("the newest acknowledged writes are in the write memory {0}, and it is not there")]
@@ -132,7 +135,41 @@ pub fn format<P>(media: &impl Media<P>, bytes: u64, uuid: [u8; 16]) -> Result<()
 /// Says what is there instead.
 pub fn superblock<P>(media: &impl Media<P>) -> Result<Superblock, OpenError> {
     let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
-    media.read_pages(0, &mut pages)?;
+    let read = media.read_pages(0, &mut pages);
+    if read.is_err() {
+        read_each(media, 0, &mut pages)?;
+    }
     let [first, second] = &pages;
-    Ok(Superblock::decode(first).or_else(|error| Superblock::decode(second).map_err(|_| error))?)
+    let found =
+        Superblock::decode(first).or_else(|error| Superblock::decode(second).map_err(|_| error));
+    match (found, read) {
+        // The page that can't be read may have been one.
+        (Err(_), Err(error)) => Err(error.into()),
+        (found, _) => Ok(found?),
+    }
+}
+
+/// Reads pages of which the log has two each: one that can't be read is as good as a damaged one.
+///
+/// # Errors
+/// If none of them can be read, or the device is overdue.
+pub(crate) fn read_each<P>(
+    media: &impl Media<P>,
+    offset: u64,
+    pages: &mut [MetaPage],
+) -> std::io::Result<()> {
+    let Err(failed) = media.read_pages(offset, pages) else { return Ok(()) };
+    let overdue = |error: &std::io::Error| error.kind() == std::io::ErrorKind::TimedOut;
+    if overdue(&failed) {
+        return Err(failed);
+    }
+    let mut some = false;
+    for (page, at) in pages.iter_mut().zip((offset..).step_by(BLOCK_BYTES as usize)) {
+        match media.read_pages(at, std::slice::from_mut(page)) {
+            Ok(()) => some = true,
+            Err(error) if overdue(&error) => return Err(error),
+            Err(_) => *page = ChunkHeader::unreadable(),
+        }
+    }
+    if some { Ok(()) } else { Err(failed) }
 }

@@ -1,6 +1,6 @@
 //! Reading the directory, and the headers of all chunks.
 
-use super::media::{Media, OpenError};
+use super::media::{Media, OpenError, read_each};
 use crate::format::chunk::ChunkHeader;
 use crate::format::directory::Record;
 use crate::format::{SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of};
@@ -33,21 +33,25 @@ pub(crate) struct Directory {
     pub(crate) volumes: BTreeMap<u16, Headers>,
     /// The newest stamp of each place.
     pub(crate) stamps: Vec<u64>,
-    /// Places of which both records are damaged.
+    /// Places of which both records are damaged, or one that may be the newer one can't be read.
     pub(crate) unreadable: Vec<u16>,
 }
 
 /// The records of all places in use, and the stamps of all.
 pub(crate) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Directory, OpenError> {
     let (mut volumes, mut stamps, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let no_page = ChunkHeader::unreadable();
     let mut all = vec![MetaPage::zeroed(); usize::from(VOLUMES_MAX) * 2];
-    media.read_pages(directory_offset(0, 0), &mut all)?;
+    read_each(media, directory_offset(0, 0), &mut all)?;
     for (place, pages) in (0..VOLUMES_MAX).zip(all.chunks_exact(2)) {
         let own = |record: &Record| record.uuid == uuid && record.volume == place;
         let records = pages.iter().filter_map(Record::decode).filter(own);
         let newest = records.max_by_key(|record| record.stamp);
-        // A place in use has two records, of which a crash can tear one.
-        if newest.is_none() && pages.iter().all(|page| *page != MetaPage::zeroed()) {
+        // A place in use has two records, of which a crash can tear one: that one was not relied on. One
+        // that can't be read may be the newer one, and have been.
+        let hidden = pages.contains(&no_page) && newest.as_ref().is_some_and(|of| of.in_use);
+        let damaged = newest.is_none() && pages.iter().all(|page| *page != MetaPage::zeroed());
+        if hidden || damaged {
             unreadable.push(place);
         }
         stamps.push(newest.as_ref().map_or(0, |record| record.stamp));
@@ -69,17 +73,17 @@ pub(crate) fn records<P>(
     Ok(volumes.map(|(place, headers)| (place, headers.record)).collect())
 }
 
-/// Reads the headers of all chunks; gives the newest opening of a segment.
+/// Reads the headers of all chunks; gives the newest opening seen in each segment, 0 for none.
 pub(crate) fn scan<P>(
     media: &impl Media<P>,
     (uuid, segments): ([u8; 16], u32),
     volumes: &mut BTreeMap<u16, Headers>,
     mutants: Mutants,
     at: &mut dyn FnMut(u32),
-) -> Result<u64, OpenError> {
-    let mut newest = 0;
+) -> Result<Vec<u64>, OpenError> {
+    let mut openings = vec![0; segments as usize];
     let mut pieces = Pieces::new(media);
-    for segment in 0..segments {
+    for (segment, newest) in (0..segments).zip(&mut openings) {
         at(segment);
         let (mut page, mut opening) = (0, None);
         while page < SEGMENT_PAGES {
@@ -90,11 +94,11 @@ pub(crate) fn scan<P>(
                 let was = opening.is_some() || ChunkHeader::was_one(bytes, uuid);
                 pieces.step = SEGMENT_PAGES;
                 if was && !mutants.is(Mutant::HeadersNotSought) {
-                    newest = newest.max(look_behind(media, uuid, slot, volumes, mutants));
+                    *newest = look_behind(media, uuid, slot, volumes, mutants).max(*newest);
                 }
                 break;
             };
-            newest = newest.max(header.opening);
+            *newest = header.opening.max(*newest);
             // What follows was left behind by an earlier use of the segment. Each session opens its
             // own.
             let use_of =
@@ -107,7 +111,7 @@ pub(crate) fn scan<P>(
             note(volumes, header, mutants);
         }
     }
-    Ok(newest)
+    Ok(openings)
 }
 
 /// Headers of segments, read one by one where they are far apart, else with what lies between them.
@@ -190,7 +194,11 @@ fn note(volumes: &mut BTreeMap<u16, Headers>, header: ChunkHeader, mutants: Muta
     found.seen = found.seen.max(header.number);
     found.durable = found.durable.max(header.durable);
     found.session = found.session.max(header.session);
-    found.chunks.insert((header.number, session_of(&header, mutants)), header);
+    // Of two with the same number one was left behind by a history that was given up.
+    let key = (header.number, session_of(&header, mutants));
+    if found.chunks.get(&key).is_none_or(|known| known.opening <= header.opening) {
+        found.chunks.insert(key, header);
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct Survey {
     pub superblock: Superblock,
     /// The volumes that have a place, in the order of their places.
     pub volumes: Vec<Found>,
-    /// Places of which both records are damaged: such a log is not opened.
+    /// Places of which it is not known what they hold: such a log is not opened.
     pub unreadable: Vec<u16>,
     /// The newest stamp of each place.
     pub(super) stamps: Vec<u64>,
@@ -75,7 +75,8 @@ pub fn survey<P: Payload>(
     }
     let mut found = directory(media, superblock.uuid)?;
     let device = (superblock.uuid, superblock.segments);
-    let opening = scan(media, device, &mut found.volumes, mutants, at)?;
+    let openings = scan(media, device, &mut found.volumes, mutants, at)?;
+    let opening = openings.into_iter().max().unwrap_or(0);
     let volumes = found.volumes.into_values().map(|headers| judge(media, headers, mutants));
     let volumes = volumes.collect::<Result<_, _>>()?;
     let (stamps, unreadable) = (found.stamps, found.unreadable);

@@ -95,6 +95,10 @@ const FOUND_BY: &[(Mutant, Test)] = &[
     (Mutant::RecordTooEarly, directed::an_epoch_is_not_recorded_by_a_record_that_is_older),
     (Mutant::SizeTooEarly, directed::a_volume_that_grows_is_served_meanwhile),
     (Mutant::ReadAgainFromSame, halves::a_half_that_reads_badly_keeps_its_place),
+    (
+        Mutant::DirectoryNotLevelled,
+        halves::what_was_discarded_does_not_come_back_with_the_other_half,
+    ),
 ];
 
 /// The first seed that finds each bug. After a change of the simulation they are found again with
@@ -118,9 +122,9 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::FlushUndurable, 3),
     (Mutant::FuaAlone, 3),
     (Mutant::TornChunkBelieved, 0),
-    (Mutant::GapNotRecorded, 3),
+    (Mutant::GapNotRecorded, 6),
     (Mutant::SessionNotFlushed, 28),
-    (Mutant::SessionIgnored, 6),
+    (Mutant::SessionIgnored, 137),
     (Mutant::SegmentFreedEarly, 1),
     (Mutant::ReadUnpinned, 27),
     (Mutant::OlderVersionDropped, 0),
@@ -139,7 +143,6 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NoteKept, 98),
     (Mutant::MarkNotAwaited, 556),
     (Mutant::OneHalfAnswers, 3),
-    (Mutant::DirectoryNotLevelled, 987),
     (Mutant::ChunksNotLevelled, 27),
     (Mutant::GenerationIgnored, 28),
     (Mutant::HalfBelieved, 20),

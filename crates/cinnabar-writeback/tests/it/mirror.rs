@@ -109,6 +109,7 @@ impl Mirrored {
     ) -> Option<(Self, WriteLog<Mem>)> {
         let of = settings.mirror?;
         let mut rng = Rng::seed_from_u64(seed ^ 0x3122_0112);
+        first.spare(seed % 2);
         let second = first.beside();
         let how = How { host, settings, lost: false, pair: rng.random() };
         let opened = open(&how, [Some(first), Some(&second)]);

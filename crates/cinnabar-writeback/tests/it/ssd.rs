@@ -58,6 +58,12 @@ pub(crate) struct Ssd {
     kill: Rc<Kill>,
     /// So many I/Os while the log is opened; then it fails.
     fails: Cell<Option<u32>>,
+    /// What it fails with then: it does not answer.
+    silent: Cell<bool>,
+    /// It was asked, and did not answer.
+    asked: Cell<bool>,
+    /// Which superblock, and which page of the mark, never rots.
+    spared: Cell<u64>,
 }
 
 impl State {
@@ -131,6 +137,14 @@ impl Ssd {
         }
     }
 
+    /// Nothing is on these pages.
+    pub(crate) fn wipe(&self, pages: std::ops::Range<u64>) {
+        let mut state = self.state.borrow_mut();
+        let count = state.volatile.len();
+        state.make_durable(count);
+        state.durable.retain(|page, _| !pages.contains(page));
+    }
+
     /// A page can't be read before it is written.
     pub(crate) fn spoil(&self, page: u64) {
         self.state.borrow_mut().unreadable.insert(page);
@@ -142,14 +156,23 @@ impl Ssd {
         self.kill.dead.set(false);
     }
 
-    /// It fails after so many I/Os while the log is opened.
+    /// It fails after so many I/Os while the log is opened; after an odd number of them it does not
+    /// answer, and must not be asked again.
     pub(crate) fn fail_after(&self, ios: Option<u32>) {
         self.fails.set(ios);
+        self.silent.set(ios.is_some_and(|ios| ios % 2 == 1));
+        self.asked.set(false);
+    }
+
+    /// Of superblock and mark this page never rots, 0 or 1.
+    pub(crate) fn spare(&self, page: u64) {
+        self.spared.set(page);
     }
 
     /// An empty one in the same host.
     pub(crate) fn beside(&self) -> Self {
-        Self { kill: Rc::clone(&self.kill), ..Self::default() }
+        let spared = self.spared.clone();
+        Self { kill: Rc::clone(&self.kill), spared, ..Self::default() }
     }
 
     /// One that holds the same, durably.
@@ -166,7 +189,9 @@ impl Ssd {
     pub(crate) fn rot_any(&self, rng: &mut Rng) {
         let mut state = self.state.borrow_mut();
         // One superblock and one mark are left.
-        let may = |page: &u64| ![1, cinnabar_writeback::format::MARK_PAGE].contains(page);
+        let spared = self.spared.get();
+        let mark = cinnabar_writeback::format::MARK_PAGE;
+        let may = |page: &u64| ![spared, mark + spared].contains(page);
         let pages: Vec<u64> = state.durable.keys().copied().filter(may).collect();
         // As many of the directory as of chunks.
         let (first, rest) = pages.split_at(pages.partition_point(|page| *page < 768));
@@ -181,6 +206,10 @@ impl Ssd {
 
     /// An I/O while the log is opened.
     fn may_go_on(&self) -> std::io::Result<()> {
+        if self.fails.get() == Some(0) && self.silent.get() && !self.kill.dead.get() {
+            assert!(!self.asked.replace(true), "one that does not answer is asked again");
+            return Err(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        }
         if self.kill.dead.get() || self.fails.get() == Some(0) {
             return Err(std::io::Error::other("it fails"));
         }

@@ -1,15 +1,18 @@
 //! A log on two devices, driven step by step: what happens when.
 
+mod level;
 mod start;
 
 use crate::memory::Mem;
+use crate::memory_file::MemFile;
 use crate::ssd::Ssd;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::format::{bytes_of, directory_offset, offset_of};
+use cinnabar_writeback::memory::{Host, MemoryAt, open_with};
 use cinnabar_writeback::mirror::{Half, HalfState, Mirror, Out, force_alone, start};
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::recover::{OpenError, format, open};
+use cinnabar_writeback::recover::{OpenError, format};
 use cinnabar_writeback::{
     Action, Command, Config, Done, EngineId, Event, Place, Refusal, WriteLog,
 };
@@ -20,11 +23,18 @@ const A: Place = Place(0);
 
 type Opened = Result<(WriteLog<Mem>, Mirror<Mem>), OpenError>;
 
-fn open_halves(halves: [Option<&Ssd>; 2], pair: u64, mutants: Mutants) -> Opened {
+fn open_halves(
+    halves: [Option<&Ssd>; 2],
+    file: Option<&MemFile>,
+    pair: u64,
+    mutants: Mutants,
+) -> Opened {
     let half = |media| Half { media, bytes: bytes_of(SEGMENTS) };
     let config = Config { destage_after_ns: u64::MAX / 2, mutants, ..Config::default() };
     let pair = start::<Mem, Ssd>(halves.map(|media| media.map(half)), pair, config.mutants)?;
-    let mut log = open(&pair, pair.bytes(), config)?;
+    let path = "/dev/shm/memory";
+    let memory = file.map(|file| MemoryAt { file, path, nonce: 5, may_be_lost: false });
+    let mut log = open_with(&pair, pair.bytes(), config, &Host { boot: [1; 16], memory })?;
     let mirror = pair.finish(&mut log)?;
     Ok((log, mirror))
 }
@@ -41,21 +51,28 @@ struct Two {
     /// What the back end has got, by blocks.
     back_end: BTreeMap<u64, Option<u64>>,
     next: u64,
+    file: Option<MemFile>,
     mutants: Mutants,
 }
 
 impl Two {
     /// With a volume of 64 blocks.
     fn new(mutants: Mutants) -> Self {
+        Self::with(None, mutants)
+    }
+
+    fn with(file: Option<MemFile>, mutants: Mutants) -> Self {
         let first = Ssd::default();
         format(&first, bytes_of(SEGMENTS), [9; 16]).expect("it is large enough");
         let ssds = [first.beside(), first];
         let (log, mirror) =
-            open_halves([Some(&ssds[0]), Some(&ssds[1])], 7, mutants).expect("one is formatted");
+            open_halves([Some(&ssds[0]), Some(&ssds[1])], file.as_ref(), 7, mutants)
+                .expect("one is formatted");
         let (replies, answers) = (BTreeMap::new(), BTreeMap::new());
         let (asked, back_end) = (VecDeque::new(), BTreeMap::new());
         let next = 0;
-        let mut two = Self { ssds, log, mirror, replies, answers, asked, back_end, next, mutants };
+        let mut two =
+            Self { ssds, log, mirror, replies, answers, asked, back_end, next, file, mutants };
         assert_eq!(two.attach("a"), A);
         assert_eq!(two.mirror.states(), [HalfState::Member; 2], "there is nothing to wait for");
         two
@@ -93,7 +110,8 @@ impl Two {
                     Action::Reply(id, result) => drop(self.replies.insert(id, result)),
                     Action::Answer(id, result) => drop(self.answers.insert(id, result)),
                     Action::Engine(id, _, op) => self.asked.push_back((id, op)),
-                    Action::Memory(_) | Action::WakeAt(_) => {}
+                    Action::Memory(op) => op.carry_out(self.file.as_ref().expect("there is one")),
+                    Action::WakeAt(_) => {}
                 }
             }
             self.mirror.advance(&self.log, &mut out);
@@ -109,8 +127,12 @@ impl Two {
     }
 
     fn submit(&mut self, op: Op<Mem>) -> RequestId {
+        self.submit_to(A, op)
+    }
+
+    fn submit_to(&mut self, place: Place, op: Op<Mem>) -> RequestId {
         self.next += 1;
-        self.apply(Event::Submit(RequestId(self.next), A, op));
+        self.apply(Event::Submit(RequestId(self.next), place, op));
         RequestId(self.next)
     }
 
@@ -167,7 +189,8 @@ impl Two {
             ssd.forget();
         }
         let half = |half: usize| present[half].then_some(&self.ssds[half]);
-        (self.log, self.mirror) = open_halves([half(0), half(1)], 8, self.mutants)?;
+        (self.log, self.mirror) =
+            open_halves([half(0), half(1)], self.file.as_ref(), 8, self.mutants)?;
         Ok(())
     }
 }
@@ -244,11 +267,15 @@ fn a_start_goes_page_by_page() {
     assert_eq!(two.read(1), Ok(Some(7)));
 }
 
-/// A volume that was discarded came back: one half had its older records.
 #[test]
-fn what_was_discarded_does_not_come_back_with_the_other_half() {
+fn both_halves_have_the_newest_records() {
+    what_was_discarded_does_not_come_back_with_the_other_half(Mutants::default());
+}
+
+/// A volume that was discarded came back: one half had its older records.
+pub(crate) fn what_was_discarded_does_not_come_back_with_the_other_half(mutants: Mutants) {
     for stale in 0..2 {
-        let mut two = Two::new(Mutants::default());
+        let mut two = Two::new(mutants);
         two.write(1, 7);
         two.settle();
         let old = two.ssds[stale].copy();
