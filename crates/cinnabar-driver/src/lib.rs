@@ -7,6 +7,7 @@
 //! * [`pool`]: all shards, which any thread runs, one at a time each.
 //! * [`shard`]: one engine with its events, its wake-up and the binding of its volumes.
 //! * [`change_proof`]: what a recorded change proof says of the time since.
+//! * [`device_life`]: the cache device: opening, loss, replacement, letting go.
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)]
 
 pub mod change_proof;
+pub mod device_life;
 pub mod held;
 pub mod io_count;
 pub mod io_tracker;
@@ -30,6 +32,7 @@ mod warmth;
 pub mod write_mode;
 
 pub use change_proof::ChangeProof;
+pub use device_life::{DeviceLife, DevicePhase, DeviceStep};
 pub use io_count::IoCount;
 pub use io_tracker::{IoTracker, TrackedIo};
 pub use pending_proofs::PendingProofs;
