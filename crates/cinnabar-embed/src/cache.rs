@@ -4,7 +4,7 @@ use crate::Buffer;
 use crate::driver::times::DeviceTimes;
 use crate::driver::{self, Asker, Driver};
 use crate::error::Error;
-use crate::options::{Options, VolumeOptions};
+use crate::options::{NewDevice, Options, VolumeOptions};
 use crate::request::{Completion, Request, Volume};
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::{Health, LoadReport};
@@ -201,6 +201,34 @@ impl Cache {
             }
             self.driver.wait(None)?;
         }
+    }
+
+    /// Goes on with another cache device: in place of one that was lost, of none, or of the one in use.
+    /// The new one is opened, locked and formatted while requests go on; then the old one is let go
+    /// of, its lock included, and the new one begins empty. Durably recorded beside it, in
+    /// [`state_dir`](Options::state_dir): what the old one holds of the attached volumes is not believed
+    /// any more. Name the new one in [`Options::device`] at the next start.
+    ///
+    /// Waits for the new device, for as long as it gets on and for no longer than
+    /// [`device_timeout`](Options::device_timeout) (30 s if that is zero) where it does not.
+    /// Completions of other requests are kept for [`poll`](Self::poll).
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::DeviceSize`], [`Error::DeviceTaken`] or [`Error::HoldsCache`] if the
+    /// new one can't be used: nothing has changed then. Any other error may leave the cache without a
+    /// device; [`degraded`](Self::degraded) says so, and another call may bring one.
+    pub fn replace(&mut self, new: &NewDevice) -> Result<(), Error> {
+        self.driver.replace(new)
+    }
+
+    /// Lets go of the cache device, its lock included, and goes on uncached. What only it knows of is
+    /// lost; nothing that was written is. Having none is no error. A device that does not answer
+    /// stays locked until its last operation has ended.
+    ///
+    /// # Errors
+    /// [`Error`]; the device is still in use then.
+    pub fn abandon(&mut self) -> Result<(), Error> {
+        self.driver.abandon()
     }
 
     /// Why nothing is cached at the moment; `None` if all is well.

@@ -32,6 +32,17 @@ pub enum Error {
         /// Why.
         failure: Failure,
     },
+    /// The new cache device is in use here already.
+    #[error("cache device {}: it is {what}", path.display())]
+    DeviceTaken {
+        /// Which.
+        path: PathBuf,
+        /// What else it is.
+        what: String,
+    },
+    /// The new cache device holds a cache already.
+    #[error("cache device {}: it holds a Cinnabar cache", .0.display())]
+    HoldsCache(PathBuf),
     /// What must be known outside of the device can't be kept.
     #[error("{0}")]
     State(StateError),
@@ -148,6 +159,8 @@ impl Error {
             Self::Device(error) | Self::Disk { error, .. } => disk_hint(error),
             Self::DeviceSize { .. } => "choose a size from 20 MiB to just under 1 TiB",
             Self::DeviceFailed { .. } => "see the kernel log (dmesg) for the device's errors",
+            Self::DeviceTaken { .. } => "name another one; `abandon` lets go of the one in use",
+            Self::HoldsCache(_) => "set `format` to format it; what it caches now is lost",
             Self::State(StateError::Folder(_)) => "each cache needs a state_dir of its own",
             Self::State(StateError::Io { .. }) => {
                 "name a state_dir on this host that this program may write"

@@ -37,7 +37,20 @@
 //!   crash.
 //! * **[`Cache::close`] is the clean end.** A cache that is dropped, or whose process dies, is
 //!   found as after a crash: warm, without what had not reached the SSD.
-//! * **Without the SSD it goes on**, uncached: see [`Cache::degraded`].
+//! * **Without the SSD it goes on**, uncached: see [`Cache::degraded`]. A device that is lost is let go
+//!   of by itself; [`Cache::replace`] brings another one in while requests go on, and what the old one
+//!   held is never believed again, wherever it turns up. Name the new one in [`Options`] from then on.
+//!
+//! ```no_run
+//! # use cinnabar_embed::{Cache, Error, NewDevice};
+//! # fn keep_cached(cache: &mut Cache) -> Result<(), Error> {
+//! if let Some(reason) = cache.degraded() {
+//!     eprintln!("uncached: {reason}");
+//!     cache.replace(&NewDevice { size_bytes: Some(8 << 30), ..NewDevice::new("/ssd2/cache.img") })?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 #![deny(unsafe_code)]
 
@@ -52,7 +65,7 @@ pub use buffer::Buffer;
 pub use cache::{Cache, CloseReport};
 pub use driver::times::DeviceTimes;
 pub use error::Error;
-pub use options::{Options, VolumeOptions};
+pub use options::{NewDevice, Options, VolumeOptions};
 pub use request::{Completion, QUEUE_MAX, Request, Volume};
 
 pub use cinnabar_backend::port::IoMode;

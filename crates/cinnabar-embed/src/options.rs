@@ -28,7 +28,8 @@ pub struct Options {
     pub required: bool,
     /// How long to wait for another process's lock: the writes of a killed process land for seconds.
     pub lock_wait: Duration,
-    /// A device that takes longer for one operation is given up; zero: never.
+    /// A device that takes longer for one operation is given up. Zero: never while it is in use; after
+    /// 30 s while it is opened, replaced, let go of or closed.
     pub device_timeout: Duration,
     /// RAM for blocks that have not earned their place on the SSD yet, in bytes; `None`: 1 % of
     /// the cache, at most 256 MiB.
@@ -63,6 +64,25 @@ impl Options {
             crash_safe: true,
             io: IoMode::default(),
         }
+    }
+}
+
+/// A cache device that is to take another's place.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// A file or block device on an SSD, other than the one in use. A file is made if there is none.
+    pub device: PathBuf,
+    /// Size of a file that is to be made or formatted, in bytes, from 20 MiB on; `None` for a device
+    /// or a file that has its size.
+    pub size_bytes: Option<u64>,
+    /// Format a device that holds something, an older cache included. That is lost.
+    pub format: bool,
+}
+
+impl NewDevice {
+    /// A device, or a file that has its size, which holds nothing.
+    pub fn new(device: impl Into<PathBuf>) -> Self {
+        Self { device: device.into(), size_bytes: None, format: false }
     }
 }
 

@@ -6,7 +6,7 @@ use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::Superblock;
-use cinnabar_engine::shards::Sharded;
+use cinnabar_engine::shards::{ShardMap, Sharded};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{Action, AtRisk, Crossings, Event, Payload, Phases};
@@ -226,6 +226,6 @@ impl<P: Payload> Factory<P> for ShardedFactory {
     }
 
     fn start_without_device(&mut self, setup: &CacheSetup) -> Option<Shards<P>> {
-        Some(Shards::Together(Sharded::without_device(setup.config)))
+        Some(Shards::Together(Sharded::without_device(setup.config, ShardMap::single())))
     }
 }

@@ -1,4 +1,4 @@
-//! The cache device: opened, formatted if it is new, and done without if it is lost.
+//! The cache device: opened at the start, formatted if it is new, and done without if it can't be used.
 
 use super::slow::Slow;
 use super::times::DeviceTimes;
@@ -11,21 +11,24 @@ use cinnabar_backend::disk::{
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::port::OwnPort;
 use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
-use cinnabar_driver::{IoTracker, PendingProofs};
+use cinnabar_driver::{DeviceLife, IoTracker, PendingProofs};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_engine::shards::Sharded;
+use cinnabar_engine::shards::{ShardMap, Sharded};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{Command, Config, Failure, IoError};
 use slab::Slab;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest opening of a cache before its device counts as lost.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest operation on a device without a time-out while it is opened, replaced, let go of or closed.
+pub(super) const SILENCE_MAX: Duration =
+    if cfg!(test) { Duration::from_secs(2) } else { Duration::from_secs(30) };
 
 /// The cache device in use, or else the one that should be.
 pub(crate) struct Device {
@@ -39,13 +42,27 @@ pub(crate) struct Device {
     pub(super) hangs: bool,
     /// How long operations took.
     pub(crate) times: DeviceTimes,
+    /// What may be done with it when, and what comes next.
+    pub(super) life: DeviceLife<Prepared>,
+    /// Devices that are not used any more, with I/O that has not ended. They stay locked as long as
+    /// that may still write to them.
+    pub(super) left: Vec<(FileId, Arc<Disk>)>,
 }
 
-struct Open {
+/// The device in use.
+pub(super) struct Open {
     disk: Arc<Disk>,
     file: FileId,
     id: DeviceId,
     segments: u64,
+}
+
+/// A device that is open, locked and formatted.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) disk: Disk,
+    /// One for each shard.
+    pub(super) superblocks: Vec<Superblock>,
 }
 
 impl Device {
@@ -54,9 +71,9 @@ impl Device {
         self.open.as_ref().map(|open| open.file)
     }
 
-    /// Its identity and its file's.
-    pub(super) fn identity(&self) -> Option<(DeviceId, Identity)> {
-        self.open.as_ref().map(|open| (open.id, open.disk.identity()))
+    /// Its identity.
+    pub(super) fn id(&self) -> Option<DeviceId> {
+        self.open.as_ref().map(|open| open.id)
     }
 
     /// Segments of its log, of all shards together; 0 without a device.
@@ -66,6 +83,33 @@ impl Device {
 
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
+    }
+
+    /// Longest operation on it, as things are now; zero: no bound.
+    pub(super) fn bound(&self) -> Duration {
+        if self.timeout.is_zero() && self.life.hurries() { SILENCE_MAX } else { self.timeout }
+    }
+
+    /// What this file is of devices, for messages, unless it is none.
+    pub(super) fn is_taken(&self, identity: &Identity) -> Option<&'static str> {
+        let open = self.open.as_ref().map(|open| &open.disk);
+        if open.is_some_and(|disk| disk.identity() == *identity) {
+            return Some("the cache device");
+        }
+        let mut left = self.left.iter();
+        let is_left = left.any(|(_, disk)| disk.identity() == *identity);
+        is_left.then_some("a cache device that was given up and has not answered yet")
+    }
+
+    /// Takes it out of use.
+    pub(super) fn take_open(&mut self) -> Option<(FileId, Arc<Disk>)> {
+        self.open.take().map(|open| (open.file, open.disk))
+    }
+
+    /// The path of the device with this file.
+    pub(super) fn path_of(&self, file: FileId) -> &Path {
+        let left = self.left.iter().find(|left| left.0 == file);
+        left.map_or(&self.path, |(_, disk)| disk.path())
     }
 }
 
@@ -96,8 +140,12 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
         Err(error) => driver.go_without(options, error.to_string()),
     }
     if driver.device.is_open() {
-        match driver.start_engine()? {
+        driver.device.life.begin();
+        let begun = driver.start_engine()?;
+        driver.device.life.begun(begun);
+        match begun {
             Ok(()) => {
+                driver.ease_device();
                 driver.order(PendingCommand::Load, Command::AwaitLoad);
                 return Ok(driver);
             }
@@ -118,7 +166,7 @@ impl Driver {
         Ok(Self {
             origin: Instant::now(),
             port: OwnPort::new(port),
-            engine: Sharded::without_device(config(options)),
+            engine: Sharded::without_device(config(options), map_without_device(options)),
             device: Device {
                 path: options.device.clone(),
                 open: None,
@@ -126,6 +174,8 @@ impl Driver {
                 timeout: options.device_timeout,
                 hangs: false,
                 times: DeviceTimes::default(),
+                life: DeviceLife::new(silence_max(options.device_timeout)),
+                left: Vec::new(),
             },
             ledger,
             lock_wait: options.lock_wait,
@@ -139,6 +189,7 @@ impl Driver {
             slow,
             proofs: PendingProofs::new(Mutants::default()),
             engine_wake: None,
+            opened: None,
             fresh: Vec::new(),
             next_late: None,
             looked_at: cinnabar_engine::units::Instant::default(),
@@ -162,16 +213,32 @@ impl Driver {
                 return Ok(());
             }
         };
-        let id = superblocks[0].uuid;
+        self.engine = Sharded::new(config(options), superblocks.clone());
+        self.advise_tables();
+        self.use_device(cache.disk, &superblocks)
+    }
+
+    /// From now on the engine's I/O for the cache device goes to this one.
+    pub(super) fn use_device(
+        &mut self,
+        disk: Disk,
+        superblocks: &[Superblock],
+    ) -> Result<(), Error> {
+        let disk = Arc::new(disk);
+        let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
         let segments = superblocks.iter().map(|one| u64::from(one.geometry.segments)).sum();
-        self.engine = Sharded::new(config(options), superblocks);
+        let device = &mut self.device;
+        disk.path().clone_into(&mut device.path);
+        (device.missing, device.hangs) = (None, false);
+        device.open = Some(Open { disk, file, id: superblocks[0].uuid, segments });
+        Ok(())
+    }
+
+    /// Large tables are better off in huge pages.
+    pub(super) fn advise_tables(&self) {
         for (start, len) in self.engine.tables() {
             memory::advise_huge(start, len);
         }
-        let disk = Arc::new(cache.disk);
-        let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
-        self.device.open = Some(Open { disk, file, id, segments });
-        Ok(())
     }
 
     /// The engine's first command; the inner error is the device's.
@@ -197,13 +264,14 @@ impl Driver {
     /// Goes on uncached. One with I/O under way is left to the kernel.
     fn go_without(&mut self, options: &Options, reason: String) {
         tracing::error!(path = %self.device.path.display(), reason, "no cache device: uncached");
-        (self.device.open, self.device.missing) = (None, Some(reason));
-        self.engine = Sharded::without_device(config(options));
+        self.device.missing = Some(reason);
+        self.engine = Sharded::without_device(config(options), *self.engine.router().map());
         self.engine_wake = None;
         self.commands.clear();
         self.events.clear();
-        // What hangs in the kernel is nobody's any more.
+        // No engine waits any more for what hangs in the kernel.
         self.ios.iter_mut().for_each(|io| io.of.owner = None);
+        self.close_device();
         self.fresh.clear();
     }
 
@@ -212,9 +280,7 @@ impl Driver {
         let Health::PassThrough(reason) = self.engine.health() else { return None };
         Some(match (reason, &self.device.missing) {
             (_, Some(missing)) => missing.clone(),
-            (PassThroughReason::Abandoned, _) if self.device.hangs => {
-                "the cache device did not answer and was given up".into()
-            }
+            _ if self.device.hangs => "the cache device did not answer and was given up".into(),
             (PassThroughReason::Abandoned, _) => "the cache device was given up".into(),
             (PassThroughReason::Failed(error), _) => {
                 format!("the cache device could not record what it has to: {error}")
@@ -235,10 +301,27 @@ fn superblocks_of(
     }
     let size = disk.size_bytes();
     let shards = options.shards.unwrap_or_else(|| Geometry::shards_for(size));
-    let geometry = Geometry::for_shards(size, shards.clamp(1, Geometry::SHARDS_MAX))
-        .map_err(|error| Error::DeviceSize { path: disk.path().to_owned(), error })?;
-    let fresh = format::fresh(geometry).map_err(Error::Random)?;
+    let fresh = fresh_superblocks(disk, shards.clamp(1, Geometry::SHARDS_MAX))?;
     Ok(format::write(disk, &fresh).map(|()| fresh))
+}
+
+/// The superblocks of a fresh format with so many shards; nothing is written yet.
+pub(super) fn fresh_superblocks(disk: &Disk, shards: u32) -> Result<Vec<Superblock>, Error> {
+    let geometry = Geometry::for_shards(disk.size_bytes(), shards)
+        .map_err(|error| Error::DeviceSize { path: disk.path().to_owned(), error })?;
+    format::fresh(geometry).map_err(Error::Random)
+}
+
+/// The longest silence of a cache device with this time-out.
+pub(super) const fn silence_max(timeout: Duration) -> Duration {
+    if timeout.is_zero() { SILENCE_MAX } else { timeout }
+}
+
+/// Shards where there is no device to say: those of one that may come.
+fn map_without_device(options: &Options) -> ShardMap {
+    let size = options.size_bytes.unwrap_or(0);
+    let shards = options.shards.unwrap_or_else(|| Geometry::shards_for(size));
+    ShardMap::usual(shards.clamp(1, Geometry::SHARDS_MAX))
 }
 
 fn config(options: &Options) -> Config {

@@ -2,7 +2,7 @@
 
 use super::Driver;
 use cinnabar_backend::work::{What, Work, pages_of, translate};
-use cinnabar_backend::{Done, Job, Memory, port};
+use cinnabar_backend::{Done, FileId, Job, Memory, port};
 use cinnabar_driver::TrackedIo;
 use cinnabar_driver::io_tracker::EndedIo;
 use cinnabar_engine::metadata::MetaPage;
@@ -17,6 +17,8 @@ pub(super) struct Io {
     pub(super) owner: Option<IoId>,
     /// Key of the volume; `None` is the cache device.
     pub(super) volume: Option<usize>,
+    /// Where it goes.
+    pub(super) file: FileId,
     pub(super) what: What,
 }
 
@@ -39,8 +41,8 @@ impl Driver {
                 let (what, Work::Port(op)) = translate(op) else {
                     unreachable!("proofs are of backends")
                 };
-                let io = Io { owner: Some(id), volume: None, what };
-                let token = self.ios.start(now, io, self.device.timeout) as u64;
+                let io = Io { owner: Some(id), volume: None, file, what };
+                let token = self.ios.start(now, io, self.device.bound()) as u64;
                 self.port.submit(Job { token, file, op });
             }
         }
@@ -54,7 +56,7 @@ impl Driver {
         // Nothing waits for a proof; a new generation is a matter of this host.
         let waits = matches!(work, Work::Port(_));
         let bound = if waits { volume.timeout } else { Duration::ZERO };
-        let io = self.ios.start(now, Io { owner: Some(id), volume: Some(key), what }, bound);
+        let io = self.ios.start(now, Io { owner: Some(id), volume: Some(key), file, what }, bound);
         let mut carry_out = true;
         if !matches!(work, Work::BumpGeneration { .. })
             && let Some(verdict) =
@@ -121,11 +123,11 @@ impl Driver {
 
     /// Tells the engine of a completion.
     pub(super) fn deliver(&mut self, ended: EndedIo<Io>) {
-        let Io { owner, volume, .. } = ended.io.of;
-        if let Some(volume) = volume
-            && self.volumes[volume].life.ios().end()
-        {
-            self.forget_if_quiet(volume);
+        let Io { owner, volume, file, .. } = ended.io.of;
+        match volume {
+            Some(volume) if self.volumes[volume].life.ios().end() => self.forget_if_quiet(volume),
+            Some(_) => {}
+            None => self.close_left(file),
         }
         if let Some(id) = owner {
             self.events.push(Event::IoDone(ended.done(id)));
@@ -134,9 +136,10 @@ impl Driver {
 
     /// Whose I/O it is, for the log.
     fn path_of(&self, io: usize) -> String {
-        match self.ios.get(io).of.volume {
+        let Io { volume, file, .. } = self.ios.get(io).of;
+        match volume {
             Some(key) => self.volumes[key].disk.path().display().to_string(),
-            None => self.device.path.display().to_string(),
+            None => self.device.path_of(file).display().to_string(),
         }
     }
 }

@@ -6,7 +6,10 @@
 mod device;
 mod grow;
 mod io;
+mod letting_go;
+mod new_device;
 mod overdue;
+mod replace;
 mod slow;
 pub(crate) mod times;
 mod volumes;
@@ -68,6 +71,8 @@ pub(crate) struct Driver {
     looked_at: Instant,
     /// When to try again to drop what could not be dropped.
     lost_at: Option<Instant>,
+    /// A device that is to take another's place, once it is open, or why it could not be opened.
+    opened: Option<Result<device::Prepared, Error>>,
     pub(crate) loaded: Option<LoadReport>,
     pub(crate) done: VecDeque<Completion>,
     /// The answer to the one request that is waited for on the spot.
@@ -105,6 +110,8 @@ enum PendingCommand {
     /// Nobody takes the answer.
     Unheard,
     Load,
+    /// The engine gives up a device that was lost.
+    GiveUp,
     Answered(Result<Answer<Memory>, Failure>),
 }
 
@@ -268,6 +275,7 @@ impl Driver {
         if woken {
             self.take_slow(now);
         }
+        self.watch_device();
         Ok(())
     }
 
@@ -311,20 +319,28 @@ impl Driver {
                 }
             }
             PendingCommand::Unheard => drop(self.commands.remove(place)),
+            PendingCommand::GiveUp => {
+                self.commands.remove(place);
+                self.lost_device_given_up(result.map(drop));
+            }
             PendingCommand::Answered(_) => unreachable!("a command is answered once"),
         }
     }
 
     /// Detaches every volume and ends the life of the device.
     pub(crate) fn close(mut self) -> Result<CloseReport, Error> {
+        self.settle_device()?;
+        self.device.life.close();
+        self.hurry_device();
         let volumes: Vec<Volume> = self.attached_volumes();
-        let clean = self.degraded().is_none();
         let mut first_error = None;
         for volume in volumes {
             if let Err(error) = self.detach(volume) {
                 first_error.get_or_insert(error);
             }
         }
+        // It may have been lost on the way; the engine closes all the same then.
+        let clean = self.degraded().is_none();
         let closed = self.command(Command::Close)?;
         let kept_blocks = self.engine.cache_counters().cached_blocks;
         match (first_error, closed) {
@@ -336,3 +352,6 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

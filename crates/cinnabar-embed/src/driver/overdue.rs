@@ -5,19 +5,19 @@
 //! One look at all of them, in the moment the first of them is due ([`cinnabar_driver::io_tracker`]).
 
 use super::io::Io;
-use super::{Driver, PendingCommand, after};
+use super::{Driver, after};
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Command, Event, RequestId};
+use cinnabar_engine::{Event, RequestId};
 
 impl Driver {
     /// Tells the engine of what is due and not done. It answers those who wait.
     pub(super) fn tell_overdue(&mut self, now: Instant) {
         let mut device_hangs = false;
         for io in self.ios.overdue(now) {
-            let Io { owner: Some(id), volume, what } = self.ios.get(io).of else { continue };
+            let Io { owner: Some(id), volume, what, file } = self.ios.get(io).of else { continue };
             self.events.push(Event::Overdue(id));
             let Some(key) = volume else {
-                device_hangs = true;
+                device_hangs |= self.device.file() == Some(file);
                 continue;
             };
             tracing::warn!(
@@ -34,7 +34,7 @@ impl Driver {
                 path = %self.device.path.display(),
                 "the cache device does not answer and is given up: volumes pass through"
             );
-            self.order(PendingCommand::Unheard, Command::Abandon);
+            self.lose_device();
         }
     }
 

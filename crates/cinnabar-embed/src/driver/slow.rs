@@ -1,12 +1,17 @@
 //! What blocks and is rare, each on a thread of its own: proving a backend (once a second while it
-//! is written) and keeping new generations (once for each volume that loses its cache device).
+//! is written), keeping new generations (once for each volume that loses its cache device) and opening
+//! another cache device.
 //!
 //! Results come back through a queue; the waker ends the port's wait.
 
 use super::Driver;
+use super::device::Prepared;
+use super::new_device::Opening;
 use super::volumes::Attached;
+use crate::error::Error;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker, port};
+use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
@@ -23,12 +28,18 @@ pub(super) enum Task {
         ledger: Ledger,
         held: Vec<GenerationHeld>,
     },
+    /// A cache device that is to take another's place.
+    OpenDevice {
+        id: ReplacementId,
+        opening: Box<Opening>,
+    },
 }
 
 /// What came of it.
 enum Finished {
     Proved { volume: usize, result: Result<Option<ProofToken>, ProofError> },
     GenerationsBumped { result: Result<Vec<u64>, StateError> },
+    DeviceOpened { id: ReplacementId, result: Box<Result<Prepared, Error>> },
 }
 
 /// See the module.
@@ -73,6 +84,7 @@ impl Driver {
             match finished {
                 Finished::Proved { volume, result } => self.proved(now, volume, result),
                 Finished::GenerationsBumped { result } => self.generations_bumped(now, result),
+                Finished::DeviceOpened { id, result } => self.device_opened(id, *result),
             }
         }
     }
@@ -147,6 +159,9 @@ impl Task {
             Self::BumpGeneration { ledger, held } => Finished::GenerationsBumped {
                 result: ledger.with(|state| state.bump_generation(&held)),
             },
+            Self::OpenDevice { id, opening } => {
+                Finished::DeviceOpened { id, result: Box::new(opening.run()) }
+            }
         }
     }
 }

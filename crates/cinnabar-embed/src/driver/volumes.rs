@@ -83,7 +83,7 @@ impl Driver {
         proof: Option<ProofToken>,
     ) -> Result<(), Error> {
         let name = &options.name;
-        let device = self.device.identity().map(|(id, _)| (id, self.device.path.clone()));
+        let device = self.device.id().map(|id| (id, self.device.path.clone()));
         let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
         let generation = self
             .ledger
@@ -178,16 +178,13 @@ impl Driver {
 
     /// What is open here is refused at once: its lock would never come free.
     fn check_taken(&self, options: &VolumeOptions, identity: &Identity) -> Result<(), Error> {
-        let device = self.device.identity().map(|(_, identity)| identity);
-        let what = if device.as_ref() == Some(identity) {
-            Some("the cache device".to_owned())
-        } else {
+        let what = self.device.is_taken(identity).map(str::to_owned).or_else(|| {
             let mut all = self.volumes.iter().map(|(_, volume)| volume);
             all.find(|other| {
                 other.disk.identity() == *identity && !(other.read_only && options.read_only)
             })
             .map(|other| format!("the backend of volume {:?}", other.name))
-        };
+        });
         what.map_or(Ok(()), |what| {
             let (volume, backend) = (options.name.clone(), options.backend.clone());
             Err(Error::Taken { volume, backend, what })

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const SIZE: u64 = 12 * MIB;
-const BLOCKS: u64 = SIZE / 4096;
+pub(crate) const SIZE: u64 = 12 * MIB;
+pub(crate) const BLOCKS: u64 = SIZE / 4096;
 /// What is written, across the boundary between two shards at 4 MiB; the rest is read only and
 /// must stay warm.
 const WRITTEN: u64 = BLOCKS / 2;
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const ROUNDS: u64 = 5;
 
 /// A block that a write of this version left; version 0 is the fresh file.
-fn content(block: u64, version: u64) -> [u8; 4096] {
+pub(crate) fn content(block: u64, version: u64) -> [u8; 4096] {
     let mut bytes = stamp(block);
     for place in bytes.chunks_exact_mut(8) {
         place[7] = 0;
@@ -37,7 +37,7 @@ fn content(block: u64, version: u64) -> [u8; 4096] {
 }
 
 /// The version of a block, if it is whole and its own.
-fn version_of(block: u64, bytes: &[u8]) -> Result<u64> {
+pub(crate) fn version_of(block: u64, bytes: &[u8]) -> Result<u64> {
     let version = u64::from(bytes[4]) | u64::from(bytes[5]) << 8 | u64::from(bytes[6]) << 16;
     ensure!(*bytes == content(block, version), "block {block} is torn, or another's");
     Ok(version)
@@ -52,7 +52,7 @@ pub(crate) fn child(folder: &Path) {
 }
 
 /// One line, at once: what is in the pipe outlives us.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     std::io::stdout().write_all(format!("{line}\n").as_bytes()).expect("the parent listens");
 }
 
@@ -84,7 +84,12 @@ fn write_for_ever(rig: &Rig) -> Result<()> {
 }
 
 /// A write of one to four blocks, or now and then a flush.
-fn submit(cache: &mut Cache, volume: Volume, versions: &mut [u64], dice: &mut Dice) -> Result<()> {
+pub(crate) fn submit(
+    cache: &mut Cache,
+    volume: Volume,
+    versions: &mut [u64],
+    dice: &mut Dice,
+) -> Result<()> {
     if dice.below(20) == 0 {
         return Ok(cache.submit(volume, 0, Request::Flush)?);
     }
@@ -105,9 +110,11 @@ fn submit(cache: &mut Cache, volume: Volume, versions: &mut [u64], dice: &mut Di
 }
 
 /// What may be found in each block.
-struct Expected {
-    acknowledged: Vec<u64>,
-    begun: Vec<u64>,
+pub(crate) struct Expected {
+    pub(crate) acknowledged: Vec<u64>,
+    pub(crate) begun: Vec<u64>,
+    /// Cache devices that were replaced.
+    pub(crate) replaced: u64,
     /// Blocks on the SSD before the writing began.
     on_flash: u64,
     writes: u64,
@@ -134,6 +141,7 @@ impl Expected {
                 }
                 self.writes += u64::from(words[0] == "done");
             }
+            "replaced" => self.replaced += 1,
             _ => bail!("the child said: {line}"),
         }
         Ok(false)
@@ -152,16 +160,22 @@ pub(crate) fn killed_at_any_moment() -> Result<()> {
     let mut found = vec![0; WRITTEN as usize];
     let mut dice = Dice(2026);
     for round in 0..ROUNDS {
-        let expected = run_and_kill(&rig, &found, Duration::from_millis(50 + dice.below(900)))?;
+        let expected =
+            run_and_kill(CHILD, &rig, &found, Duration::from_millis(50 + dice.below(900)))?;
         found = look(&rig, &expected).with_context(|| format!("round {round}"))?;
     }
     Ok(())
 }
 
 /// Runs a child until it has written for a while, and kills it.
-fn run_and_kill(rig: &Rig, found: &[u64], after: Duration) -> Result<Expected> {
+pub(crate) fn run_and_kill(
+    which: &str,
+    rig: &Rig,
+    found: &[u64],
+    after: Duration,
+) -> Result<Expected> {
     let mut child = Command::new(std::env::current_exe()?)
-        .arg(CHILD)
+        .arg(which)
         .arg(rig.path(""))
         .stdout(Stdio::piped())
         .spawn()?;
@@ -174,8 +188,13 @@ fn run_and_kill(rig: &Rig, found: &[u64], after: Duration) -> Result<Expected> {
             }
         }
     });
-    let mut expected =
-        Expected { acknowledged: found.to_vec(), begun: found.to_vec(), on_flash: 0, writes: 0 };
+    let mut expected = Expected {
+        acknowledged: found.to_vec(),
+        begun: found.to_vec(),
+        replaced: 0,
+        on_flash: 0,
+        writes: 0,
+    };
     let warm = lines.recv_timeout(Duration::from_mins(1)).context("waiting for the child");
     let warm = warm.and_then(|line| expected.hear(&line));
     std::thread::sleep(after);

@@ -6,6 +6,8 @@ mod crash;
 mod degraded;
 mod errors;
 mod growing;
+mod killed_replacing;
+mod replacing;
 mod rig;
 mod server;
 mod serving;
@@ -14,16 +16,24 @@ use libtest_mimic::{Arguments, Trial};
 
 /// First argument of the process that is to be killed.
 const CHILD: &str = "--be-killed";
+/// The same, of the one that replaces its device meanwhile.
+const CHILD_REPLACING: &str = "--be-killed-replacing";
 
 type Test = fn() -> anyhow::Result<()>;
 
 fn main() {
     let mut given = std::env::args_os().skip(1);
-    if given.next().is_some_and(|first| first == CHILD) {
-        let folder = given.next().expect("its folder");
-        return crash::child(folder.as_ref());
-    }
-    let tests: [(&str, Test); 23] = [
+    let child: fn(&std::path::Path) = match given.next().and_then(|first| first.into_string().ok())
+    {
+        Some(first) if first == CHILD => crash::child,
+        Some(first) if first == CHILD_REPLACING => killed_replacing::child,
+        _ => return run(),
+    };
+    child(given.next().expect("its folder").as_ref());
+}
+
+fn run() {
+    let tests: [(&str, Test); 28] = [
         ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
         ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
         ("many_at_a_time", serving::many_at_a_time),
@@ -45,7 +55,15 @@ fn main() {
         ("a_volume_that_grew_survives_a_crash", growing::a_volume_that_grew_survives_a_crash),
         ("what_can_not_grow_says_so", growing::what_can_not_grow_says_so),
         ("a_volume_grows_without_its_device", growing::a_volume_grows_without_its_device),
+        ("a_lost_device_is_replaced", replacing::a_lost_device_is_replaced),
+        ("a_device_in_use_is_replaced", replacing::a_device_in_use_is_replaced),
+        ("a_device_is_brought", replacing::a_device_is_brought_where_there_is_none),
+        ("new_devices_that_can_not_be_used", replacing::new_devices_that_can_not_be_used),
         ("what_a_server_lost_is_not_believed", server::what_a_server_lost_is_not_believed),
+        (
+            "killed_while_its_device_is_replaced",
+            killed_replacing::killed_while_its_device_is_replaced,
+        ),
         ("killed_at_any_moment_nothing_acknowledged_is_lost", crash::killed_at_any_moment),
     ];
     let trials = tests

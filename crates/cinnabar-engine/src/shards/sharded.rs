@@ -42,10 +42,11 @@ impl<P: Payload> Sharded<P> {
         Self::of(Router::new(map, &config), engines.collect())
     }
 
-    /// An engine without a device: requests pass through.
-    pub fn without_device(config: Config) -> Self {
-        let router = Router::new(ShardMap::single(), &config);
-        Self::of(router, vec![Engine::without_device(config)])
+    /// Engines without a device: requests pass through. A device that comes later
+    /// ([`Command::Replace`]) has as many shards as this map.
+    pub fn without_device(config: Config, map: ShardMap) -> Self {
+        let engines = (0..map.shards()).map(|_| Engine::without_device(config));
+        Self::of(Router::new(map, &config), engines.collect())
     }
 
     fn of(router: Router<P>, engines: Vec<Engine<P>>) -> Self {
