@@ -50,8 +50,10 @@ pub(crate) struct Mirrored {
     trouble: [Option<IoError>; 2],
     /// What a half held once.
     old: [Option<Ssd>; 2],
-    /// A half of which something is rotten or can't be read.
-    rotten: Option<usize>,
+    /// Halves of which something is rotten or can't be read; each page has a good copy.
+    rotten: [bool; 2],
+    /// Pages that were.
+    bad: [BTreeSet<u64>; 2],
 }
 
 /// What happens to a half between two sessions.
@@ -115,9 +117,10 @@ impl Mirrored {
         let opened = open(&how, [Some(first), Some(&second)]);
         let (log, mirror, _) = opened.expect("nothing has happened yet");
         let (done, reads) = (VecDeque::new(), BTreeSet::new());
-        let (trouble, old, rotten) = ([None; 2], [None, None], None);
+        let (trouble, old, rotten) = ([None; 2], [None, None], [false; 2]);
+        let bad = Default::default();
         let settings = of;
-        Some((Self { settings, rng, second, mirror, done, reads, trouble, old, rotten }, log))
+        Some((Self { settings, rng, second, mirror, done, reads, trouble, old, rotten, bad }, log))
     }
 
     /// Which halves hold everything that was ever acknowledged.
@@ -213,7 +216,7 @@ impl World {
             }
         }
         // Of what is rotten there was another copy.
-        self.rotten |= of.rotten.is_some_and(|half| is[1 - half] != HalfState::Member);
+        self.rotten |= (0..2).any(|half| of.rotten[half] && is[1 - half] != HalfState::Member);
         self.take(out);
         Ok(true)
     }
@@ -256,8 +259,12 @@ impl World {
         of.trouble = [None; 2];
         (self.log, of.mirror) = (log, mirror);
         // What was refilled is not rotten any more.
-        of.rotten.take_if(|half| of.mirror.states()[*half] != HalfState::Member);
-        self.over = of.rotten.is_some_and(|half| of.mirror.states()[1 - half] != HalfState::Member);
+        let members = of.mirror.states().map(|state| state == HalfState::Member);
+        self.over = (0..2).any(|half| of.rotten[half] && !members[1 - half]);
+        for half in (0..2).filter(|half| !members[*half]) {
+            of.rotten[half] = false;
+            of.bad[half].clear();
+        }
         if of.rng.random_bool(0.1) {
             of.old = [Some(self.ssd.copy()), Some(of.second.copy())];
         }
@@ -276,10 +283,7 @@ impl World {
                 let other = mark_of(self.half(of, 1 - half));
                 complete[1 - half] && of.old[half].as_ref().is_some_and(|old| mark_of(old) != other)
             }
-            Change::Rots => {
-                let both = complete == [true; 2] && !of.mirror.holds();
-                both && of.rotten.is_none_or(|is| is == half)
-            }
+            Change::Rots => complete == [true; 2] && !of.mirror.holds(),
             Change::Fails => complete[1 - half],
             Change::Away | Change::Nothing => true,
         };
@@ -294,9 +298,9 @@ impl World {
         self.trace("change", &(half, change, complete, of.mirror.states()));
         let other = 1 - half;
         // What is rotten has no other copy if that half goes.
-        let rots = of.rotten == Some(other)
+        let rots = of.rotten[other]
             && matches!(change, Change::Away | Change::Lost | Change::Stale | Change::Fails)
-            || of.rotten.is_some_and(|half| holds || !complete[1 - half]);
+            || (0..2).any(|half| of.rotten[half] && (holds || !complete[1 - half]));
         if rots {
             return Ok(None);
         }
@@ -307,10 +311,11 @@ impl World {
                 self.replace(of, half, old);
             }
             Change::Rots => {
-                of.rotten = Some(half);
+                of.rotten[half] = true;
                 let ssd = if half == 0 { &self.ssd } else { &of.second };
                 for _ in 0..of.rng.random_range(1..4) {
-                    ssd.rot_any(&mut of.rng);
+                    let page = ssd.rot_any(&mut of.rng, &of.bad[other]);
+                    of.bad[half].insert(page);
                 }
             }
             _ => {}
@@ -396,7 +401,8 @@ impl World {
 
     fn replace(&mut self, of: &mut Mirrored, half: usize, with: Option<Ssd>) {
         let with = with.unwrap_or_else(|| self.ssd.beside());
-        of.rotten.take_if(|rotten| *rotten == half);
+        of.rotten[half] = false;
+        of.bad[half].clear();
         *(if half == 0 { &mut self.ssd } else { &mut of.second }) = with;
     }
 }

@@ -185,13 +185,13 @@ impl Ssd {
         other
     }
 
-    /// One of its pages changes by itself, or can't be read any more.
-    pub(crate) fn rot_any(&self, rng: &mut Rng) {
+    /// One of its pages changes by itself, or can't be read any more; none of these.
+    pub(crate) fn rot_any(&self, rng: &mut Rng, but: &BTreeSet<u64>) -> u64 {
         let mut state = self.state.borrow_mut();
         // One superblock and one mark are left.
         let spared = self.spared.get();
         let mark = cinnabar_writeback::format::MARK_PAGE;
-        let may = |page: &u64| ![spared, mark + spared].contains(page);
+        let may = |page: &u64| ![spared, mark + spared].contains(page) && !but.contains(page);
         let pages: Vec<u64> = state.durable.keys().copied().filter(may).collect();
         // As many of the directory as of chunks.
         let (first, rest) = pages.split_at(pages.partition_point(|page| *page < 768));
@@ -202,6 +202,7 @@ impl Ssd {
         } else if let Some(bytes) = state.durable.get_mut(&page) {
             bytes[rng.random_range(0..4096)] ^= 0x40;
         }
+        page
     }
 
     /// An I/O while the log is opened.
