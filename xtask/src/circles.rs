@@ -77,8 +77,8 @@ const ALLOWED: &[Allowed] = &[
         reason: "ranks order the segments of a share group",
     },
     Allowed {
-        member: "crates/cinnabar-engine",
-        modules: &["shards::commands", "shards::requests", "shards::router"],
+        member: "crates/cinnabar-shards",
+        modules: &["commands", "requests", "router"],
         reason: "the router holds what each kind of join waits for",
     },
     Allowed {

@@ -16,11 +16,13 @@ use std::process::Command;
 
 /// Set where this program stands in for the compiler.
 const WRAPPER: &str = "CINNABAR_COVERAGE_WRAPPER";
-/// What is counted.
-const ENGINE: &str = "crates/cinnabar-engine/src/";
-/// Crates that are compiled with counters: the engine, the simulator and the searches, where most of the engine's code
+/// What is counted, and what stands before the names of its files.
+const ENGINE: [(&str, &str); 2] =
+    [("crates/cinnabar-engine/src/", ""), ("crates/cinnabar-shards/src/", "shards/")];
+/// Crates that are compiled with counters: the engine and its shards, the simulator and the searches, where most of the engine's code
 /// is made for its payload, and the tests.
-const COUNTED: [&str; 4] = ["cinnabar_engine", "cinnabar_sim", "cinnabar_search", "it"];
+const COUNTED: [&str; 5] =
+    ["cinnabar_engine", "cinnabar_shards", "cinnabar_sim", "cinnabar_search", "it"];
 
 /// How long to search.
 #[derive(clap::Args, Debug)]
@@ -39,10 +41,10 @@ pub(crate) struct Args {
 /// Files, and of each the lines that have code, and how often each ran.
 type Lines = BTreeMap<String, BTreeMap<u32, u64>>;
 
-/// A search: the package and test to run, and with what.
+/// A search: the packages and test to run, and with what.
 struct Search {
     name: String,
-    package: &'static str,
+    packages: &'static [&'static str],
     test: &'static str,
     env: Vec<(&'static str, String)>,
 }
@@ -106,29 +108,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn searches(args: &Args) -> Vec<Search> {
     let seconds = args.seconds.to_string();
-    let search = |name: String, package, test, env| Search { name, package, test, env };
+    let search = |name: String, packages, test, env| Search { name, packages, test, env };
     vec![
         search(
             format!("{} seeds", args.seeds),
-            "cinnabar-sim",
+            &["cinnabar-sim"],
             "faults::no_seed_breaks",
             vec![("CINNABAR_SEEDS", format!("0..{}", args.seeds))],
         ),
         search(
             format!("guided, corpus and {seconds} s"),
-            "cinnabar-search",
+            &["cinnabar-search"],
             "small::inputs_made_of",
             vec![("CINNABAR_GUIDED_SECONDS", seconds.clone())],
         ),
         search(
             format!("exhaustive, {seconds} s"),
-            "cinnabar-search",
+            &["cinnabar-search"],
             "small::every_order",
             vec![("CINNABAR_MOVES", "99".into()), ("CINNABAR_SECONDS", seconds)],
         ),
         Search {
-            name: "scripted, the engine's own tests".into(),
-            package: "cinnabar-engine",
+            name: "scripted, the engine's and its shards' own tests".into(),
+            packages: &["cinnabar-engine", "cinnabar-shards"],
             test: "",
             env: Vec::new(),
         },
@@ -137,14 +139,14 @@ fn searches(args: &Args) -> Vec<Search> {
 
 /// Builds and runs a search, and reads what it reached.
 fn measure(search: &Search, tools: &Path, folder: &Path) -> Result<Lines> {
-    let programs = build(search.package)?;
+    let programs = build(search.packages)?;
     let counts = folder.join(search.test.replace("::", "_"));
     let _ = fs::remove_dir_all(&counts);
     fs::create_dir_all(&counts).context("making the folder of counts")?;
     for program in &programs {
         let mut run = Command::new(program);
         run.args([search.test, "--nocapture"])
-            .current_dir(root().join("crates").join(search.package));
+            .current_dir(root().join("crates").join(search.packages[0]));
         run.env("LLVM_PROFILE_FILE", counts.join("%p-%m.profraw"));
         run.envs(search.env.iter().map(|(name, value)| (name, value)));
         show(&mut run)?;
@@ -167,17 +169,18 @@ fn measure(search: &Search, tools: &Path, folder: &Path) -> Result<Lines> {
     Ok(parse(&String::from_utf8_lossy(&export.stdout)))
 }
 
-/// The test programs of a package, with counters.
-fn build(package: &str) -> Result<Vec<PathBuf>> {
+/// The test programs of packages, with counters.
+fn build(packages: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo(&["test", "--locked", "--no-run", "--message-format=json"]);
     let programs =
-        if package == "cinnabar-engine" { ["--lib", "--quiet"] } else { ["--test", "it"] };
-    command.args(["--package", package]).args(programs);
+        if packages[0] == "cinnabar-engine" { ["--lib", "--quiet"] } else { ["--test", "it"] };
+    command.args(packages.iter().flat_map(|package| ["--package", package])).args(programs);
     let wrapper = std::env::current_exe().context("this program's own path")?;
     command.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(WRAPPER, "1");
-    println!("building the tests of {package} with counters");
+    let packages = packages.join(" and ");
+    println!("building the tests of {packages} with counters");
     let built = command.stderr(std::process::Stdio::inherit()).output()?;
-    ensure!(built.status.success(), "the tests of {package} do not build");
+    ensure!(built.status.success(), "the tests of {packages} do not build");
     let text = String::from_utf8_lossy(&built.stdout);
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let programs = messages.filter_map(|message| {
@@ -211,7 +214,10 @@ fn parse(report: &str) -> Lines {
     let mut file = None;
     for line in report.lines() {
         if let Some(path) = line.strip_prefix("SF:") {
-            file = path.split_once(ENGINE).map(|(_, name)| name.to_owned());
+            let of = |(folder, before): (&str, &str)| {
+                path.split_once(folder).map(|(_, name)| format!("{before}{name}"))
+            };
+            file = ENGINE.into_iter().find_map(of);
         } else if let (Some(data), Some(file)) = (line.strip_prefix("DA:"), &file) {
             let mut numbers = data.split(',').map_while(|number| number.parse::<u64>().ok());
             if let (Some(line), Some(count)) = (numbers.next(), numbers.next()) {

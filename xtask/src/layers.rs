@@ -15,7 +15,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     // What serves; the command line starts it and talks to it.
-    (DAEMON, &[CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, ENGINE, TRACE]),
+    (DAEMON, &[CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE, TRACE]),
     // What the operator asks for, checked before anything is opened.
     (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, TEXT]),
     // Shows what the laboratory and the benchmarks found.
@@ -25,19 +25,21 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (OFFLINE, &[BACKEND, WRITEBACK, ENGINE, TEXT]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
-    (EMBED, &[DRIVER, BACKEND, MODEL, ENGINE]),
+    (EMBED, &[DRIVER, BACKEND, MODEL, SHARDS, ENGINE]),
     (FRONTEND, &[ENGINE, POLICY, TRACE]),
     (BACKEND, &[DRIVER, WRITEBACK, MODEL, ENGINE, POLICY, TRACE]),
     (MODEL, &[ENGINE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
-    (SIM, &[DRIVER, ENGINE]),
+    (SIM, &[DRIVER, SHARDS, ENGINE]),
     // Other searches under its media and its oracle; fuzz targets and tests alone run them.
     (SEARCH, &[SIM, DRIVER, ENGINE]),
-    (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
+    (STUDY, &[SHARDS, ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
-    (DRIVER, &[WRITEBACK, ENGINE]),
+    (DRIVER, &[WRITEBACK, SHARDS, ENGINE]),
     // The write log above the engine: pure as well. Its tests run the engine in the driver's pool.
-    (WRITEBACK, &[DRIVER, ENGINE]),
+    (WRITEBACK, &[DRIVER, SHARDS, ENGINE]),
+    // Several engines as one cache.
+    (SHARDS, &[ENGINE]),
     (ENGINE, &[]),
     (POLICY, &[]),
     (TRACE, &[]),
@@ -64,6 +66,7 @@ const SIM: &str = "cinnabar-sim";
 const SEARCH: &str = "cinnabar-search";
 const STUDY: &str = "cinnabar-study";
 const WRITEBACK: &str = "cinnabar-writeback";
+const SHARDS: &str = "cinnabar-shards";
 const ENGINE: &str = "cinnabar-engine";
 const POLICY: &str = "cinnabar-policy";
 const TRACE: &str = "cinnabar-trace";

@@ -167,7 +167,7 @@ impl Bounds {
     ///
     /// # Panics
     /// If that is not so.
-    pub(crate) const fn check(&self) {
+    pub const fn check(&self) {
         let reads = self.open_pages > 0 && self.load_pages > 0 && self.load_reads > 0;
         assert!(reads && self.replay_reads > 0, "steps of opening and loading read something");
         assert!(self.fill_buckets.is_power_of_two() && self.fill_entries > 0, "a part has room");
@@ -274,7 +274,8 @@ bounds! {
 pub struct Crossings([Cell<u32>; Bound::ALL.len()]);
 
 impl Crossings {
-    pub(crate) fn note(&self, bound: Bound) {
+    /// Counts one more.
+    pub fn note(&self, bound: Bound) {
         let count = &self.0[bound as usize];
         count.set(count.get().saturating_add(1));
     }

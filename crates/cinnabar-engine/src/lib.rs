@@ -26,7 +26,6 @@ mod probation;
 mod rehearsal;
 pub mod seam;
 mod sequential;
-pub mod shards;
 mod store;
 pub mod units;
 pub mod volume;

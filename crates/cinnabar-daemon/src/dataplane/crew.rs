@@ -14,9 +14,9 @@ use cinnabar_driver::ShardPool;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Plan;
-use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::{Command, Config, Engine, Event, Reply, Request, RequestId};
+use cinnabar_shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
 use std::sync::Arc;
 
 /// See the module.

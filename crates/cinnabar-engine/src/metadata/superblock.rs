@@ -113,7 +113,7 @@ impl Geometry {
     /// Most shards.
     pub const SHARDS_MAX: u32 = 64;
     /// Blocks of a stripe: 4 MiB, so that few requests are split, and a discard is worth its while.
-    pub(crate) const SPAN_LOG2: u32 = 10;
+    pub const SPAN_LOG2: u32 = 10;
     const SPAN_LOG2_MAX: u32 = 20;
     const SEGMENTS_MIN: u32 = 4;
     /// The journal takes 1/2048 of the log, at least 256 KiB: invalidation records of 1 % of the

@@ -74,10 +74,10 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "engine `identity`",
         "an attach fails, and a run may not go on without it",
     ),
-    (Mutant::PartsUnbounded, "engine `shards::fairness`", "no run has so many requests"),
+    (Mutant::PartsUnbounded, "shards `fairness`", "no run has so many requests"),
     (
         Mutant::PartsOvertaken,
-        "engine `shards::fairness`",
+        "shards `fairness`",
         "what overtakes is under way with what it overtakes, so a guest may see either order; only \
          the driver's own invalidations rely on it",
     ),
@@ -121,7 +121,7 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
     ),
     (
         Mutant::InvalidationInParts,
-        "engine `shards::fairness`",
+        "shards `fairness`",
         "the same, with parts of a long request beside it still to be sent",
     ),
     (

@@ -12,9 +12,9 @@
 use super::Routed;
 use super::requests::{is_sound, span_of};
 use super::router::{Join, RoutedVolume, Router};
-use crate::mutant::Mutant;
-use crate::seam::{Event, Op, Payload, Request, RequestId};
-use crate::units::{ByteSpan, VolumeId};
+use cinnabar_engine::mutant::Mutant;
+use cinnabar_engine::units::{ByteSpan, VolumeId};
+use cinnabar_engine::{Event, Op, Payload, Request, RequestId};
 
 impl<P: Payload> RoutedVolume<P> {
     /// What is to be sent next, for the first request that waits.

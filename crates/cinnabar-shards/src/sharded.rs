@@ -4,14 +4,16 @@
 //! turn ([`Sharded::route`], [`Sharded::turn`]) as a driver with several threads does.
 
 use super::{Losses, OWN_COMMAND, Owner, Routed, Router, ShardMap, name_io};
-use crate::config::Config;
-use crate::counters::{CacheCounters, RamBytes, VolumeCounters};
-use crate::engine::Engine;
-use crate::health::Health;
-use crate::metadata::superblock::Superblock;
-use crate::seam::{Action, Answer, Command, Event, IoDone, IoError, IoRequest, Payload, Target};
-use crate::units::{Instant, VolumeId};
-use crate::volume::Recorded;
+use cinnabar_engine::Config;
+use cinnabar_engine::Engine;
+use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::health::Health;
+use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_engine::volume::Recorded;
+use cinnabar_engine::{
+    Action, Answer, Command, Event, IoDone, IoError, IoRequest, Payload, Target,
+};
 
 struct Shard<P> {
     engine: Engine<P>,

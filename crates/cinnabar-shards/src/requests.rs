@@ -8,11 +8,11 @@
 
 use super::Routed;
 use super::router::{Join, Phase, Router, id_of, refusal};
-use crate::bounds::Bound;
-use crate::limits::DATA_BYTES_MAX;
-use crate::mutant::Mutant;
-use crate::seam::{Answer, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId};
-use crate::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
+use cinnabar_engine::Bound;
+use cinnabar_engine::limits::DATA_BYTES_MAX;
+use cinnabar_engine::mutant::Mutant;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, VolumeId};
+use cinnabar_engine::{Answer, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId};
 use smallvec::{SmallVec, smallvec};
 
 /// A request under way.

@@ -1,9 +1,9 @@
 //! Which shard owns a block: a fixed function of the volume's name and the block's number, so that
 //! any number of threads can serve a device.
 
-use crate::descriptors::mix;
-use crate::metadata::superblock::Geometry;
-use crate::units::{BLOCK_BYTES, ByteSpan};
+use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_engine::mix;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 
 /// See the module. Stripes of `1 << span_log2` blocks go round the shards; each volume begins with
 /// another one, so that the busy first blocks of many small volumes are spread.

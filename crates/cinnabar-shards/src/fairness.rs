@@ -2,12 +2,11 @@
 
 use super::Routed;
 use super::tests::{Blocks, Rig, span};
-use crate::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX};
-#[cfg(feature = "mutants")]
-use crate::mutant::Mutant;
-use crate::mutant::Mutants;
-use crate::seam::{Answer, Command, Event, Failure, IoError, Op, Payload, RequestId};
-use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use cinnabar_engine::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX};
+use cinnabar_engine::mutant::Mutant;
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use cinnabar_engine::{Answer, Command, Event, Failure, IoError, Op, Payload, RequestId};
 
 const VOLUME_PARTS: u32 = EXTRA_PARTS_MAX / 8;
 
@@ -88,7 +87,6 @@ fn long_trims_leave_room_for_the_others() {
     assert!(parts_of_long_trims(Mutants::default()) <= REQUESTS_MAX);
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn a_tenant_that_fills_the_engine_is_found() {
     assert!(parts_of_long_trims(Mutants::only(Mutant::PartsUnbounded)) > REQUESTS_MAX);
@@ -151,7 +149,6 @@ fn nothing_overtakes_parts_that_are_still_to_be_sent() {
     }));
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn what_overtakes_an_invalidation_is_found() {
     assert!(overtaken(Mutants::only(Mutant::PartsOvertaken), |span| Op::Invalidate { span }));
@@ -197,7 +194,6 @@ fn every_shard_is_told_of_an_invalidation_that_does_not_reach_it_at_once() {
     assert_eq!(told_of_an_invalidation(sound, false, 1), nothing, "it reaches its shard at once");
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn an_invalidation_that_is_not_announced_is_found() {
     let mutants = Mutants::only(Mutant::InvalidationInParts);

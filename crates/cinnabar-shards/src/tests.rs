@@ -1,14 +1,14 @@
 //! The router alone, with shards that answer what the test says.
 
 use super::{Owner, Routed, Router, ShardMap};
-use crate::config::Config;
-use crate::metadata::superblock::Geometry;
-use crate::mutant::Mutants;
-use crate::seam::{
+use cinnabar_engine::Config;
+use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+use cinnabar_engine::volume::{VolumeSpec, Warmth};
+use cinnabar_engine::{
     Answer, Command, Event, Failure, IoError, Op, Payload, Reply, Request, RequestId,
 };
-use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
-use crate::volume::{VolumeSpec, Warmth};
 use std::cell::RefCell;
 use std::rc::Rc;
 

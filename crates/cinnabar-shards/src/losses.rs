@@ -1,8 +1,8 @@
 //! A device that one shard lost is given up by all: what one can't record, no other may rely on.
 
 use super::ShardMap;
-use crate::health::{Health, PassThroughReason};
-use crate::seam::RequestId;
+use cinnabar_engine::RequestId;
+use cinnabar_engine::health::{Health, PassThroughReason};
 
 /// Names the commands that no operator gave; drivers leave it free.
 pub const OWN_COMMAND: RequestId = RequestId(u64::MAX);
@@ -27,7 +27,7 @@ impl Losses {
     }
 
     /// Looks at the health of all shards, in order; gives those that are to give up their device
-    /// now ([`Command::Abandon`](crate::Command::Abandon)).
+    /// now ([`Command::Abandon`](cinnabar_engine::Command::Abandon)).
     pub fn notice(&mut self, health: impl Iterator<Item = Health> + Clone) -> Vec<u32> {
         if self.0.len() == 1 {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::IoError;
+    use cinnabar_engine::IoError;
 
     #[test]
     fn all_give_up_what_one_has_lost_and_keep_what_they_take_up_next() {

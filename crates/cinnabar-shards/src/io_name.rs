@@ -1,6 +1,6 @@
 //! Ids of I/Os that contain their shard, for drivers that have one table for all shards.
 
-use crate::seam::IoId;
+use cinnabar_engine::IoId;
 
 /// Upper bits of an I/O's id: its shard. Engines' own ids are places in a table.
 const SHARD_SHIFT: u32 = 56;

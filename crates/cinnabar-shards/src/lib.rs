@@ -14,8 +14,10 @@
 //!   its place as a whole one.
 //! * A flush is answered when every shard's is, so it covers every write replied to before.
 //! * A volume is attached, detached and sealed in all shards or none; its proofs are recorded by
-//!   each, so the newest of all counts ([`Belief::of_all`](crate::volume::Belief::of_all)).
+//!   each, so the newest of all counts ([`Belief::of_all`](cinnabar_engine::volume::Belief::of_all)).
 //! * A device that one shard lost is given up by all.
+
+#![deny(unsafe_code)]
 
 mod commands;
 #[cfg(test)]
@@ -36,7 +38,7 @@ pub use map::ShardMap;
 pub use router::{Owner, Router};
 pub use sharded::Sharded;
 
-use crate::seam::Event;
+use cinnabar_engine::Event;
 
 /// An event for one of the engines.
 #[derive(Debug)]

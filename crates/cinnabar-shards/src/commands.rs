@@ -5,10 +5,10 @@
 
 use super::Routed;
 use super::router::{Join, Phase, RoutedVolume, Router, id_of, refusal, share};
-use crate::health::{LoadReport, Start};
-use crate::seam::{Answer, Command, Event, Failure, Payload, Reply, RequestId};
-use crate::units::VolumeId;
-use crate::volume::{VolumeSpec, Warmth};
+use cinnabar_engine::health::{LoadReport, Start};
+use cinnabar_engine::units::VolumeId;
+use cinnabar_engine::volume::{VolumeSpec, Warmth};
+use cinnabar_engine::{Answer, Command, Event, Failure, Payload, Reply, RequestId};
 use smallvec::smallvec;
 use std::collections::VecDeque;
 
@@ -345,7 +345,7 @@ fn both_loaded(one: LoadReport, other: LoadReport) -> LoadReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::DropReason;
+    use cinnabar_engine::volume::DropReason;
 
     #[test]
     fn what_one_shard_dropped_is_told_with_the_reason_whatever_the_others_believe() {
