@@ -98,6 +98,8 @@ pub enum Mutant {
     DirectoryNotLevelled,
     /// Chunks that one half lacks are not brought there.
     ChunksNotLevelled,
+    /// Nor those that a chunk leads to that was put back from the write memory.
+    PutBackNotLevelled,
     /// Two halves count although one of them went on alone.
     GenerationIgnored,
     /// One half is served although the other one may have gone on alone.
@@ -160,6 +162,7 @@ impl Mutant {
         Self::OneHalfAnswers,
         Self::DirectoryNotLevelled,
         Self::ChunksNotLevelled,
+        Self::PutBackNotLevelled,
         Self::GenerationIgnored,
         Self::HalfBelieved,
         Self::FillingBelieved,

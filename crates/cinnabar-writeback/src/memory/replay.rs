@@ -147,6 +147,10 @@ pub fn put_back<P: Payload>(
     }
     if writes {
         media.flush()?;
+        // Behind a chunk that is there now may lie one that was under way and is on one half only.
+        if !mutants.is(Mutant::PutBackNotLevelled) {
+            media.level()?;
+        }
     }
     Ok(true)
 }

@@ -33,7 +33,7 @@ pub struct Pair<'a, M> {
     blank: [bool; 2],
     /// What a half that is filled now has in common with the other one.
     nonce: u64,
-    levelled: Levelled,
+    levelled: Cell<Levelled>,
     mutants: Mutants,
 }
 
@@ -77,10 +77,10 @@ pub fn start<P: Payload, M: Media<P>>(
             missing[n] = Some(OpenError::MirrorSmaller { have, need });
         }
     }
-    let levelled = Levelled::default();
+    let levelled = Cell::default();
     let (states, marks) = (Cell::new(states), Cell::new(marks));
     let (nonce, missing) = (pair, RefCell::new(missing));
-    let mut all = Pair { halves, log, states, marks, missing, blank, nonce, levelled, mutants };
+    let all = Pair { halves, log, states, marks, missing, blank, nonce, levelled, mutants };
     all.settle::<P>()?;
     Ok(all)
 }
@@ -137,8 +137,8 @@ impl<M> Pair<'_, M> {
     }
 
     /// What was written to either half because the other one had it.
-    pub const fn levelled(&self) -> Levelled {
-        self.levelled
+    pub fn levelled(&self) -> Levelled {
+        self.levelled.get()
     }
 
     fn media(&self, half: usize) -> &Asked<'_, M> {
@@ -151,7 +151,7 @@ impl<M> Pair<'_, M> {
     }
 
     /// Members are made durable and alike.
-    fn settle<P: Payload>(&mut self) -> std::result::Result<(), OpenError>
+    fn settle<P: Payload>(&self) -> std::result::Result<(), OpenError>
     where
         M: Media<P>,
     {
@@ -166,10 +166,19 @@ impl<M> Pair<'_, M> {
                 self.lose(half, error)?;
             }
         }
+        self.level_members()
+    }
+
+    fn level_members<P: Payload>(&self) -> std::result::Result<(), OpenError>
+    where
+        M: Media<P>,
+    {
         if self.states.get() == [HalfState::Member; 2] {
-            let halves = [self.media(0), self.media(1)];
-            self.levelled = level(halves, self.log, self.mutants)?;
-            for half in (0..2).filter(|half| self.levelled.failed[*half]) {
+            let levelled = level([self.media(0), self.media(1)], self.log, self.mutants)?;
+            let before = self.levelled.get().pages;
+            let pages = [0, 1].map(|half| before[half] + levelled.pages[half]);
+            self.levelled.set(Levelled { pages, ..levelled });
+            for half in (0..2).filter(|half| levelled.failed[*half]) {
                 self.lose(half, Error::other("it could not be made like the other half"))?;
             }
         }
@@ -376,6 +385,10 @@ impl<P: Payload, M: Media<P>> Media<P> for Pair<'_, M> {
 
     fn write_pages(&self, offset: u64, pages: &[MetaPage]) -> Result<()> {
         self.each(|half| half.write_pages(offset, pages))
+    }
+
+    fn level(&self) -> std::result::Result<(), OpenError> {
+        self.level_members()
     }
 
     fn flush(&self) -> Result<()> {

@@ -38,6 +38,14 @@ pub trait Media<P> {
     /// # Errors
     /// What the device says.
     fn flush(&self) -> std::io::Result<()>;
+    /// Has each device of a log get what any of them has, durably. Something was written that leads
+    /// recovery to chunks that it would not have found before.
+    ///
+    /// # Errors
+    /// If none of them is left.
+    fn level(&self) -> Result<(), OpenError> {
+        Ok(())
+    }
 }
 
 /// Why a write log can't be used.

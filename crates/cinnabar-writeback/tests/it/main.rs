@@ -99,6 +99,7 @@ const FOUND_BY: &[(Mutant, Test)] = &[
         Mutant::DirectoryNotLevelled,
         halves::what_was_discarded_does_not_come_back_with_the_other_half,
     ),
+    (Mutant::PutBackNotLevelled, halves::level::what_a_chunk_leads_to_is_on_both_halves),
 ];
 
 /// The first seed that finds each bug. After a change of the simulation they are found again with

@@ -59,6 +59,29 @@ fn chunks_in_memory_behind_retired_ones_come_back() {
     }
 }
 
+#[test]
+fn what_is_put_back_leads_to_chunks_that_one_half_lacks() {
+    what_a_chunk_leads_to_is_on_both_halves(Mutants::default());
+}
+
+/// Two chunks were under way; the later one is on one half only, and nothing led to it.
+pub(crate) fn what_a_chunk_leads_to_is_on_both_halves(mutants: Mutants) {
+    let mut two = Two::with(Some(MemFile::new(64)), mutants);
+    two.control(Command::Acknowledge { place: A, memory: true });
+    for (block, value) in [(1, 7), (2, 8)] {
+        two.write(block, value);
+        two.submit(Op::Flush);
+    }
+    assert_eq!(two.ssds[0].under_way(), 2, "each is a chunk of its own");
+    two.ssds[0].end(1);
+    two.reopen([true, true]).expect("both are complete");
+    assert_eq!((two.read(1), two.read(2)), (Ok(Some(7)), Ok(Some(8))));
+    for slot in 0..SEGMENT_PAGES {
+        let [a, b] = [0, 1].map(|half: usize| page(&two.ssds[half], offset_of(slot)));
+        assert!(a == b, "slot {slot}");
+    }
+}
+
 /// The page that said that a half was alone rotted, and the other one did not say so: the half that
 /// was left behind was believed.
 #[test]

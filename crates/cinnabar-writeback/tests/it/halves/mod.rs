@@ -1,6 +1,6 @@
 //! A log on two devices, driven step by step: what happens when.
 
-mod level;
+pub(crate) mod level;
 mod start;
 
 use crate::memory::Mem;
