@@ -129,7 +129,7 @@ impl Known {
         }
         let has =
             |places: &[(String, u64)]| places.contains(&(found.volume.clone(), found.incarnation));
-        let by = match &self.log {
+        let (by, way) = match &self.log {
             Some(KnownLog { uuid, places }) if *uuid == found.write_log => {
                 if !has(places) {
                     // Of a volume that has left the log since.
@@ -138,14 +138,17 @@ impl Known {
                 if found.volume == config.name {
                     return Ok(path);
                 }
-                format!("volume {:?} of this daemon's write log", found.volume)
+                (format!("volume {:?} of this daemon's write log", found.volume), "under that name")
             }
-            _ => format!(
-                "the write log {} of host {:?} (volume {:?}, since {})",
-                found.device.display(),
-                found.host,
-                found.volume,
-                found.since
+            _ => (
+                format!(
+                    "the write log {} of host {:?} (volume {:?}, since {})",
+                    found.device.display(),
+                    found.host,
+                    found.volume,
+                    found.since
+                ),
+                "there",
             ),
         };
         let message = format!(
@@ -153,8 +156,8 @@ impl Known {
             config.backend
         );
         let hint = format!(
-            "serve it there, or use `cinnabar cache writeback` there; if that log is lost for good, \
-             delete {}: what was only there is lost",
+            "serve it {way}, or stop the daemon that has that log and use `cinnabar cache writeback`; if \
+             the log is lost for good, delete {}: what was only there is lost",
             path.display()
         );
         refuse(message, hint)
