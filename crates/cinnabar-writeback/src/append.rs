@@ -289,6 +289,7 @@ impl<P: Payload> WriteLog<P> {
             place,
             span,
             data: data.clone(),
+            asks,
             outstanding: u32::from(asks),
             failed: None,
             layers,
@@ -359,7 +360,7 @@ impl<P: Payload> WriteLog<P> {
             return;
         }
         let read = self.reads.remove(read);
-        let Read { id, place, span, data, failed, layers, .. } = read;
+        let Read { id, place, span, data, failed, layers, asks, .. } = read;
         // A command may wait for the last read to end.
         self.touched.add(place);
         if let Some(failure) = failed {
@@ -367,6 +368,9 @@ impl<P: Payload> WriteLog<P> {
         }
         for layer in &layers {
             layer.lay(span, &data);
+        }
+        if !asks {
+            self.volume(place).answered_blocks += span.blocks();
         }
         self.reply(id, Ok(Answer::Data(data)));
     }

@@ -199,6 +199,7 @@ impl<P: Payload> WriteLog<P> {
             damaged: volume.damaged,
             destaged_blocks: volume.destaged_blocks,
             destaged_writes: volume.destaged_writes,
+            answered_blocks: volume.answered_blocks,
             failing: volume.failing,
         })
     }
@@ -248,6 +249,8 @@ pub struct Status {
     pub destaged_blocks: u64,
     /// Requests that took.
     pub destaged_writes: u64,
+    /// Blocks of reads that the log has answered alone, since it was opened and has the volume.
+    pub answered_blocks: u64,
     /// Why the last try to bring an epoch to the back end failed, until one succeeds.
     pub failing: Option<Failure>,
 }

@@ -13,6 +13,8 @@ pub(crate) struct Read<P> {
     pub(crate) place: u16,
     pub(crate) span: ByteSpan,
     pub(crate) data: P,
+    /// The engine was asked for some of it.
+    pub(crate) asks: bool,
     /// Reads of the log and of the engine that have not ended.
     pub(crate) outstanding: u32,
     pub(crate) failed: Option<Failure>,

@@ -75,6 +75,8 @@ pub(crate) struct Volume<P> {
     /// Blocks that have been written at the back end, and requests that took.
     pub(crate) destaged_blocks: u64,
     pub(crate) destaged_writes: u64,
+    /// Blocks of reads that were answered without the engine.
+    pub(crate) answered_blocks: u64,
     /// Why the last try to bring an epoch to the back end failed, until one succeeds.
     pub(crate) failing: Option<Failure>,
 }
@@ -110,6 +112,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             drains_first: None,
             destaged_blocks: 0,
             destaged_writes: 0,
+            answered_blocks: 0,
             failing: None,
         }
     }

@@ -333,10 +333,7 @@ impl Plane {
 
     /// Has the engines do something of which no guest knows, with the volume's own time limit.
     pub(super) fn submit_for(&mut self, now: Instant, key: usize, op: Op<Memory>, asker: Asker) {
-        let volume = &mut self.volumes[key];
-        if matches!(asker, Asker::Log(_) | Asker::Mode) {
-            volume.traffic.log_asks(&op);
-        }
+        let volume = &self.volumes[key];
         let answer_by = volume.answer_by(now);
         let id = volume.life.id().expect("a volume that serves is attached");
         self.note_answer_by(answer_by);

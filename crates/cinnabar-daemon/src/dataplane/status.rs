@@ -100,7 +100,11 @@ impl Plane {
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
         // Most are refused by the servers, and never come to an engine.
         let refused = own.refused + front.refused;
-        let own = volume.traffic.of_guests(own);
+        let mut traffic = volume.traffic;
+        if let Some(blocks) = self.answered_alone(volume) {
+            traffic.answered_alone(blocks);
+        }
+        let own = traffic.of_guests(own);
         let counters = VolumeCounters { cached_blocks, refused, ..own };
         let here = || volume.latencies.as_ref().map(Recorders::summary).unwrap_or_default();
         let latencies = front.latencies.unwrap_or_else(here);
@@ -116,7 +120,7 @@ impl Plane {
             backend_size_bytes: volume.measured.unwrap_or(0),
             warmth: volume.life.warmth(),
             counters,
-            read_hits_log: volume.traffic.read_hits_log(),
+            read_hits_log: traffic.read_hits_log(),
             latencies,
             write_back: self.write_back_status(self.lane.clock.now(), volume),
         }

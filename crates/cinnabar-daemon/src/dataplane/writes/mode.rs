@@ -8,6 +8,7 @@ use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::Change;
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_driver::write_mode::{Failed, Step};
+use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Op};
@@ -44,6 +45,7 @@ impl Plane {
             Step::Flush => self.submit_for(now, key, Op::Flush, Asker::Mode),
             Step::Joined(_) => self.has_joined(now, key),
             Step::Ask(command) => {
+                self.note_answered_alone(key);
                 if let Some(running) = self.writes.running() {
                     running.ask(Asked::Step(subject), command);
                 }
@@ -162,7 +164,22 @@ impl Plane {
         }
     }
 
+    /// What the engines have counted of a volume.
+    fn counted(&self, key: usize) -> VolumeCounters {
+        let id = self.volumes[key].life.id();
+        self.crew.counters(&self.lane, &[id]).volumes.pop().unwrap_or_default()
+    }
+
+    /// Before the log is asked to let go of it, and forgets that.
+    fn note_answered_alone(&mut self, key: usize) {
+        if let Some(blocks) = self.answered_alone(&self.volumes[key]) {
+            self.volumes[key].traffic.answered_alone(blocks);
+        }
+    }
+
     fn has_joined(&mut self, now: Instant, key: usize) {
+        let counted = self.counted(key);
+        self.volumes[key].traffic.joined(&counted);
         let volume = &mut self.volumes[key];
         let name = volume.config.name.clone();
         match std::mem::take(&mut volume.change) {
@@ -194,6 +211,8 @@ impl Plane {
 
     fn has_left(&mut self, now: Instant, key: usize, failed: Option<Failed>) {
         self.writes.forget(key);
+        let counted = self.counted(key);
+        self.volumes[key].traffic.left(&counted);
         let serves = self.serves(key);
         let volume = &mut self.volumes[key];
         volume.claims = None;

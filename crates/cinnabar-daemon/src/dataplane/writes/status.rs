@@ -63,6 +63,12 @@ impl Plane {
         })
     }
 
+    /// Blocks of reads that the log has answered alone, since it has the volume.
+    pub(in super::super) fn answered_alone(&self, volume: &Volume) -> Option<u64> {
+        let status = self.writes.log()?.status(volume.writes.place()?)?;
+        Some(status.answered_blocks)
+    }
+
     /// Why a volume waits, and that writes of it do so, too.
     pub(in super::super) fn reason_of_absent(&self, name: &str, reason: &str) -> String {
         let place = self.writes.place_of(name);
