@@ -1,6 +1,7 @@
 //! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers.
 
 mod blocking;
+mod bounded;
 mod cache;
 mod change_proof;
 mod clock;
@@ -14,13 +15,16 @@ mod progress;
 mod server;
 mod size;
 mod write_log;
+mod write_log_halves;
 
+pub use bounded::BoundedMedia;
 pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
 pub use error::{DiskError, DiskErrorKind};
 pub use lock::lock_folder;
 pub use open::OpenOptions;
 pub use progress::Progress;
 pub use write_log::{WriteLogDisk, existing_write_log, open_write_log};
+pub use write_log_halves::{LogHalves, format_if_empty, open_halves};
 
 pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};
