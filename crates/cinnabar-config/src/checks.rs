@@ -120,11 +120,32 @@ pub fn check_write_log(
         return Err(SettingError::new("ack", message, hint));
     }
     let Some(place) = backend_place(&volume.backend) else { return Ok(()) };
-    if looks.at(&place) != looks.at_path(&log.path) {
+    let found = looks.at(&place);
+    if !log.paths().any(|path| looks.at_path(path) == found) {
         return Ok(());
     }
     let message = format!("{} is the write log", show_place(&place));
     Err(SettingError::new("backend", message, "the log overwrites its device; name another file"))
+}
+
+/// Checks that the mirror of the write log is another file or device than the log and the cache.
+///
+/// # Errors
+/// If not.
+pub fn check_log_mirror(cache: &CacheConfig, looks: &mut Looks) -> Result<(), SettingError> {
+    let log = cache.write_log.as_ref();
+    let Some((log, mirror)) = log.and_then(|log| Some((log, log.mirror.as_ref()?))) else {
+        return Ok(());
+    };
+    let found = looks.at_path(mirror);
+    for (path, what) in [(&log.path, "the write log itself"), (&cache.device, "the cache device")] {
+        if looks.at_path(path) == found {
+            let message = format!("write_log_mirror is {what}");
+            let hint = "name a file or device on another SSD";
+            return Err(SettingError::new("write_log_mirror", message, hint));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the minimums sum to at most 80 % of the cache. Without `capacity_bytes` only

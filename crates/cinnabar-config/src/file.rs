@@ -1,7 +1,8 @@
 //! From the text of a configuration file to a [`Config`].
 
 use super::checks::{
-    check_beside, check_control, check_minimums, check_order_in, check_write_log, warnings,
+    check_beside, check_control, check_log_mirror, check_minimums, check_order_in, check_write_log,
+    warnings,
 };
 use super::error::SettingError;
 use super::looks::Looks;
@@ -112,8 +113,10 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
         let hint = "give the write log a file or device of its own";
         return Err(source.error(lines.cache, "write_log is the cache device", hint));
     }
-    let control = read_control(source, control, base)?;
     let mut looks = Looks::default();
+    check_log_mirror(&cache, &mut looks)
+        .map_err(|error| source.error(lines.cache, error.message, error.hint))?;
+    let control = read_control(source, control, base)?;
     let volumes =
         read_volumes(source, volumes, base, (&cache, &control), (&mut lines, &mut looks))?;
     Ok(Config {
@@ -197,6 +200,7 @@ fn read_write_log(
     base: &Path,
 ) -> Result<Option<WriteLogConfig>, ConfigError> {
     let path = section.string("write_log")?;
+    let mirror = section.string("write_log_mirror")?;
     let size = section.quantity("write_log_size")?;
     let dirty_max = section.number("dirty_max_percent")?;
     let rpo = section.number("rpo_s")?;
@@ -205,6 +209,7 @@ fn read_write_log(
     let memory_size = section.quantity("write_memory_size")?;
     let Some(path) = path else {
         let lines = [
+            mirror.map(|found| ("write_log_mirror", found.line)),
             size.map(|found| ("write_log_size", found.line)),
             dirty_max.map(|found| ("dirty_max_percent", found.line)),
             rpo.map(|found| ("rpo_s", found.line)),
@@ -220,9 +225,12 @@ fn read_write_log(
             }
         };
     };
-    if path.value.is_empty() || path.value.contains('\0') {
-        let hint = "name a file or a block device on an SSD";
-        return Err(source.error(Some(path.line), "write_log is not a path", hint));
+    for (key, path) in [("write_log", Some(&path)), ("write_log_mirror", mirror.as_ref())] {
+        let Some(path) = path else { continue };
+        if path.value.is_empty() || path.value.contains('\0') {
+            let hint = "name a file or a block device on an SSD";
+            return Err(source.error(Some(path.line), format!("{key} is not a path"), hint));
+        }
     }
     let size_bytes = size.map(|size| {
         let bytes = quantity(source, "write_log_size", &size)?;
@@ -238,6 +246,7 @@ fn read_write_log(
     });
     Ok(Some(WriteLogConfig {
         path: normal(&base.join(&path.value)),
+        mirror: mirror.map(|mirror| normal(&base.join(&mirror.value))),
         size_bytes: size_bytes.transpose()?,
         dirty_max_percent: u8::try_from(percent?).unwrap_or(DIRTY_MAX_PERCENT),
         rpo: Duration::from_secs(

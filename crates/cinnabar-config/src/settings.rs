@@ -66,6 +66,8 @@ pub struct CacheConfig {
 pub struct WriteLogConfig {
     /// File or block device.
     pub path: PathBuf,
+    /// Another one with the same log, if it is mirrored.
+    pub mirror: Option<PathBuf>,
     /// Size in bytes: a file is created with it. `None`: the device's own size.
     pub size_bytes: Option<u64>,
     /// Share of it that a volume's writes may fill, in percent of what others leave.
@@ -76,6 +78,13 @@ pub struct WriteLogConfig {
     pub drain_on_stop: bool,
     /// Of volumes whose writes are acknowledged from memory.
     pub memory: Option<WriteMemoryConfig>,
+}
+
+impl WriteLogConfig {
+    /// Its files or devices.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.path).chain(&self.mirror)
+    }
 }
 
 /// The write memory.

@@ -92,6 +92,7 @@ required = true
 crash_safe = false
 state_dir = "../state"
 write_log = "log.img"
+write_log_mirror = "../other/log.img"
 write_log_size = "64MiB"
 dirty_max_percent = 50
 rpo_s = 9
@@ -125,6 +126,7 @@ backend_timeout_s = 0
     assert!(config.cache.required && !config.cache.crash_safe);
     let log = config.cache.write_log.as_ref().expect("it is given");
     assert_eq!((&*log.path, log.size_bytes), (Path::new("/base/log.img"), Some(64 << 20)));
+    assert_eq!(log.mirror.as_deref(), Some(Path::new("/base/../other/log.img")));
     assert_eq!((log.dirty_max_percent, log.rpo), (50, Duration::from_secs(9)));
     assert!(!log.drain_on_stop);
     assert_eq!(config.volumes[0].claim.as_deref(), Some(Path::new("/base/v.claim")));
@@ -197,6 +199,16 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("write_log = \"cache.img\"\n", 1, "is the cache device", "of its own"),
     ("write_log = \"w\"\nwrite_log_size = \"1MiB\"\n", 5, "too small", "11.0 MiB"),
     ("write_log_size = \"1GiB\"\n", 4, "without write_log", "write_log = "),
+    ("write_log_mirror = \"m\"\n", 4, "without write_log", "write_log = "),
+    ("write_log = \"w\"\nwrite_log_mirror = \"\"\n", 5, "write_log_mirror is not a path", "SSD"),
+    ("write_log = \"w\"\nwrite_log_mirror = \"./w\"\n", 1, "the write log itself", "another SSD"),
+    ("write_log = \"w\"\nwrite_log_mirror = \"cache.img\"\n", 1, "the cache device", "another"),
+    (
+        "write_log = \"w\"\nwrite_log_mirror = \"m\"\n[[volume]]\nname = \"a\"\nbackend = \"file:m\"\n",
+        8,
+        "is the write log",
+        "another file",
+    ),
     ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nmode = \"write\"\n", 7, "unknown mode", ""),
     ("write_memory = \"/dev/shm/m\"\n", 4, "without write_log", "write_log = "),
     ("write_log = \"w\"\nwrite_memory_size = \"8MiB\"\n", 5, "without write_memory", "/dev/shm"),

@@ -72,6 +72,35 @@ pub struct WriteLogStatus {
     pub counters: WriteLogCounters,
     /// Its write memory, if it has one.
     pub memory: Option<WriteMemoryStatus>,
+    /// Its two devices, if it is mirrored.
+    pub halves: Vec<LogHalfStatus>,
+}
+
+/// One of the two devices of a mirrored write log, raw.
+#[derive(Clone, Debug)]
+pub struct LogHalfStatus {
+    /// Its path.
+    pub device: PathBuf,
+    /// What it holds.
+    pub state: LogHalfState,
+    /// Why it is missing, as far as is known, or an empty line.
+    pub reason: String,
+    /// Reads that failed there since the start.
+    pub read_errors: u64,
+}
+
+/// What a device of a mirrored write log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogHalfState {
+    /// Everything, as the other one.
+    Both,
+    /// Everything, and no other one does.
+    Alone,
+    /// What was written since it is there: it counts once the back ends have all that is older.
+    Filling,
+    /// It is not there, has failed, or was dropped.
+    Missing,
 }
 
 /// Where writes are acknowledged from memory, raw.

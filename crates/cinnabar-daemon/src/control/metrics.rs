@@ -7,7 +7,8 @@ use super::api::ready;
 use super::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
 use crate::latency::{BOUNDS_US, LatencySummary};
 use crate::messages::{
-    CacheStatus, DataStatus, Loaded, State as VolumeState, VolumeStatus, WriteBackStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, State as VolumeState,
+    VolumeStatus, WriteBackStatus,
 };
 use axum::Router;
 use axum::extract::State;
@@ -339,6 +340,7 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     ] {
         out.counter(name, help, value)?;
     }
+    log_halves(out, &log.halves)?;
     if let Some(memory) = &log.memory {
         out.gauge("write_memory_size_bytes", "Room for writes in memory.", memory.size_bytes)?;
         let (used, age_s) = (memory.used_bytes, memory.age.as_secs());
@@ -360,6 +362,34 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     each("volume_destaged_bytes", "Brought to its backend.", MetricType::Counter, &|own| {
         own.destaged_bytes
     })
+}
+
+/// The two devices of a mirrored write log.
+fn log_halves(out: &mut Output<'_, '_>, halves: &[LogHalfStatus]) -> fmt::Result {
+    if halves.is_empty() {
+        return Ok(());
+    }
+    let named = halves.iter().map(|half| (half.device.display().to_string(), half));
+    let named: Vec<_> = named.collect();
+    let states = [
+        ("both", LogHalfState::Both),
+        ("alone", LogHalfState::Alone),
+        ("filling", LogHalfState::Filling),
+        ("missing", LogHalfState::Missing),
+    ];
+    let all = named.iter().flat_map(|(device, half)| {
+        let is = move |(name, state)| {
+            ([("device", device.as_str()), ("state", name)], u64::from(half.state == state))
+        };
+        states.into_iter().map(is)
+    });
+    let help = "1 for the state that a half of a mirrored log is in.";
+    out.family("write_log_half_state", help, MetricType::Gauge, &all.collect::<Vec<_>>())?;
+    let errors =
+        named.iter().map(|(device, half)| ([("device", device.as_str())], half.read_errors));
+    let help = "Reads of a half of a mirrored log that failed.";
+    let errors: Vec<_> = errors.collect();
+    out.family("write_log_half_read_errors", help, MetricType::Counter, &errors)
 }
 
 fn latencies(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {

@@ -38,8 +38,8 @@ pub(super) struct Desk {
     /// I/Os in the port's or a thread's hands, or held back by a model.
     pub(super) ios: IoTracker<Io>,
     cache: Option<(FileId, Arc<Disk>)>,
-    /// The write log's device.
-    log: Option<(FileId, Arc<Disk>)>,
+    /// The write log's device, and that of its mirror.
+    log: [Option<(FileId, Arc<Disk>)>; 2],
     /// Devices that are not used any more, with I/O that has not ended. They stay locked as long as
     /// that may still write to them.
     left: Vec<(FileId, Arc<Disk>)>,
@@ -61,8 +61,8 @@ pub(super) enum IoEvent {
     Done(u32, IoDone),
     /// For the engine of this shard: it takes too long.
     Overdue(u32, IoId),
-    /// For the write log.
-    Log(IoDone),
+    /// For the write log: at this one of its devices.
+    Log(usize, IoDone),
     /// What is allocated; `None` if it can't be told, or not in time.
     Extents(Caller, Option<Vec<Extent>>),
     /// The cache device does not answer.
@@ -90,7 +90,7 @@ pub(super) struct Io {
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Engine(u32, IoId),
-    Log(IoId),
+    Log(usize, IoId),
     /// A client that asked what is allocated.
     BlockStatus(Caller),
     /// Whoever waited has been answered, or is gone.
@@ -103,7 +103,7 @@ impl Desk {
             port: ManuallyDrop::new(port),
             ios: IoTracker::new(),
             cache: None,
-            log: None,
+            log: [None, None],
             left: Vec::new(),
             cache_timeout,
             hurried: None,
@@ -125,11 +125,11 @@ impl Desk {
         self.port.submit(Job { token: io as u64, file, op });
     }
 
-    /// Starts an I/O on the write log's device.
-    pub(super) fn log_io(&mut self, now: Instant, id: IoId, op: IoOp<Memory>) {
-        let Some((file, _)) = self.log else { unreachable!("it is installed with the log") };
+    /// Starts an I/O on one of the write log's devices.
+    pub(super) fn log_io(&mut self, now: Instant, (half, id): (usize, IoId), op: IoOp<Memory>) {
+        let Some((file, _)) = self.log[half] else { unreachable!("it is installed with the log") };
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
-        let io = self.insert(now, Owner::Log(id), (None, file), what, self.cache_timeout);
+        let io = self.insert(now, Owner::Log(half, id), (None, file), what, self.cache_timeout);
         self.port.submit(Job { token: io as u64, file, op });
     }
 
@@ -236,7 +236,7 @@ impl Desk {
         self.retire(now, &ended);
         match ended.io.of.owner {
             Owner::Engine(shard, id) => self.told.push(IoEvent::Done(shard, ended.done(id))),
-            Owner::Log(id) => self.told.push(IoEvent::Log(ended.done(id))),
+            Owner::Log(half, id) => self.told.push(IoEvent::Log(half, ended.done(id))),
             Owner::BlockStatus(_) | Owner::Nobody => {}
         }
     }
@@ -269,7 +269,7 @@ impl Desk {
         if self.warnings.allow(now) {
             let Io { volume, file: of, what: What { name, offset, len, .. }, .. } =
                 self.ios.get(io).of;
-            let devices = self.cache.iter().chain(&self.log).chain(&self.left);
+            let devices = self.cache.iter().chain(self.log.iter().flatten()).chain(&self.left);
             let path = match volume {
                 Some(key) => self.volume(key).1.disk.path().display().to_string(),
                 None => devices

@@ -85,7 +85,7 @@ impl LaneEvent {
         match self {
             Self::Reply(..) | Self::Health(..) => true,
             Self::Io(event) => {
-                !matches!(event, IoEvent::Log(_) | IoEvent::Extents(..) | IoEvent::Quiet(_))
+                !matches!(event, IoEvent::Log(..) | IoEvent::Extents(..) | IoEvent::Quiet(_))
             }
         }
     }
@@ -122,7 +122,7 @@ impl Lane {
         self.again = vec![false; shards];
         self.shared = vec![false; shards];
         // What is not for a shard stays.
-        self.desk.told.retain(|told| matches!(told, IoEvent::Log(_)));
+        self.desk.told.retain(|told| matches!(told, IoEvent::Log(..)));
     }
 
     /// Something for a shard, which is run here.

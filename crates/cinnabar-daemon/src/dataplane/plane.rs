@@ -27,7 +27,6 @@ use cinnabar_driver::PendingProofs;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Payload, Reply};
 use cinnabar_frontend::{Body, Buffers, Extent as FoundExtent, ExtentKind, Ready};
-use cinnabar_writeback::Event;
 use slab::Slab;
 use std::any::Any;
 use std::path::PathBuf;
@@ -285,7 +284,7 @@ impl Plane {
             LaneEvent::Io(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
-            LaneEvent::Io(IoEvent::Log(done)) => self.writes.give(Event::LogDone(done)),
+            LaneEvent::Io(IoEvent::Log(half, done)) => self.log_io_done(now, half, done),
             LaneEvent::Io(IoEvent::Hangs(what)) => self.give_up_hanging_device(what),
             LaneEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
             LaneEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),

@@ -23,7 +23,7 @@ use super::requests::Overdue;
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
-use super::writes::{self, OpenFailed, Traffic, Writes};
+use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
 use crate::generations::Ledger;
 use crate::messages::{
     AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
@@ -91,7 +91,7 @@ impl Plane {
         };
         let mut used: Vec<Taken> =
             cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
-        used.extend(log.iter().flatten().map(|(disk, ..)| taken_by_log(disk)));
+        used.extend(log.iter().flatten().flat_map(|log| log.halves.disks()).map(taken_by_log));
         let (mut plane, commands) = Self::new(config, options, ledger)?;
         let begun = plane
             .install_writes(&config.cache, log)
@@ -326,7 +326,8 @@ impl Plane {
     pub(super) fn taken(&self) -> Vec<Taken> {
         let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.io.disk, &volume.config));
         let cache = self.cache.disk().map(taken_by_cache);
-        cache.into_iter().chain(self.writes.disk().map(taken_by_log)).chain(volumes).collect()
+        let log = self.writes.halves().into_iter().flat_map(Halves::disks).map(taken_by_log);
+        cache.into_iter().chain(log).chain(volumes).collect()
     }
 }
 

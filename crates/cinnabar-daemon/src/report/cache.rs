@@ -2,7 +2,7 @@
 
 use super::health::{HealthReport, LoadedReport};
 use super::volume::tenths;
-use crate::messages::{CacheStatus, State};
+use crate::messages::{CacheStatus, LogHalfState, LogHalfStatus, State};
 use cinnabar_engine::counters::{Admitted, RamBytes, Trial, Trials};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
@@ -116,6 +116,22 @@ pub struct WriteLogReport {
     /// Its write memory, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<WriteMemoryReport>,
+    /// Its two devices, if it is mirrored; empty if it is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub halves: Vec<LogHalfReport>,
+}
+
+/// One of the two devices of a mirrored write log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogHalfReport {
+    /// Its path.
+    pub device: String,
+    /// What it holds.
+    pub state: LogHalfState,
+    /// Why it is missing, as far as is known, or empty.
+    pub reason: String,
+    /// Reads that failed there since the start.
+    pub read_errors: u64,
 }
 
 /// Where writes are acknowledged from memory.
@@ -256,8 +272,18 @@ impl CacheReport {
                     age_s: tenths(memory.age),
                     absorbed_bytes: log.counters.absorbed * BLOCK_BYTES,
                 }),
+                halves: log.halves.iter().map(half).collect(),
             }),
         }
+    }
+}
+
+fn half(half: &LogHalfStatus) -> LogHalfReport {
+    LogHalfReport {
+        device: half.device.display().to_string(),
+        state: half.state,
+        reason: half.reason.clone(),
+        read_errors: half.read_errors,
     }
 }
 

@@ -6,7 +6,7 @@ mod cache;
 mod health;
 mod volume;
 
-pub use cache::{AdmittedReport, CacheReport, RamReport, WriteLogReport};
+pub use cache::{AdmittedReport, CacheReport, LogHalfReport, RamReport, WriteLogReport};
 pub(super) use health::why;
 pub use health::{HealthReport, LoadedReport, StartKind};
 pub use volume::{

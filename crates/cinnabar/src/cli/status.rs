@@ -2,10 +2,10 @@
 
 use super::client::Daemon;
 use super::output;
-use cinnabar_daemon::messages::State;
+use cinnabar_daemon::messages::{LogHalfState, State};
 use cinnabar_daemon::report::{
-    CacheReport, LoadedReport, OperationLatency, StartKind, StatusReport, VolumeReport,
-    WaitingReport, WarmthReport, WriteLogReport,
+    CacheReport, LoadedReport, LogHalfReport, OperationLatency, StartKind, StatusReport,
+    VolumeReport, WaitingReport, WarmthReport, WriteLogReport,
 };
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_text::Failure;
@@ -150,6 +150,9 @@ fn cache(cache: &CacheReport) -> String {
     );
     if let Some(log) = &cache.write_log {
         line("write log", write_log(log));
+        for half in &log.halves {
+            line("half", log_half(half));
+        }
     }
     line(
         "errors",
@@ -183,6 +186,25 @@ fn write_log(log: &WriteLogReport) -> String {
     } else {
         format!("{}: {}", log.device, log.reason)
     }
+}
+
+/// A device of a mirrored write log.
+fn log_half(half: &LogHalfReport) -> String {
+    let state = match half.state {
+        LogHalfState::Both => "both: it holds everything, as the other one",
+        LogHalfState::Alone => "alone: no other one holds everything",
+        LogHalfState::Filling => "filling: it lacks older writes",
+        LogHalfState::Missing => "missing",
+    };
+    let reason = match half.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    let errors = match half.read_errors {
+        0 => String::new(),
+        errors => format!(", {errors} reads failed"),
+    };
+    format!("{}, {state}{reason}{errors}", half.device)
 }
 
 /// What a start found, and what of it is not believed.

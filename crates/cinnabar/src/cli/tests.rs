@@ -6,8 +6,8 @@ use super::status::render;
 use cinnabar_config::settings::Ack;
 use cinnabar_daemon::latency::{Latencies, LatencyRecorder};
 use cinnabar_daemon::messages::{
-    CacheStatus, DataStatus, Loaded, State, VolumeStatus, Waiting, WriteBackStatus,
-    WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, State, VolumeStatus, Waiting,
+    WriteBackStatus, WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_daemon::report::StatusReport;
 use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
@@ -254,7 +254,15 @@ fn sample_write_log() -> WriteLogStatus {
             used_bytes: 1 << 20,
             age: Duration::from_secs(2),
         }),
+        halves: vec![
+            sample_half("/ssd/writes.img", LogHalfState::Alone, ""),
+            sample_half("/other/writes.img", LogHalfState::Missing, "it did not answer in time"),
+        ],
     }
+}
+
+fn sample_half(device: &str, state: LogHalfState, reason: &str) -> LogHalfStatus {
+    LogHalfStatus { device: device.into(), state, reason: reason.to_owned(), read_errors: 2 }
 }
 
 fn sample_write_back() -> WriteBackStatus {
@@ -288,6 +296,8 @@ fn the_status_is_readable() {
         "1.0 MiB of volumes that are not attached",
         "given up 1 times, replaced 2 times",
         "/ssd/writes.img, 4.0 MiB of 64.0 MiB in use",
+        "/ssd/writes.img, alone: no other one holds everything, 2 reads failed",
+        "/other/writes.img, missing: it did not answer in time, 2 reads failed",
         "vm1: 3.0 MiB in the write log are not at its backend yet, the oldest for 4.2 s, on its way out",
         "vm1: 5 operations of the backend failed",
         "vm1: 12 requests were refused as invalid",
@@ -415,6 +425,10 @@ fn metrics_follow_the_conventions() {
         "cinnabar_volume_backend_oldest_seconds{volume=\"vm1\"} 12",
         "cinnabar_volume_dirty_bytes{volume=\"vm1\"} 3145728",
         "cinnabar_write_log_used_bytes 4194304",
+        "cinnabar_write_log_half_state{device=\"/ssd/writes.img\",state=\"alone\"} 1",
+        "cinnabar_write_log_half_state{device=\"/other/writes.img\",state=\"missing\"} 1",
+        "cinnabar_write_log_half_state{device=\"/other/writes.img\",state=\"both\"} 0",
+        "cinnabar_write_log_half_read_errors_total{device=\"/other/writes.img\"} 2",
         "cinnabar_write_memory_used_bytes 1048576",
         "cinnabar_write_memory_absorbed_bytes_total 12288",
         "cinnabar_volume_latency_seconds_count{volume=\"vm1\",operation=\"read\"} 2",

@@ -16,10 +16,14 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes the write log's device, for good.
-    pub(in super::super) fn install_log(&mut self, disk: Arc<Disk>) -> rustix::io::Result<()> {
+    /// Takes a device of the write log, for good.
+    pub(in super::super) fn install_log(
+        &mut self,
+        half: usize,
+        disk: Arc<Disk>,
+    ) -> rustix::io::Result<()> {
         let file = self.port.register(Arc::clone(&disk))?;
-        self.log = Some((file, disk));
+        self.log[half] = Some((file, disk));
         Ok(())
     }
 
@@ -40,8 +44,8 @@ impl Desk {
 
     /// The same, and no engine waits for what is under way.
     pub(in super::super) fn leave_cache(&mut self) {
-        let log = self.log.as_ref().map(|(file, _)| *file);
-        let of_cache = |io: &Io| io.volume.is_none() && Some(io.file) != log;
+        let log = self.log.each_ref().map(|of| of.as_ref().map(|(file, _)| *file));
+        let of_cache = |io: &Io| io.volume.is_none() && !log.contains(&Some(io.file));
         for io in self.ios.iter_mut().filter(|io| of_cache(&io.of)) {
             io.of.owner = Owner::Nobody;
         }

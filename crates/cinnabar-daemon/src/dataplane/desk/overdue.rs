@@ -16,10 +16,12 @@ impl Desk {
             // Each engine gives up its own; the plane says so, and has the others follow, unless the
             // device was left before.
             let file = under_way.file;
-            if let Owner::Log(id) = owner {
-                // What it does after all is of no concern: the log gives its device up.
+            if let Owner::Log(half, id) = owner {
+                // What it does after all is of no concern: the log gives the device up. A read that is
+                // overdue has memory of its own, if there is another device.
                 under_way.owner = Owner::Nobody;
-                self.told.push(IoEvent::Log(IoDone::new(id, Err(IoError::TimedOut))));
+                let late = IoDone::new(id, Err(IoError::TimedOut));
+                self.told.push(IoEvent::Log(half, late));
             }
             if let Owner::Engine(shard, id) = owner {
                 self.told.push(IoEvent::Overdue(shard, id));
@@ -35,7 +37,7 @@ impl Desk {
                 under_way.owner = Owner::Nobody;
                 self.told.push(IoEvent::Extents(caller, None));
             }
-            Owner::Log(_) => unreachable!("the log does its I/O on its own device"),
+            Owner::Log(..) => unreachable!("the log does its I/O on its own device"),
             Owner::Nobody => {}
         }
         let volume = &self.volume(key).1;

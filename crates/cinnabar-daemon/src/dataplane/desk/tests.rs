@@ -5,7 +5,7 @@ use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};
 use cinnabar_backend::{Disk, Done, FileId, Job};
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{IoId, IoOp};
+use cinnabar_engine::{IoError, IoId, IoOp};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +119,37 @@ fn a_device_is_left_before_its_time_is_over() {
     rig.install(at(20), "b");
     assert_eq!(rig.told(at(31)), (0, 0), "only the first is over its time");
     assert_eq!(rig.told(at(51)), (1, 1), "the second");
+}
+
+/// Each half of the write log has its own time.
+#[test]
+fn an_overdue_half_of_the_log_is_told_apart_from_the_other_one() {
+    let mut rig = Rig::new(BOUND);
+    rig.install(at(0), "cache");
+    for (half, name) in ["log", "mirror"].iter().enumerate() {
+        let path = rig.folder.path().join(name);
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let disk = Disk::open(&path, &OpenOptions::default()).expect("it opens");
+        rig.desk.install_log(half, Arc::new(disk)).expect("there is room");
+        let begun = at(10 * (1 + half as u64));
+        rig.desk.log_io(begun, (half, IoId(40)), IoOp::Flush);
+    }
+    // A cache device that is left takes nothing of theirs with it.
+    rig.desk.leave_cache();
+    let mut told = |now| {
+        rig.desk.look_at_time(now);
+        rig.desk.look_at_time(now);
+        let told = std::mem::take(&mut rig.desk.told).into_iter().map(|told| match told {
+            IoEvent::Log(half, done) => (half, done.id, done.result),
+            _ => panic!("only the log is told"),
+        });
+        told.collect::<Vec<_>>()
+    };
+    let late = |half| vec![(half, IoId(40), Err(IoError::TimedOut))];
+    assert_eq!(told(at(39)), vec![]);
+    assert_eq!(told(at(41)), late(0));
+    assert_eq!(told(at(51)), late(1));
+    assert_eq!(told(at(99)), vec![]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod crash;
 mod degrade;
 mod disks;
 mod failures;
+mod mirror;
 mod paused;
 mod replacing;
 mod rig;

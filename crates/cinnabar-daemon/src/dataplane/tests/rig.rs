@@ -93,6 +93,7 @@ impl Rig {
         let mut rig = Self::new(io, names);
         rig.config.cache.write_log = Some(WriteLogConfig {
             path: rig.path("writes.img"),
+            mirror: None,
             size_bytes: Some(32 * MIB),
             dirty_max_percent: 80,
             rpo: Duration::from_secs(30),

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// A back end that takes its time: nothing reaches it soon.
-const SLOW: &str = "sim:network,read=1ms,write=400ms,flush=400ms:";
+pub(super) const SLOW: &str = "sim:network,read=1ms,write=400ms,flush=400ms:";
 
 fn own(status: &DataStatus) -> WriteBackStatus {
     status.volumes[0].write_back.clone().expect("in write-back mode")
 }
 
-fn until(rig: &Rig, what: &str, reached: impl Fn(&DataStatus) -> bool) {
+pub(super) fn until(rig: &Rig, what: &str, reached: impl Fn(&DataStatus) -> bool) {
     let since = Instant::now();
     while !reached(&rig.status()) {
         assert!(since.elapsed() < Duration::from_secs(30), "{what}: {:?}", rig.status());
@@ -37,15 +37,15 @@ fn remove(rig: &Rig, discard_dirty: bool) -> Result<(), CommandError> {
     rig.ask(|answer| Message::RemoveVolume { name, force, discard_dirty, answer })
 }
 
-fn flush(rig: &Rig) -> Result<(), CommandError> {
+pub(super) fn flush(rig: &Rig) -> Result<(), CommandError> {
     rig.ask(|answer| Message::FlushVolume { name: "vm1".into(), answer })
 }
 
-fn on_disk(rig: &Rig) -> Vec<u8> {
+pub(super) fn on_disk(rig: &Rig) -> Vec<u8> {
     std::fs::read(rig.path("vm1.raw")).expect("the file is there")
 }
 
-fn has_claim(rig: &Rig) -> bool {
+pub(super) fn has_claim(rig: &Rig) -> bool {
     rig.path("vm1.raw.cinnabar-claim").exists()
 }
 

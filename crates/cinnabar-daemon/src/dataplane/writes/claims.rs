@@ -203,7 +203,7 @@ impl Plane {
         let log = &running.log;
         let known = running.place_of(name).and_then(|place| log.status(place));
         let (held, incarnation) = known.map_or((false, new), |status| (true, status.incarnation));
-        let claim = Claim::new(log.uuid(), running.disk.path(), name, incarnation);
+        let claim = Claim::new(log.uuid(), running.halves.path(), name, incarnation);
         Claims { place, claim, held }
     }
 }

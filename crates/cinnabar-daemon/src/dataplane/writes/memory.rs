@@ -9,18 +9,18 @@ use crate::messages::{
     WriteMemoryStatus,
 };
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
-use cinnabar_backend::{Disk, Memory, entropy};
+use cinnabar_backend::{Memory, entropy};
 use cinnabar_engine::RequestId;
 use cinnabar_engine::units::Instant;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
-use cinnabar_writeback::recover::OpenError;
+use cinnabar_writeback::recover::{Media, OpenError};
 use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};
 use std::time::Duration;
 
 /// Recovers a log, with what a killed daemon has left in memory.
 pub(super) fn open(
     settings: &WriteLogConfig,
-    disk: &Disk,
+    (media, bytes): (&impl Media<Memory>, u64),
     config: Config,
 ) -> Result<(WriteLog<Memory>, Option<WriteMemory>), OpenFailed> {
     let file = settings.memory.as_ref().map(|of| WriteMemory::open(&of.path, of.size_bytes));
@@ -34,7 +34,7 @@ pub(super) fn open(
         let may_be_lost = file.was_emptied();
         MemoryAt { file, path, nonce, may_be_lost }
     });
-    let log = open_with(disk, disk.size_bytes(), config, &Host { boot, memory });
+    let log = open_with(media, bytes, config, &Host { boot, memory });
     let log = log.map_err(|error| {
         let hint = match &error {
             OpenError::Memory(path) => format!(
@@ -119,7 +119,9 @@ impl Plane {
     pub(super) fn release_memory(&mut self) {
         let Some(running) = self.writes.running() else { return };
         let Some(file) = &running.memory else { return };
-        match release(&*running.disk) {
+        // One that says nothing of it is newer: the next start has the other half say the same.
+        let mut halves = running.halves.in_use();
+        match halves.try_for_each(|(_, disk)| release(&**disk)) {
             Ok(()) => file.remove(),
             Err(error) => tracing::warn!(%error, "the write memory stays for the next start"),
         }

@@ -3,33 +3,35 @@
 //!
 //! The first data thread owns the log, as it owns the volumes. A request of a volume in write-back
 //! mode goes to the log under its own number; what the log asks of the engines becomes a request that
-//! the log has asked for. I/O on the log's device goes through the thread's own desk.
+//! the log has asked for. I/O on the log's devices goes through the thread's own desk.
 
 mod attach;
 mod claims;
 mod commands;
+mod halves;
 mod memory;
+mod mirrored;
 mod mode;
 mod open;
 mod status;
 mod traffic;
 
 pub(super) use claims::{ClaimPlace, Claims, Known};
+pub(super) use halves::Halves;
 pub(super) use open::{OpenFailed, open};
 pub(super) use traffic::Traffic;
 
 use super::plane::Plane;
 use super::requests::Asker;
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
+use cinnabar_backend::Memory;
 use cinnabar_backend::write_memory::WriteMemory;
-use cinnabar_backend::{Disk, Memory};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Op, Reply, RequestId};
 use cinnabar_writeback::{Action, Command, EngineId, Event, Place, Refusal, WriteLog};
 use slab::Slab;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// The write log, or why there is none.
 pub(super) enum Writes {
@@ -44,7 +46,7 @@ pub(super) enum Writes {
 /// An open write log.
 pub(super) struct Running {
     pub(super) log: WriteLog<Memory>,
-    disk: Arc<Disk>,
+    halves: Halves,
     /// Where writes are acknowledged from, if it has such a memory.
     memory: Option<WriteMemory>,
     events: Vec<Event<Memory>>,
@@ -127,10 +129,10 @@ impl Writes {
         log.status(place).filter(|status| status.damaged).map(|_| Refusal::Damaged)
     }
 
-    /// Its device.
-    pub(super) fn disk(&self) -> Option<&Disk> {
+    /// Its devices.
+    pub(super) fn halves(&self) -> Option<&Halves> {
         match self {
-            Self::On(running) => Some(&running.disk),
+            Self::On(running) => Some(&running.halves),
             Self::Off | Self::Missing { .. } => None,
         }
     }
@@ -204,7 +206,7 @@ impl Plane {
         let mut actions = std::mem::take(actions);
         for action in actions.drain(..) {
             match action {
-                Action::Log(id, op) => self.lane.desk.log_io(now, id, op),
+                Action::Log(id, op) => self.start_log_io(now, id, op),
                 Action::Memory(op) => self.writes.store(&op),
                 Action::Engine(id, place, op) => self.submit_of_log(now, id, place, op),
                 Action::Reply(id, result) => self.replies.push(Reply { id, result }),
@@ -216,10 +218,11 @@ impl Plane {
                 }
             }
         }
+        self.log_has_moved(now);
         if let Some(running) = self.writes.running() {
             running.actions = actions;
             if running.log.is_lost() && !std::mem::replace(&mut running.told_lost, true) {
-                let device = running.disk.path().display();
+                let device = running.halves.path().display();
                 tracing::error!(
                     %device,
                     "the write log's device has failed: volumes in write-back mode fail their \

@@ -1,29 +1,34 @@
-//! The write log's device at the start: opened, formatted if it is empty, recovered.
+//! The write log at the start: its device opened, formatted if it is empty, recovered.
 
-use super::{Running, Writes};
+use super::{Halves, Running, Writes, mirrored};
 use crate::dataplane::device;
 use crate::dataplane::disks::explain;
 use crate::dataplane::patience::{in_time, silence_max};
 use crate::dataplane::plane::Plane;
 use crate::messages::{CacheConfig, StartError, StartErrorKind, Subject, WriteLogConfig};
-use cinnabar_backend::disk::{
-    Disk, DiskError, DiskErrorKind, OpenOptions, Progress, open_write_log,
-};
+use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress, open_write_log};
 use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_backend::{Memory, entropy};
 use cinnabar_writeback::format::VOLUMES_MAX;
+use cinnabar_writeback::recover::OpenError;
 use cinnabar_writeback::{Config, WriteLog, recover};
 use slab::Slab;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Open, locked and recovered; and its write memory, if it has one.
-type Opened = (Disk, WriteLog<Memory>, Option<WriteMemory>);
+/// A log that is open, locked and recovered.
+pub(in super::super) struct Opened {
+    pub(in super::super) halves: Halves,
+    pub(super) log: WriteLog<Memory>,
+    pub(super) memory: Option<WriteMemory>,
+}
 
 /// Opens the configured write log. One that is not there, fails or does not answer keeps only those
-/// volumes from being served that need it.
+/// volumes from being served that need it. Of a mirrored one, one half may be missing, if the other one is
+/// known to hold everything.
 ///
 /// # Errors
 /// What can only be a mistake in the configuration, or the start was given up.
@@ -35,13 +40,26 @@ pub(in super::super) fn open(
     let progress = Progress::default();
     let open = OpenOptions { progress: progress.clone(), ..options.clone() };
     let (path, bound) = (settings.path.clone(), silence_max(config.device_timeout));
-    let opened = in_time(&progress, bound, options, move || open_now(&settings, &open));
-    let opened = opened.unwrap_or_else(|| {
-        let cancelled = options.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed));
-        let kind = if cancelled { DiskErrorKind::Cancelled } else { DiskErrorKind::Silent(bound) };
-        Err(OpenFailed::of(&DiskError { path, kind }))
-    });
-    opened.map(Some)
+    let in_time = |bound, work: Box<dyn FnOnce() -> _ + Send>| {
+        in_time(&progress, bound, options, work).unwrap_or_else(|| {
+            let error = silent(&path, bound, options);
+            Err(OpenFailed::of(&error))
+        })
+    };
+    let Some(mirror) = settings.mirror.clone() else {
+        return in_time(bound, Box::new(move || open_one(&settings, &open))).map(Some);
+    };
+    let halves = mirrored::open_both([&settings.path, &mirror], settings.size_bytes, &open, bound);
+    // Each half has its bound; this one is for what there is besides.
+    let work = move || mirrored::begin(&settings, halves, bound);
+    in_time(bound.saturating_mul(4), Box::new(work)).map(Some)
+}
+
+/// What is said of a device that takes too long, or was not waited for.
+pub(super) fn silent(path: &Path, bound: Duration, options: &OpenOptions) -> DiskError {
+    let cancelled = options.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed));
+    let kind = if cancelled { DiskErrorKind::Cancelled } else { DiskErrorKind::Silent(bound) };
+    DiskError { path: path.to_owned(), kind }
 }
 
 /// Why it could not be opened.
@@ -53,7 +71,7 @@ pub(in super::super) enum OpenFailed {
 }
 
 impl OpenFailed {
-    fn of(error: &DiskError) -> Self {
+    pub(super) fn of(error: &DiskError) -> Self {
         let kind = device::cache_kind(&error.kind);
         let mut start = explain(error, Subject::Cache, kind, "write log");
         if matches!(error.kind, DiskErrorKind::NoSize) {
@@ -65,30 +83,47 @@ impl OpenFailed {
             _ => Self::Fatal(start),
         }
     }
+
+    fn no_random(error: &std::io::Error) -> Self {
+        let message = format!("no random numbers: {error}");
+        let kind = StartErrorKind::Resources;
+        Self::Fatal(StartError::new(kind, Subject::Daemon, message, ""))
+    }
 }
 
-fn open_now(settings: &WriteLogConfig, options: &OpenOptions) -> Result<Opened, OpenFailed> {
+/// Random bytes.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], OpenFailed> {
+    entropy::bytes().map_err(|error| OpenFailed::no_random(&error))
+}
+
+fn open_one(settings: &WriteLogConfig, options: &OpenOptions) -> Result<Opened, OpenFailed> {
     let found = open_write_log(&settings.path, settings.size_bytes, options)
         .map_err(|error| OpenFailed::of(&error))?;
     let disk = found.disk;
     let bytes = disk.size_bytes();
-    let failed = |error: recover::OpenError| {
-        OpenFailed::Missing(format!("write log {}: {error}", settings.path.display()))
+    let failed = |error: OpenError| {
+        let hint = match &error {
+            OpenError::HalfMissing | OpenError::Incomplete => {
+                " (hint: set write_log_mirror to the other half; if that is lost for good: \
+                 `cinnabar cache mirror DEVICE --alone`)"
+            }
+            _ => "",
+        };
+        OpenFailed::Missing(format!("write log {}: {error}{hint}", settings.path.display()))
     };
-    if found.superblock.is_none() {
-        let uuid = entropy::bytes().map_err(|error| {
-            let message = format!("no random numbers: {error}");
-            let kind = StartErrorKind::Resources;
-            OpenFailed::Fatal(StartError::new(kind, Subject::Daemon, message, ""))
-        })?;
-        recover::format(&disk, bytes, uuid).map_err(failed)?;
-        tracing::info!(device = %settings.path.display(), bytes, "a new write log was made");
+    match found.superblock {
+        None => {
+            recover::format(&disk, bytes, random()?).map_err(failed)?;
+            tracing::info!(device = %settings.path.display(), bytes, "a new write log was made");
+        }
+        Some(superblock) => mirrored::check_alone(&disk, superblock).map_err(failed)?,
     }
-    let (log, memory) = super::memory::open(settings, &disk, log_config(settings))?;
-    Ok((disk, log, memory))
+    let config = log_config(settings);
+    let (log, memory) = super::memory::open(settings, (&disk, bytes), config)?;
+    Ok(Opened { halves: Halves::one(disk), log, memory })
 }
 
-fn log_config(settings: &WriteLogConfig) -> Config {
+pub(super) fn log_config(settings: &WriteLogConfig) -> Config {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let defaults = Config::default();
     Config {
@@ -108,7 +143,7 @@ impl Plane {
         opened: Result<Option<Opened>, String>,
     ) -> Result<(), StartError> {
         let Some(settings) = &config.write_log else { return Ok(()) };
-        let (disk, log, memory) = match opened {
+        let Opened { halves, log, memory } = match opened {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(()),
             Err(reason) => {
@@ -127,12 +162,14 @@ impl Plane {
             let folder = self.claims_dir.display();
             tracing::warn!(%folder, %error, "claims of back ends that are no files can't be kept");
         }
-        let disk = Arc::new(disk);
-        self.lane.desk.install_log(Arc::clone(&disk)).map_err(|errno| {
-            let message = format!("no place for another file: {errno}");
-            let hint = "raise the limit on open files";
-            StartError::new(StartErrorKind::Resources, Subject::Cache, message, hint)
-        })?;
+        halves.log_start();
+        for (half, disk) in halves.in_use() {
+            self.lane.desk.install_log(half, Arc::clone(disk)).map_err(|errno| {
+                let message = format!("no place for another file: {errno}");
+                let hint = "raise the limit on open files";
+                StartError::new(StartErrorKind::Resources, Subject::Cache, message, hint)
+            })?;
+        }
         for place in log.places() {
             let Some(status) = log.status(place).filter(|status| status.dirty_bytes > 0) else {
                 continue;
@@ -142,7 +179,7 @@ impl Plane {
         }
         self.writes = Writes::On(Box::new(Running {
             log,
-            disk,
+            halves,
             memory,
             events: Vec::new(),
             actions: Vec::new(),

@@ -21,19 +21,21 @@ impl Plane {
                 ram_bytes: 0,
                 counters: Counters::default(),
                 memory: None,
+                halves: Vec::new(),
             }),
             Writes::On(running) => {
                 let (size_bytes, used_bytes) = running.log.room_bytes();
                 let lost = running.log.is_lost();
                 let reason = if lost { "its device has failed" } else { "" };
                 Some(WriteLogStatus {
-                    device: running.disk.path().to_owned(),
+                    device: running.halves.path().to_owned(),
                     reason: reason.to_owned(),
                     size_bytes,
                     used_bytes,
                     ram_bytes: running.log.ram_bytes(),
                     counters: running.log.counters(),
                     memory: running.memory_status(now),
+                    halves: running.halves.status(),
                 })
             }
         }

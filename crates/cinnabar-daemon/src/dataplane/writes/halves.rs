@@ -1,0 +1,201 @@
+//! The devices of the write log: one, or the two halves of a mirrored log.
+//!
+//! With one device the log's I/O goes there as it is. With two, the mirror makes I/O of each half of it, and
+//! says which of them count.
+
+use crate::dataplane::plane::Plane;
+use crate::messages::{LogHalfState, LogHalfStatus};
+use cinnabar_backend::{Disk, Memory};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
+use cinnabar_writeback::mirror::{HalfState, Mirror, Out};
+use cinnabar_writeback::{Event, WriteLog};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// See the module.
+pub(in super::super) struct Halves {
+    /// As configured: the log's own device, and its mirror.
+    devices: Vec<LogHalf>,
+    mirror: Option<Mirror<Memory>>,
+    out: Out<Memory>,
+    /// What each half was when that was last logged.
+    reported: [HalfState; 2],
+}
+
+/// One of the devices.
+pub(super) struct LogHalf {
+    pub(super) path: PathBuf,
+    /// `None`: it could not be opened, or failed while the log was opened.
+    pub(super) disk: Option<Arc<Disk>>,
+    /// Why it does not count, as far as is known.
+    pub(super) why: String,
+}
+
+impl Halves {
+    /// A log on one device.
+    pub(super) fn one(disk: Disk) -> Self {
+        let path = disk.path().to_owned();
+        let half = LogHalf { path, disk: Some(Arc::new(disk)), why: String::new() };
+        let reported = [HalfState::Member, HalfState::Gone];
+        Self { devices: vec![half], mirror: None, out: Out::default(), reported }
+    }
+
+    /// A log on two devices.
+    pub(super) fn two(halves: Vec<LogHalf>, mirror: Mirror<Memory>) -> Self {
+        let reported = mirror.states();
+        Self { devices: halves, mirror: Some(mirror), out: Out::default(), reported }
+    }
+
+    /// The log's own device, by which it is called.
+    pub(super) fn path(&self) -> &Path {
+        &self.devices[0].path
+    }
+
+    /// The devices that are open.
+    pub(in super::super) fn disks(&self) -> impl Iterator<Item = &Disk> {
+        self.devices.iter().filter_map(|half| half.disk.as_deref())
+    }
+
+    /// Those that get the log's I/O, with their numbers.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = (usize, &Arc<Disk>)> {
+        let states = self.states();
+        let uses = move |half: &usize| states[*half] != HalfState::Gone;
+        let all = self.devices.iter().enumerate();
+        all.filter(move |(half, _)| uses(half))
+            .filter_map(|(number, half)| Some((number, half.disk.as_ref()?)))
+    }
+
+    fn states(&self) -> [HalfState; 2] {
+        self.mirror.as_ref().map_or(self.reported, Mirror::states)
+    }
+
+    /// The log asks for an I/O; it has read the page that it wants so often before.
+    fn submit(&mut self, id: IoId, op: IoOp<Memory>, before: u8) {
+        match &mut self.mirror {
+            Some(mirror) => mirror.submit(id, op, before, &mut self.out),
+            None => self.out.ios.push((0, id, op)),
+        }
+    }
+
+    /// An I/O of a half has ended.
+    fn done(&mut self, half: usize, done: IoDone) {
+        let Some(mirror) = &mut self.mirror else { return self.out.done.push(done) };
+        mirror.done(half, &done, &mut self.out);
+        if let Err(error) = done.result
+            && mirror.states()[half] == HalfState::Gone
+            && self.devices[half].why.is_empty()
+        {
+            self.devices[half].why = match error {
+                IoError::TimedOut => "it did not answer in time".to_owned(),
+                error => format!("it has failed: {error}"),
+            };
+        }
+    }
+
+    /// The log has taken an event.
+    fn advance(&mut self, log: &WriteLog<Memory>) {
+        if let Some(mirror) = &mut self.mirror {
+            mirror.advance(log, &mut self.out);
+        }
+    }
+
+    /// Logs what has become of the halves since the last call.
+    fn log_changes(&mut self) {
+        let states = self.states();
+        if states == self.reported {
+            return;
+        }
+        let was = std::mem::replace(&mut self.reported, states);
+        for half in (0..2).filter(|half| states[*half] != was[*half]) {
+            let LogHalf { path, why, .. } = &self.devices[half];
+            let (device, other) = (path.display(), self.devices[1 - half].path.display());
+            if states[half] == HalfState::Gone {
+                tracing::error!(
+                    %device,
+                    reason = why,
+                    "a half of the write log has failed: acknowledged writes are only on {other} \
+                     (hint: replace the device and restart the daemon, see docs/guide/write-back.md)"
+                );
+            } else {
+                tracing::info!(%device, "this half of the write log holds everything now");
+            }
+        }
+    }
+
+    /// Logs how the halves are at a start.
+    pub(super) fn log_start(&self) {
+        if self.mirror.is_none() {
+            return;
+        }
+        for (number, half) in self.devices.iter().enumerate() {
+            let (device, other) = (half.path.display(), self.devices[1 - number].path.display());
+            match self.reported[number] {
+                HalfState::Member => {}
+                HalfState::Filling => tracing::info!(
+                    %device,
+                    "this half of the write log is being filled: until the back ends have all older \
+                     writes these are only on {other}"
+                ),
+                HalfState::Gone => tracing::warn!(
+                    %device,
+                    reason = half.why,
+                    "a half of the write log is missing: acknowledged writes are only on {other} \
+                     (hint: replace the device and restart the daemon, see docs/guide/write-back.md)"
+                ),
+            }
+        }
+    }
+
+    /// How each half is; nothing of a log on one device.
+    pub(super) fn status(&self) -> Vec<LogHalfStatus> {
+        let Some(mirror) = &self.mirror else { return Vec::new() };
+        let (states, errors) = (mirror.states(), mirror.read_errors());
+        let of = |(number, half): (usize, &LogHalf)| LogHalfStatus {
+            device: half.path.clone(),
+            state: match (states[number], states[1 - number]) {
+                (HalfState::Gone, _) => LogHalfState::Missing,
+                (HalfState::Filling, _) => LogHalfState::Filling,
+                (HalfState::Member, HalfState::Member) => LogHalfState::Both,
+                (HalfState::Member, _) => LogHalfState::Alone,
+            },
+            reason: half.why.clone(),
+            read_errors: errors[number],
+        };
+        self.devices.iter().enumerate().map(of).collect()
+    }
+}
+
+impl Plane {
+    /// The log asks for an I/O on its device.
+    pub(super) fn start_log_io(&mut self, now: Instant, id: IoId, op: IoOp<Memory>) {
+        let Some(running) = self.writes.running() else { return };
+        let before = running.log.reads_again(id);
+        running.halves.submit(id, op, before);
+        self.carry_out_log_io(now);
+    }
+
+    /// An I/O on one of the log's devices has ended.
+    pub(in super::super) fn log_io_done(&mut self, now: Instant, half: usize, done: IoDone) {
+        let Some(running) = self.writes.running() else { return };
+        running.halves.done(half, done);
+        running.halves.log_changes();
+        self.carry_out_log_io(now);
+    }
+
+    /// The log has taken what there was.
+    pub(super) fn log_has_moved(&mut self, now: Instant) {
+        let Some(running) = self.writes.running() else { return };
+        running.halves.advance(&running.log);
+        self.carry_out_log_io(now);
+    }
+
+    fn carry_out_log_io(&mut self, now: Instant) {
+        let Some(running) = self.writes.running() else { return };
+        let Out { ios, done } = &mut running.halves.out;
+        running.events.extend(done.drain(..).map(Event::LogDone));
+        for (half, id, op) in ios.drain(..) {
+            self.lane.desk.log_io(now, (half, id), op);
+        }
+    }
+}
