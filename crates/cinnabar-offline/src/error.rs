@@ -69,6 +69,16 @@ pub enum OfflineError {
         /// What the kernel says.
         message: String,
     },
+    /// It is a half of a mirrored write log, and can't be used as it was given.
+    #[error("{device}: {message}")]
+    LogHalf {
+        /// Its path.
+        device: String,
+        /// Why.
+        message: String,
+        /// A line that helps.
+        hint: &'static str,
+    },
     /// The newest writes are in memory, and that can't be used.
     #[error("{device}: the newest acknowledged writes are in the write memory {path}: {reason}")]
     WriteMemory {
@@ -186,7 +196,7 @@ impl OfflineError {
                  guest's file system recovers from"
             }
             Self::Target(error) => error.hint(),
-            Self::Claim { hint, .. } => hint,
+            Self::Claim { hint, .. } | Self::LogHalf { hint, .. } => hint,
             Self::TargetSmall { .. } => "name the volume's own back end, or one of its size",
             Self::TargetIo { .. } => {
                 "what was written until then is recorded: mend the back end and run the command again"

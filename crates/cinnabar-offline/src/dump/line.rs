@@ -32,6 +32,13 @@ impl Line {
         self
     }
 
+    /// Says which of the devices given it is of, in front of all else.
+    #[must_use]
+    pub fn of_device(mut self, device: &str) -> Self {
+        self.values.insert(0, ("device", device.to_owned().into()));
+        self
+    }
+
     /// A JSON object, with its keys in the order of the text.
     pub fn to_json(&self) -> String {
         let values = self.values.iter().map(|(name, value)| format!(",\"{name}\":{value}"));

@@ -1,6 +1,7 @@
 //! Checking a write log: what is dirty, what is damaged, what the next start will do.
 
-use super::report::{LogVolumeReport, MemoryReport, WriteLogReport};
+use super::marks::one_half;
+use super::report::{HalfReport, LogVolumeReport, MemoryReport, WriteLogReport};
 use super::{failed, look};
 use crate::check::{CheckOptions, Findings};
 use crate::report::{CopyReport, StartKind, StartReport, hex};
@@ -11,7 +12,7 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_writeback::format::chunk::ChunkHeader;
 use cinnabar_writeback::format::superblock::{Superblock, SuperblockError};
 use cinnabar_writeback::format::{SEGMENT_PAGES, bytes_of};
-use cinnabar_writeback::recover::{Found, OpenError, Survey, is_whole};
+use cinnabar_writeback::recover::{Found, Media, OpenError, Survey, is_whole};
 use std::collections::BTreeSet;
 
 /// The copies of a write log's superblock, if one of them is one.
@@ -38,6 +39,99 @@ pub fn check(
 ) -> Result<WriteLogReport, OfflineError> {
     let newest = newest(device, copies)?;
     let mut findings = Findings::default();
+    superblocks(copies, newest, &mut findings);
+    let (has, needs) = (image.blocks() * BLOCK_BYTES, bytes_of(newest.segments));
+    let survey = if has < needs {
+        findings.add(format!("the device has {has} bytes, its superblock speaks of {needs}"));
+        None
+    } else {
+        Some(look(image.disk(), has, device, watch)?)
+    };
+    let halves: Vec<_> = one_half(image.disk(), device, newest).into_iter().collect();
+    let refused = halves.first().map(|half| half.reason.clone()).filter(|why| !why.is_empty());
+    let (media, all) = (image.disk(), vec![image.disk()]);
+    let looked =
+        Looked { device, has, copies, newest, media, all, survey, refused, halves, findings };
+    looked.report(options, watch)
+}
+
+/// What was looked at: a device, or two as one.
+pub(super) struct Looked<'a, M, H> {
+    pub(super) device: &'a str,
+    /// Bytes of it.
+    pub(super) has: u64,
+    pub(super) copies: &'a [Result<Superblock, SuperblockError>; 2],
+    pub(super) newest: Superblock,
+    pub(super) media: &'a M,
+    /// The devices that count.
+    pub(super) all: Vec<&'a H>,
+    pub(super) survey: Option<Survey>,
+    /// Why the next start can't use it.
+    pub(super) refused: Option<String>,
+    pub(super) halves: Vec<HalfReport>,
+    pub(super) findings: Findings,
+}
+
+impl<M: Media<Memory>, H: Media<Memory>> Looked<'_, M, H> {
+    /// The report, with what is found wrong on the way.
+    pub(super) fn report(
+        self,
+        options: CheckOptions,
+        watch: &mut dyn Watch,
+    ) -> Result<WriteLogReport, OfflineError> {
+        let Self { device, has, copies, newest, media, all, survey, refused, halves, .. } = self;
+        let mut findings = self.findings;
+        let found = survey.as_ref().map_or(&[][..], |survey| &survey.volumes);
+        let unreadable = survey.as_ref().map_or(&[][..], |survey| &survey.unreadable);
+        for place in unreadable {
+            findings.add(format!("place {place} of the directory: both records are damaged"));
+        }
+        for found in found {
+            if let Some(damage) = found.damage {
+                findings.add(format!("volume {:?}: {damage}", found.record.name));
+            }
+        }
+        if options.all
+            && let Some(survey) = &survey
+        {
+            verify(&all, device, survey, watch, &mut findings)?;
+        }
+        let volumes: Vec<LogVolumeReport> = found.iter().map(volume).collect();
+        let memory = match super::memory::report(media) {
+            Ok(memory) => memory,
+            Err(OpenError::Note) => {
+                findings.add(OpenError::Note.to_string());
+                None
+            }
+            Err(error) => return Err(failed(device, error)),
+        };
+        let opens = survey.is_some() && unreadable.is_empty() && refused.is_none();
+        Ok(WriteLogReport {
+            device: device.to_owned(),
+            kind: "write_log",
+            size_bytes: has,
+            damaged: !findings.lines.is_empty(),
+            next_start: next_start((opens, refused.as_deref()), &volumes, memory.as_ref()),
+            findings: findings.lines,
+            more_findings: findings.more,
+            superblocks: copies.iter().map(copy).collect(),
+            uuid: hex(&newest.uuid),
+            segments: newest.segments,
+            segment_bytes: u64::from(SEGMENT_PAGES) * BLOCK_BYTES,
+            segments_used: segments_used(found),
+            data_checked: options.all && survey.is_some(),
+            volumes,
+            memory,
+            halves,
+        })
+    }
+}
+
+pub(super) fn superblocks(
+    copies: &[Result<Superblock, SuperblockError>; 2],
+    newest: Superblock,
+    findings: &mut Findings,
+) {
     for (page, copy) in copies.iter().enumerate() {
         match copy {
             Err(error) => findings.add(format!("superblock copy {page}: {error}")),
@@ -47,59 +141,10 @@ pub fn check(
             Ok(_) => {}
         }
     }
-    let (has, needs) = (image.blocks() * BLOCK_BYTES, bytes_of(newest.segments));
-    let survey = if has < needs {
-        findings.add(format!("the device has {has} bytes, its superblock speaks of {needs}"));
-        None
-    } else {
-        Some(look(image.disk(), device, watch)?)
-    };
-    let found = survey.as_ref().map_or(&[][..], |survey| &survey.volumes);
-    let unreadable = survey.as_ref().map_or(&[][..], |survey| &survey.unreadable);
-    for place in unreadable {
-        findings.add(format!("place {place} of the directory: both records are damaged"));
-    }
-    for found in found {
-        if let Some(damage) = found.damage {
-            findings.add(format!("volume {:?}: {damage}", found.record.name));
-        }
-    }
-    if options.all
-        && let Some(survey) = &survey
-    {
-        verify(image, device, survey, watch, &mut findings)?;
-    }
-    let volumes: Vec<LogVolumeReport> = found.iter().map(volume).collect();
-    let memory = match super::memory::report(image.disk()) {
-        Ok(memory) => memory,
-        Err(OpenError::Note) => {
-            findings.add(OpenError::Note.to_string());
-            None
-        }
-        Err(error) => return Err(failed(device, error)),
-    };
-    let opens = survey.is_some() && unreadable.is_empty();
-    Ok(WriteLogReport {
-        device: device.to_owned(),
-        kind: "write_log",
-        size_bytes: has,
-        damaged: !findings.lines.is_empty(),
-        next_start: next_start(opens, &volumes, memory.as_ref()),
-        findings: findings.lines,
-        more_findings: findings.more,
-        superblocks: copies.iter().map(copy).collect(),
-        uuid: hex(&newest.uuid),
-        segments: newest.segments,
-        segment_bytes: u64::from(SEGMENT_PAGES) * BLOCK_BYTES,
-        segments_used: segments_used(found),
-        data_checked: options.all && survey.is_some(),
-        volumes,
-        memory,
-    })
 }
 
 /// The superblock that counts: the first copy, if it is one.
-fn newest(
+pub(super) fn newest(
     device: &str,
     copies: &[Result<Superblock, SuperblockError>; 2],
 ) -> Result<Superblock, OfflineError> {
@@ -110,7 +155,7 @@ fn newest(
 
 /// Reads the data of every chunk that counts.
 fn verify(
-    image: &Image,
+    halves: &[&impl Media<Memory>],
     device: &str,
     survey: &Survey,
     watch: &mut dyn Watch,
@@ -122,8 +167,15 @@ fn verify(
         for header in &found.chunks {
             watch.at("chunks verified", done, of);
             done += 1;
-            let whole = is_whole::<Memory>(image.disk(), &found.record, header);
-            if !whole.map_err(|error| failed(device, error))? {
+            // A page that one half lacks is read from the other one.
+            let each = halves.iter().map(|half| is_whole(*half, &found.record, header));
+            let each: Vec<_> = each.collect();
+            let whole = each.iter().any(|whole| matches!(whole, Ok(true)));
+            let failure = each.into_iter().find_map(Result::err).filter(|_| halves.len() == 1);
+            if let Some(error) = failure {
+                return Err(failed(device, error));
+            }
+            if !whole {
                 let (name, number) = (&found.record.name, header.number);
                 findings.add(format!("volume {name:?}: the data of chunk {number} are damaged"));
             }
@@ -176,7 +228,7 @@ fn copy(copy: &Result<Superblock, SuperblockError>) -> CopyReport {
 }
 
 fn next_start(
-    opens: bool,
+    (opens, refused): (bool, Option<&str>),
     volumes: &[LogVolumeReport],
     memory: Option<&MemoryReport>,
 ) -> StartReport {
@@ -187,7 +239,8 @@ fn next_start(
     if !opens {
         let text = "the write log can't be opened; volumes in write-back mode are not served, and \
                     nothing on it is changed";
-        return StartReport { kind: StartKind::Refuse, text: text.to_owned() };
+        let why = refused.map_or_else(String::new, |why| format!(": {why}"));
+        return StartReport { kind: StartKind::Refuse, text: format!("{text}{why}") };
     }
     let mut parts = Vec::new();
     if let Some(memory) = memory {

@@ -9,9 +9,10 @@ use cinnabar_writeback::format::chunk::{ChunkHeader, Entry};
 use cinnabar_writeback::format::directory::Record;
 use cinnabar_writeback::format::superblock::{Superblock, SuperblockError};
 use cinnabar_writeback::format::{
-    NOTE_PAGE, SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of,
+    MARK_PAGE, NOTE_PAGE, SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of,
 };
 use cinnabar_writeback::memory::note;
+use cinnabar_writeback::mirror::Mark;
 use std::ops::ControlFlow;
 
 /// Dumps the write log of path `device`, whose superblock has these copies.
@@ -43,6 +44,9 @@ pub fn dump(
     }
     if flow.is_continue() && options.parts.contains(&Part::Volumes) {
         flow = notes(source, uuid, emit);
+    }
+    if flow.is_continue() && options.parts.contains(&Part::Superblock) {
+        flow = marks(source, uuid, emit);
     }
     if flow.is_continue() && options.parts.contains(&Part::Chunks) {
         // Broken off or not, there is nothing behind it.
@@ -83,6 +87,27 @@ fn notes(source: &(impl Source + ?Sized), uuid: [u8; 16], emit: Emit<'_>) -> Con
                 .with("boot", hex(&note.boot))
                 .with("nonce", format!("{:016x}", note.nonce)),
             None => line.with("in_use", false),
+        })?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// What a half of a mirrored log says of itself.
+fn marks(source: &(impl Source + ?Sized), uuid: [u8; 16], emit: Emit<'_>) -> ControlFlow<()> {
+    let mut pages = [const { MetaPage::zeroed() }; 2];
+    let unreadable = source.read(MARK_PAGE, &mut pages);
+    for (number, page) in pages.iter().enumerate() {
+        if *page == MetaPage::zeroed() && unreadable == 0 {
+            continue;
+        }
+        let line = Line::new("mark").with("page", number);
+        emit(match Mark::decode(page, uuid) {
+            Some(mark) => line
+                .with("status", "good")
+                .with("state", format!("{:?}", mark.state).to_lowercase())
+                .with("generation", mark.generation)
+                .with("pair", format!("{:016x}", mark.pair)),
+            None => line.with("status", "damaged"),
         })?;
     }
     ControlFlow::Continue(())

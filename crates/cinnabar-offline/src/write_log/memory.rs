@@ -3,8 +3,8 @@
 
 use super::{MemoryReport, failed};
 use crate::OfflineError;
+use cinnabar_backend::Memory;
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
-use cinnabar_backend::{Disk, Memory};
 use cinnabar_writeback::memory::{is_of, note, put_back as put_chunks_back};
 use cinnabar_writeback::mutant::Mutants;
 use cinnabar_writeback::recover::{Media, OpenError, superblock};
@@ -33,9 +33,9 @@ pub fn noted(media: &impl Media<Memory>) -> Result<Option<note::Note>, OpenError
 }
 
 /// What a check says of it.
-pub(super) fn report(disk: &Disk) -> Result<Option<MemoryReport>, OpenError> {
-    let Some(note) = noted(disk)? else { return Ok(None) };
-    let uuid = superblock::<Memory>(disk)?.uuid;
+pub(super) fn report(media: &impl Media<Memory>) -> Result<Option<MemoryReport>, OpenError> {
+    let Some(note) = noted(media)? else { return Ok(None) };
+    let uuid = superblock(media)?.uuid;
     let file = WriteMemory::existing(Path::new(&note.path));
     let found = match &file {
         Ok(file) => is_of(file, &note, uuid),
@@ -47,15 +47,25 @@ pub(super) fn report(disk: &Disk) -> Result<Option<MemoryReport>, OpenError> {
 
 /// Writes what is in memory only to the log: of all volumes, for it counts no more once the log has been
 /// opened.
-pub(super) fn put_back(disk: &Disk, device: &str, memory: &Remembered) -> Result<(), OfflineError> {
-    match put_back_found(disk, device, memory) {
+pub(super) fn put_back(
+    media: &impl Media<Memory>,
+    bytes: u64,
+    device: &str,
+    memory: &Remembered,
+) -> Result<(), OfflineError> {
+    match put_back_found(media, bytes, device, memory) {
         Err(_) if *memory == Remembered::GivenUp => Ok(()),
         done => done,
     }
 }
 
-fn put_back_found(disk: &Disk, device: &str, memory: &Remembered) -> Result<(), OfflineError> {
-    let Some(note) = noted(disk).map_err(|error| failed(device, error))? else { return Ok(()) };
+fn put_back_found(
+    media: &impl Media<Memory>,
+    bytes: u64,
+    device: &str,
+    memory: &Remembered,
+) -> Result<(), OfflineError> {
+    let Some(note) = noted(media).map_err(|error| failed(device, error))? else { return Ok(()) };
     let path = match memory {
         Remembered::At(path) => path.clone(),
         Remembered::Noted | Remembered::GivenUp => PathBuf::from(&note.path),
@@ -65,8 +75,7 @@ fn put_back_found(disk: &Disk, device: &str, memory: &Remembered) -> Result<(), 
         OfflineError::WriteMemory { device, path, reason }
     };
     let file = WriteMemory::existing(&path).map_err(|error| missing(error.to_string()))?;
-    let bytes = disk.size_bytes();
-    match put_chunks_back(disk, bytes, &note, &file, Mutants::default()) {
+    match put_chunks_back(media, bytes, &note, &file, Mutants::default()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(missing("it is of another log or of another start".to_owned())),
         Err(error @ OpenError::MemoryDamaged { .. }) => Err(missing(error.to_string())),

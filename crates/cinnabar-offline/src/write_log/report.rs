@@ -37,6 +37,28 @@ pub struct WriteLogReport {
     pub volumes: Vec<LogVolumeReport>,
     /// The memory that holds newer writes, unless it is that of another boot of a host.
     pub memory: Option<MemoryReport>,
+    /// The devices of a mirrored log, as far as they were given; of a log without a mirror nothing.
+    pub halves: Vec<HalfReport>,
+}
+
+/// A device of a mirrored log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HalfReport {
+    /// Its path.
+    pub device: String,
+    /// What its mark says: `both`, `alone`, `filling`, or `none` if it has none, or can't be read.
+    pub mark: &'static str,
+    /// Of two halves the higher one is newer.
+    pub generation: u64,
+    /// Drawn when one half began to be filled, the same on both: 16 hexadecimal digits.
+    pub pair: String,
+    /// What the next start with what was given will make of it: a `member`, which holds everything, one
+    /// that is `filled`, or `not_used`.
+    pub next_start: &'static str,
+    /// Why it can't be used, or nothing.
+    pub reason: String,
+    /// Pages that it lacks and has from the other one at the next start.
+    pub pages_lacking: u64,
 }
 
 /// Acknowledged writes are in memory: a daemon was killed.

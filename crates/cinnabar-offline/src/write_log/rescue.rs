@@ -42,7 +42,7 @@ pub fn rescue(
     watch: &mut impl Watch,
 ) -> Result<Rescued, OfflineError> {
     let found = open.volume(volume)?;
-    let (device, target) = (open.device(), to.path().display().to_string());
+    let (device, target) = (open.device.clone(), to.path().display().to_string());
     let damaged = |reason: String| {
         let (device, volume) = (device.clone(), volume.to_owned());
         OfflineError::DirtyDamaged { device, volume, reason }

@@ -1,6 +1,7 @@
 //! A write log at work without an engine: its requests go straight to a back end, one at a time and
 //! in order, and no cache is in between.
 
+use super::LogDevice;
 use cinnabar_backend::port::{self, IoMode, Port, PortEvent, io_error};
 use cinnabar_backend::work::{Work, translate};
 use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory};
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// Marks the tokens of I/O on the back end.
 const BACKEND: u64 = 1 << 63;
+/// Marks the tokens of I/O on the log's mirror.
+const MIRROR: u64 = 1 << 62;
 /// Longest wait for something to happen.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -22,7 +25,8 @@ const WAIT: Duration = Duration::from_millis(100);
 pub struct Session {
     log: WriteLog<Memory>,
     port: Box<dyn Port>,
-    log_file: FileId,
+    device: LogDevice,
+    log_files: [Option<FileId>; 2],
     backend: Option<Backend>,
     begun: std::time::Instant,
     events: Vec<Event<Memory>>,
@@ -60,11 +64,15 @@ impl Session {
     /// What the kernel says.
     pub fn new(
         log: WriteLog<Memory>,
-        device: Arc<Disk>,
+        device: impl Into<LogDevice>,
         backend: Option<(Arc<Disk>, Place)>,
     ) -> std::io::Result<Self> {
         let mut port = port::open(IoMode::Auto).map_err(std::io::Error::other)?;
-        let log_file = port.register(device)?;
+        let device = device.into();
+        let mut log_files = [None, None];
+        for (file, disk) in log_files.iter_mut().zip(device.disks()) {
+            *file = disk.as_ref().map(|disk| port.register(Arc::clone(disk))).transpose()?;
+        }
         let backend = backend.map(|(disk, place)| {
             let file = port.register(Arc::clone(&disk))?;
             Ok::<_, std::io::Error>(Backend {
@@ -78,7 +86,8 @@ impl Session {
         Ok(Self {
             log,
             port,
-            log_file,
+            device,
+            log_files,
             backend: backend.transpose()?,
             begun: std::time::Instant::now(),
             events: Vec::new(),
@@ -170,9 +179,10 @@ impl Session {
                 }
                 PortEvent::Done(done) => {
                     let result = done.result.map_err(io_error);
-                    let done =
-                        IoDone { pages: done.pages, ..IoDone::new(IoId(done.token), result) };
-                    self.events.push(Event::LogDone(done));
+                    let (half, id) = (usize::from(done.token & MIRROR != 0), done.token & !MIRROR);
+                    let done = IoDone { pages: done.pages, ..IoDone::new(IoId(id), result) };
+                    self.device.done(half, done);
+                    self.carry_out_log_io();
                 }
                 PortEvent::Restarted { .. } => {
                     if let Some(backend) = &self.backend {
@@ -200,10 +210,8 @@ impl Session {
         for action in std::mem::take(&mut self.actions) {
             match action {
                 Action::Log(id, op) => {
-                    let (_, Work::Port(op)) = translate(op) else {
-                        unreachable!("a log's device is not asked for proofs")
-                    };
-                    self.port.submit(Job { token: id.0, file: self.log_file, op });
+                    let before = self.log.reads_again(id);
+                    self.device.submit(id, op, before);
                 }
                 Action::Memory(_) => unreachable!("it was opened without a write memory"),
                 Action::Engine(id, _, op) => {
@@ -219,7 +227,23 @@ impl Session {
                 }
             }
         }
+        self.device.advance(&self.log);
+        self.carry_out_log_io();
         self.begin_next();
+    }
+
+    /// What is to be done on the log's devices, and what has been.
+    fn carry_out_log_io(&mut self) {
+        let out = self.device.take();
+        self.events.extend(out.done.into_iter().map(Event::LogDone));
+        for (half, id, op) in out.ios {
+            let (_, Work::Port(op)) = translate(op) else {
+                unreachable!("a log's device is not asked for proofs")
+            };
+            let file = self.log_files[half].expect("a half that is in use is there");
+            let token = id.0 | if half == 1 { MIRROR } else { 0 };
+            self.port.submit(Job { token, file, op });
+        }
     }
 
     /// Begins the next request of the back end.

@@ -1,6 +1,7 @@
 //! Real files: a log that is written, let go of in the middle, opened again and drained.
 
 use super::*;
+use crate::check::CheckOptions;
 use cinnabar_backend::Memory;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 use cinnabar_engine::{Answer, Op, Payload};
@@ -39,7 +40,7 @@ impl Site {
         open(&self.path("log"), &mut ()).expect("it opens")
     }
 
-    fn begin(&self) -> (Arc<Disk>, WriteLog<Memory>) {
+    fn begin(&self) -> (LogDevice, WriteLog<Memory>) {
         self.open().begin(Config::default()).expect("it begins")
     }
 
@@ -193,4 +194,111 @@ fn a_hostile_log_costs_no_more_than_an_error() {
         file.write_all_at(&was, at).expect("it is put back");
     }
     assert!(opened > 30, "{opened}");
+}
+
+/// A log on two devices that both hold everything, at work.
+fn mirrored(site: &Site) -> Session {
+    let paths = ["log", "mirror"].map(|name| site.path(name));
+    let found = paths.each_ref().map(|path| {
+        open_write_log(path, Some(LOG_BYTES), &OpenOptions::default()).expect("it is there")
+    });
+    let disks: LogHalves = found.map(|found| Some(Arc::new(found.disk)));
+    let pair = halves::pair(&disks).expect("they belong together");
+    let log = cinnabar_writeback::recover::open(&pair, pair.bytes(), Config::default());
+    let mut log = log.expect("it opens");
+    let mirror = pair.finish(&mut log).expect("it begins");
+    Session::new(log, LogDevice::mirrored(disks, mirror), None).expect("a session")
+}
+
+/// Acknowledged writes are on both halves, and nowhere else.
+fn mirrored_site() -> Site {
+    let mut site = Site::new();
+    // The first command has the other half filled.
+    let mut session = mirrored(&site);
+    Site::attach(&mut session);
+    drop(session);
+    let mut session = mirrored(&site);
+    let place = Site::attach(&mut session);
+    site.write(&mut session, place, 100);
+    drop(session);
+    site
+}
+
+fn both(site: &Site) -> Result<OpenLog, OfflineError> {
+    let (log, mirror) = (site.path("log"), site.path("mirror"));
+    open_with_memory((&log, Some(&mirror)), &Remembered::Noted, &mut ())
+}
+
+#[test]
+fn a_half_is_not_used_alone_before_the_operator_says_so() {
+    for lost in ["log", "mirror"] {
+        let site = mirrored_site();
+        let other = site.path(if lost == "log" { "mirror" } else { "log" });
+        let error = open(&other, &mut ()).err().expect("its other half may be newer");
+        assert!(error.to_string().contains("its other half"), "{error}");
+        assert!(error.hint().contains("--mirror") && error.hint().contains("--alone"), "{error}");
+        std::fs::remove_file(site.path(lost)).expect("it is there");
+        let error = both(&site).err().expect("one of them is lost");
+        let text = error.to_string();
+        assert!(text.contains("its other half") && text.contains("no such file"), "{text}");
+        let (mark, was) = stand_alone(&other).expect("it is complete");
+        assert!(!was && mark.generation > 0);
+        assert!(stand_alone(&other).expect("it is complete").1, "it is so already");
+        for mirror in [None, Some(site.path(lost))] {
+            let opened = open_with_memory((&other, mirror.as_deref()), &Remembered::Noted, &mut ());
+            let opened = opened.expect("it counts alone");
+            assert_eq!(opened.missing.is_some(), mirror.is_some());
+            let done = rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+            assert_eq!(done.blocks > 0, mirror.is_none(), "the second one has nothing to do");
+            assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
+        }
+    }
+}
+
+#[test]
+fn both_halves_are_rescued_and_stay_halves() {
+    let site = mirrored_site();
+    let options = CheckOptions { all: true };
+    let paths = [site.path("log"), site.path("mirror")];
+    let paths = [paths[0].as_path(), paths[1].as_path()];
+    let before = paths.map(|path| std::fs::read(path).expect("it is read"));
+    let report = check_mirrored(paths, options, &mut ()).expect("it is checked");
+    assert!(!report.damaged && report.next_start.kind == crate::report::StartKind::Recover);
+    let halves: Vec<_> = report.halves.iter().map(|half| (half.mark, half.next_start)).collect();
+    assert_eq!(halves, [("both", "member"); 2]);
+    assert!(before == paths.map(|path| std::fs::read(path).expect("it is read")), "only looked at");
+    // One half alone is checked, and not started.
+    let image = crate::Image::open(paths[0]).expect("it opens");
+    let copies = recognise(&image).expect("it is a log");
+    let alone = check(&image, "log", &copies, options, &mut ()).expect("it is checked");
+    assert!(!alone.damaged && alone.next_start.kind == crate::report::StartKind::Refuse);
+    assert!(alone.next_start.text.contains("its other half"), "{}", alone.next_start.text);
+    drop(image);
+
+    let opened = both(&site).expect("they belong together");
+    rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+    assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
+    let report = check_mirrored(paths, options, &mut ()).expect("it is checked");
+    assert!(report.halves.iter().all(|half| half.next_start == "member"), "{:?}", report.halves);
+    assert!(report.volumes.iter().all(|volume| volume.dirty_chunks == 0));
+}
+
+/// Each half has bad pages; together they have everything.
+#[test]
+fn halves_that_are_rotten_in_different_places_are_one_log() {
+    use std::os::unix::fs::FileExt;
+    let site = mirrored_site();
+    for (number, name) in ["log", "mirror"].into_iter().enumerate() {
+        let file = std::fs::OpenOptions::new().write(true).open(site.path(name)).expect("it opens");
+        for segment in 0..4_u64 {
+            let first = 768 + segment * 256;
+            for page in (first..first + 256).skip(3 + number).step_by(2).take(20) {
+                file.write_all_at(&[0x5a; 64], page * BLOCK_BYTES).expect("it is written");
+            }
+        }
+    }
+    let opened = both(&site).expect("they have everything together");
+    assert!(opened.survey.volumes.iter().all(|found| found.damage.is_none()));
+    rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+    assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
 }

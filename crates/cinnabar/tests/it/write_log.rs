@@ -358,3 +358,41 @@ fn what_a_killed_daemon_has_acknowledged_is_rescued_and_served_again() {
     daemon.stop();
     assert_eq!(fs::read(site.path("vm1.raw")).expect("the disk")[..4096], [9; 4096]);
 }
+
+/// A log without a mirror counts alone; what is no half of it is neither used nor touched.
+#[test]
+fn halves_are_told_apart_from_what_is_none() {
+    let left = left();
+    let before = log_bytes(&left);
+    let ended = left.site.run(&["cache", "mirror", "w.log"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("--alone"), "{ended:?}");
+    refused(&left.site.run(&["cache", "mirror", "none.log", "--alone"]), "no such file");
+    let disk = fs::read(left.site.path("vm1.raw")).expect("the disk");
+    fs::write(left.site.path("foreign"), vec![7; 16 << 20]).expect("it is written");
+    refused(&left.site.run(&["cache", "mirror", "foreign", "--alone"]), "not a write log");
+    assert!(log_bytes(&left) == before, "nothing was written");
+
+    for other in ["none.log", "foreign"] {
+        let args = ["cache", "check", "w.log", "--mirror", other, "--all", "--json"];
+        let report: Value = serde_json::from_str(&left.site.ask(&args)).expect("it is JSON");
+        let halves = &report["halves"];
+        assert_eq!(halves[0]["next_start"], "member", "{report}");
+        assert_eq!(halves[1]["next_start"], "not_used", "{report}");
+        assert!(halves[1]["reason"].as_str().is_some_and(|why| !why.is_empty()), "{report}");
+        assert_eq!(report["next_start"]["kind"], "recover", "{report}");
+        refused(&left.site.run(&["cache", "check", other, "--mirror", "none.log"]), other);
+    }
+    assert!(log_bytes(&left) == before, "nothing was written");
+
+    let said = left.site.ask(&["cache", "mirror", "w.log", "--alone"]);
+    assert!(said.contains("counts alone already"), "{said}");
+    let marks = left.site.ask(&["cache", "dump", "w.log", "--what", "superblock"]);
+    assert!(marks.contains("mark page=1 status=good state=alone"), "{marks}");
+    let args = ["cache", "writeback", "w.log", "--mirror", "foreign", "--volume", "vm 1"];
+    let ended = left.site.run(&[&args[..], &["--to", "file:vm1.raw"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("a half of the write log was not used"), "{ended:?}");
+    let now = fs::read(left.site.path("vm1.raw")).expect("the disk");
+    assert!(now == left.image && now != disk);
+    assert!(fs::read(left.site.path("foreign")).expect("it is there") == vec![7; 16 << 20]);
+}

@@ -8,6 +8,7 @@ use cinnabar_offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
 use cinnabar_offline::report::{
     CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, VolumeReport,
 };
+use cinnabar_offline::write_log::check_mirrored;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
@@ -21,16 +22,21 @@ use std::path::PathBuf;
     What a crash leaves behind is no damage. Nothing is written.\n\
     Of a device with several shards each is checked: a line of the table, or an object, for each, \
     and the sum last.\n\
-    Of a write log: what each volume has there that its back end does not have.\n\n\
+    Of a write log: what each volume has there that its back end does not have. Of a mirrored one \
+    with --mirror: which half counts, and what both hold together.\n\n\
     Examples:\n  \
     cinnabar cache check /var/lib/cinnabar/cache.img\n  \
     cinnabar cache check --all /dev/nvme1n1\n  \
     cinnabar cache check /var/lib/cinnabar/write.log\n  \
+    cinnabar cache check /dev/nvme0n1p2 --mirror /dev/nvme1n1p2\n  \
     cinnabar cache check --json cache.img | jq -s 'last.next_start.kind'"
 )]
 pub(in crate::cli) struct Args {
     /// The cache device or write log: a file or a block device
     device: PathBuf,
+    /// The other half of a mirrored write log
+    #[arg(long, value_name = "OTHER")]
+    mirror: Option<PathBuf>,
     /// Read all of the log and verify every block [default: headers, of at most 1024 segments of a
     /// cache device]
     #[arg(long)]
@@ -45,6 +51,13 @@ const _: () = assert!(SEGMENTS_SAMPLED == 1024);
 
 /// Runs it.
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(mirror) = &args.mirror {
+        let options = CheckOptions { all: args.all };
+        let mut line = Watcher::new();
+        let report = check_mirrored([&args.device, mirror], options, &mut line)?;
+        drop(line);
+        return write_log::show(&report, args.json);
+    }
     let image = Image::open(&args.device)?;
     let device = args.device.display().to_string();
     let options = CheckOptions { all: args.all };

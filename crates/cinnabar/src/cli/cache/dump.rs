@@ -7,7 +7,7 @@ use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
 use cinnabar_offline::write_log;
 use cinnabar_text::Failure;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to print.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,9 @@ use std::path::PathBuf;
 pub(in crate::cli) struct Args {
     /// The cache device or write log: a file or a block device
     device: PathBuf,
+    /// The other half of a mirrored write log: its lines come second, and each line says its device
+    #[arg(long, value_name = "OTHER")]
+    mirror: Option<PathBuf>,
     /// Parts to print, separated by commas [default: all]
     #[arg(long, value_name = "PARTS", value_enum, value_delimiter = ',')]
     what: Vec<Part>,
@@ -44,13 +47,20 @@ const BYTES_A_WRITE: usize = 64 << 10;
 
 /// Runs it.
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
-    let image = Image::open(&args.device)?;
+    dump_one(args, &args.device)?;
+    args.mirror.as_deref().map_or(Ok(()), |mirror| dump_one(args, mirror))
+}
+
+fn dump_one(args: &Args, path: &Path) -> Result<(), Failure> {
+    let image = Image::open(path)?;
     let parts = if args.what.is_empty() { Part::ALL.to_vec() } else { args.what.clone() };
     let options = DumpOptions { parts, entries: args.entries, shard: args.shard };
-    let device = args.device.display().to_string();
+    let device = path.display().to_string();
+    let is_half = args.mirror.is_some();
     let mut text = String::new();
     let mut written = Ok(());
     let mut emit = |line: Line| {
+        let line = if is_half { line.of_device(&device) } else { line };
         text += &if args.json { line.to_json() } else { line.to_string() };
         text.push('\n');
         if text.len() >= BYTES_A_WRITE {

@@ -3,6 +3,7 @@
 mod check;
 mod dump;
 mod live;
+mod mirror;
 mod repair;
 mod shards;
 mod write_log;
@@ -30,6 +31,8 @@ enum Command {
     Repair(repair::Args),
     /// Bring the writes of a volume from a write log that no daemon uses to its back end
     Writeback(writeback::Args),
+    /// Have a half of a mirrored write log count alone: the other one is lost
+    Mirror(mirror::Args),
     /// Let a running daemon go on with another cache device
     Replace(live::ReplaceArgs),
     /// Let a running daemon go on without a cache device
@@ -43,6 +46,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Dump(args) => dump::run(args),
         Command::Repair(args) => repair::run(args),
         Command::Writeback(args) => writeback::run(args),
+        Command::Mirror(args) => mirror::run(args),
         Command::Replace(args) => live::replace(args),
         Command::Abandon(args) => live::abandon(args),
     }

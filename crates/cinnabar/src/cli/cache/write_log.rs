@@ -2,7 +2,7 @@
 
 use super::{damage, verdict};
 use crate::cli::output;
-use cinnabar_offline::write_log::{LogVolumeReport, WriteLogReport};
+use cinnabar_offline::write_log::{HalfReport, LogVolumeReport, WriteLogReport};
 use cinnabar_text::{Failure, Table, show_size};
 
 /// Prints the report, and fails if something is damaged.
@@ -31,6 +31,9 @@ fn render(report: &WriteLogReport) -> String {
     let dirty: u64 = report.volumes.iter().map(|volume| volume.dirty_bytes).sum();
     let data = if report.data_checked { "every block verified" } else { "data not read" };
     line("dirty", format!("{}, {data}", show_size(dirty)));
+    for half in &report.halves {
+        line("half", half_line(half));
+    }
     if let Some(memory) = &report.memory {
         let there = if memory.found { "" } else { ": it is not there" };
         line("newer writes", format!("in the write memory {}{there}", memory.path));
@@ -41,6 +44,22 @@ fn render(report: &WriteLogReport) -> String {
     }
     parts.push(verdict(&report.findings, report.more_findings, &report.next_start));
     parts.concat()
+}
+
+/// A device of a mirrored log.
+fn half_line(half: &HalfReport) -> String {
+    let next = match half.next_start {
+        "member" => "it counts",
+        "filled" => "the next start fills it from the other one",
+        _ => "it is not used",
+    };
+    let why = if half.reason.is_empty() { String::new() } else { format!(": {}", half.reason) };
+    let lacking = match half.pages_lacking {
+        0 => String::new(),
+        pages => format!(", {pages} pages from the other one"),
+    };
+    let HalfReport { device, mark, generation, .. } = half;
+    format!("{device}, marked {mark} (number {generation}), {next}{why}{lacking}")
 }
 
 fn volumes(volumes: &[LogVolumeReport]) -> String {

@@ -34,6 +34,9 @@ use std::time::Duration;
 pub(in crate::cli) struct Args {
     /// The write log: a file or a block device
     log: PathBuf,
+    /// The other half of a mirrored write log; one that is missing is needed only if this one may lack writes
+    #[arg(long, value_name = "OTHER")]
+    mirror: Option<PathBuf>,
     /// The volume's name
     #[arg(long, value_name = "NAME")]
     volume: String,
@@ -80,7 +83,9 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
         None if args.without_memory => Remembered::GivenUp,
         None => Remembered::Noted,
     };
-    let log = open_with_memory(&args.log, &memory, &mut line)?;
+    let paths = (args.log.as_path(), args.mirror.as_deref());
+    let log = open_with_memory(paths, &memory, &mut line)?;
+    let missing = log.missing.clone();
     // Which volumes there are is told before a back end is asked for anything.
     if let Err(error) = log.volume(&args.volume) {
         let old = claim.as_deref().map(|path| log.release_old_claim(&args.volume, path));
@@ -101,6 +106,11 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
         }
         error => error.into(),
     })?;
+    if let Some(missing) = missing {
+        // The writes are at the back end in any case.
+        let _gone =
+            writeln!(std::io::stderr(), "note: a half of the write log was not used: {missing}");
+    }
     tell(args, done, claim)
 }
 
