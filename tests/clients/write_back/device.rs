@@ -20,12 +20,12 @@ pub(super) const ERRORS: Case =
 pub(super) const SILENCE: Case =
     Case::new("write_back_log_device_is_silent", &[NBDKIT, NBDFUSE, FUSE], silence);
 
-const LOG: u64 = 16 * MIB;
+pub(super) const LOG: u64 = 16 * MIB;
 /// Losses of each kind.
 const LOSSES: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
+pub(super) enum Loss {
     /// Every I/O ends in an error.
     Errors,
     /// No I/O ends.
@@ -33,7 +33,7 @@ enum Loss {
 }
 
 /// A file whose I/O is carried out by a server that can be told to fail.
-struct Device {
+pub(super) struct Device {
     path: PathBuf,
     /// I/O fails while this file is there.
     errors: PathBuf,
@@ -42,10 +42,11 @@ struct Device {
 }
 
 impl Device {
-    fn mount(site: &Site, name: &str) -> Result<Self> {
-        let disk = site.sparse("device.img", LOG)?;
+    pub(super) fn mount(site: &Site, name: &str) -> Result<Self> {
+        let of = |what: &str| format!("{name}.{what}");
+        let disk = site.sparse(&of("device"), LOG)?;
         let (socket, errors, path) =
-            (site.path("device.sock"), site.path("errors"), site.path(name));
+            (site.path(&of("sock")), site.path(&of("errors")), site.path(name));
         let server = Running::start(
             Command::new(NBDKIT.command)
                 .args(["--foreground", "--filter=error", "--unix"])
@@ -54,7 +55,7 @@ impl Device {
                 .arg(&disk)
                 .args(["error=EIO", "error-rate=100%"])
                 .arg(format!("error-file={}", errors.display())),
-            &site.path("nbdkit.log"),
+            &site.path(&of("nbdkit.log")),
         );
         let mut server = server?;
         server.wait_until(PATIENCE, || e2e::nbd::listens(&socket))?;
@@ -62,7 +63,7 @@ impl Device {
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let mut mount = Running::start(
             Command::new(NBDFUSE.command).arg(&path).arg(uri),
-            &site.path("nbdfuse.log"),
+            &site.path(&of("nbdfuse.log")),
         )?;
         mount.wait_until(PATIENCE, || path.metadata().is_ok_and(|found| found.len() == LOG))?;
         Ok(Self { path, errors, server, mount })
@@ -73,7 +74,7 @@ impl Device {
         kill_process(pid.context("a process id")?, signal).context("a signal to nbdkit")
     }
 
-    fn lose(&self, loss: Loss) -> Result<()> {
+    pub(super) fn lose(&self, loss: Loss) -> Result<()> {
         match loss {
             Loss::Errors => File::create(&self.errors).map(drop).context("the file of errors"),
             Loss::Silence => self.signal(Signal::STOP),
@@ -154,7 +155,7 @@ fn lose_once(mut world: World, loss: Loss) -> Result<()> {
 
 /// Kills a daemon whose log's device is away, and has that come back. A process whose I/O is in a server's
 /// hands ends only when the server has answered it: the silent one must come back first.
-fn crash(daemon: Daemon, device: &Device, loss: Loss) -> Result<()> {
+pub(super) fn crash(daemon: Daemon, device: &Device, loss: Loss) -> Result<()> {
     thread::scope(|scope| {
         let healed = scope.spawn(|| {
             thread::sleep(Duration::from_millis(300));
@@ -165,6 +166,6 @@ fn crash(daemon: Daemon, device: &Device, loss: Loss) -> Result<()> {
     })
 }
 
-fn claimed(path: &Path) -> bool {
+pub(super) fn claimed(path: &Path) -> bool {
     claim_of(path).exists()
 }

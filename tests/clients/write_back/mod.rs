@@ -4,6 +4,7 @@
 mod chain;
 mod device;
 mod memory;
+mod mirror;
 
 use crate::Case;
 use crate::nbd_backend::loss::server::{Manner, Server};
@@ -18,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: [Case; 11] = [
+pub(crate) const CASES: [Case; 12] = [
+    mirror::LOST,
     device::SILENCE,
     device::ERRORS,
     Case::new("write_back_kills", &[], kills),
