@@ -102,6 +102,8 @@ pub enum Mutant {
     PutBackNotLevelled,
     /// Two halves count although one of them went on alone.
     GenerationIgnored,
+    /// A copy of a half counts as the other half.
+    CopyBelieved,
     /// One half is served although the other one may have gone on alone.
     HalfBelieved,
     /// A half that was being filled is served.
@@ -164,6 +166,7 @@ impl Mutant {
         Self::ChunksNotLevelled,
         Self::PutBackNotLevelled,
         Self::GenerationIgnored,
+        Self::CopyBelieved,
         Self::HalfBelieved,
         Self::FillingBelieved,
         Self::FilledTooEarly,

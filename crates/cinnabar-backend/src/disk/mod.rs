@@ -23,7 +23,7 @@ pub use error::{DiskError, DiskErrorKind};
 pub use lock::lock_folder;
 pub use open::OpenOptions;
 pub use progress::Progress;
-pub use write_log::{WriteLogDisk, existing_write_log, open_write_log};
+pub use write_log::{WriteLogDisk, existing_write_log, is_blank, open_write_log};
 pub use write_log_halves::{LogHalves, format_if_empty, open_halves};
 
 pub(crate) use durable::Extent as SyncExtent;

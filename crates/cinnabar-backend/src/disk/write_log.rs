@@ -70,6 +70,14 @@ pub fn existing_write_log(path: &Path, options: &OpenOptions) -> Result<WriteLog
     Ok(WriteLogDisk { disk, superblock })
 }
 
+/// Whether nothing is on a device, as far as is looked.
+///
+/// # Errors
+/// If it can't be read.
+pub fn is_blank(disk: &Disk) -> std::io::Result<bool> {
+    Ok(first_data(disk)?.is_none())
+}
+
 /// Whether a device holds all that its superblock speaks of.
 fn fits(disk: &Disk, superblock: Superblock) -> Result<(), DiskError> {
     let (got, expected) = (disk.size_bytes(), bytes_of(superblock.segments));
@@ -83,24 +91,42 @@ fn fits(disk: &Disk, superblock: Superblock) -> Result<(), DiskError> {
 fn recognise(disk: &Disk) -> Result<Option<Superblock>, DiskError> {
     let path = disk.path();
     let failed = |errno| DiskError::from_errno(path, "reading the first blocks", errno);
-    let mut pages = [const { MetaPage::zeroed() }; 2];
-    blocking::read_pages(disk, &mut pages, 0).map_err(failed)?;
-    let [first, second] = &pages;
-    let found = Superblock::decode(first).or_else(|error| {
-        // One copy is enough, but what the first one says of a later release counts.
-        Superblock::decode(second).map_err(|other| match error {
-            SuperblockError::Foreign => other,
-            error => error,
-        })
-    });
-    match found {
+    let read = |copy| {
+        let mut page = [const { MetaPage::zeroed() }];
+        blocking::read_pages(disk, &mut page, copy * BLOCK_BYTES).map(|()| page)
+    };
+    match superblock_of(read).map_err(failed)? {
         Ok(superblock) => Ok(Some(superblock)),
         Err(SuperblockError::Foreign) => match first_data(disk).map_err(failed)? {
-            Some(at) => Err(DiskError::new(path, DiskErrorKind::NoWriteLog(describe(first, at)))),
+            Some(at) => {
+                let [first] = read(0).map_err(failed)?;
+                Err(DiskError::new(path, DiskErrorKind::NoWriteLog(describe(&first, at))))
+            }
             None => Ok(None),
         },
         Err(error) => Err(DiskError::new(path, DiskErrorKind::WriteLog(error))),
     }
+}
+
+/// The superblock that counts: one copy is enough, but what the first one says of a later release counts.
+/// `read` gives a copy, 0 or 1.
+///
+/// # Errors
+/// If no copy is one, and one can't be read: that may have been one.
+fn superblock_of<E>(
+    read: impl Fn(u64) -> Result<[MetaPage; 1], E>,
+) -> Result<Result<Superblock, SuperblockError>, E> {
+    let mut unreadable = None;
+    for copy in 0..2 {
+        match read(copy) {
+            Err(error) => unreadable = Some(error),
+            Ok([page]) => match Superblock::decode(&page) {
+                Err(SuperblockError::Foreign) => {}
+                found => return Ok(found),
+            },
+        }
+    }
+    unreadable.map_or(Ok(Err(SuperblockError::Foreign)), Err)
 }
 
 impl Media<Memory> for Disk {
@@ -166,6 +192,19 @@ mod tests {
         let size = found.disk.size_bytes();
         let log = recover::open(&found.disk, size, Config::default()).expect("it opens");
         assert_eq!(log.places().count(), 0);
+    }
+
+    #[test]
+    fn a_copy_that_can_not_be_read_leaves_the_other_one() {
+        let log = Superblock { uuid: [7; 16], segments: SEGMENTS_MIN };
+        for bad in 0..2 {
+            let read = |copy| if copy == bad { Err("EIO") } else { Ok([log.encode()]) };
+            assert_eq!(superblock_of(read), Ok(Ok(log)));
+            let read = |copy| if copy == bad { Err("EIO") } else { Ok([MetaPage::zeroed()]) };
+            assert_eq!(superblock_of(read), Err("EIO"), "it may have been one");
+        }
+        let blank = |_| Ok::<_, ()>([MetaPage::zeroed()]);
+        assert_eq!(superblock_of(blank), Ok(Err(SuperblockError::Foreign)));
     }
 
     #[test]

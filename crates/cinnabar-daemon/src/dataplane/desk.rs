@@ -13,6 +13,7 @@ use super::clock::Clock;
 use super::front::Caller;
 use super::guests;
 use super::lane::{Back, LaneEvent, Mail, Pool};
+use super::patience::silence_max;
 use super::volume::VolumeIo;
 use super::warnings::Warnings;
 use cinnabar_backend::disk::DiskKind;
@@ -129,7 +130,10 @@ impl Desk {
     pub(super) fn log_io(&mut self, now: Instant, (half, id): (usize, IoId), op: IoOp<Memory>) {
         let Some((file, _)) = self.log[half] else { unreachable!("it is installed with the log") };
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
-        let io = self.insert(now, Owner::Log(half, id), (None, file), what, self.cache_timeout);
+        // Without a bound a half that hangs would keep the other one from being used.
+        let is_mirrored = self.log.iter().all(Option::is_some);
+        let bound = if is_mirrored { silence_max(self.cache_timeout) } else { self.cache_timeout };
+        let io = self.insert(now, Owner::Log(half, id), (None, file), what, bound);
         self.port.submit(Job { token: io as u64, file, op });
     }
 

@@ -10,6 +10,7 @@ use super::report::{HalfReport, WriteLogReport};
 use crate::check::{CheckOptions, Findings};
 use crate::{Image, OfflineError, Watch};
 use cinnabar_backend::Memory;
+use cinnabar_backend::disk::is_blank;
 use cinnabar_writeback::Config;
 use cinnabar_writeback::format::superblock::Superblock;
 use cinnabar_writeback::mirror::{Half, HalfState, Pair, read_mark, start};
@@ -102,15 +103,25 @@ fn look_at<'a>(
     is_log: bool,
     log: Superblock,
 ) -> (HalfReport, Option<Overlay<'a>>) {
-    let disk = image.ok().filter(|_| is_log).map(Image::disk);
-    let mark = disk.and_then(|disk| read_mark(disk, log.uuid).ok().flatten());
-    let reason = match image {
-        Err(error) => error.to_string(),
-        Ok(_) if !is_log => "there is no write log on it".to_owned(),
-        Ok(_) => String::new(),
+    let path = path.display().to_string();
+    let disk = match image.map(Image::disk) {
+        Ok(disk) => disk,
+        Err(error) => return (HalfReport { reason: error.to_string(), ..half(&path, None) }, None),
     };
-    let half = half(&path.display().to_string(), mark);
-    (HalfReport { reason, ..half }, disk.map(Overlay::new))
+    if !is_log {
+        // What is empty is filled by the next start, if the other one counts.
+        let is_empty = is_blank(disk).unwrap_or(false);
+        let reason = if is_empty { "it is empty" } else { "there is no write log on it" };
+        let half = HalfReport { reason: reason.to_owned(), ..half(&path, None) };
+        return (half, is_empty.then(|| Overlay::new(disk)));
+    }
+    let half = match read_mark(disk, log.uuid) {
+        Ok(mark) => half(&path, mark),
+        Err(error) => {
+            HalfReport { mark: "damaged", reason: error.to_string(), ..half(&path, None) }
+        }
+    };
+    (half, Some(Overlay::new(disk)))
 }
 
 /// Notes what a start makes of the halves; gives those that count.

@@ -96,8 +96,13 @@ pub(super) fn open_devices(
     }
 }
 
-/// Finds out which halves count, and levels them.
+/// Finds out which halves count, and levels them. What is rescued soon is in no need of another copy: a
+/// half that is not complete is left as it is.
 pub(super) fn pair(halves: &LogHalves) -> Result<Pair<'_, Disk>, OpenError> {
+    start_pair(halves)?.without_filling::<Memory>()
+}
+
+pub(super) fn start_pair(halves: &LogHalves) -> Result<Pair<'_, Disk>, OpenError> {
     let half = |disk: &'_ Option<Arc<Disk>>| disk.is_some();
     debug_assert!(halves.iter().any(half), "one was opened");
     let given = halves.each_ref().map(|disk| {
@@ -132,6 +137,7 @@ pub(super) const fn hint_of(error: &OpenError) -> Option<&'static str> {
         OpenError::Split => {
             Some("look at each with cinnabar cache check, and empty the one that is to be given up")
         }
+        OpenError::Copies => Some("name the two halves; a copy of one does not count"),
         OpenError::OtherLog => Some("check the paths: write_log and write_log_mirror in [cache]"),
         _ => None,
     }

@@ -18,13 +18,15 @@ pub(super) fn check_alone(disk: &Disk, log: Superblock) -> Result<(), OpenError>
 /// A device that was given without its other half; `None`: it has none.
 pub(super) fn one_half(disk: &Disk, device: &str, log: Superblock) -> Option<HalfReport> {
     let reason = check_alone(disk, log).err().map(|error| error.to_string());
-    let mark = read_mark(disk, log.uuid).ok().flatten();
-    if mark.is_none() && reason.is_none() {
+    let mark = read_mark(disk, log.uuid);
+    if matches!(mark, Ok(None)) && reason.is_none() {
         return None;
     }
     let next_start = if reason.is_some() { "not_used" } else { "member" };
     let reason = reason.unwrap_or_default();
-    Some(HalfReport { next_start, reason, ..half(device, mark) })
+    let of = half(device, *mark.as_ref().unwrap_or(&None));
+    let mark = if mark.is_err() { "damaged" } else { of.mark };
+    Some(HalfReport { mark, next_start, reason, ..of })
 }
 
 /// What a device is by its mark.

@@ -46,7 +46,7 @@ pub struct WriteLogReport {
 pub struct HalfReport {
     /// Its path.
     pub device: String,
-    /// What its mark says: `both`, `alone`, `filling`, or `none` if it has none, or can't be read.
+    /// What its mark says: `both`, `alone`, `filling`, or `none`; `damaged`: it can't be read.
     pub mark: &'static str,
     /// Of two halves the higher one is newer.
     pub generation: u64,

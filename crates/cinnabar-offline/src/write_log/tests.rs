@@ -203,7 +203,7 @@ fn mirrored(site: &Site) -> Session {
         open_write_log(path, Some(LOG_BYTES), &OpenOptions::default()).expect("it is there")
     });
     let disks: LogHalves = found.map(|found| Some(Arc::new(found.disk)));
-    let pair = halves::pair(&disks).expect("they belong together");
+    let pair = halves::start_pair(&disks).expect("they belong together");
     let log = cinnabar_writeback::recover::open(&pair, pair.bytes(), Config::default());
     let mut log = log.expect("it opens");
     let mirror = pair.finish(&mut log).expect("it begins");
@@ -281,6 +281,35 @@ fn both_halves_are_rescued_and_stay_halves() {
     let report = check_mirrored(paths, options, &mut ()).expect("it is checked");
     assert!(report.halves.iter().all(|half| half.next_start == "member"), "{:?}", report.halves);
     assert!(report.volumes.iter().all(|volume| volume.dirty_chunks == 0));
+}
+
+#[test]
+fn a_check_says_what_a_start_makes_of_a_copy_and_of_an_empty_half() {
+    let site = mirrored_site();
+    let check = |log: &str, mirror: &str| {
+        let (log, mirror) = (site.path(log), site.path(mirror));
+        check_mirrored([&log, &mirror], CheckOptions { all: true }, &mut ()).expect("a report")
+    };
+    std::fs::copy(site.path("log"), site.path("copy")).expect("it is copied");
+    for copy in ["log", "copy"] {
+        let start = check("log", copy).next_start;
+        assert!(start.kind == crate::report::StartKind::Refuse);
+        assert!(start.text.contains("a copy of the other"), "{}", start.text);
+    }
+    let empty = std::fs::File::create(site.path("empty")).expect("it is made");
+    empty.set_len(LOG_BYTES).expect("it is made");
+    assert!(check("log", "empty").next_start.kind == crate::report::StartKind::Refuse);
+    stand_alone(&site.path("log")).expect("it is complete");
+    let report = check("log", "empty");
+    let halves: Vec<_> = report.halves.iter().map(|half| (half.mark, half.next_start)).collect();
+    assert_eq!(halves, [("alone", "member"), ("none", "filled")]);
+    // A rescue leaves it as it is.
+    let (log, empty) = (site.path("log"), site.path("empty"));
+    let opened = open_with_memory((&log, Some(&empty)), &Remembered::Noted, &mut ());
+    let opened = opened.expect("the other one counts");
+    rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+    let bytes = std::fs::read(empty).expect("it is read");
+    assert!(bytes.iter().all(|byte| *byte == 0));
 }
 
 /// Each half has bad pages; together they have everything.

@@ -29,11 +29,14 @@ pub struct Mark {
     pub generation: u64,
     /// Drawn at random when one half began to be filled: only halves with the same one belong together.
     pub pair: u64,
+    /// Which half it is, drawn at random: two with the same one are one device, or copies of one. 0: it
+    /// was never marked.
+    pub half: u64,
 }
 
 impl Mark {
     /// What a log says that never had a mirror.
-    pub const NEVER: Self = Self { state: MarkState::Alone, generation: 0, pair: 0 };
+    pub const NEVER: Self = Self { state: MarkState::Alone, generation: 0, pair: 0, half: 0 };
 
     /// The page.
     pub fn encode(&self, uuid: [u8; 16]) -> MetaPage {
@@ -44,6 +47,7 @@ impl Mark {
         w.u8(self.state as u8);
         w.u64(self.generation);
         w.u64(self.pair);
+        w.u64(self.half);
         w.seal();
         page
     }
@@ -60,8 +64,8 @@ impl Mark {
             2 => MarkState::Filling,
             _ => return None,
         };
-        let (generation, pair) = (r.u64(), r.u64());
-        (generation < NUMBERS_END).then_some(Self { state, generation, pair })
+        let (generation, pair, half) = (r.u64(), r.u64(), r.u64());
+        (generation < NUMBERS_END).then_some(Self { state, generation, pair, half })
     }
 }
 
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn a_mark_comes_back_and_a_flipped_bit_does_not() {
         for state in [MarkState::Both, MarkState::Alone, MarkState::Filling] {
-            let mark = Mark { state, generation: 7, pair: u64::MAX };
+            let mark = Mark { state, generation: 7, pair: u64::MAX, half: 5 };
             let mut page = mark.encode([3; 16]);
             assert_eq!(Mark::decode(&page, [3; 16]), Some(mark));
             assert_eq!(Mark::decode(&page, [4; 16]), None, "another log's");

@@ -335,7 +335,7 @@ impl<P: Payload> Mirror<P> {
                 HalfState::Filling | HalfState::Member => continue,
             };
             if is.state != state {
-                let mark = Mark { state, generation, pair: self.pair };
+                let mark = Mark { state, generation, pair: self.pair, half: is.half };
                 let io = self.ios.insert(Under::Mark { copy: 0 });
                 self.marking = Some(Marking { io, half, mark });
                 self.send_mark(0, out);

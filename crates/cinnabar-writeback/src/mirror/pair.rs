@@ -223,7 +223,9 @@ impl<M> Pair<'_, M> {
     {
         let newest = self.marks.get().map(|mark| mark.generation).into_iter().max();
         let generation = newest.unwrap_or(0) + 1;
-        let mark = Mark { state: MarkState::Alone, generation, pair: self.nonce };
+        let was = self.marks.get()[half].half;
+        let is = if was == 0 { self.nonce } else { was };
+        let mark = Mark { state: MarkState::Alone, generation, pair: self.nonce, half: is };
         self.mark(half, mark)
     }
 
@@ -256,6 +258,23 @@ impl<M> Pair<'_, M> {
             }
         }
         self.members().next().map(drop).ok_or_else(none_left)
+    }
+
+    /// A half that would be filled is left as it is, and not used: for a session that will not last.
+    ///
+    /// # Errors
+    /// If the half that counts fails.
+    pub fn without_filling<P>(self) -> std::result::Result<Self, OpenError>
+    where
+        M: Media<P>,
+    {
+        if let Some(half) = (0..2).find(|half| self.states.get()[*half] == HalfState::Filling) {
+            self.set(half, HalfState::Gone);
+            if self.marks.get()[1 - half].state != MarkState::Alone {
+                self.mark_alone(1 - half)?;
+            }
+        }
+        Ok(self)
     }
 
     /// The log has been opened: the other half begins to be filled, if there is one to fill.
@@ -300,7 +319,9 @@ impl<M> Pair<'_, M> {
     {
         let target = self.media(half);
         let generation = self.marks.get()[1 - half].generation;
-        self.mark(half, Mark { state: MarkState::Filling, generation, pair: self.nonce })?;
+        // Another one than the source's, which may be of this start.
+        let (pair, is) = (self.nonce, !self.nonce);
+        self.mark(half, Mark { state: MarkState::Filling, generation, pair, half: is })?;
         if self.blank[half] {
             // With this it is known as a half of the log; without a mark it would be known as all of it.
             for page in 0..2 {

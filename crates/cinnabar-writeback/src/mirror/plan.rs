@@ -30,6 +30,12 @@ pub(super) fn plan(found: [Found; 2], mutants: Mutants) -> Result<[HalfState; 2]
     use HalfState::{Filling, Gone, Member};
     let swap = |states: [HalfState; 2]| [states[1], states[0]];
     match found {
+        [Found::Log(a), Found::Log(b)]
+            // Both were a whole log, or the same half.
+            if a.half == b.half && !mutants.is(Mutant::CopyBelieved) =>
+        {
+            Err(OpenError::Copies)
+        }
         [Found::Log(a), Found::Log(b)] => {
             let same = (a.generation, a.pair) == (b.generation, b.pair);
             let both = |mark: &Mark| mark.state == MarkState::Both;
@@ -89,13 +95,22 @@ mod tests {
     use MarkState::{Alone, Both};
 
     fn log(state: MarkState, generation: u64, pair: u64) -> Found {
-        Found::Log(Mark { state, generation, pair })
+        Found::Log(Mark { state, generation, pair, half: 1 })
+    }
+
+    /// The same of another half.
+    fn other(found: Found) -> Found {
+        match found {
+            Found::Log(mark) if mark.half != 0 => Found::Log(Mark { half: 2, ..mark }),
+            found => found,
+        }
     }
 
     fn planned(a: Found, b: Found) -> Option<[HalfState; 2]> {
         let of = |a, b| plan([a, b], Mutants::default()).ok();
-        let (one, other) = (of(a, b), of(b, a));
-        assert_eq!(one, other.map(|[a, b]| [b, a]), "the order says nothing");
+        let b = other(b);
+        let (one, swapped) = (of(a, b), of(b, a));
+        assert_eq!(one, swapped.map(|[a, b]| [b, a]), "the order says nothing");
         one
     }
 
@@ -109,6 +124,15 @@ mod tests {
         let filling = log(MarkState::Filling, 5, 1);
         assert_eq!(planned(log(Alone, 5, 1), filling), Some([Member, Filling]));
         assert_eq!(planned(log(Both, 6, 1), filling), Some([Member, Filling]));
+    }
+
+    #[test]
+    fn a_copy_of_a_half_is_not_the_other_half() {
+        let copies = |mark| plan([mark; 2], Mutants::default());
+        for state in [Both, Alone, MarkState::Filling] {
+            assert!(matches!(copies(log(state, 4, 1)), Err(OpenError::Copies)), "{state:?}");
+        }
+        assert!(matches!(copies(Found::Log(Mark::NEVER)), Err(OpenError::Copies)));
     }
 
     #[test]

@@ -102,6 +102,9 @@ pub enum OpenError {
     /// Both halves went on alone.
     #[error("both halves of the write log have been written without the other one")]
     Split,
+    /// They are one half, twice.
+    #[error("the devices of the mirrored write log are one device, or one is a copy of the other")]
+    Copies,
     /// They are no halves of one log.
     #[error("the devices of the mirrored write log are of two different write logs")]
     OtherLog,

@@ -94,6 +94,7 @@ const FOUND_BY: &[(Mutant, Test)] = &[
     (Mutant::SessionNotMissed, directed::a_lost_record_of_a_session_loses_nothing_in_silence),
     (Mutant::RecordTooEarly, directed::an_epoch_is_not_recorded_by_a_record_that_is_older),
     (Mutant::SizeTooEarly, directed::a_volume_that_grows_is_served_meanwhile),
+    (Mutant::CopyBelieved, halves::a_copy_of_a_half_is_refused),
     (Mutant::ReadAgainFromSame, halves::a_half_that_reads_badly_keeps_its_place),
     (
         Mutant::DirectoryNotLevelled,

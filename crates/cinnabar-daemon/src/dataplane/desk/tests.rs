@@ -1,6 +1,7 @@
 //! Devices that are silent: over a port that never does anything.
 
 use super::{Desk, IoEvent};
+use crate::dataplane::replace::SILENCE_MAX;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};
 use cinnabar_backend::{Disk, Done, FileId, Job};
@@ -124,14 +125,28 @@ fn a_device_is_left_before_its_time_is_over() {
 /// Each half of the write log has its own time.
 #[test]
 fn an_overdue_half_of_the_log_is_told_apart_from_the_other_one() {
-    let mut rig = Rig::new(BOUND);
+    halves_are_overdue(BOUND, 30);
+}
+
+/// A half that hangs must not keep the other one from being used, whatever was configured.
+#[test]
+fn a_half_of_the_log_has_a_time_out_even_if_there_is_none() {
+    halves_are_overdue(Duration::ZERO, SILENCE_MAX.as_secs());
+}
+
+fn halves_are_overdue(timeout: Duration, seconds: u64) {
+    let mut rig = Rig::new(timeout);
     rig.install(at(0), "cache");
+    let mut begins = Vec::new();
     for (half, name) in ["log", "mirror"].iter().enumerate() {
         let path = rig.folder.path().join(name);
         std::fs::write(&path, [0; 4096]).expect("a file");
         let disk = Disk::open(&path, &OpenOptions::default()).expect("it opens");
         rig.desk.install_log(half, Arc::new(disk)).expect("there is room");
-        let begun = at(10 * (1 + half as u64));
+        let begun = at(half as u64);
+        begins.push((half, begun));
+    }
+    for (half, begun) in begins {
         rig.desk.log_io(begun, (half, IoId(40)), IoOp::Flush);
     }
     // A cache device that is left takes nothing of theirs with it.
@@ -146,10 +161,14 @@ fn an_overdue_half_of_the_log_is_told_apart_from_the_other_one() {
         told.collect::<Vec<_>>()
     };
     let late = |half| vec![(half, IoId(40), Err(IoError::TimedOut))];
-    assert_eq!(told(at(39)), vec![]);
-    assert_eq!(told(at(41)), late(0));
-    assert_eq!(told(at(51)), late(1));
-    assert_eq!(told(at(99)), vec![]);
+    let shortly = |seconds, before: bool| {
+        let Instant(ns) = at(seconds);
+        Instant(if before { ns - 1_000_000 } else { ns + 1_000_000 })
+    };
+    assert_eq!(told(shortly(seconds, true)), vec![]);
+    assert_eq!(told(shortly(seconds, false)), late(0));
+    assert_eq!(told(shortly(seconds + 1, false)), late(1));
+    assert_eq!(told(at(seconds + 99)), vec![]);
 }
 
 #[test]

@@ -12,12 +12,15 @@ use cinnabar_writeback::mirror::{HalfState, Mirror, Out};
 use cinnabar_writeback::{Event, WriteLog};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module.
 pub(in super::super) struct Halves {
     /// As configured: the log's own device, and its mirror.
     devices: Vec<LogHalf>,
     mirror: Option<Mirror<Memory>>,
+    /// The longest that one of them may take for an answer.
+    bound: Duration,
     out: Out<Memory>,
     /// What each half was when that was last logged.
     reported: [HalfState; 2],
@@ -34,17 +37,36 @@ pub(super) struct LogHalf {
 
 impl Halves {
     /// A log on one device.
-    pub(super) fn one(disk: Disk) -> Self {
+    pub(super) fn one(disk: Disk, bound: Duration) -> Self {
         let path = disk.path().to_owned();
         let half = LogHalf { path, disk: Some(Arc::new(disk)), why: String::new() };
         let reported = [HalfState::Member, HalfState::Gone];
-        Self { devices: vec![half], mirror: None, out: Out::default(), reported }
+        Self { devices: vec![half], mirror: None, bound, out: Out::default(), reported }
     }
 
     /// A log on two devices.
-    pub(super) fn two(halves: Vec<LogHalf>, mirror: Mirror<Memory>) -> Self {
+    pub(super) fn two(devices: Vec<LogHalf>, mirror: Mirror<Memory>, bound: Duration) -> Self {
         let reported = mirror.states();
-        Self { devices: halves, mirror: Some(mirror), out: Out::default(), reported }
+        Self { devices, mirror: Some(mirror), bound, out: Out::default(), reported }
+    }
+
+    /// The longest that a device may take for an answer.
+    pub(super) const fn bound(&self) -> Duration {
+        self.bound
+    }
+
+    /// Why the log is lost.
+    pub(super) fn loss(&self) -> String {
+        match &self.devices[..] {
+            [log, mirror] => format!(
+                "both of its devices have failed: {}: {}; {}: {}",
+                log.path.display(),
+                log.why,
+                mirror.path.display(),
+                mirror.why
+            ),
+            _ => "its device has failed".to_owned(),
+        }
     }
 
     /// The log's own device, by which it is called.
@@ -67,7 +89,7 @@ impl Halves {
     }
 
     fn states(&self) -> [HalfState; 2] {
-        self.mirror.as_ref().map_or(self.reported, Mirror::states)
+        self.mirror.as_ref().map_or(self.reported, states_of)
     }
 
     /// The log asks for an I/O; it has read the page that it wants so often before.
@@ -82,14 +104,20 @@ impl Halves {
     fn done(&mut self, half: usize, done: IoDone) {
         let Some(mirror) = &mut self.mirror else { return self.out.done.push(done) };
         mirror.done(half, &done, &mut self.out);
+        let states = states_of(mirror);
         if let Err(error) = done.result
-            && mirror.states()[half] == HalfState::Gone
+            && states[half] == HalfState::Gone
             && self.devices[half].why.is_empty()
         {
             self.devices[half].why = match error {
                 IoError::TimedOut => "it did not answer in time".to_owned(),
                 error => format!("it has failed: {error}"),
             };
+        }
+        let other = &mut self.devices[1 - half];
+        if states == [HalfState::Gone; 2] && other.why.is_empty() {
+            // It was being filled when the one that counts failed.
+            "it is not complete".clone_into(&mut other.why);
         }
     }
 
@@ -110,7 +138,9 @@ impl Halves {
         for half in (0..2).filter(|half| states[*half] != was[*half]) {
             let LogHalf { path, why, .. } = &self.devices[half];
             let (device, other) = (path.display(), self.devices[1 - half].path.display());
-            if states[half] == HalfState::Gone {
+            if states == [HalfState::Gone; 2] {
+                tracing::error!(%device, reason = why, "this half of the write log is lost, too");
+            } else if states[half] == HalfState::Gone {
                 tracing::error!(
                     %device,
                     reason = why,
@@ -150,7 +180,7 @@ impl Halves {
     /// How each half is; nothing of a log on one device.
     pub(super) fn status(&self) -> Vec<LogHalfStatus> {
         let Some(mirror) = &self.mirror else { return Vec::new() };
-        let (states, errors) = (mirror.states(), mirror.read_errors());
+        let (states, errors) = (states_of(mirror), mirror.read_errors());
         let of = |(number, half): (usize, &LogHalf)| LogHalfStatus {
             device: half.path.clone(),
             state: match (states[number], states[1 - number]) {
@@ -164,6 +194,11 @@ impl Halves {
         };
         self.devices.iter().enumerate().map(of).collect()
     }
+}
+
+/// What each half is. Once all is lost none counts.
+fn states_of(mirror: &Mirror<Memory>) -> [HalfState; 2] {
+    if mirror.has_failed() { [HalfState::Gone; 2] } else { mirror.states() }
 }
 
 impl Plane {

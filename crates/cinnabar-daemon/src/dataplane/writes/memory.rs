@@ -8,6 +8,7 @@ use crate::messages::{
     Ack, CommandError, CommandErrorKind, StartError, StartErrorKind, Subject, WriteLogConfig,
     WriteMemoryStatus,
 };
+use cinnabar_backend::disk::BoundedMedia;
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
 use cinnabar_backend::{Memory, entropy};
 use cinnabar_engine::RequestId;
@@ -15,6 +16,7 @@ use cinnabar_engine::units::Instant;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
 use cinnabar_writeback::recover::{Media, OpenError};
 use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Recovers a log, with what a killed daemon has left in memory.
@@ -120,8 +122,10 @@ impl Plane {
         let Some(running) = self.writes.running() else { return };
         let Some(file) = &running.memory else { return };
         // One that says nothing of it is newer: the next start has the other half say the same.
-        let mut halves = running.halves.in_use();
-        match halves.try_for_each(|(_, disk)| release(&**disk)) {
+        let released = running.halves.in_use().try_for_each(|(_, disk)| {
+            release(&BoundedMedia::new(Arc::clone(disk), running.halves.bound())?)
+        });
+        match released {
             Ok(()) => file.remove(),
             Err(error) => tracing::warn!(%error, "the write memory stays for the next start"),
         }

@@ -51,6 +51,8 @@ struct Names {
     paths: [PathBuf; 2],
     /// Why they could not be opened.
     whys: [Option<String>; 2],
+    /// Those that are write logs.
+    are_logs: [bool; 2],
 }
 
 impl Names {
@@ -60,7 +62,11 @@ impl Names {
             Err(error) => error.path.clone(),
         };
         let why = |half: &Result<_, DiskError>| Some(half.as_ref().err()?.kind.to_string());
-        Self { paths: found.each_ref().map(path), whys: found.each_ref().map(why) }
+        let is_log = |half: &Result<WriteLogDisk, DiskError>| {
+            half.as_ref().is_ok_and(|found| found.superblock.is_some())
+        };
+        let found = found.each_ref();
+        Self { paths: found.map(path), whys: found.map(why), are_logs: found.map(is_log) }
     }
 
     /// The log can't be used.
@@ -72,6 +78,16 @@ impl Names {
             format!("; {}: {why}", shown[half])
         });
         let hint = match (error, missing) {
+            (OpenError::HalfMissing, Some(half)) if !self.are_logs[1 - half] => format!(
+                " (hint: {} is empty; bring {} back, or, for a new log, have both there)",
+                shown[1 - half],
+                shown[half]
+            ),
+            (OpenError::Copies, _) => {
+                " (hint: name two devices; a copy is to be emptied, and is then filled from the \
+                 other one)"
+                    .to_owned()
+            }
             (OpenError::HalfMissing, Some(half)) => format!(
                 " (hint: bring {} back; if it is lost for good: `cinnabar cache mirror {} --alone`)",
                 shown[half],
@@ -151,7 +167,11 @@ pub(super) fn begin(
         super::memory::open(settings, (&pair, pair.bytes()), log_config(settings))?;
     let mirror = pair.finish(&mut log).map_err(failed)?;
     let troubles = media.each_ref().map(|media| media.as_ref().and_then(BoundedMedia::trouble));
-    Ok(Opened { halves: go_on(names, halves, troubles, mirror), log, memory })
+    Ok(Opened {
+        halves: Halves::two(go_on(names, halves, troubles, &mirror), mirror, bound),
+        log,
+        memory,
+    })
 }
 
 /// The halves as they go on.
@@ -159,21 +179,22 @@ fn go_on(
     names: Names,
     disks: [Option<Arc<Disk>>; 2],
     troubles: [Option<String>; 2],
-    mirror: Mirror<Memory>,
-) -> Halves {
+    mirror: &Mirror<Memory>,
+) -> Vec<LogHalf> {
     let states = mirror.states();
     let all = names.paths.into_iter().zip(disks).zip(names.whys.into_iter().zip(troubles));
-    let halves = all.zip(states).enumerate().map(|(n, (((path, disk), (why, trouble)), state))| {
-        let said = || match mirror.missing(n) {
-            // The device's own words say more.
-            Some(OpenError::Io(error)) => trouble.unwrap_or_else(|| error.to_string()),
-            Some(error) => error.to_string(),
-            None => "it can't be used as a half of this log".to_owned(),
-        };
-        let is_gone = state == HalfState::Gone;
-        let why = if is_gone { why.unwrap_or_else(said) } else { String::new() };
-        LogHalf { path, disk, why }
-    });
-    let halves = halves.collect();
-    Halves::two(halves, mirror)
+    all.zip(states)
+        .enumerate()
+        .map(|(n, (((path, disk), (why, trouble)), state))| {
+            let said = || match mirror.missing(n) {
+                // The device's own words say more.
+                Some(OpenError::Io(error)) => trouble.unwrap_or_else(|| error.to_string()),
+                Some(error) => error.to_string(),
+                None => "it can't be used as a half of this log".to_owned(),
+            };
+            let is_gone = state == HalfState::Gone;
+            let why = if is_gone { why.unwrap_or_else(said) } else { String::new() };
+            LogHalf { path, disk, why }
+        })
+        .collect()
 }

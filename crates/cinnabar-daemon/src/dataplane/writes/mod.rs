@@ -225,7 +225,8 @@ impl Plane {
                 let device = running.halves.path().display();
                 tracing::error!(
                     %device,
-                    "the write log's device has failed: volumes in write-back mode fail their \
+                    reason = running.halves.loss(),
+                    "the write log is lost: volumes in write-back mode fail their \
                      requests (hint: see docs/guide/write-back.md, \"The write log's device failed\")"
                 );
             }

@@ -47,7 +47,7 @@ pub(in super::super) fn open(
         })
     };
     let Some(mirror) = settings.mirror.clone() else {
-        return in_time(bound, Box::new(move || open_one(&settings, &open))).map(Some);
+        return in_time(bound, Box::new(move || open_one(&settings, &open, bound))).map(Some);
     };
     let halves = mirrored::open_both([&settings.path, &mirror], settings.size_bytes, &open, bound);
     // Each half has its bound; this one is for what there is besides.
@@ -96,7 +96,11 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], OpenFailed> {
     entropy::bytes().map_err(|error| OpenFailed::no_random(&error))
 }
 
-fn open_one(settings: &WriteLogConfig, options: &OpenOptions) -> Result<Opened, OpenFailed> {
+fn open_one(
+    settings: &WriteLogConfig,
+    options: &OpenOptions,
+    bound: Duration,
+) -> Result<Opened, OpenFailed> {
     let found = open_write_log(&settings.path, settings.size_bytes, options)
         .map_err(|error| OpenFailed::of(&error))?;
     let disk = found.disk;
@@ -120,7 +124,7 @@ fn open_one(settings: &WriteLogConfig, options: &OpenOptions) -> Result<Opened, 
     }
     let config = log_config(settings);
     let (log, memory) = super::memory::open(settings, (&disk, bytes), config)?;
-    Ok(Opened { halves: Halves::one(disk), log, memory })
+    Ok(Opened { halves: Halves::one(disk, bound), log, memory })
 }
 
 pub(super) fn log_config(settings: &WriteLogConfig) -> Config {

@@ -26,10 +26,10 @@ impl Plane {
             Writes::On(running) => {
                 let (size_bytes, used_bytes) = running.log.room_bytes();
                 let lost = running.log.is_lost();
-                let reason = if lost { "its device has failed" } else { "" };
+                let reason = if lost { running.halves.loss() } else { String::new() };
                 Some(WriteLogStatus {
                     device: running.halves.path().to_owned(),
-                    reason: reason.to_owned(),
+                    reason,
                     size_bytes,
                     used_bytes,
                     ram_bytes: running.log.ram_bytes(),

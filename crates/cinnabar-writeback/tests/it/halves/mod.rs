@@ -229,6 +229,30 @@ fn a_write_is_answered_when_the_other_half_says_that_it_is_alone() {
 }
 
 #[test]
+fn a_half_is_not_mirrored_by_its_copy() {
+    a_copy_of_a_half_is_refused(Mutants::default());
+}
+
+pub(crate) fn a_copy_of_a_half_is_refused(mutants: Mutants) {
+    let mut two = Two::new(mutants);
+    let write = two.write(1, 7);
+    two.settle();
+    assert!(two.replies[&write].is_ok());
+    for half in 0..2 {
+        let (ssd, copy) = (&two.ssds[half], two.ssds[half].copy());
+        let opened = open_halves([Some(ssd), Some(&copy)], None, 9, mutants);
+        assert!(matches!(opened, Err(OpenError::Copies)), "half {half}");
+    }
+    // So are two of a log that never had a mirror.
+    let log = Ssd::default();
+    format(&log, bytes_of(SEGMENTS), [9; 16]).expect("it is large enough");
+    let opened = open_halves([Some(&log), Some(&log.copy())], None, 9, mutants);
+    assert!(matches!(opened, Err(OpenError::Copies)));
+    two.reopen([true, true]).expect("they are two");
+    assert_eq!(two.read(1), Ok(Some(7)));
+}
+
+#[test]
 fn reads_are_tried_at_both_halves() {
     a_half_that_reads_badly_keeps_its_place(Mutants::default());
 }
