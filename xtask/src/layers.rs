@@ -42,6 +42,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (SHARDS, &[ENGINE]),
     (ENGINE, &[]),
     (POLICY, &[]),
+    // Who goes to a back end next; knows volumes by number and requests by token.
+    (QOS, &[]),
     (TRACE, &[]),
     // Knows nothing of caches.
     (TEXT, &[]),
@@ -69,6 +71,7 @@ const WRITEBACK: &str = "cinnabar-writeback";
 const SHARDS: &str = "cinnabar-shards";
 const ENGINE: &str = "cinnabar-engine";
 const POLICY: &str = "cinnabar-policy";
+const QOS: &str = "cinnabar-qos";
 const TRACE: &str = "cinnabar-trace";
 
 /// Checks the whole workspace.

@@ -39,6 +39,8 @@ pub(crate) enum Bench {
     Writeback(writeback::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
+    /// The scheduler of back ends alone: ns a request, with 1 to 4,000 volumes that wait
+    Qos,
     /// Policies and curves without a cache: references a second, beside libCacheSim
     Simulate(simulate::Args),
     /// Hit ratios and flash writes on recorded traces
@@ -69,15 +71,16 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Simulate(args) => simulate::run(args),
         Bench::Validate(args) => validate::run(args),
         Bench::Writeback(args) => writeback::run(args),
-        Bench::Engine(passed) => example("engine_bench", &passed.args),
+        Bench::Engine(passed) => example("cinnabar-study", "engine_bench", &passed.args),
+        Bench::Qos => example("cinnabar-qos", "qos_bench", &[]),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),
         Bench::Phases => hits::phases(),
     }
 }
 
-fn example(name: &str, args: &[String]) -> Result<()> {
-    let run = ["run", "--release", "--locked", "--package", "cinnabar-study", "--example", name];
+fn example(package: &str, name: &str, args: &[String]) -> Result<()> {
+    let run = ["run", "--release", "--locked", "--package", package, "--example", name];
     show(cargo(&run).arg("--").args(args)).map(|_| ())
 }
 
