@@ -37,7 +37,7 @@ impl Op {
     }
 }
 
-/// A cost in units of 1/65,536 I/O: an I/O costs `1 + length / 64 KiB` (mClock, section 3.2.4, with
+/// A cost in units of 1/65,536 I/O: an I/O costs `1 + length / 64 KiB` (mClock, section 3.2, with
 /// 64 KiB as the length whose transfer takes as long as reaching it).
 ///
 /// So 4 KiB cost 1.0625 and 1 MiB costs 17. Rates "in I/Os a second" are meant in this measure

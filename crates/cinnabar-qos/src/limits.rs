@@ -15,10 +15,10 @@ pub const LENGTH_MAX: u32 = 32 << 20;
 /// Bytes a second of a fill cap.
 pub const FILL_MAX: u64 = 1 << 40;
 
-/// How far a limit may catch up, in ns: what a request waited beyond its turn is not lost, up to this.
+/// How far tags catch up, in ns: what a request waited beyond its turn is not lost, up to this.
 ///
 /// In any window of `W` seconds a limit of `l` lets through at most `l * (W + 0.02)`, and one request.
-pub const LIMIT_SLACK_NS: u64 = 20_000_000;
+pub const SLACK_NS: u64 = 20_000_000;
 /// A client that had nothing to do for so long begins as a new one, in ns.
 pub const IDLE_FORGET_NS: u64 = 1_000_000_000;
 /// Requests begun for due reservations in a row while a client without one waits.
@@ -32,6 +32,6 @@ pub const WINDOW_NS_MAX: u64 = 10 * WINDOW_NS;
 
 // Indices of clients and requests have 32 bits.
 const _: () = assert!(CLIENTS_MAX * WAITING_MAX + DEPTH_MAX < u32::MAX as usize);
-// Limits hold within 5 % over any second, reservations within 5 % in an oversold group.
-const _: () = assert!(LIMIT_SLACK_NS <= 25_000_000 && RESERVED_RUN_MAX >= 20);
+// Limits hold within 5 % over any second, and reservations that are just as much as there is.
+const _: () = assert!(SLACK_NS <= 25_000_000 && RESERVED_RUN_MAX >= 20);
 const _: () = assert!(WINDOW_NS < WINDOW_NS_MAX && WEIGHT_MAX > 0);

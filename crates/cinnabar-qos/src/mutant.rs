@@ -27,6 +27,8 @@ pub enum Mutant {
     WeightsFirst,
     /// A reservation's next tag counts from the dispatch, so lateness is lost.
     TagsFromDispatch,
+    /// A reservation's lateness is lost whenever nothing of the client waits.
+    PauseForgetsLateness,
     /// A due reservation goes to the lowest proportional tag.
     ReservationsByWeight,
     /// Lengths do not count.
@@ -72,6 +74,7 @@ impl Mutant {
         Self::LimitForgetsLateness,
         Self::WeightsFirst,
         Self::TagsFromDispatch,
+        Self::PauseForgetsLateness,
         Self::ReservationsByWeight,
         Self::LengthIgnored,
         Self::FlushFree,

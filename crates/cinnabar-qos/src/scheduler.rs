@@ -338,12 +338,15 @@ impl Scheduler {
     /// A client as it is; none if there is no such client.
     pub fn client(&self, id: ClientId) -> Option<ClientReport> {
         let slot = self.clients.get(id)?;
-        let due = slot.head(&self.requests).and_then(|head| head.reservation_ns);
+        let head = slot.head(&self.requests, self.config.mutants);
+        let due_ns = head.and_then(|head| head.reservation_ns);
+        let arrival_ns = self.requests.first(&slot.line).map_or(0, |first| first.arrival_ns);
+        let behind_ns = due_ns.map_or(0, |due| self.now_ns.saturating_sub(due.max(arrival_ns)));
         Some(ClientReport {
             settings: slot.settings,
             waiting: slot.line.count,
             under_way: slot.under_way,
-            behind_ns: due.map_or(0, |due| self.now_ns.saturating_sub(due)),
+            behind_ns,
             ..slot.report()
         })
     }

@@ -1,12 +1,12 @@
 //! A limit that several threads hold together, without a lock: one atomic arrival time.
 
 use crate::cost::Cost;
-use crate::limits::{IOPS_MAX, LIMIT_SLACK_NS};
+use crate::limits::{IOPS_MAX, SLACK_NS};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// When the next unit may pass, in ns, for any thread.
 ///
-/// The rule is that of L tags: a rate that catches up by at most [`LIMIT_SLACK_NS`]. (The generic cell
+/// The rule is that of L tags: a rate that catches up by at most [`SLACK_NS`]. (The generic cell
 /// rate algorithm, with that time as its tolerance.)
 #[derive(Debug, Default)]
 pub(crate) struct Arrival(AtomicU64);
@@ -17,7 +17,7 @@ impl Arrival {
         let step = u128::from(units) * 1_000_000_000;
         let step = u64::try_from(step.div_ceil(u128::from(per_second))).unwrap_or(u64::MAX);
         let next = |at: u64| {
-            let from = at.max(now_ns.saturating_sub(LIMIT_SLACK_NS));
+            let from = at.max(now_ns.saturating_sub(SLACK_NS));
             (at <= now_ns).then(|| from.saturating_add(step))
         };
         // Nothing else is published with this number, so no order with other memory is needed.

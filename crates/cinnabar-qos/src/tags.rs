@@ -7,7 +7,7 @@
 //! not move.
 
 use crate::cost::Cost;
-use crate::limits::LIMIT_SLACK_NS;
+use crate::limits::SLACK_NS;
 use crate::mutant::{Mutant, Mutants};
 use crate::settings::Settings;
 
@@ -44,10 +44,14 @@ pub(crate) struct Head {
 
 impl Tags {
     /// The tags of a request that becomes the first one.
-    pub(crate) fn head(&self, settings: &Settings, arrival_ns: u64) -> Head {
+    pub(crate) fn head(&self, settings: &Settings, arrival_ns: u64, mutants: Mutants) -> Head {
         let reserved = settings.reservation_iops > 0;
+        // A guest with few requests at a time has none waiting now and then, although it asks as fast
+        // as it can. What its reservation was late by until then is not lost, up to the slack.
+        let slack = if mutants.is(Mutant::PauseForgetsLateness) { 0 } else { SLACK_NS };
+        let from = arrival_ns.saturating_sub(slack);
         Head {
-            reservation_ns: reserved.then_some(self.reservation_ns.max(arrival_ns)),
+            reservation_ns: reserved.then_some(self.reservation_ns.max(from)),
             limit_ns: settings.limit_iops.map_or(0, |_| self.limit_ns.max(arrival_ns)),
             share: self.share,
         }
@@ -72,7 +76,7 @@ impl Tags {
             let slack = match () {
                 () if mutants.is(Mutant::LimitCatchesUp) => u64::MAX,
                 () if mutants.is(Mutant::LimitForgetsLateness) => 0,
-                () => LIMIT_SLACK_NS,
+                () => SLACK_NS,
             };
             let from = head.limit_ns.max(now_ns.saturating_sub(slack));
             self.limit_ns = from.saturating_add(cost.ns_up(iops));
@@ -147,7 +151,7 @@ mod tests {
     }
 
     fn serve(tags: &mut Tags, phase: Phase, now_ns: u64) -> Head {
-        let head = tags.head(&settings(), 0);
+        let head = tags.head(&settings(), 0, NONE);
         let served = Served { cost: Cost::of_length(0), phase, now_ns };
         tags.serve(&head, &settings(), &served, NONE);
         head
@@ -179,7 +183,7 @@ mod tests {
         assert_eq!(serve(&mut tags, Phase::Weight, 0).limit_ns, 0);
         assert_eq!(serve(&mut tags, Phase::Weight, SECOND).limit_ns, 5_000_000);
         // Not 10 ms, as without a bound, and not a second and 5 ms, as without slack.
-        assert_eq!(tags.head(&settings(), 0).limit_ns, SECOND - LIMIT_SLACK_NS + 5_000_000);
+        assert_eq!(tags.head(&settings(), 0, NONE).limit_ns, SECOND - SLACK_NS + 5_000_000);
     }
 
     #[test]

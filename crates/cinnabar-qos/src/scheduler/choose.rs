@@ -65,7 +65,7 @@ impl Scheduler {
     }
 
     fn is_due(&mut self, client: u32) -> bool {
-        let head = self.clients.at_mut(client).head(&self.requests);
+        let head = self.clients.at_mut(client).head(&self.requests, self.config.mutants);
         head.and_then(|head| head.reservation_ns).is_some_and(|due_ns| due_ns <= self.now_ns)
     }
 
@@ -76,7 +76,8 @@ impl Scheduler {
         self.take_out(client);
         let now_ns = self.now_ns;
         let slot = self.clients.at_mut(client);
-        let head = slot.head(&self.requests).expect("a ready client has a request");
+        let head =
+            slot.head(&self.requests, self.config.mutants).expect("a ready client has a request");
         let last = mutants.is(Mutant::LastInFirstOut);
         let ticket = self.requests.ticket(&slot.line, last).expect("so its line has one");
         let entry = self.requests.begin(&mut slot.line, ticket);
@@ -123,7 +124,7 @@ impl Scheduler {
     pub(super) fn put_in(&mut self, client: u32) {
         let mutants = self.config.mutants;
         let slot = self.clients.at_mut(client);
-        let Some(head) = slot.head(&self.requests) else { return };
+        let Some(head) = slot.head(&self.requests, self.config.mutants) else { return };
         let held = head.limit_ns > self.now_ns && !mutants.is(Mutant::LimitIgnored);
         if held {
             self.held.insert(client, head.limit_ns);

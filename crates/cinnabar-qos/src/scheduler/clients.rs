@@ -39,9 +39,9 @@ pub(super) struct Counters {
 
 impl Slot {
     /// The tags of its first waiting request.
-    pub(super) fn head(&self, requests: &Table) -> Option<Head> {
+    pub(super) fn head(&self, requests: &Table, mutants: Mutants) -> Option<Head> {
         let first = requests.first(&self.line)?;
-        Some(self.tags.head(&self.settings, first.arrival_ns))
+        Some(self.tags.head(&self.settings, first.arrival_ns, mutants))
     }
 
     /// It has a request again. After a long idleness it begins as a new client; after a short one

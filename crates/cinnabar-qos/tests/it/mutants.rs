@@ -17,6 +17,7 @@ const FOUND_BY: &[(Mutant, &str)] = &[
     (Mutant::LimitForgetsLateness, "limits hold"),
     (Mutant::WeightsFirst, "reservations hold"),
     (Mutant::TagsFromDispatch, "reservations hold"),
+    (Mutant::PauseForgetsLateness, "reservations hold for a few requests at a time"),
     (Mutant::ReservationsByWeight, "reservations hold"),
     (Mutant::LengthIgnored, "weights in proportion"),
     (Mutant::FlushFree, "flushes count"),
