@@ -71,15 +71,19 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Simulate(args) => simulate::run(args),
         Bench::Validate(args) => validate::run(args),
         Bench::Writeback(args) => writeback::run(args),
-        Bench::Engine(passed) => example("cinnabar-study", "engine_bench", &passed.args),
-        Bench::Qos => example("cinnabar-qos", "qos_bench", &[]),
+        Bench::Engine(passed) => example("engine_bench", &passed.args),
+        Bench::Qos => example_of("cinnabar-qos", "qos_bench", &[]),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),
         Bench::Phases => hits::phases(),
     }
 }
 
-fn example(package: &str, name: &str, args: &[String]) -> Result<()> {
+fn example(name: &str, args: &[String]) -> Result<()> {
+    example_of("cinnabar-study", name, args)
+}
+
+fn example_of(package: &str, name: &str, args: &[String]) -> Result<()> {
     let run = ["run", "--release", "--locked", "--package", package, "--example", name];
     show(cargo(&run).arg("--").args(args)).map(|_| ())
 }

@@ -75,7 +75,7 @@ fn any_group_gets_its_due() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The judge is no rubber stamp.
+/// The judge can fail a group.
 #[test]
 fn bugs_are_noticed_in_drawn_groups() {
     for mutant in [Mutant::ReservationOutsideWeight, Mutant::TagsFromDispatch, Mutant::LimitIgnored]
