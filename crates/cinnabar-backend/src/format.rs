@@ -119,6 +119,37 @@ mod tests {
         assert!(progress.steps() >= opened + 2 * pieces, "each piece of each region");
     }
 
+    /// Whoever gave it up may use the device for something else.
+    #[test]
+    fn an_opening_that_was_given_up_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, absent) = (folder.path().join("device"), folder.path().join("absent"));
+        let content = vec![b'x'; 1 << 20];
+        std::fs::write(&path, &content).expect("a file");
+        let opened = |path: &std::path::Path, give_up: bool| {
+            let size_bytes = Some(64 << 20);
+            let options = CacheOptions { size_bytes, force: true, ..CacheOptions::default() };
+            if give_up {
+                options.open.progress.give_up();
+            }
+            open_cache(path, &options)
+        };
+        for path in [&path, &absent] {
+            let error = opened(path, true).expect_err("it was given up");
+            assert_eq!(error.kind, DiskErrorKind::Cancelled);
+        }
+        assert!(!absent.exists() && std::fs::read(&path).is_ok_and(|read| read == content));
+        // Given up between opening and formatting.
+        let cache = opened(&path, false).expect("it is a file");
+        let geometry = Geometry::for_shards(cache.disk.size_bytes(), 2).expect("a good size");
+        cache.disk.progress().give_up();
+        let error = write(&cache.disk, &fresh(geometry).expect("random numbers"));
+        assert_eq!(error.expect_err("it was given up").kind, DiskErrorKind::Cancelled);
+        let error = cache.disk.write_zeros(0, 4096).expect_err("it was given up");
+        assert_eq!(error.kind, DiskErrorKind::Cancelled);
+        assert!(std::fs::read(&path).is_ok_and(|read| read[..1 << 20] == content));
+    }
+
     /// An older format's checkpoints may have higher numbers, and the same era.
     #[test]
     fn a_format_leaves_no_head_and_no_mark_of_an_older_one() {

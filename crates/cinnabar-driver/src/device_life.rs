@@ -18,6 +18,7 @@
 //! is being opened, let go of or closed ([`hurries`](DeviceLife::hurries)), so that nothing waits for
 //! what may never end.
 
+use crate::silence::Silence;
 use cinnabar_engine::Failure;
 use cinnabar_engine::units::Instant;
 use std::time::Duration;
@@ -72,8 +73,8 @@ enum Replacement<D> {
 struct Preparing {
     /// Steps of it, as last looked at.
     steps: u64,
-    /// When it is given up, unless it gets on.
-    due: Instant,
+    /// Since then.
+    silence: Silence,
 }
 
 /// What is to be done next.
@@ -206,8 +207,8 @@ impl<D> DeviceLife<D> {
     pub fn replace(&mut self, now: Instant) -> Result<ReplacementId, DeviceBusy> {
         self.may_change()?;
         self.newest.0 += 1;
-        let due = crate::io_tracker::after(now, self.silence_max);
-        self.replacement = Replacement::Preparing(Preparing { steps: 0, due });
+        let silence = Silence::since(now);
+        self.replacement = Replacement::Preparing(Preparing { steps: 0, silence });
         Ok(self.newest)
     }
 
@@ -223,14 +224,14 @@ impl<D> DeviceLife<D> {
     }
 
     /// So many steps of opening and formatting the new device are done. True if none was for too
-    /// long: the replacement has ended then, and what comes of it later is closed.
+    /// long: the replacement has ended then, and what comes of it later is closed. To be asked several
+    /// times a second: time in which it is not counts as little ([`Silence`]).
     pub fn is_silent(&mut self, now: Instant, steps: u64) -> bool {
         let Replacement::Preparing(preparing) = &mut self.replacement else { return false };
         if preparing.steps != steps {
-            let due = crate::io_tracker::after(now, self.silence_max);
-            *preparing = Preparing { steps, due };
+            *preparing = Preparing { steps, silence: Silence::since(now) };
         }
-        let silent = preparing.due <= now;
+        let silent = preparing.silence.is_over(now, self.silence_max);
         if silent {
             self.replacement = Replacement::None;
         }
@@ -337,10 +338,16 @@ impl<D> DeviceLife<D> {
         self.replacement = Replacement::None;
     }
 
-    /// Ends a replacement; a failure of before is what the caller gets.
+    /// The engine keeps the device. That ends a replacement that waits for it, but not one whose device
+    /// is still being opened: it asks again once that is open. A failure of before is what the caller
+    /// gets.
     fn end(&mut self, error: DeviceError) -> DeviceStep<D> {
         match std::mem::replace(&mut self.replacement, Replacement::None) {
             Replacement::Failed(first) => DeviceStep::Ended(Err(first)),
+            preparing @ Replacement::Preparing(_) => {
+                self.replacement = preparing;
+                DeviceStep::Ended(Err(error))
+            }
             _ => DeviceStep::Ended(Err(error)),
         }
     }

@@ -12,6 +12,7 @@
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
 //! * [`pending_proofs`]: change proofs and generations asked for, and what can be done together.
+//! * [`silence`]: how long something has shown no sign, without the time in which nobody looked.
 //! * [`volume_life`]: a volume from its attach to its end: commands in their order, I/O under way.
 //! * [`write_mode`]: how a volume comes to the write log and leaves it.
 
@@ -26,6 +27,7 @@ pub mod lost_ranges;
 pub mod pending_proofs;
 pub mod pool;
 pub mod shard;
+pub mod silence;
 mod volume_end;
 pub mod volume_life;
 mod warmth;
@@ -38,6 +40,7 @@ pub use io_tracker::{IoTracker, TrackedIo};
 pub use pending_proofs::PendingProofs;
 pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
+pub use silence::Silence;
 pub use volume_end::{EndError, EndStep};
 pub use volume_life::{Phase, VolumeLife};
 pub use write_mode::WriteMode;

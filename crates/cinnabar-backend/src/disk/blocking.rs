@@ -80,6 +80,7 @@ pub(super) fn write_zeros(
     let mut at = offset;
     let end = offset + len;
     while at < end {
+        progress.go_on()?;
         let count = (end - at).min(bytes) as usize;
         match pwrite(fd.as_fd(), &zeros[..count], at) {
             Ok(0) => return Err(Errno::NOSPC),

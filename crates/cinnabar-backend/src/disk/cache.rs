@@ -56,6 +56,9 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
         return Ok(CacheDisk { disk, contents: Contents::Blank });
     }
     let contents = inspect(&disk, options)?;
+    if disk.progress.is_given_up() {
+        return Err(DiskError::new(path, DiskErrorKind::Cancelled));
+    }
     if contents == Contents::Blank {
         return blank(path, disk, options);
     }
@@ -146,6 +149,7 @@ impl Disk {
     /// What the kernel says.
     pub fn write_pages(&self, offset: u64, pages: &[MetaPage]) -> Result<(), DiskError> {
         let failed = |errno| DiskError::from_errno(&self.path, "formatting", errno);
+        self.progress.go_on().map_err(failed)?;
         blocking::write_pages(self, pages, offset).map_err(failed)?;
         self.keep();
         fsync(&self.fd).map_err(failed)?;
@@ -230,6 +234,7 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
         return Err(DiskError::new(path, DiskErrorKind::NotFound));
     }
     let failed = |errno| DiskError::from_errno(path, "creating it", errno);
+    options.open.progress.go_on().map_err(failed)?;
     // Direct I/O is asked for afterwards: some file systems make the file before they refuse it.
     let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let fd = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
@@ -288,12 +293,14 @@ pub(super) fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
         errno => DiskError::from_errno(path, "allocating", errno),
     };
     check_room(disk, size).map_err(failed)?;
+    disk.progress.go_on().map_err(failed)?;
     // A file of this size is left alone: some of FUSE's file systems can't change one.
     if rustix::fs::fstat(&disk.fd).map_err(failed)?.st_size.cast_unsigned() != size {
         ftruncate(&disk.fd, size).map_err(failed)?;
     }
     let mut start = 0;
     while start < size {
+        disk.progress.go_on().map_err(failed)?;
         let len = (size - start).min(ALLOCATED_AT_ONCE);
         match fallocate(&disk.fd, FallocateFlags::empty(), start, len) {
             Ok(()) => {

@@ -59,8 +59,8 @@ pub enum DiskErrorKind {
         /// Who has it, if that is known.
         holder: Option<String>,
     },
-    /// The wait for another process was given up.
-    #[error("it is in use, and waiting for it was given up")]
+    /// Opening it, or the wait for another process that uses it, was given up.
+    #[error("opening it was given up")]
     Cancelled,
     /// The file system knows no `flock`.
     #[error("it cannot be locked: {0}")]
@@ -127,6 +127,8 @@ impl DiskError {
             Errno::ACCESS | Errno::PERM => DiskErrorKind::Permission,
             Errno::ROFS => DiskErrorKind::ReadOnly,
             Errno::ISDIR => DiskErrorKind::WrongKind("directory"),
+            // Only `Progress::go_on` gives this.
+            Errno::CANCELED => DiskErrorKind::Cancelled,
             errno => DiskErrorKind::Io { during, errno },
         };
         Self::new(path, kind)

@@ -63,7 +63,8 @@ impl Patience {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed))
+        let cancelled = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed));
+        cancelled || self.progress.is_given_up()
     }
 
     /// The error once the bound is reached.

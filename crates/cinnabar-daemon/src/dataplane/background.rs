@@ -11,13 +11,12 @@ use crate::generations::{DeviceId, Ledger, StateError};
 use crate::messages::{
     AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
 };
-use cinnabar_backend::disk::{Disk, OpenOptions};
+use cinnabar_backend::disk::{Disk, OpenOptions, Progress};
 use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::volume::ProofToken;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
@@ -39,13 +38,7 @@ pub(super) enum Task {
     /// A new generation for a volume that is not attached: no device has it to be believed.
     Disown { ledger: Ledger, name: String, answer: AnswerTo<()> },
     /// Open and format another cache device.
-    OpenDevice {
-        new: NewCache,
-        shards: u32,
-        options: OpenOptions,
-        taken: Vec<Taken>,
-        given_up: GivenUp,
-    },
+    OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
     /// Ask how large these disks are now.
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
     /// Find out how large a volume's disk is now, and prove it as it stands.
@@ -75,24 +68,6 @@ pub(super) struct Opening {
     pub(super) attempt: Option<u64>,
 }
 
-/// Tells the opening of one device from that of another, and that nobody waits for it any more.
-#[derive(Clone, Debug, Default)]
-pub(super) struct GivenUp(Arc<AtomicBool>);
-
-impl GivenUp {
-    pub(super) fn set(&self) {
-        self.0.store(true, SeqCst);
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(SeqCst)
-    }
-
-    pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 /// What came of it.
 pub(super) enum Finished {
     Opened {
@@ -116,7 +91,8 @@ pub(super) enum Finished {
     },
     DeviceOpened {
         result: Result<Box<OpenedDevice>, CommandError>,
-        given_up: GivenUp,
+        /// Tells the opening of one device from that of another.
+        progress: Progress,
     },
     Measured(Sizes),
     Grown {
@@ -325,14 +301,15 @@ impl Task {
             Self::Disown { ledger, name, answer } => {
                 Finished::Disowned { result: ledger.with(|state| state.disown(&name)), answer }
             }
-            Self::OpenDevice { new, shards, options, taken, given_up } => {
-                let result = device::open_new(&new, shards, &options, &taken, &given_up);
+            Self::OpenDevice { new, shards, options, taken } => {
+                let progress = options.progress.clone();
+                let result = device::open_new(&new, shards, &options, &taken);
                 let result = match result {
                     // It is closed here: it may hang once more.
-                    Ok(_) if given_up.is_set() => Err(CommandError::gone()),
+                    Ok(_) if progress.is_given_up() => Err(CommandError::gone()),
                     result => result.map(Box::new),
                 };
-                Finished::DeviceOpened { result, given_up }
+                Finished::DeviceOpened { result, progress }
             }
             Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
             Self::Grow { volume, attachment, disk, answer } => {

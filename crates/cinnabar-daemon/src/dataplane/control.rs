@@ -77,8 +77,8 @@ impl Plane {
                 Finished::Taken { volume, proof } => self.seal(volume, proof),
                 Finished::Proved { volume, result } => self.proved(now, volume, result),
                 Finished::GenerationsBumped(result) => self.generations_bumped(now, result),
-                Finished::DeviceOpened { result, given_up } => {
-                    self.device_opened(&given_up, result);
+                Finished::DeviceOpened { result, progress } => {
+                    self.device_opened(&progress, result);
                 }
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),

@@ -6,7 +6,6 @@
 //! less than for an SSD to be exchanged. But what can only be a mistake in the configuration is
 //! said so at once; [`DiskErrorKind::is_lost`] tells the two apart.
 
-use super::background::GivenUp;
 use super::disks::{Taken, explain};
 use super::format;
 use super::patience::{in_time, silence_max};
@@ -82,7 +81,6 @@ pub(super) fn open_new(
     shards: u32,
     options: &OpenOptions,
     taken: &[Taken],
-    given_up: &GivenUp,
 ) -> Result<OpenedDevice, CommandError> {
     let what = |kind, message: String, hint: &str| CommandError::new(kind, message, hint);
     let path = new.device.display();
@@ -117,9 +115,6 @@ pub(super) fn open_new(
     }
     let superblocks = format::superblocks_for(&cache, Some(shards))
         .map_err(|error| super::control::command_error(&error))?;
-    if given_up.is_set() {
-        return Err(CommandError::gone());
-    }
     format::format(&cache.disk, &superblocks)
         .map_err(|error| super::control::command_error(&error))?;
     let first = superblocks.into_iter().next().expect("a device has a region");

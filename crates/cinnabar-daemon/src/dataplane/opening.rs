@@ -8,6 +8,7 @@ use super::device;
 use super::plane::Plane;
 use super::worker::WorkerEvent;
 use crate::messages::{StartConfig, StartError, StartErrorKind, Subject};
+use cinnabar_driver::Silence;
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::{Command, Failure, IoError};
 use std::sync::atomic::Ordering::Relaxed;
@@ -73,7 +74,7 @@ impl Plane {
     fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
         self.opened = None;
         self.command(PendingCommand::Open, &Command::Open);
-        let until = after(self.lane.clock.now(), OPEN_WAIT_MAX);
+        let mut silence = Silence::since(self.lane.clock.now());
         // So that the loop looks at the time even if nothing happens.
         while self.opened.is_none() {
             if config.cancel.load(Relaxed) {
@@ -81,7 +82,7 @@ impl Plane {
                 let kind = StartErrorKind::Cancelled;
                 return Err(StartError::new(kind, Subject::Cache, message, ""));
             }
-            if self.lane.clock.now() >= until {
+            if silence.is_over(self.lane.clock.now(), OPEN_WAIT_MAX) {
                 return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
             }
             self.look_at = Some(after(self.lane.clock.now(), LOOK_EVERY));

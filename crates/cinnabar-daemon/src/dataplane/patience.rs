@@ -4,6 +4,8 @@
 
 use super::replace::SILENCE_MAX;
 use cinnabar_backend::disk::{OpenOptions, Progress};
+use cinnabar_driver::Silence;
+use cinnabar_engine::units::Instant as EngineInstant;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -17,7 +19,7 @@ pub(super) const fn silence_max(timeout: Duration) -> Duration {
 }
 
 /// The result of `work`, which counts its steps in `progress`. `None`: no step was done for so long, or
-/// the start was given up.
+/// the start was given up; no further step of it changes the device.
 pub(super) fn in_time<T: Send + 'static>(
     progress: &Progress,
     bound: Duration,
@@ -34,7 +36,9 @@ pub(super) fn in_time<T: Send + 'static>(
         tracing::warn!(%error, "no thread for a slow operation");
         return None;
     }
-    let (mut steps, mut since) = (progress.steps(), Instant::now());
+    let began = Instant::now();
+    let now = || EngineInstant(began.elapsed().as_nanos() as u64);
+    let (mut steps, mut silence) = (progress.steps(), Silence::since(now()));
     loop {
         match result.recv_timeout(LOOK_EVERY) {
             Ok(result) => return Some(result),
@@ -42,10 +46,11 @@ pub(super) fn in_time<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if steps != progress.steps() {
-            (steps, since) = (progress.steps(), Instant::now());
+            (steps, silence) = (progress.steps(), Silence::since(now()));
         }
         let cancelled = options.cancel.as_ref().is_some_and(|cancel| cancel.load(Relaxed));
-        if cancelled || since.elapsed() >= bound {
+        if cancelled || silence.is_over(now(), bound) {
+            progress.give_up();
             return None;
         }
     }

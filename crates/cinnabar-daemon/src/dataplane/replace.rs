@@ -8,7 +8,7 @@
 //! A new device that does not answer while it is opened is left to its thread, and changes nothing:
 //! the old one is in use still. What comes of it later is closed.
 
-use super::background::{GivenUp, Task};
+use super::background::Task;
 use super::clock::after;
 use super::control::{PendingCommand, command_error, failed};
 use super::device::{OpenedDevice, start_error};
@@ -20,6 +20,7 @@ use crate::messages::{
     Subject,
 };
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress};
+use cinnabar_driver::Silence;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
@@ -53,12 +54,12 @@ enum Stage {
 /// A new device that is being opened, measured and formatted.
 struct Opening {
     path: PathBuf,
-    given_up: GivenUp,
+    /// How far it has come, and by which it is given up.
     progress: Progress,
     /// As it was last looked at.
     steps: u64,
-    /// When it is given up, unless it gets on.
-    due: Instant,
+    /// Since then.
+    silence: Silence,
 }
 
 impl Plane {
@@ -74,19 +75,18 @@ impl Plane {
             return;
         }
         let progress = Progress::default();
-        let (given_up, taken) = (GivenUp::default(), self.taken());
+        let taken = self.taken();
         let options = OpenOptions { progress: progress.clone(), ..self.open_options.clone() };
         let now = self.lane.clock.now();
         let stage = Stage::Opening(Opening {
             path: new.device.clone(),
-            given_up: given_up.clone(),
             progress,
             steps: 0,
-            due: after(now, self.silence_max()),
+            silence: Silence::since(now),
         });
         self.replacing = Some(Replacing { stage, answer });
         let shards = self.crew.shards();
-        self.background.start(Task::OpenDevice { new, shards, options, taken, given_up });
+        self.background.start(Task::OpenDevice { new, shards, options, taken });
         self.look_at_new_device(now);
     }
 
@@ -103,9 +103,9 @@ impl Plane {
         };
         let steps = opening.progress.steps();
         if steps != opening.steps {
-            (opening.steps, opening.due) = (steps, after(now, bound));
+            (opening.steps, opening.silence) = (steps, Silence::since(now));
         }
-        if opening.due <= now {
+        if opening.silence.is_over(now, bound) {
             let kind = DiskErrorKind::Silent(bound);
             let error = DiskError { path: opening.path.clone(), kind };
             let mut error = command_error(&start_error(&error));
@@ -113,14 +113,14 @@ impl Plane {
                 .clone_into(&mut error.hint);
             return self.give_up_opening(error);
         }
-        let next = after(now, LOOK_EVERY).min(opening.due);
+        let next = after(now, LOOK_EVERY);
         self.look_at = Some(self.look_at.map_or(next, |at| at.min(next)));
     }
 
     /// The operator has this answer; the thread that opens it is left alone.
     pub(super) fn give_up_opening(&mut self, error: CommandError) {
         if let Some(Replacing { stage: Stage::Opening(opening), .. }) = &self.replacing {
-            opening.given_up.set();
+            opening.progress.give_up();
             self.end_replacing(Err(error));
         }
     }
@@ -144,11 +144,11 @@ impl Plane {
     /// The new device is open and formatted, or not.
     pub(super) fn device_opened(
         &mut self,
-        given_up: &GivenUp,
+        progress: &Progress,
         result: Result<Box<OpenedDevice>, CommandError>,
     ) {
         let replacing = self.replacing.as_mut().filter(|replacing| match &replacing.stage {
-            Stage::Opening(opening) => opening.given_up.is(given_up),
+            Stage::Opening(opening) => opening.progress.is(progress),
             Stage::Opened(_) | Stage::Installing => false,
         });
         match (replacing, result) {

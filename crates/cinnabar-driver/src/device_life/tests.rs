@@ -96,9 +96,10 @@ fn one_thing_at_a_time() {
 fn a_new_device_may_be_slow_and_not_silent() {
     let mut life = in_use();
     let first = life.replace(at(0)).expect("nothing else is done");
-    assert!(!life.is_silent(at(29), 1));
-    assert!(!life.is_silent(at(58), 1), "29 s since it got on");
-    assert!(life.is_silent(at(59), 1));
+    assert!(!is_silent_until(&mut life, 0..29, 0));
+    assert!(!is_silent_until(&mut life, 29..59, 1), "it got on after 29 s");
+    assert!(!life.is_silent(at(59), 1), "30 s have passed since");
+    assert!(life.is_silent(at(60), 1), "it was given a look more");
     assert!(!life.is_silent(at(99), 1), "it was given up once");
     assert_eq!(life.phase(), DevicePhase::InUse, "the old one is not touched");
     let second = life.replace(at(100)).expect("the first was given up");
@@ -109,6 +110,45 @@ fn a_new_device_may_be_slow_and_not_silent() {
     );
     life.not_prepared(first);
     assert!(matches!(life.prepared(second, "second"), Ok(DeviceStep::GiveUp)));
+}
+
+/// Looks once a second.
+fn is_silent_until(life: &mut Life, seconds: std::ops::Range<u64>, steps: u64) -> bool {
+    seconds.into_iter().any(|second| life.is_silent(at(second), steps))
+}
+
+#[test]
+fn a_process_that_was_stopped_does_not_find_a_new_device_silent() {
+    let mut life = in_use();
+    let id = life.replace(at(0)).expect("nothing else is done");
+    assert!(!is_silent_until(&mut life, 0..5, 1));
+    assert!(!life.is_silent(at(3600), 1), "nobody looked for an hour");
+    assert!(life.is_preparing(id) && !is_silent_until(&mut life, 3601..3620, 1));
+    assert!(is_silent_until(&mut life, 3620..3640, 1), "it is in the end");
+}
+
+/// The engine keeps a device that it has lost, while another one is being opened.
+#[test]
+fn a_refusal_does_not_end_a_replacement_that_is_prepared() {
+    let mut life = in_use();
+    let id = life.replace(at(0)).expect("nothing else is done");
+    assert!(matches!(life.lost(), DeviceStep::GiveUp));
+    let step = life.given_up(Err(Failure::Invalid));
+    assert!(matches!(step, DeviceStep::Ended(Err(error)) if error.failure == Failure::Invalid));
+    assert!(life.is_preparing(id), "the caller waits for it");
+    assert!(matches!(life.prepared(id, "new"), Ok(DeviceStep::GiveUp)), "it is asked again");
+    assert!(matches!(life.given_up(Ok(())), DeviceStep::LetGo));
+    assert!(matches!(life.let_go(), DeviceStep::Entrust));
+}
+
+/// The same, and the other one is open by then.
+#[test]
+fn a_refusal_ends_a_replacement_that_waits_for_the_old_device() {
+    let mut life = in_use();
+    assert!(matches!(life.lost(), DeviceStep::GiveUp));
+    assert!(matches!(prepared(&mut life), DeviceStep::Wait));
+    assert!(matches!(life.given_up(Err(Failure::Invalid)), DeviceStep::Ended(Err(_))));
+    assert_eq!((life.phase(), life.new_device()), (DevicePhase::InUse, None));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The cache device: opened at the start, formatted if it is new, and done without if it can't be used.
 
+use super::replace::LOOK_EVERY;
 use super::slow::Slow;
 use super::times::DeviceTimes;
 use super::{Driver, PendingCommand};
@@ -11,7 +12,7 @@ use cinnabar_backend::disk::{
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::port::OwnPort;
 use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
-use cinnabar_driver::{DeviceLife, IoTracker, PendingProofs};
+use cinnabar_driver::{DeviceLife, IoTracker, PendingProofs, Silence};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
@@ -243,7 +244,7 @@ impl Driver {
 
     /// The engine's first command; the inner error is the device's.
     fn start_engine(&mut self) -> Result<Result<(), Failure>, Error> {
-        let until = Instant::now() + OPEN_WAIT_MAX;
+        let mut silence = Silence::since(self.now());
         let place = self.order(PendingCommand::Under, Command::Open);
         loop {
             self.act();
@@ -253,11 +254,10 @@ impl Driver {
                 };
                 return Ok(answer.map(drop));
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if silence.is_over(self.now(), OPEN_WAIT_MAX) {
                 return Ok(Err(Failure::Io(IoError::TimedOut)));
             }
-            self.wait(Some(left))?;
+            self.wait(Some(LOOK_EVERY))?;
         }
     }
 

@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// How often it is looked whether a new device answers.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Goes on with another device.
@@ -29,9 +29,7 @@ impl Driver {
         let now = self.now();
         let id = self.device.life.replace(now).map_err(busy)?;
         let prepared = self.open_new(id, new)?;
-        let Ok(step) = self.device.life.prepared(id, prepared) else {
-            unreachable!("it is waited for, and was not given up")
-        };
+        let step = self.device.life.prepared(id, prepared).map_err(|_given_up| busy(DeviceBusy))?;
         self.carry_out(step)?;
         tracing::info!(
             path = %self.device.path.display(),
@@ -77,7 +75,7 @@ impl Driver {
     fn open_new(&mut self, id: ReplacementId, new: &NewDevice) -> Result<Prepared, Error> {
         let shards = self.engine.router().map().shards();
         let opening = Opening::new(new, shards, self.lock_wait);
-        let (given_up, progress) = opening.watch();
+        let progress = opening.progress();
         self.opened = None;
         self.slow.start(Task::OpenDevice { id, opening: Box::new(opening) });
         loop {
@@ -87,12 +85,16 @@ impl Driver {
             }
             let now = self.now();
             if self.device.life.is_silent(now, progress.steps()) {
-                given_up.set();
+                progress.give_up();
                 let kind = DiskErrorKind::Silent(silence_max(self.device.timeout));
                 return Err(Error::Device(DiskError { path: new.device.clone(), kind }));
             }
+            if !self.device.life.is_preparing(id) {
+                progress.give_up();
+                return Err(busy(DeviceBusy));
+            }
             if let Err(error) = self.wait(Some(LOOK_EVERY)) {
-                given_up.set();
+                progress.give_up();
                 self.device.life.not_prepared(id);
                 return Err(error);
             }
