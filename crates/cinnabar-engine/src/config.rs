@@ -132,7 +132,8 @@ pub struct Config {
     /// How blocks are admitted while room is short, for comparisons; `None`: as small simulations beside
     /// the cache show to be best. Of no effect with [`Eviction::Clock`].
     pub admission: Option<Admission>,
-    /// Blocks of RAM for probation; `None`: min(1 % of the capacity, 256 MiB).
+    /// Blocks of RAM for probation; `None`: this shard's part of min(1 % of the device's capacity,
+    /// 256 MiB).
     pub probation_blocks: Option<u32>,
     /// Longest time a block waits in a partly filled chunk before that is written, in ns.
     pub chunk_age_ns_max: u64,
@@ -152,9 +153,10 @@ pub struct Config {
 const PROBATION_BYTES_MAX: u64 = 256 << 20;
 
 impl Config {
-    /// Blocks of RAM for probation of a cache of `capacity` blocks, unless given.
-    pub const fn probation_for(capacity: u64) -> u64 {
-        let most = PROBATION_BYTES_MAX / crate::units::BLOCK_BYTES;
+    /// Blocks of RAM for probation of each of so many shards with a capacity of so many blocks each,
+    /// unless given. All shards share the most there is.
+    pub(crate) const fn probation_for(capacity: u64, shards: u32) -> u64 {
+        let most = PROBATION_BYTES_MAX / crate::units::BLOCK_BYTES / shards as u64;
         if capacity / 100 < most { capacity / 100 } else { most }
     }
 }
@@ -172,5 +174,19 @@ impl Default for Config {
             bounds: Bounds::default(),
             mutants: Mutants::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+
+    #[test]
+    fn shards_share_the_probation_of_a_device() {
+        let blocks = |gib: u64| gib << 18;
+        assert_eq!(Config::probation_for(blocks(10), 1), blocks(10) / 100);
+        assert_eq!(Config::probation_for(blocks(100), 1), 256 << 8, "256 MiB at most");
+        assert_eq!(Config::probation_for(blocks(100), 8), 256 << 5, "and no more with 8 shards");
+        assert_eq!(Config::probation_for(blocks(1), 8), blocks(1) / 100);
     }
 }

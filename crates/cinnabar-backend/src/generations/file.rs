@@ -1,6 +1,6 @@
 //! The file: JSON with a version, bounded, and written so that there is always a whole one.
 
-use super::{DeviceId, ENTRIES_MAX, Entry, Kept};
+use super::{DeviceId, EARLIER_MAX, ENTRIES_MAX, Entry, Kept};
 use cinnabar_engine::limits::NAME_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ struct Whole {
     version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cache: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<PathBuf>,
     volumes: BTreeMap<String, One>,
 }
 
@@ -83,7 +85,8 @@ fn render(kept: &Kept) -> io::Result<Vec<u8>> {
         device: entry.device.map(|id| format!("{:032x}", u128::from_be_bytes(id))),
     };
     let volumes = kept.volumes.iter().map(|(name, entry)| (name.clone(), one(entry))).collect();
-    let whole = Whole { version: VERSION, cache: kept.cache.clone(), volumes };
+    let (cache, earlier) = (kept.cache.clone(), kept.earlier.clone());
+    let whole = Whole { version: VERSION, cache, earlier, volumes };
     let mut bytes = serde_json::to_vec_pretty(&whole)?;
     bytes.push(b'\n');
     Ok(bytes)
@@ -112,7 +115,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Kept, String> {
         let generation = u64::try_from(generation).map_err(|_| wrong("generation"))?;
         volumes.insert(name, Entry { generation, device });
     }
-    Ok(Kept { cache: whole.cache, volumes })
+    if whole.earlier.len() > EARLIER_MAX {
+        return Err(format!("it names {} earlier cache devices", whole.earlier.len()));
+    }
+    Ok(Kept { cache: whole.cache, earlier: whole.earlier, volumes })
 }
 
 /// Exactly `count` hexadecimal digits.

@@ -30,6 +30,8 @@ pub type DeviceId = [u8; 16];
 /// Volumes remembered at most; beyond that, those not attached in this run are forgotten, which
 /// costs their warmth.
 const ENTRIES_MAX: usize = 8192;
+/// Paths of earlier cache devices remembered at most.
+const EARLIER_MAX: usize = 8;
 
 /// What is known of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,22 @@ struct Entry {
 struct Kept {
     /// Path of the cache device that was last in use.
     cache: Option<PathBuf>,
+    /// Paths of those in use before, newest first.
+    earlier: Vec<PathBuf>,
     volumes: BTreeMap<String, Entry>,
+}
+
+impl Kept {
+    /// The cache device at `path` is in use from now on.
+    fn note_cache(&mut self, path: &Path) {
+        if self.cache.as_deref() == Some(path) {
+            return;
+        }
+        let last = self.cache.replace(path.to_owned());
+        self.earlier.splice(0..0, last);
+        self.earlier.retain(|earlier| earlier != path);
+        self.earlier.truncate(EARLIER_MAX);
+    }
 }
 
 /// Why the state can't be kept.
@@ -124,9 +141,16 @@ impl Generations {
         Ok(Self { folder: folder.to_owned(), kept, used: BTreeSet::new(), _lock: lock })
     }
 
-    /// Whether the cache device at `path` was in use before.
+    /// Whether the cache device at `path` was in use before, the last one or an earlier one: after a
+    /// replacement, a configuration may still name the old one.
     pub fn knows_cache(&self, path: &Path) -> bool {
         self.kept.cache.as_deref() == Some(path)
+            || self.kept.earlier.iter().any(|earlier| earlier == path)
+    }
+
+    /// Path of the cache device that was last in use, if it is another one.
+    pub fn cache_elsewhere(&self, path: &Path) -> Option<PathBuf> {
+        self.kept.cache.clone().filter(|last| last != path)
     }
 
     /// The generations of volumes that are about to be attached with `device` (`None`: without
@@ -154,7 +178,7 @@ impl Generations {
             generations.push(entry.generation);
         }
         if let Some((_, path)) = device {
-            kept.cache = Some(path.to_owned());
+            kept.note_cache(path);
         }
         self.used.extend(names.iter().cloned());
         self.make_room(&mut kept);
@@ -213,7 +237,7 @@ impl Generations {
                 entry.device = Some(device);
             }
         }
-        kept.cache = Some(path.to_owned());
+        kept.note_cache(path);
         self.keep(kept)
     }
 

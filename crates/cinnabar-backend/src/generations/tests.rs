@@ -42,6 +42,31 @@ fn a_generation_stays_as_long_as_nothing_happens() {
 }
 
 #[test]
+fn an_old_name_of_the_cache_is_known_after_a_replacement() {
+    let (_dir, folder) = folder();
+    let path = |n: usize| PathBuf::from(format!("/ssd{n}/cache.img"));
+    let names = ["vm1".to_owned()];
+    let mut state = open(&folder);
+    assert_eq!(state.cache_elsewhere(&path(0)), None, "there was none yet");
+    state.attach(&names, Some((FIRST, &path(0)))).expect("it is kept");
+    state.entrust(&names, SECOND, &path(1)).expect("it is kept");
+    drop(state);
+    let mut state = open(&folder);
+    assert!(state.knows_cache(&path(0)) && state.knows_cache(&path(1)));
+    assert!(!state.knows_cache(&path(2)));
+    assert_eq!(state.cache_elsewhere(&path(0)), Some(path(1)));
+    assert_eq!(state.cache_elsewhere(&path(1)), None);
+    // Back again, and on: each once, and the oldest are forgotten.
+    for n in [0, 1, 0].into_iter().chain(2..=9) {
+        state.entrust(&names, SECOND, &path(n)).expect("it is kept");
+    }
+    drop(state);
+    let state = open(&folder);
+    let known: Vec<_> = (0..=10).filter(|n| state.knows_cache(&path(*n))).collect();
+    assert_eq!(known, [0, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
 fn another_device_means_another_generation_each_time() {
     let (_dir, folder) = folder();
     let mut state = open(&folder);

@@ -13,11 +13,12 @@ use crate::messages::{
     CacheConfig, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, Subject,
 };
 use cinnabar_backend::disk::{
-    CacheDisk, CacheOptions, Disk, DiskError, DiskErrorKind, Identity, OpenOptions, Progress,
-    open_cache,
+    CacheDisk, CacheOptions, Contents, Disk, DiskError, DiskErrorKind, Identity, OpenOptions,
+    Progress, open_cache,
 };
 use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -52,6 +53,18 @@ pub(super) fn open_configured(
         let kind = if cancelled { DiskErrorKind::Cancelled } else { DiskErrorKind::Silent(bound) };
         Err(DiskError { path: config.device.clone(), kind })
     })
+}
+
+/// Says of a cache that it is not the one in use last: the configuration may name one that was replaced.
+pub(super) fn warn_of_another(cache: &CacheDisk, last: Option<&Path>) {
+    if let (Contents::Ours(_), Some(last)) = (&cache.contents, last) {
+        tracing::warn!(
+            path = %cache.disk.path().display(),
+            last = %last.display(),
+            "another cache device was in use last: what this one holds of its volumes is not believed \
+             (hint: after a replacement, name the new one in the configuration)"
+        );
+    }
 }
 
 /// Writes a fresh format to the configured device.
@@ -108,7 +121,7 @@ pub(super) fn open_new(
         }
         explained
     })?;
-    if let cinnabar_backend::disk::Contents::Ours(_) = cache.contents {
+    if let Contents::Ours(_) = cache.contents {
         let message = format!("cache device {path}: it holds a Cinnabar cache");
         let hint = "--format reformats it; what it caches now is lost";
         return Err(what(CommandErrorKind::Invalid, message, hint));

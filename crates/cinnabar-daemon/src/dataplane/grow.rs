@@ -56,7 +56,7 @@ impl Plane {
         };
         volume.note_size(size_bytes);
         let served = volume.io.disk.size_bytes();
-        if size_bytes == served {
+        if size_bytes == served && !volume.grow_due {
             // The log may have been busy when the engines had grown.
             let status = |place| self.writes.log()?.status(place);
             let in_log = self.volumes[key].writes.place().and_then(status);
@@ -76,6 +76,7 @@ impl Plane {
         let id = volume.life.id().expect("a volume that serves is attached");
         // From now on the port lets it pass; the engines do when they know.
         volume.io.disk.grow_to(size_bytes);
+        volume.grow_due = true;
         let awaited = PendingCommand::Grow(key, attachment, size_bytes, answer);
         self.command(awaited, &Command::Grow(id, size_bytes, proof));
     }
@@ -89,6 +90,10 @@ impl Plane {
         result: Result<(), Failure>,
         answer: AnswerTo<u64>,
     ) {
+        let volume = self.volumes.get_mut(key).filter(|volume| volume.io.attachment == attachment);
+        if let (Ok(()), Some(volume)) = (&result, volume) {
+            volume.grow_due = false;
+        }
         let result = result.map_err(|error| failed("growing the volume", error));
         let answer = match result {
             Ok(()) => match self.grow_in_log((key, attachment), size_bytes, answer) {

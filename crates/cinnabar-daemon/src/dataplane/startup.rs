@@ -62,14 +62,19 @@ impl Plane {
         }
         let ledger = Ledger::open(&config.cache.state_dir, &options)
             .map_err(|error| disks::state_error(&error))?;
+        let last = ledger.with(|state| state.cache_elsewhere(&config.cache.device));
         let cache = match opened {
-            Ok(cache) => Ok(cache),
+            Ok(cache) => {
+                device::warn_of_another(&cache.0, last.as_deref());
+                Ok(cache)
+            }
             Err(error) => {
                 let known = ledger.with(|state| state.knows_cache(&config.cache.device));
                 if !error.kind.is_lost(known) {
                     return Err(device::start_error(&error));
                 }
-                Err(error.to_string())
+                let last = last.map(|last| format!("; the one in use last was {}", last.display()));
+                Err(format!("{error}{}", last.unwrap_or_default()))
             }
         };
         let (cache, reason) = match cache {
@@ -199,8 +204,7 @@ impl Plane {
     }
 
     fn seat(&mut self, config: &StartConfig, superblocks: &[Superblock]) {
-        let capacity = superblocks.iter().map(|s| s.geometry.capacity_blocks()).sum();
-        let settings = engine_config(config, superblocks.len(), capacity);
+        let settings = engine_config(config, superblocks.len());
         let new = |superblock: &Superblock| Engine::new(settings, superblock.clone());
         let engines: Vec<_> = superblocks.iter().map(new).collect();
         for (start, len) in engines.iter().flat_map(Engine::tables) {
@@ -214,7 +218,7 @@ impl Plane {
     pub(super) fn seat_without_device(&mut self, config: &StartConfig) {
         let size = config.cache.size_bytes.unwrap_or(0);
         let shards = config.cache.shards.unwrap_or_else(|| Geometry::shards_for(size));
-        let settings = engine_config(config, shards as usize, 0);
+        let settings = engine_config(config, shards as usize);
         let engines = (0..shards).map(|_| Engine::without_device(settings)).collect();
         self.crew.seat(&mut self.lane, ShardMap::usual(shards), engines);
     }
@@ -284,6 +288,7 @@ impl Plane {
             answer: None,
             failed: None,
             measured: None,
+            grow_due: false,
             writes: WriteMode::default(),
             change: Change::None,
             stops: false,
@@ -361,10 +366,9 @@ pub(super) fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError>
 }
 
 /// Settings of each of so many engines, which share what probation may take.
-fn engine_config(config: &StartConfig, shards: usize, capacity_blocks: u64) -> Config {
+fn engine_config(config: &StartConfig, shards: usize) -> Config {
     let given = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
-    let usual = (shards > 1).then(|| Config::probation_for(capacity_blocks));
-    let probation = given.or(usual).map(|all| all.div_ceil(shards as u64));
+    let probation = given.map(|all| all.div_ceil(shards as u64));
     Config {
         eviction: config.cache.eviction.into(),
         endurance: config.cache.endurance,

@@ -42,6 +42,8 @@ pub(super) struct Volume {
     pub(super) failed: Option<CommandError>,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
+    /// The engines were asked to serve as much as its disk does, and have not agreed yet.
+    pub(super) grow_due: bool,
     /// Its way into the write log and out of it.
     pub(super) writes: WriteMode,
     /// What has gone through the log.

@@ -183,6 +183,7 @@ impl<P: Payload> Engine<P> {
         self.devices += 1;
         self.superblock = *superblock;
         self.checkpoint_sequence = 0;
+        self.store.free_tables();
         self.store = Store::new(&self.config, &self.superblock);
         self.store.dead = true;
         self.store.holdings.resize(self.volumes.len(), Holding::default());

@@ -254,6 +254,7 @@ impl<P: Payload> Store<P> {
         assert_eq!(self.counters.ram_blocks, 0, "nothing came in meanwhile");
         self.filling = None;
         let slots = self.slots();
+        self.free_tables();
         (self.map, self.descriptors) = (AddressMap::new(slots), Descriptors::new(slots));
         for segment in &mut self.log.segments {
             (segment.live, segment.condemned) = (0, 0);
@@ -261,6 +262,11 @@ impl<P: Payload> Store<P> {
         self.log.groups.iter_mut().for_each(|group| group.worth = 0);
         self.holdings.iter_mut().for_each(|holding| holding.cached_blocks = 0);
         self.counters.cached_blocks = 0;
+    }
+
+    /// The largest tables go before others are allocated: there need not be room for both.
+    pub(crate) fn free_tables(&mut self) {
+        (self.map, self.descriptors) = (AddressMap::new(0), Descriptors::new(0));
     }
 
     /// Whether a descriptor of the checkpoint counts.

@@ -143,7 +143,7 @@ impl<P: Payload> Store<P> {
         config.bounds.check();
         let capacity = geometry.capacity_blocks();
         assert!(capacity < u64::from(geometry.slots()), "each chunk has a header");
-        let default = Config::probation_for(capacity);
+        let default = Config::probation_for(capacity, geometry.shards);
         let probation = config.probation_blocks.unwrap_or(default as u32).clamp(1, 1 << 20);
         let staging = (capacity / 16).clamp(STAGING_BLOCKS.0.into(), STAGING_BLOCKS.1.into());
         let slots = geometry.slots() + probation;

@@ -211,6 +211,28 @@ fn a_device_is_exchanged_while_guests_read_and_write() {
     });
 }
 
+/// Guests are served without a device that was replaced, and the reason says where the cache is.
+#[test]
+fn a_configuration_that_names_the_old_device_starts_without_it() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let folder = rig.path("old");
+    std::fs::create_dir(&folder).expect("a folder");
+    rig.config.cache.device = folder.join("cache.img");
+    rig.start();
+    assert_eq!(replace(&rig, &rig.path("new.img"), false), Ok(()));
+    assert!(rig.stop().clean);
+    std::fs::remove_dir_all(&folder).expect("its SSD is taken out");
+    rig.start();
+    let cache = rig.status().cache;
+    assert_eq!(cache.state, State::Degraded);
+    assert!(cache.reason.contains("new.img"), "{}", cache.reason);
+    assert!(rig.client("vm1").read(0, 4096) == Ok(pattern(0, 4096)));
+    rig.stop();
+    rig.config.cache.device = rig.path("odl/cache.img");
+    let error = rig.try_start().expect_err("it was never in use");
+    assert!(error.message.contains("folder"), "{error:?}");
+}
+
 #[test]
 fn what_can_not_take_the_place_leaves_the_old_one_in_it() {
     let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
