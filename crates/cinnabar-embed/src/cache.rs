@@ -22,7 +22,7 @@ const _: () =
 ///
 /// Dropped without [`close`](Self::close), it is found as after a crash.
 pub struct Cache {
-    driver: Driver,
+    pub(crate) driver: Driver,
 }
 
 /// How a clean end went.
@@ -189,14 +189,17 @@ impl Cache {
     }
 
     /// Waits until the index is loaded, for whoever wants to start warm, and says what was found.
-    /// `None` without a device. Until then reads of what is cached may go to the backend.
+    /// `None` without a device, or once it is lost. Until then reads of what is cached may go to the backend.
     ///
     /// # Errors
     /// [`Error::Wait`].
     pub fn wait_loaded(&mut self) -> Result<Option<LoadReport>, Error> {
         loop {
             self.driver.act();
-            if self.driver.loaded.is_some() || self.driver.degraded().is_some() {
+            if self.driver.degraded().is_some() {
+                return Ok(None);
+            }
+            if self.driver.loaded.is_some() {
                 return Ok(self.driver.loaded);
             }
             self.driver.wait(None)?;
@@ -258,13 +261,16 @@ impl Cache {
     }
 
     /// Serves all of a volume whose file, device or export has grown; gives its size in bytes, which
-    /// is the one it had if nothing has changed. Nothing that is cached is dropped. Takes a flush of
-    /// the backend. Requests past the old end are refused until this returns.
+    /// is the one it had if nothing has changed. Nothing that is cached is dropped. Waits until the
+    /// backend is measured and flushed, [`backend_timeout`](VolumeOptions::backend_timeout) at most;
+    /// requests under way go on meanwhile, and their completions are kept for [`poll`](Self::poll).
+    /// Requests past the old end are refused until this returns.
     ///
     /// # Errors
     /// [`Error::Shrunk`] if the backend has become smaller, [`Error::OddEnd`] if the volume's size is
     /// not a multiple of 4096; the volume is served as before then. [`Error::Disk`] if the backend
-    /// can't be measured.
+    /// can't be measured in time. [`Error::Failed`] if the engine refuses the size: nothing has changed
+    /// then, and another call tries again.
     pub fn resize(&mut self, volume: Volume) -> Result<u64, Error> {
         self.driver.resize(volume)
     }

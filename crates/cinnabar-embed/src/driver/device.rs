@@ -11,7 +11,7 @@ use cinnabar_backend::disk::{
 };
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::port::OwnPort;
-use cinnabar_backend::{Disk, FileId, Ledger, format, memory, port};
+use cinnabar_backend::{Disk, FileId, Ledger, Memory, format, memory, port};
 use cinnabar_driver::{DeviceLife, IoTracker, PendingProofs, Silence};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
@@ -21,6 +21,7 @@ use cinnabar_engine::{Command, Config, Failure, IoError};
 use cinnabar_shards::{ShardMap, Sharded};
 use slab::Slab;
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -133,6 +134,10 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
     let known = ledger.with(|state| state.knows_cache(&options.device));
     let opened = match opened {
         Err(error) if !error.kind.is_lost(known) => return Err(Error::Device(error)),
+        Ok(cache) => {
+            warn_of_another(options, &cache, &ledger);
+            Ok(cache)
+        }
         other => other,
     };
     let mut driver = Driver::new(options, ledger)?;
@@ -167,7 +172,7 @@ impl Driver {
         Ok(Self {
             origin: Instant::now(),
             port: OwnPort::new(port),
-            engine: Sharded::without_device(config(options), map_without_device(options)),
+            engine: without_device(options, map_without_device(options)),
             device: Device {
                 path: options.device.clone(),
                 open: None,
@@ -195,6 +200,8 @@ impl Driver {
             next_late: None,
             looked_at: cinnabar_engine::units::Instant::default(),
             lost_at: None,
+            measuring: 0,
+            measured: None,
             loaded: None,
             done: VecDeque::new(),
             answered: None,
@@ -214,7 +221,7 @@ impl Driver {
                 return Ok(());
             }
         };
-        self.engine = Sharded::new(config(options), superblocks.clone());
+        self.engine = Sharded::new(config(options, superblocks.len()), superblocks.clone());
         self.advise_tables();
         self.use_device(cache.disk, &superblocks)
     }
@@ -262,10 +269,13 @@ impl Driver {
     }
 
     /// Goes on uncached. One with I/O under way is left to the kernel.
-    fn go_without(&mut self, options: &Options, reason: String) {
+    fn go_without(&mut self, options: &Options, mut reason: String) {
+        if let Some(last) = self.ledger.with(|state| state.cache_elsewhere(&options.device)) {
+            let _infallible = write!(reason, "; the one in use last was {}", last.display());
+        }
         tracing::error!(path = %self.device.path.display(), reason, "no cache device: uncached");
         self.device.missing = Some(reason);
-        self.engine = Sharded::without_device(config(options), *self.engine.router().map());
+        self.engine = without_device(options, *self.engine.router().map());
         self.engine_wake = None;
         self.commands.clear();
         self.events.clear();
@@ -287,6 +297,20 @@ impl Driver {
             }
             (PassThroughReason::NoDevice, _) => "there is no cache device".into(),
         })
+    }
+}
+
+/// A cache that is not the one in use last: after a replacement, its name may be an old one.
+fn warn_of_another(options: &Options, cache: &CacheDisk, ledger: &Ledger) {
+    if let Contents::Ours(_) = cache.contents
+        && let Some(last) = ledger.with(|state| state.cache_elsewhere(&options.device))
+    {
+        tracing::warn!(
+            path = %options.device.display(),
+            last = %last.display(),
+            "another cache device was in use last: what this one holds of its volumes is not believed \
+             (hint: after a replacement, name the new one)"
+        );
     }
 }
 
@@ -324,8 +348,14 @@ fn map_without_device(options: &Options) -> ShardMap {
     ShardMap::usual(shards.clamp(1, Geometry::SHARDS_MAX))
 }
 
-fn config(options: &Options) -> Config {
+fn without_device(options: &Options, map: ShardMap) -> Sharded<Memory> {
+    Sharded::without_device(config(options, map.shards() as usize), map)
+}
+
+/// Settings of each of so many shards, which share what probation may take.
+fn config(options: &Options, shards: usize) -> Config {
     let probation = options.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
+    let probation = probation.map(|all| all.div_ceil(shards as u64));
     Config {
         eviction: options.eviction,
         endurance: options.endurance,

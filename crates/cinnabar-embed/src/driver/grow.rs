@@ -1,15 +1,20 @@
 //! A backend that has grown.
 //!
-//! Steps: the backend is measured and proved as it stands; the port lets requests pass that go so far; the
-//! engine, and through it the device, knows of the size. Nothing is dropped. A backend that has shrunk
-//! is refused: what lay beyond its end is gone, and nothing here can bring it back.
+//! Steps: a thread measures the backend and proves it as it stands, while requests go on; the port lets
+//! requests pass that go so far; the engine, and through it the device, knows of the size; then requests
+//! to the new part are taken. Nothing is dropped. A backend that has shrunk is refused: what lay beyond
+//! its end is gone, and nothing here can bring it back.
 
 use super::Driver;
+use super::replace::LOOK_EVERY;
+use super::slow::{Measured, Task};
 use crate::error::Error;
 use crate::request::Volume;
-use cinnabar_backend::Proof;
+use cinnabar_backend::disk::{DiskError, DiskErrorKind};
+use cinnabar_driver::Silence;
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 use std::sync::Arc;
 
@@ -17,11 +22,10 @@ impl Driver {
     /// Serves all of a volume's backend; gives its size in bytes.
     pub(crate) fn resize(&mut self, volume: Volume) -> Result<u64, Error> {
         let attached = self.attached(volume)?;
-        let id = attached.life.serving().ok_or(Error::NoVolume)?;
-        let (name, attachment) = (attached.name.clone(), attached.life.attachment());
-        let (disk, served) = (Arc::clone(&attached.disk), attached.disk.size_bytes());
-        let measured = disk.measure();
-        let size = measured.map_err(|error| Error::Disk { volume: name.clone(), error })?;
+        attached.life.serving().ok_or(Error::NoVolume)?;
+        let (name, served) = (attached.name.clone(), attached.size_bytes);
+        let (size, proof) =
+            self.measure(volume)?.map_err(|error| Error::Disk { volume: name.clone(), error })?;
         if size == served {
             return Ok(served);
         }
@@ -32,20 +36,53 @@ impl Driver {
         if !served.is_multiple_of(BLOCK_BYTES) {
             return Err(Error::OddEnd { volume: name, served });
         }
+        self.grow(volume, size, proof)?;
+        tracing::info!(volume = name, size_bytes = size, "the volume has grown");
+        Ok(size)
+    }
+
+    /// Measures and proves a backend while requests go on, for as long as one operation on it may take.
+    fn measure(&mut self, volume: Volume) -> Result<Measured, Error> {
+        let attached = self.attached(volume)?;
+        let (disk, served, bound) =
+            (Arc::clone(&attached.disk), attached.size_bytes, attached.timeout);
+        let path = disk.path().to_owned();
+        (self.measuring, self.measured) = (self.measuring + 1, None);
+        self.slow.start(Task::Measure { id: self.measuring, disk, served });
+        let mut silence = Silence::since(self.now());
+        loop {
+            self.act();
+            if let Some(measured) = self.measured.take() {
+                return Ok(measured);
+            }
+            if !bound.is_zero() && silence.is_over(self.now(), bound) {
+                // What comes of it later is of no number that is waited for.
+                self.measuring += 1;
+                return Ok(Err(DiskError { path, kind: DiskErrorKind::Silent(bound) }));
+            }
+            self.wait(Some(LOOK_EVERY))?;
+        }
+    }
+
+    /// Has the engine serve so much of a volume. After an error it serves what it did: the port lets
+    /// more pass, which nobody asks it for.
+    pub(super) fn grow(
+        &mut self,
+        volume: Volume,
+        size: u64,
+        proof: Option<ProofToken>,
+    ) -> Result<(), Error> {
         let what = "growing the volume";
         if size.div_ceil(BLOCK_BYTES) > VOLUME_BLOCKS_MAX {
             return Err(Error::Failed { what, failure: Failure::Limit });
         }
-        // Without a proof a crash leaves the volume cold, no more.
-        let proof = disk.prove().unwrap_or_else(|error| {
-            tracing::warn!(volume = name, reason = %error, "no proof of a grown disk");
-            None
-        });
-        let proof = proof.map(|proof| proof.of_attachment(attachment));
-        disk.grow_to(size);
+        let attached = self.attached(volume)?;
+        let id = attached.life.serving().ok_or(Error::NoVolume)?;
+        let proof = proof.map(|proof| proof.of_attachment(attached.life.attachment()));
+        attached.disk.grow_to(size);
         let grown = self.command(Command::Grow(id, size, proof))?;
         grown.map_err(|failure| Error::Failed { what, failure })?;
-        tracing::info!(volume = name, size_bytes = size, "the volume has grown");
-        Ok(size)
+        self.volumes[volume.key].size_bytes = size;
+        Ok(())
     }
 }

@@ -50,6 +50,7 @@ impl Driver {
     /// Lets go of the device. No engine waits for I/O on it.
     pub(super) fn close_device(&mut self) {
         let Some((file, disk)) = self.device.take_open() else { return };
+        self.loaded = None;
         let mut hangs = false;
         for io in self.ios.iter_mut().filter(|io| io.of.volume.is_none() && io.of.file == file) {
             (io.deadline, hangs) = (None, true);

@@ -73,6 +73,10 @@ pub(crate) struct Driver {
     lost_at: Option<Instant>,
     /// A device that is to take another's place, once it is open, or why it could not be opened.
     opened: Option<Result<device::Prepared, Error>>,
+    /// Number of the newest measuring of a backend, and what came of it.
+    measuring: u64,
+    measured: Option<slow::Measured>,
+    /// Of the device in use.
     pub(crate) loaded: Option<LoadReport>,
     pub(crate) done: VecDeque<Completion>,
     /// The answer to the one request that is waited for on the spot.
@@ -128,7 +132,7 @@ impl Driver {
         request: Request,
     ) -> Result<(), Error> {
         let attached = self.attached(volume)?;
-        request.check(attached.disk.size_bytes())?;
+        request.check(attached.size_bytes)?;
         let id = attached.life.id().ok_or(Error::NoVolume)?;
         if self.under_way() >= QUEUE_MAX {
             return Err(Error::QueueFull);
@@ -312,7 +316,9 @@ impl Driver {
             PendingCommand::Under => self.commands[place] = PendingCommand::Answered(result),
             PendingCommand::Load => {
                 self.commands.remove(place);
-                if let Ok(Answer::Loaded(report)) = result {
+                if let Ok(Answer::Loaded(report)) = result
+                    && self.device.is_open()
+                {
                     self.loaded = Some(report);
                     let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
                     self.settle_warmth(&keys);

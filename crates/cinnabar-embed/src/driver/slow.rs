@@ -1,6 +1,6 @@
 //! What blocks and is rare, each on a thread of its own: proving a backend (once a second while it
-//! is written), keeping new generations (once for each volume that loses its cache device) and opening
-//! another cache device.
+//! is written), keeping new generations (once for each volume that loses its cache device), opening
+//! another cache device, and measuring a backend that may have grown.
 //!
 //! Results come back through a queue; the waker ends the port's wait.
 
@@ -9,6 +9,7 @@ use super::device::Prepared;
 use super::new_device::Opening;
 use super::volumes::Attached;
 use crate::error::Error;
+use cinnabar_backend::disk::DiskError;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker, port};
 use cinnabar_driver::device_life::ReplacementId;
@@ -33,13 +34,23 @@ pub(super) enum Task {
         id: ReplacementId,
         opening: Box<Opening>,
     },
+    /// How large a backend is, and its proof if that is more than is served.
+    Measure {
+        id: u64,
+        disk: Arc<Disk>,
+        served: u64,
+    },
 }
+
+/// Size of a backend in bytes, and its proof as it stands if it has grown.
+pub(super) type Measured = Result<(u64, Option<ProofToken>), DiskError>;
 
 /// What came of it.
 enum Finished {
     Proved { volume: usize, result: Result<Option<ProofToken>, ProofError> },
     GenerationsBumped { result: Result<Vec<u64>, StateError> },
     DeviceOpened { id: ReplacementId, result: Box<Result<Prepared, Error>> },
+    Measured { id: u64, result: Measured },
 }
 
 /// See the module.
@@ -85,6 +96,10 @@ impl Driver {
                 Finished::Proved { volume, result } => self.proved(now, volume, result),
                 Finished::GenerationsBumped { result } => self.generations_bumped(now, result),
                 Finished::DeviceOpened { id, result } => self.device_opened(id, *result),
+                Finished::Measured { id, result } if id == self.measuring => {
+                    self.measured = Some(result);
+                }
+                Finished::Measured { .. } => {}
             }
         }
     }
@@ -162,8 +177,26 @@ impl Task {
             Self::OpenDevice { id, opening } => {
                 Finished::DeviceOpened { id, result: Box::new(opening.run()) }
             }
+            Self::Measure { id, disk, served } => {
+                let result = measure(&disk, served);
+                drop(disk);
+                Finished::Measured { id, result }
+            }
         }
     }
+}
+
+fn measure(disk: &Disk, served: u64) -> Measured {
+    let size = disk.measure()?;
+    if size <= served {
+        return Ok((size, None));
+    }
+    // Without a proof a crash leaves the volume cold, no more.
+    let proof = disk.prove().unwrap_or_else(|error| {
+        tracing::warn!(path = %disk.path().display(), reason = %error, "no proof of a grown disk");
+        None
+    });
+    Ok((size, proof))
 }
 
 fn take(slot: &Mutex<Option<Task>>) -> Option<Task> {

@@ -92,6 +92,32 @@ fn soon(cache: &mut Cache, holds: impl Fn() -> bool) -> bool {
     })
 }
 
+/// It is served as before, and may be tried again.
+#[test]
+fn a_size_that_the_engine_refuses_is_not_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, size) = (folder.path().join("data"), 1 << 20);
+    std::fs::write(&data, vec![1; size]).expect("a file");
+    let options = Options {
+        size_bytes: Some(24 * MIB),
+        ..Options::new(folder.path().join("cache.img"), folder.path().join("state"))
+    };
+    let mut cache = Cache::open(&options).expect("it opens");
+    let backend = format!("file:{}", data.display());
+    let volume = cache.attach(&VolumeOptions::new("data", backend)).expect("it is attached");
+    let file = File::options().write(true).open(&data).expect("it is there");
+    file.set_len(2 << 20).expect("it grows");
+    // Not whole sectors.
+    let refused = cache.driver.grow(volume, (2 << 20) - 1, None).expect_err("it is refused");
+    assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+    assert_eq!(cache.size_bytes(volume).expect("attached"), size as u64);
+    let early = cache.write(volume, size as u64, &[7; 4096]);
+    assert!(matches!(early, Err(Error::PastEnd { .. })), "{early:?}");
+    assert_eq!(cache.resize(volume).expect("it has grown"), 2 << 20);
+    cache.write(volume, size as u64, &[7; 4096]).expect("it is served");
+    assert!(cache.close().expect("it closes").clean);
+}
+
 #[test]
 fn a_silent_device_does_not_keep_a_cache_from_closing() {
     let Some(rig) = Rig::new() else { return };

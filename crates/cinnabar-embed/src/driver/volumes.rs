@@ -26,6 +26,8 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Attached {
     pub(super) name: String,
     pub(super) disk: Arc<Disk>,
+    /// What is served of it, in bytes: all of it, but for what the engine does not know of yet.
+    pub(super) size_bytes: u64,
     /// Its phase, its name in the engine, its I/O under way, what its server lost.
     pub(super) life: VolumeLife,
     pub(super) file: FileId,
@@ -60,6 +62,7 @@ impl Driver {
         let serial = SERIAL.fetch_add(1, Relaxed);
         let key = self.volumes.insert(Attached {
             name: options.name.clone(),
+            size_bytes: disk.size_bytes(),
             disk,
             life: VolumeLife::new(options.name.clone(), attachment, Mutants::default()),
             file,
@@ -294,6 +297,6 @@ impl Driver {
     pub(crate) fn look_up(&self, volume: Volume) -> Result<(VolumeId, Warmth, u64), Error> {
         let attached = self.attached(volume)?;
         let id = attached.life.id().ok_or(Error::NoVolume)?;
-        Ok((id, attached.life.warmth(), attached.disk.size_bytes()))
+        Ok((id, attached.life.warmth(), attached.size_bytes))
     }
 }

@@ -151,6 +151,19 @@ pub(crate) fn what_is_dropped_is_counted() -> Result<()> {
     Ok(())
 }
 
+/// What is given is for the whole cache, however many shards that has.
+pub(crate) fn shards_share_their_probation() -> Result<()> {
+    let buffers = |probation: u64| -> Result<u64> {
+        let rig = Rig::new()?;
+        let probation_bytes = Some(probation);
+        let cache = Cache::open(&Options { probation_bytes, shards: Some(2), ..rig.options() })?;
+        Ok(cache.ram_bytes().buffers)
+    };
+    let (small, large) = (buffers(8 * MIB)?, buffers(16 * MIB)?);
+    ensure!(large - small == 8 * MIB, "{small} and {large}");
+    Ok(())
+}
+
 /// As after a crash, in one process: the lock comes free, and what reached the SSD is found.
 pub(crate) fn a_cache_that_is_dropped_is_warm() -> Result<()> {
     let rig = Rig::new()?;

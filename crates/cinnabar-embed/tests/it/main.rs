@@ -33,7 +33,7 @@ fn main() {
 }
 
 fn run() {
-    let tests: [(&str, Test); 28] = [
+    let tests: [(&str, Test); 31] = [
         ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
         ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
         ("many_at_a_time", serving::many_at_a_time),
@@ -47,6 +47,7 @@ fn run() {
         ("a_program_that_pauses", degraded::a_program_that_pauses_has_no_slow_disk),
         ("what_is_dropped_is_counted", degraded::what_is_dropped_is_counted),
         ("a_cache_that_is_dropped_is_warm", degraded::a_cache_that_is_dropped_is_warm),
+        ("shards_share_their_probation", degraded::shards_share_their_probation),
         ("devices_that_can_not_be_used", errors::devices_that_can_not_be_used),
         ("two_at_once", errors::two_at_once),
         ("volumes_that_can_not_be_used", errors::volumes_that_can_not_be_used),
@@ -58,7 +59,12 @@ fn run() {
         ("a_lost_device_is_replaced", replacing::a_lost_device_is_replaced),
         ("a_device_in_use_is_replaced", replacing::a_device_in_use_is_replaced),
         ("a_device_is_brought", replacing::a_device_is_brought_where_there_is_none),
+        ("the_old_name_after_a_replacement", replacing::the_old_name_after_a_replacement),
         ("new_devices_that_can_not_be_used", replacing::new_devices_that_can_not_be_used),
+        (
+            "a_slow_server_holds_up_no_others",
+            server::a_slow_server_that_is_measured_holds_up_no_others,
+        ),
         ("what_a_server_lost_is_not_believed", server::what_a_server_lost_is_not_believed),
         (
             "killed_while_its_device_is_replaced",

@@ -86,6 +86,7 @@ pub(crate) fn a_lost_device_is_replaced() -> Result<()> {
     ensure!(reason.contains("could not record"), "{reason}");
     idle(&mut cache, 100)?;
     ensure!(is_free(&failing.path())?, "a lost device is let go of");
+    ensure!(cache.wait_loaded()?.is_none(), "nothing of it counts any more");
     cache.write(volume, 4096, &[6; 4096])?;
     ensure!(cache.segments() == 0);
 
@@ -171,8 +172,10 @@ pub(crate) fn a_device_is_brought_where_there_is_none() -> Result<()> {
     let warmth = cache.warmth(volume)?;
     ensure!(matches!(warmth, Warmth::Warm { blocks } if blocks > 0), "{warmth:?}");
 
+    ensure!(cache.wait_loaded()?.is_some());
     cache.abandon()?;
     cache.abandon()?;
+    ensure!(cache.wait_loaded()?.is_none(), "there is no device");
     let reason = cache.degraded().context("it was let go of")?;
     ensure!(reason.contains("given up"), "{reason}");
     ensure!(is_free(&rig.path("cache.img"))?);
@@ -192,6 +195,36 @@ pub(crate) fn a_device_is_brought_where_there_is_none() -> Result<()> {
     ensure!(matches!(cache.warmth(other)?, Warmth::Warm { blocks: 1 }));
     let volume = cache.attach(&exclusive(&rig))?;
     is_true(&rig, &mut cache, volume)?;
+    Ok(())
+}
+
+/// A program that still names the old device is served without one, and hears where the cache is.
+pub(crate) fn the_old_name_after_a_replacement() -> Result<()> {
+    let rig = Rig::new()?;
+    rig.file("data", SIZE)?;
+    std::fs::create_dir(rig.path("old"))?;
+    let old = rig.path("old/cache.img");
+    let (mut cache, volume) = open_on(&rig, &old)?;
+    cache.replace(&new_device(&rig, "second.img"))?;
+    warm_up(&mut cache, volume)?;
+    ensure!(cache.close()?.clean);
+    // Its SSD was taken out.
+    std::fs::remove_dir_all(rig.path("old"))?;
+    let named_old = Options { required: false, device: old.clone(), ..rig.options() };
+    let mut cache = Cache::open(&named_old)?;
+    let reason = cache.degraded().context("there is no such folder")?;
+    ensure!(reason.contains("folder") && reason.contains("second.img"), "{reason}");
+    let volume = cache.attach(&exclusive(&rig))?;
+    is_true(&rig, &mut cache, volume)?;
+    cache.close()?;
+    let required = Cache::open(&Options { required: true, ..named_old.clone() }).err();
+    ensure!(required.is_some_and(|error| error.to_string().contains("folder")));
+    // One that was never in use is a mistake.
+    let other = Options { device: rig.path("odl/cache.img"), ..named_old };
+    ensure!(Cache::open(&other).is_err());
+    let (cache, volume) = open_on(&rig, rig.path("second.img"))?;
+    let warmth = cache.warmth(volume)?;
+    ensure!(matches!(warmth, Warmth::Warm { blocks } if blocks > 0), "{warmth:?}");
     Ok(())
 }
 

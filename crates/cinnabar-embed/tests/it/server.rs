@@ -4,7 +4,8 @@
 
 use crate::rig::{MIB, Rig, stamp};
 use anyhow::{Context, Result, ensure};
-use cinnabar_embed::{Buffer, Request, VolumeOptions};
+use cinnabar_embed::{Buffer, Error, Request, VolumeOptions};
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -36,6 +37,12 @@ impl Server {
         Ok(Some(server))
     }
 
+    /// Stops it as a debugger does (`SIGSTOP`), or lets it go on.
+    fn stop(&self, stopped: bool) -> Result<()> {
+        let pid = Pid::from_child(&self.0);
+        Ok(kill_process(pid, if stopped { Signal::STOP } else { Signal::CONT })?)
+    }
+
     fn kill(mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
@@ -49,6 +56,61 @@ impl Drop for Server {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Requests to other volumes are done while one is measured, and its own time-out ends that.
+pub(crate) fn a_slow_server_that_is_measured_holds_up_no_others() -> Result<()> {
+    let rig = Rig::new()?;
+    let file = rig.file("data", SIZE)?;
+    let other = rig.file("other", SIZE)?;
+    let socket = rig.path("nbd.sock");
+    let Some(server) = Server::start(&file, &socket)? else {
+        println!("skipped: no nbdkit here (Debian: nbdkit)");
+        return Ok(());
+    };
+    let mut cache = rig.open()?;
+    let bound = Duration::from_secs(1);
+    let export = VolumeOptions {
+        backend_timeout: bound,
+        ..VolumeOptions::new("data", format!("nbd:unix:{}", socket.display()))
+    };
+    let volume = cache.attach(&export)?;
+    let quick = cache.attach(&rig.volume("other"))?;
+    std::fs::File::options().write(true).open(&file)?.set_len(2 * SIZE)?;
+
+    server.stop(true)?;
+    let since = Instant::now();
+    let silent = cache.resize(volume).expect_err("the server does not answer");
+    ensure!(since.elapsed() < 4 * bound, "{:?}", since.elapsed());
+    ensure!(matches!(silent, Error::Disk { .. }) && silent.to_string().contains("answer"));
+    ensure!(cache.size_bytes(volume)? == SIZE);
+
+    // It goes on once the write to the other file is seen there.
+    let data = Buffer::copy_of(0, &[7; 4096]);
+    cache.submit(quick, 1, Request::Write { offset: 0, data, durable: false })?;
+    let seen = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let until = Instant::now() + 10 * bound;
+            let mut seen = false;
+            while !seen && Instant::now() < until {
+                seen = std::fs::read(&other).is_ok_and(|read| read[..4096] == [7; 4096]);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.stop(false).map(|()| seen)
+        });
+        let grown = cache.resize(volume);
+        (watcher.join().expect("it does not panic"), grown)
+    });
+    ensure!(seen.0?, "the write waited for the other volume");
+    ensure!(seen.1? == 2 * SIZE && cache.size_bytes(volume)? == 2 * SIZE);
+    let mut block = [1; 4096];
+    cache.read(volume, 2 * SIZE - 4096, &mut block)?;
+    ensure!(block == [0; 4096]);
+    let mut done = Vec::new();
+    cache.poll(None, &mut done)?;
+    ensure!(done.len() == 1 && done[0].result.is_ok(), "{done:?}");
+    cache.close()?;
+    server.kill()
 }
 
 pub(crate) fn what_a_server_lost_is_not_believed() -> Result<()> {
