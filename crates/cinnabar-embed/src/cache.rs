@@ -45,7 +45,8 @@ impl Cache {
         driver::open(options).map(|driver| Self { driver })
     }
 
-    /// Opens and locks a volume's file or device and begins to cache it.
+    /// Opens and locks a volume's file or device and begins to cache it. Waits for the lock for up to
+    /// [`lock_wait`](Options::lock_wait); requests under way go on meanwhile.
     ///
     /// # Errors
     /// [`Error`], with a hint; the cache goes on.

@@ -3,8 +3,8 @@
 //! when this is the right place; `examples/own_file.rs` is a whole program.
 //!
 //! Nothing here starts a thread but for what blocks and is rare (proving a backend once a second
-//! while it is written): a [`Cache`] belongs to one thread, does its I/O with `io_uring` and works
-//! only inside its calls.
+//! while it is written, opening one): a [`Cache`] belongs to one thread, does its I/O with `io_uring`
+//! and works only inside its calls. A call that waits serves what was submitted before.
 //!
 //! ```no_run
 //! use cinnabar_embed::{Cache, Options, VolumeOptions};

@@ -200,8 +200,6 @@ impl Driver {
             next_late: None,
             looked_at: cinnabar_engine::units::Instant::default(),
             lost_at: None,
-            measuring: 0,
-            measured: None,
             loaded: None,
             done: VecDeque::new(),
             answered: None,

@@ -6,17 +6,18 @@
 //! its end is gone, and nothing here can bring it back.
 
 use super::Driver;
-use super::replace::LOOK_EVERY;
-use super::slow::{Measured, Task};
 use crate::error::Error;
 use crate::request::Volume;
 use cinnabar_backend::disk::{DiskError, DiskErrorKind};
-use cinnabar_driver::Silence;
+use cinnabar_backend::{Disk, Proof};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 use std::sync::Arc;
+
+/// Size of a backend in bytes, and its proof as it stands if it has grown.
+type Measured = Result<(u64, Option<ProofToken>), DiskError>;
 
 impl Driver {
     /// Serves all of a volume's backend; gives its size in bytes.
@@ -47,21 +48,8 @@ impl Driver {
         let (disk, served, bound) =
             (Arc::clone(&attached.disk), attached.size_bytes, attached.timeout);
         let path = disk.path().to_owned();
-        (self.measuring, self.measured) = (self.measuring + 1, None);
-        self.slow.start(Task::Measure { id: self.measuring, disk, served });
-        let mut silence = Silence::since(self.now());
-        loop {
-            self.act();
-            if let Some(measured) = self.measured.take() {
-                return Ok(measured);
-            }
-            if !bound.is_zero() && silence.is_over(self.now(), bound) {
-                // What comes of it later is of no number that is waited for.
-                self.measuring += 1;
-                return Ok(Err(DiskError { path, kind: DiskErrorKind::Silent(bound) }));
-            }
-            self.wait(Some(LOOK_EVERY))?;
-        }
+        let measured = self.beside_for(bound, move || measure(&disk, served))?;
+        Ok(measured.unwrap_or(Err(DiskError { path, kind: DiskErrorKind::Silent(bound) })))
     }
 
     /// Has the engine serve so much of a volume. After an error it serves what it did: the port lets
@@ -85,4 +73,17 @@ impl Driver {
         self.volumes[volume.key].size_bytes = size;
         Ok(())
     }
+}
+
+fn measure(disk: &Disk, served: u64) -> Measured {
+    let size = disk.measure()?;
+    if size <= served {
+        return Ok((size, None));
+    }
+    // Without a proof a crash leaves the volume cold, no more.
+    let proof = disk.prove().unwrap_or_else(|error| {
+        tracing::warn!(path = %disk.path().display(), reason = %error, "no proof of a grown disk");
+        None
+    });
+    Ok((size, proof))
 }

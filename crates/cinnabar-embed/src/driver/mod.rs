@@ -73,9 +73,6 @@ pub(crate) struct Driver {
     lost_at: Option<Instant>,
     /// A device that is to take another's place, once it is open, or why it could not be opened.
     opened: Option<Result<device::Prepared, Error>>,
-    /// Number of the newest measuring of a backend, and what came of it.
-    measuring: u64,
-    measured: Option<slow::Measured>,
     /// Of the device in use.
     pub(crate) loaded: Option<LoadReport>,
     pub(crate) done: VecDeque<Completion>,

@@ -156,7 +156,9 @@ impl Driver {
         let (device, path) = (new.superblocks[0].uuid, new.disk.path().to_owned());
         let serving = self.volumes.iter().filter(|(_, volume)| volume.life.id().is_some());
         let names: Vec<String> = serving.map(|(_, volume)| volume.name.clone()).collect();
-        self.ledger.with(|state| state.entrust(&names, device, &path)).map_err(Error::State)
+        let ledger = self.ledger.clone();
+        self.beside(move || ledger.with(|state| state.entrust(&names, device, &path)))?
+            .map_err(Error::State)
     }
 
     /// The engine begins with a new device; the inner error is its own.

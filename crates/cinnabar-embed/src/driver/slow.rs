@@ -1,22 +1,26 @@
 //! What blocks and is rare, each on a thread of its own: proving a backend (once a second while it
 //! is written), keeping new generations (once for each volume that loses its cache device), opening
-//! another cache device, and measuring a backend that may have grown.
+//! another cache device; and what a call of the program waits for: opening a volume's backend, measuring
+//! one that may have grown, proving one at its end, keeping the state.
 //!
 //! Results come back through a queue; the waker ends the port's wait.
 
 use super::Driver;
 use super::device::Prepared;
 use super::new_device::Opening;
+use super::replace::LOOK_EVERY;
 use super::volumes::Attached;
 use crate::error::Error;
-use cinnabar_backend::disk::DiskError;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker, port};
+use cinnabar_driver::Silence;
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// Something to be done for I/Os of the engine's.
 pub(super) enum Task {
@@ -34,23 +38,13 @@ pub(super) enum Task {
         id: ReplacementId,
         opening: Box<Opening>,
     },
-    /// How large a backend is, and its proof if that is more than is served.
-    Measure {
-        id: u64,
-        disk: Arc<Disk>,
-        served: u64,
-    },
 }
-
-/// Size of a backend in bytes, and its proof as it stands if it has grown.
-pub(super) type Measured = Result<(u64, Option<ProofToken>), DiskError>;
 
 /// What came of it.
 enum Finished {
     Proved { volume: usize, result: Result<Option<ProofToken>, ProofError> },
     GenerationsBumped { result: Result<Vec<u64>, StateError> },
     DeviceOpened { id: ReplacementId, result: Box<Result<Prepared, Error>> },
-    Measured { id: u64, result: Measured },
 }
 
 /// See the module.
@@ -67,28 +61,66 @@ impl Slow {
     }
 
     pub(super) fn start(&self, task: Task) {
-        let (sender, waker) = (self.sender.clone(), self.waker.clone());
-        // A thread that can't be had would drop the task, and the engine would wait for ever.
-        let slot = Arc::new(Mutex::new(Some(task)));
-        let theirs = Arc::clone(&slot);
-        let work = move || {
-            if let Some(task) = take(&theirs) {
-                // The driver may be gone; then nobody wants to know.
-                let _ = sender.send(task.run());
+        self.spawn(self.sender.clone(), move || task.run());
+    }
+
+    /// Has a thread do this, send the result and wake the driver.
+    fn spawn<T: Send + 'static>(
+        &self,
+        sender: mpsc::Sender<T>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) {
+        // A thread that can't be had would drop the work, and the driver would wait without end.
+        let slot = Arc::new(Mutex::new(Some(work)));
+        let (own, waker) = (Arc::clone(&slot), self.waker.clone());
+        let run = move || {
+            if let Some(work) = take(&own) {
+                // The driver may be gone, or may not wait any more.
+                let _ = sender.send(work());
                 waker.wake();
             }
         };
         let thread = std::thread::Builder::new().name("cinnabar-slow".into());
-        if thread.spawn(work).is_err()
-            && let Some(task) = take(&slot)
-        {
-            let _ = self.sender.send(task.run());
-            self.waker.wake();
+        if let Err(error) = thread.spawn(run.clone()) {
+            tracing::warn!(%error, "no thread for what blocks: everything waits for it");
+            run();
         }
     }
 }
 
 impl Driver {
+    /// The result of what blocks, done on a thread of its own while requests go on.
+    pub(super) fn beside<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.beside_for(Duration::ZERO, work).map(|result| result.expect("it has no bound"))
+    }
+
+    /// The same; `None`: it took longer than `bound`, if that is not zero. What comes of it later is
+    /// dropped.
+    pub(super) fn beside_for<T: Send + 'static>(
+        &mut self,
+        bound: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let (sender, result) = mpsc::channel();
+        self.slow.spawn(sender, work);
+        let mut silence = Silence::since(self.now());
+        loop {
+            self.act();
+            match result.try_recv() {
+                Ok(result) => return Ok(Some(result)),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => panic!("what blocks has panicked"),
+            }
+            if !bound.is_zero() && silence.is_over(self.now(), bound) {
+                return Ok(None);
+            }
+            self.wait(Some(LOOK_EVERY))?;
+        }
+    }
+
     /// The waker fired.
     pub(super) fn take_slow(&mut self, now: Instant) {
         while let Ok(finished) = self.slow.receiver.try_recv() {
@@ -96,10 +128,6 @@ impl Driver {
                 Finished::Proved { volume, result } => self.proved(now, volume, result),
                 Finished::GenerationsBumped { result } => self.generations_bumped(now, result),
                 Finished::DeviceOpened { id, result } => self.device_opened(id, *result),
-                Finished::Measured { id, result } if id == self.measuring => {
-                    self.measured = Some(result);
-                }
-                Finished::Measured { .. } => {}
             }
         }
     }
@@ -177,28 +205,10 @@ impl Task {
             Self::OpenDevice { id, opening } => {
                 Finished::DeviceOpened { id, result: Box::new(opening.run()) }
             }
-            Self::Measure { id, disk, served } => {
-                let result = measure(&disk, served);
-                drop(disk);
-                Finished::Measured { id, result }
-            }
         }
     }
 }
 
-fn measure(disk: &Disk, served: u64) -> Measured {
-    let size = disk.measure()?;
-    if size <= served {
-        return Ok((size, None));
-    }
-    // Without a proof a crash leaves the volume cold, no more.
-    let proof = disk.prove().unwrap_or_else(|error| {
-        tracing::warn!(path = %disk.path().display(), reason = %error, "no proof of a grown disk");
-        None
-    });
-    Ok((size, proof))
-}
-
-fn take(slot: &Mutex<Option<Task>>) -> Option<Task> {
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().ok().and_then(|mut slot| slot.take())
 }

@@ -38,6 +38,9 @@ pub(super) struct Attached {
     read_only: bool,
 }
 
+/// What a backend's opening gives.
+type Opened = (Arc<Disk>, Option<ProofToken>, Vec<SimModel>);
+
 impl Attached {
     /// Nothing but I/O that hangs is left of it.
     fn is_gone(&self) -> bool {
@@ -51,12 +54,7 @@ impl Driver {
         if self.volumes.iter().any(|(_, volume)| !volume.is_gone() && volume.name == options.name) {
             return Err(Error::Exists(options.name.clone()));
         }
-        let (disk, models) = self.open_backend(options)?;
-        let proof = disk.read_proof().unwrap_or_else(|error| {
-            let volume = &options.name;
-            tracing::warn!(volume, reason = %error, "nothing proves who wrote it last");
-            None
-        });
+        let (disk, proof, models) = self.open_backend(options)?;
         let attachment = u64::from_le_bytes(entropy::bytes().map_err(Error::Random)?);
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
         let serial = SERIAL.fetch_add(1, Relaxed);
@@ -87,11 +85,13 @@ impl Driver {
     ) -> Result<(), Error> {
         let name = &options.name;
         let device = self.device.id().map(|id| (id, self.device.path.clone()));
-        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
-        let generation = self
-            .ledger
-            .with(|state| state.attach(std::slice::from_ref(name), device))
-            .map_err(Error::State)?[0];
+        let (ledger, names) = (self.ledger.clone(), [name.clone()]);
+        let look_up = move || {
+            let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+            ledger.with(|state| state.attach(&names, device))
+        };
+        let known = self.beside(look_up)?;
+        let generation = known.map_err(Error::State)?[0];
         let Attached { disk, life, .. } = &self.volumes[key];
         let recorded = self.engine.recorded(name);
         let spec = VolumeSpec {
@@ -151,7 +151,8 @@ impl Driver {
         }
     }
 
-    fn open_backend(&self, options: &VolumeOptions) -> Result<(Arc<Disk>, Vec<SimModel>), Error> {
+    /// Opens and locks it and reads its proof, while requests to other volumes go on.
+    fn open_backend(&mut self, options: &VolumeOptions) -> Result<Opened, Error> {
         let volume = || options.name.clone();
         let base = std::env::current_dir().unwrap_or_default();
         let spec = BackendSpec::of_user(&options.backend, &base).map_err(|error| {
@@ -171,12 +172,24 @@ impl Driver {
             lock_wait: self.lock_wait,
             ..OpenOptions::default()
         };
-        let disk = Disk::open_backend(&spec, &wait).map_err(failed)?;
+        let place = spec.clone();
+        let open = move || -> Result<_, DiskError> {
+            let disk = Disk::open_backend(&place, &wait)?;
+            let proof = disk.read_proof();
+            Ok((disk, proof))
+        };
+        let opened = self.beside(open)?;
+        let (disk, proof) = opened.map_err(failed)?;
         // A server may be known by several names, which its own address tells.
         self.check_taken(options, &disk.identity())?;
         let size = disk.size_bytes();
         let models = spec.layers.into_iter().map(|layer| SimModel::new(layer, size)).collect();
-        Ok((Arc::new(disk), models))
+        let proof = proof.unwrap_or_else(|error| {
+            let volume = &options.name;
+            tracing::warn!(volume, reason = %error, "nothing proves who wrote it last");
+            None
+        });
+        Ok((Arc::new(disk), proof, models))
     }
 
     /// What is open here is refused at once: its lock would never come free.
@@ -251,16 +264,13 @@ impl Driver {
         self.discard_lost(key);
         loop {
             let answer = self.command(command)?.map(drop);
-            let Attached { disk, life, .. } = &mut self.volumes[key];
-            command = match life.answered(answer) {
+            command = match self.volumes[key].life.answered(answer) {
                 EndStep::Ask(next) => next,
-                EndStep::TakeProof => life.proved(disk.take_proof().unwrap_or_else(|error| {
-                    tracing::warn!(
-                        path = %disk.path().display(), reason = %error,
-                        "nothing proves that nobody will write the volume; its blocks are dropped"
-                    );
-                    None
-                })),
+                EndStep::TakeProof => {
+                    let disk = Arc::clone(&self.volumes[key].disk);
+                    let taken = self.beside(move || take_proof(&disk))?;
+                    self.volumes[key].life.proved(taken)
+                }
                 EndStep::Gone(result) => {
                     self.by_id[usize::from(id.0)] = None;
                     self.forget_if_quiet(key);
@@ -299,4 +309,15 @@ impl Driver {
         let id = attached.life.id().ok_or(Error::NoVolume)?;
         Ok((id, attached.life.warmth(), attached.size_bytes))
     }
+}
+
+/// The proof of a backend that is let go of.
+fn take_proof(disk: &Disk) -> Option<ProofToken> {
+    disk.take_proof().unwrap_or_else(|error| {
+        tracing::warn!(
+            path = %disk.path().display(), reason = %error,
+            "nothing proves that nobody will write the volume; its blocks are dropped"
+        );
+        None
+    })
 }

@@ -33,12 +33,13 @@ fn main() {
 }
 
 fn run() {
-    let tests: [(&str, Test); 31] = [
+    let tests: [(&str, Test); 32] = [
         ("what_is_read_is_what_was_written", serving::what_is_read_is_what_was_written),
         ("a_clean_end_starts_warm", serving::a_clean_end_starts_warm),
         ("many_at_a_time", serving::many_at_a_time),
         ("long_ranges_go_in_pieces", serving::long_ranges_go_in_pieces),
         ("invalidation_brings_what_others_wrote", serving::invalidation_brings_what_others_wrote),
+        ("a_file_that_is_waited_for", serving::a_file_that_is_waited_for_holds_up_no_others),
         ("two_volumes_share", serving::two_volumes_share),
         ("a_handle_is_of_one_attaching", serving::a_handle_is_of_one_attaching),
         ("without_its_device_it_goes_on", degraded::without_its_device_it_goes_on),

@@ -4,7 +4,7 @@ use crate::rig::{Dice, MIB, Rig, idle, stamp};
 use anyhow::{Result, ensure};
 use cinnabar_embed::{Buffer, Completion, Error, QUEUE_MAX, Request, Start, Warmth};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 4 * MIB;
 
@@ -182,6 +182,42 @@ pub(crate) fn invalidation_brings_what_others_wrote() -> Result<()> {
     cache.invalidate(volume, 8192, 512)?;
     cache.read(volume, 8192, &mut block)?;
     ensure!(block == [9; 4096], "now it does");
+    Ok(())
+}
+
+/// A volume whose file another program holds: the others are served while it is waited for.
+pub(crate) fn a_file_that_is_waited_for_holds_up_no_others() -> Result<()> {
+    let rig = Rig::new()?;
+    let (one, two) = (rig.file("one", SIZE)?, rig.file("two", SIZE)?);
+    let mut cache = rig.open()?;
+    let first = cache.attach(&rig.volume("one"))?;
+    let holder = std::fs::File::open(&two)?;
+    holder.try_lock()?;
+    let data = Buffer::copy_of(0, &[7; 4096]);
+    cache.submit(first, 1, Request::Write { offset: 0, data, durable: false })?;
+    // The lock is let go of once the write is seen in the other file, at last before the wait ends.
+    let (attached, seen) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let until = Instant::now() + Duration::from_secs(8);
+            let is_written = || std::fs::read(&one).is_ok_and(|read| read[..4096] == [7; 4096]);
+            while !is_written() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(holder);
+            is_written() && Instant::now() < until
+        });
+        let attached = cache.attach(&rig.volume("two"));
+        (attached, watcher.join().expect("it does not panic"))
+    });
+    ensure!(seen, "the write waited for the lock");
+    let second = attached?;
+    let mut block = [0; 4096];
+    cache.read(second, 0, &mut block)?;
+    ensure!(block == stamp(0));
+    let mut done = Vec::new();
+    cache.poll(None, &mut done)?;
+    ensure!(done.len() == 1 && done[0].result.is_ok(), "{done:?}");
+    ensure!(cache.close()?.clean);
     Ok(())
 }
 
