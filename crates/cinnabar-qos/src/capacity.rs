@@ -80,6 +80,10 @@ mod tests {
         let mut capacity = Capacity::default();
         run(&mut capacity, 0, false);
         assert_eq!(capacity.iops(), None);
+        let mut half = Capacity::default();
+        half.pass(500_000_000, false);
+        half.pass(1_000_000_000, true);
+        assert_eq!(half.iops(), None);
         run(&mut capacity, 1001, true);
         run(&mut capacity, 2002, true);
         assert_eq!(capacity.iops(), Some(1000));

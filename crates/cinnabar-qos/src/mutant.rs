@@ -11,6 +11,8 @@ pub enum Mutant {
     IdleCredit,
     /// A new client begins behind all that others have had.
     NewBeginsLast,
+    /// A client that was idle for a moment begins behind what waited meanwhile.
+    StartBehindWaiting,
     /// A client begins as a new one whenever it had nothing waiting.
     ForgetAtOnce,
     /// What a client could not have because of its limit, it catches up by its weight.
@@ -66,6 +68,7 @@ impl Mutant {
         Self::ReservationOutsideWeight,
         Self::IdleCredit,
         Self::NewBeginsLast,
+        Self::StartBehindWaiting,
         Self::ForgetAtOnce,
         Self::HeldCredit,
         Self::LimitIgnored,

@@ -121,7 +121,7 @@ pub struct Scheduler {
     ready: Heap<u128>,
     /// Those of `ready` with a reservation, by R.
     reserved: Heap<u64>,
-    /// The lowest P of `ready` so far: where new and idle clients begin.
+    /// The lowest P of `ready` when the last request began: where new and idle clients begin.
     lowest: u128,
     now_ns: u64,
     under_way: usize,
@@ -196,8 +196,8 @@ impl Scheduler {
         slot.tags.change(&slot.settings, &settings, now_ns, self.config.mutants);
         slot.settings = settings;
         self.take_out(id.index);
-        let lowest = self.lowest();
-        self.clients.at_mut(id.index).tags.lift(lowest);
+        let start = self.start();
+        self.clients.at_mut(id.index).tags.lift(start);
         self.put_in(id.index);
         Ok(())
     }
@@ -231,7 +231,7 @@ impl Scheduler {
     pub fn submit(&mut self, now_ns: u64, request: Request) -> Result<Admitted, Refusal> {
         self.pass(now_ns);
         let mutants = self.config.mutants;
-        let lowest = self.lowest();
+        let start = self.start();
         let Request { client: id, op, token } = request;
         let slot = self.clients.get_mut(id).ok_or(Refusal::UnknownClient)?;
         let cost = match op.cost() {
@@ -255,7 +255,7 @@ impl Scheduler {
         let ticket = self.requests.push(&mut slot.line, entry);
         self.waiting += 1;
         if slot.line.count == 1 {
-            slot.wake(self.now_ns, lowest, mutants);
+            slot.wake(self.now_ns, start, mutants);
             self.put_in(id.index);
         }
         Ok(Admitted::Waits(ticket))

@@ -104,14 +104,14 @@ impl Tags {
         }
     }
 
-    /// It begins as a new client: at the lowest proportional tag of those that wait.
+    /// It begins as a new client, where [`lift`](Self::lift) puts it.
     pub(crate) fn forget(&mut self) {
         self.share = 0;
     }
 
-    /// The proportional tag is at least the lowest one of those that wait.
-    pub(crate) fn lift(&mut self, lowest: u128) {
-        self.share = self.share.max(lowest);
+    /// The proportional tag is at least that of where new and idle clients start.
+    pub(crate) fn lift(&mut self, start: u128) {
+        self.share = self.share.max(start);
     }
 
     /// The proportional tag.

@@ -26,9 +26,9 @@ impl Scheduler {
             }
             self.take_out(client);
             // Held back by its own limit is as good as idle: it catches nothing up by its weight.
-            let lowest = self.lowest();
+            let start = self.start();
             if !mutants.is(Mutant::HeldCredit) {
-                self.clients.at_mut(client).tags.lift(lowest);
+                self.clients.at_mut(client).tags.lift(start);
             }
             self.put_in(client);
         }
@@ -72,7 +72,7 @@ impl Scheduler {
     /// The first request of a client begins.
     fn begin(&mut self, client: u32, phase: Phase) -> Dispatch {
         let mutants = self.config.mutants;
-        self.lowest = self.lowest();
+        self.lowest = self.lowest_ready();
         self.take_out(client);
         let now_ns = self.now_ns;
         let slot = self.clients.at_mut(client);
@@ -113,11 +113,18 @@ impl Scheduler {
         }
     }
 
-    /// Where new and idle clients begin: the lowest proportional tag of those that are ready. Those
-    /// held back by a limit don't count, for their tags lag. It never falls, and stays while
-    /// nothing waits.
-    pub(super) fn lowest(&self) -> u128 {
+    /// The lowest proportional tag of those that are ready. Those held back by a limit don't count, for
+    /// their tags lag. It never falls, and stays while nothing waits.
+    fn lowest_ready(&self) -> u128 {
         self.ready.first().map_or(self.lowest, |(share, _)| self.lowest.max(share))
+    }
+
+    /// Where new and idle clients begin: the lowest proportional tag when the last request began. Not the
+    /// lowest that waits now: a client with one request at a time would be put behind those that
+    /// waited meanwhile, whatever its weight.
+    pub(super) fn start(&self) -> u128 {
+        let waiting = self.config.mutants.is(Mutant::StartBehindWaiting);
+        if waiting { self.lowest_ready() } else { self.lowest }
     }
 
     /// Puts a client where its first waiting request belongs, if it has one.

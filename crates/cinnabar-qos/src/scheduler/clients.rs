@@ -47,13 +47,13 @@ impl Slot {
     /// It has a request again. After a long idleness it begins as a new client; after a short one
     /// its proportional tag stays if it is ahead, or a client with one request at a time would be the
     /// first each time.
-    pub(super) fn wake(&mut self, now_ns: u64, lowest: u128, mutants: Mutants) {
+    pub(super) fn wake(&mut self, now_ns: u64, start: u128, mutants: Mutants) {
         let idle = now_ns.saturating_sub(self.idle_ns) >= IDLE_FORGET_NS;
         if (self.under_way == 0 && idle) || mutants.is(Mutant::ForgetAtOnce) {
             self.tags.forget();
         }
         if !mutants.is(Mutant::IdleCredit) {
-            self.tags.lift(lowest);
+            self.tags.lift(start);
         }
     }
 

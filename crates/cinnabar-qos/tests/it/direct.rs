@@ -5,7 +5,7 @@ use crate::scenarios::Scenario;
 use cinnabar_qos::limits::{CLIENTS_MAX, DEPTH_MAX};
 use cinnabar_qos::mutant::Mutants;
 use cinnabar_qos::{
-    Admitted, Client, ClientId, Config, Dispatch, Op, Refusal, Request, Scheduler, Settings,
+    Admitted, Client, ClientId, Config, Dispatch, Op, Phase, Refusal, Request, Scheduler, Settings,
     SettingsError, Ticket, Work,
 };
 
@@ -77,6 +77,9 @@ fn withdrawn_leaves_others(mutants: Mutants) -> Verdict {
     check(group.withdraw(0, tickets[2]).is_none(), "a request is withdrawn once")?;
     let begun: Vec<u64> = take(&mut group, 0).iter().map(|begun| begun.token).collect();
     check(begun == [1, 3], "those that are left begin")?;
+    ask(&mut group, 0, client, 4);
+    let stale = [tickets[0], tickets[2]].map(|ticket| group.withdraw(0, ticket));
+    check(stale == [None, None], "a ticket is not that of the request that has its place now")?;
     check(group.withdraw(0, tickets[1]).is_none(), "what is under way can't be withdrawn")
 }
 
@@ -192,6 +195,39 @@ fn a_completion_that_comes_twice_is_found() {
     ask(&mut group, 0, client, 1);
     let begun = take(&mut group, 0)[0];
     group.complete(0, &[begun.ticket, begun.ticket]);
+}
+
+#[test]
+fn a_request_under_way_is_no_idleness() {
+    let mut group = group(2, Mutants::default());
+    let light = add(&mut group, 0, Settings { weight: 1, ..Settings::default() });
+    let heavy = add(&mut group, 1, Settings { weight: 10_000, ..Settings::default() });
+    ask(&mut group, 0, light, 0);
+    ask(&mut group, 0, heavy, 0);
+    // Each has one under way for three seconds.
+    let mut begun = take(&mut group, 0);
+    for token in 1..40 {
+        ask(&mut group, 3 * SECOND, light, token);
+        ask(&mut group, 3 * SECOND, heavy, token);
+    }
+    for _ in 1..40 / 2 {
+        let tickets: Vec<Ticket> = begun.iter().map(|begun| begun.ticket).collect();
+        group.complete(3 * SECOND, &tickets);
+        begun = take(&mut group, 3 * SECOND);
+        // What the light one had counts still.
+        assert!(begun.iter().all(|begun| begun.client == heavy && begun.phase == Phase::Weight));
+    }
+}
+
+#[test]
+fn who_has_just_arrived_is_not_behind() {
+    let mut group = group(1, Mutants::default());
+    let settings = Settings { reservation_iops: 1000, ..Settings::default() };
+    let client = add(&mut group, 0, settings);
+    ask(&mut group, SECOND, client, 0);
+    assert_eq!(group.client(client).map(|report| report.behind_ns), Some(0));
+    ask(&mut group, SECOND + 5_000_000, client, 1);
+    assert_eq!(group.client(client).map(|report| report.behind_ns), Some(5_000_000));
 }
 
 #[test]

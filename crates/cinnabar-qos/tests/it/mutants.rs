@@ -9,6 +9,7 @@ const FOUND_BY: &[(Mutant, &str)] = &[
     (Mutant::ReservationOutsideWeight, "reservations count against the weight"),
     (Mutant::IdleCredit, "an idle volume gets no credit"),
     (Mutant::NewBeginsLast, "a new volume begins in the middle"),
+    (Mutant::StartBehindWaiting, "a heavy volume needs no queue"),
     (Mutant::ForgetAtOnce, "one request at a time jumps no queue"),
     (Mutant::HeldCredit, "a limited volume gets no credit"),
     (Mutant::LimitIgnored, "limits hold"),

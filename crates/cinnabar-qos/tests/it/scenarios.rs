@@ -21,6 +21,8 @@ pub(crate) const ALL: &[(&str, Scenario)] = &[
     ("an idle volume gets no credit", idle_gets_no_credit),
     ("a new volume begins in the middle", new_begins_in_the_middle),
     ("one request at a time jumps no queue", one_at_a_time),
+    ("a heavy volume needs no queue", heavy_one_at_a_time),
+    ("a new volume does not overtake one that asks one at a time", beside_one_at_a_time),
     ("a limited volume gets no credit", limited_gets_no_credit),
     ("a burst after idleness keeps to the limit", burst_after_idle),
     ("oversold reservations starve no volume", oversold),
@@ -56,7 +58,10 @@ fn reservations_hold(mutants: Mutants) -> Verdict {
         guest(2, 1000, 0, 1, Load::Closed(16)),
         guest(3, 50, 0, 1, Load::Closed(4)),
     ];
-    let log = world(mutants, guests).run(5000).log;
+    let world = world(mutants, guests).run(5000);
+    let turns = world.scheduler.report().turns_by_weight;
+    between("turns by weight where reservations fit", turns as f64, 0.0, 0.0)?;
+    let log = world.log;
     log.clean()?;
     for (seat, reserved) in [(1, 3000.0), (2, 1000.0), (3, 50.0)] {
         let range = (0.95 * reserved - 1.0, 1.05 * reserved + 1.0);
@@ -142,8 +147,12 @@ fn limits_hold(mutants: Mutants) -> Verdict {
         log.each_second(seat, (1, 5), (0.95 * limit, 1.05 * limit))?;
     }
     // Alone: nothing but the scheduler's own wake-ups brings it on.
-    let log = World::new(mutants, 2, 2000, vec![guest(0, 0, 500, 100, BUSY)]).run(3000).log;
-    log.each_second(0, (1, 3), (475.0, 525.0))
+    let world = World::new(mutants, 2, 2000, vec![guest(0, 400, 500, 100, BUSY)]).run(3000);
+    let capacity = world.scheduler.report().reservations.capacity_iops;
+    if capacity.is_some() {
+        return Err(format!("a server that is not used up shows no capacity: {capacity:?}"));
+    }
+    world.log.each_second(0, (1, 3), (475.0, 525.0))
 }
 
 fn limits_hold_after_a_stall(mutants: Mutants) -> Verdict {
@@ -190,6 +199,25 @@ fn one_at_a_time(mutants: Mutants) -> Verdict {
     between("part of a hundredth", log.part(0, 500, 3000), 0.005, 0.015)
 }
 
+fn heavy_one_at_a_time(mutants: Mutants) -> Verdict {
+    // Whenever its request ends, the other one's wait already.
+    let guests = vec![guest(0, 0, 0, 1, BUSY), guest(1, 0, 0, 99, Load::Closed(1))];
+    let log = World::new(mutants, 1, 1000, guests).run(4000).log;
+    log.clean()?;
+    between("99 parts of 100", log.part(1, 500, 4000), 0.95, 0.995)
+}
+
+fn beside_one_at_a_time(mutants: Mutants) -> Verdict {
+    // When the second one comes, nothing waits; the first one had the server for two seconds.
+    let mut new = guest(1, 0, 0, 100, BUSY);
+    new.phases = vec![(2000, 4000)];
+    let guests = vec![guest(0, 0, 0, 100, Load::Closed(1)), new];
+    let log = World::new(mutants, 1, 1000, guests).run(4000).log;
+    log.clean()?;
+    between("the first one", log.part(0, 2000, 2200), 0.4, 0.6)?;
+    between("the first one later", log.part(0, 2000, 4000), 0.45, 0.55)
+}
+
 fn limited_gets_no_credit(mutants: Mutants) -> Verdict {
     // Held at 100 of 2,000 for three seconds; then the server has 100 for both.
     let guests = vec![guest(0, 0, 100, 100, BUSY), guest(1, 0, 0, 100, BUSY)];
@@ -227,7 +255,17 @@ fn oversold(mutants: Mutants) -> Verdict {
     between("measured capacity", measured, 0.95 * capacity, 1.05 * capacity)?;
     between("oversold", shown.oversold_iops() as f64, 3600.0, 4400.0)?;
     let behind = world.scheduler.client(world.id(0)).map_or(0, |client| client.behind_ns);
-    between("behind, ms", behind as f64 / 1e6, 1.0, 1e6)
+    between("behind, ms", behind as f64 / 1e6, 1.0, 1e6)?;
+
+    // If all have reservations, none waits beside them, and all turns are theirs.
+    let world =
+        self::world(mutants, vec![guest(0, 6000, 0, 1, BUSY), guest(1, 6000, 0, 100, BUSY)]);
+    let world = world.run(2000);
+    for seat in [0, 1] {
+        world.log.each_second(seat, (1, 2), (3800.0, 4200.0))?;
+    }
+    let turns = world.scheduler.report().turns_by_weight;
+    between("turns by weight", turns as f64, 0.0, 0.0)
 }
 
 fn limits_change_live(mutants: Mutants) -> Verdict {
@@ -251,7 +289,14 @@ fn weights_change_live(mutants: Mutants) -> Verdict {
     let log = world(mutants, guests).at(2000, Deed::Change(0, equal)).run(4000).log;
     log.clean()?;
     between("by its reservation", log.rate(0, 500, 2000), 1900.0, 2100.0)?;
-    between("by its weight", log.part(0, 2100, 3000), 0.475, 0.525)
+    between("by its weight", log.part(0, 2100, 3000), 0.475, 0.525)?;
+
+    // A new reservation counts from now on, though its requests wait for seconds.
+    let guests = vec![guest(0, 0, 0, 1, BUSY), guest(1, 0, 0, 10_000, BUSY)];
+    let reserved = Settings { reservation_iops: 100, limit_iops: None, weight: 1 };
+    let log = self::world(mutants, guests).at(2000, Deed::Change(0, reserved)).run(4000).log;
+    between("at its new reservation", log.rate(0, 2000, 2200), 80.0, 120.0)?;
+    log.each_second(0, (2, 4), (95.0, 105.0))
 }
 
 fn removed(mutants: Mutants) -> Verdict {
