@@ -107,6 +107,7 @@ pub struct WriteMemoryConfig {
     serde::Serialize,
     serde::Deserialize,
     clap::ValueEnum,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
@@ -200,6 +201,7 @@ pub struct VolumeConfig {
     serde::Serialize,
     serde::Deserialize,
     clap::ValueEnum,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum VolumeMode {

@@ -25,23 +25,25 @@ pub const BACKEND_TIMEOUT_S: u64 = 0;
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
 /// A volume as configured. Also the body of `POST /v1/volumes`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeInput {
-    /// See [`VolumeConfig::name`].
+    /// Its name, also that of its NBD export; 1 to 64 bytes.
     pub name: String,
     /// `file:PATH` or `sim:PRESET[,key=value...]:file:PATH`.
     pub backend: String,
-    /// Default `write-through`.
+    /// `write-through`, `write-back`, `write-around` or `pass-through`; default `write-through`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// `durable` or `memory`; default `durable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack: Option<String>,
-    /// Default `0`.
+    /// What it keeps whatever others do: a size or percent of the cache; default `0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_min: Option<String>,
-    /// Default `100%`.
+    /// What it may hold at most: a size or percent of the cache; default `100%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_max: Option<String>,
     /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`, or nothing with `vhost_user`.
@@ -59,22 +61,22 @@ pub struct VolumeInput {
     /// Path of its claim in mode `write-back`; default beside the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
-    /// Default `false`.
+    /// Refuse writes; many clients may attach; default `false`.
     #[serde(default)]
     pub read_only: bool,
-    /// Default `false`.
+    /// A writable volume may have more than one client; default `false`.
     #[serde(default)]
     pub shared: bool,
-    /// Default `false`.
+    /// The operator's word that nobody else writes the backend; default `false`.
     #[serde(default)]
     pub exclusive: bool,
-    /// Default [`BYPASS_SEQUENTIAL_BYTES`]; `0` = never.
+    /// Sequential runs of at least this size bypass the cache; default `16MiB`, `0` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass_sequential: Option<String>,
-    /// Default `0` = never.
+    /// Requests of at least this size bypass the cache; default `0` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass_large: Option<String>,
-    /// Default [`BACKEND_TIMEOUT_S`]; 0 = none.
+    /// Longest wait for an operation of the backend; default 0 = none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_timeout_s: Option<u64>,
 }

@@ -90,7 +90,9 @@ pub struct LogHalfStatus {
 }
 
 /// What a device of a mirrored write log holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum LogHalfState {
     /// Everything, as the other one.
@@ -193,7 +195,9 @@ pub struct Waiting {
 }
 
 /// How a volume or the cache is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Being opened or attached; the cache: its index is being loaded, requests pass through.

@@ -1,7 +1,8 @@
 //! What an operator does to the cache: another device, none at all, blocks not to be believed.
 
 use super::Control;
-use super::api::{Answer, from_json};
+use super::api::{Answer, VolumeName, from_json};
+use super::describe::{Changes, ChangesNamed};
 use crate::messages::{ByteRange, Message, NewCache};
 use crate::report::{CacheReport, StatusReport};
 use axum::body::Bytes;
@@ -14,12 +15,13 @@ use serde::{Deserialize, Serialize};
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
+use utoipa::ToSchema;
 
 /// Longest wait for a volume's writes to reach its back end.
 const FLUSH_WAIT_MAX: Duration = Duration::from_hours(24);
 
 /// Body of `POST /v1/cache/replace`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceInput {
     /// File or block device; a relative path is taken from the configuration's folder.
@@ -33,7 +35,7 @@ pub struct ReplaceInput {
 }
 
 /// Body of `POST /v1/volumes/{name}/invalidate`: both numbers, or an empty object for all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InvalidateInput {
     /// First byte.
@@ -44,7 +46,10 @@ pub struct InvalidateInput {
     pub len: Option<u64>,
 }
 
-/// Another cache device. Answered when it is in use.
+/// Use another cache device; answered when it is in use
+#[utoipa::path(post, path = "/v1/cache/replace", tag = "cache", operation_id = "replace_cache",
+    request_body(content = ReplaceInput, content_type = "application/json"),
+    responses((status = 200, description = "It is in use", body = CacheReport), Changes))]
 pub(super) async fn replace(
     State(control): State<Arc<Control>>,
     body: Bytes,
@@ -56,29 +61,44 @@ pub(super) async fn replace(
     Ok(Json(StatusReport::new(&control.status().await?).cache))
 }
 
-/// No cache device any more. Answered when it is closed.
+/// Use no cache device any more; answered when it is closed
+#[utoipa::path(post, path = "/v1/cache/abandon", tag = "cache", operation_id = "abandon_cache",
+    responses((status = 200, description = "It is closed", body = CacheReport), Changes))]
 pub(super) async fn abandon(State(control): State<Arc<Control>>) -> Answer<Json<CacheReport>> {
     let _one_at_a_time = control.changes.lock().await;
     control.ask(control.change_wait_max, Message::AbandonCache).await?;
     Ok(Json(StatusReport::new(&control.status().await?).cache))
 }
 
-/// Everything that was acknowledged, to the back end. Takes as long as that does: nothing else waits.
+/// Bring everything that was acknowledged to the back end
+///
+/// Answered when it is there, which takes as long as that does: nothing else waits.
+#[utoipa::path(post, path = "/v1/volumes/{name}/flush", tag = "volumes",
+    operation_id = "flush_volume",
+    params(("name" = String, Path, description = "The volume")),
+    responses((status = 204, description = "The back end has everything"), ChangesNamed))]
 pub(super) async fn flush(
     State(control): State<Arc<Control>>,
-    Path(name): Path<String>,
+    name: VolumeName,
 ) -> Answer<StatusCode> {
+    let Path(name) = name?;
     let message = |answer| Message::FlushVolume { name, answer };
     control.ask(FLUSH_WAIT_MAX, message).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Blocks not to be believed.
+/// Drop what is cached of a volume, or of a part of it
+#[utoipa::path(post, path = "/v1/volumes/{name}/invalidate", tag = "volumes",
+    operation_id = "invalidate_volume",
+    params(("name" = String, Path, description = "The volume")),
+    request_body(content = InvalidateInput, content_type = "application/json"),
+    responses((status = 204, description = "It is dropped"), ChangesNamed))]
 pub(super) async fn invalidate(
     State(control): State<Arc<Control>>,
-    Path(name): Path<String>,
+    name: VolumeName,
     body: Bytes,
 ) -> Answer<StatusCode> {
+    let Path(name) = name?;
     let range = from_json::<InvalidateInput>(&body)?.check()?;
     let _one_at_a_time = control.changes.lock().await;
     let message = |answer| Message::Invalidate { name, range, answer };

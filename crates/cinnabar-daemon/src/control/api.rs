@@ -2,15 +2,16 @@
 //!
 //! Errors are `{"error": "...", "hint": "..."}`.
 
+use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::{Control, Phase, actions, recordings};
 use crate::messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
 };
 use crate::report::{StatusReport, VolumeReport};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{delete, get, patch, post};
 use axum::{Router, body::Bytes};
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
@@ -22,9 +23,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 /// What went wrong, as a body.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// One line.
     pub error: String,
@@ -33,7 +36,7 @@ pub struct ErrorBody {
 }
 
 /// Body of `GET /v1/ready`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReadyBody {
     /// Whether every volume answers.
     pub ready: bool,
@@ -42,7 +45,7 @@ pub struct ReadyBody {
 }
 
 /// Body of `GET /v1/version`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VersionBody {
     /// Version of the daemon.
     pub version: String,
@@ -53,29 +56,32 @@ pub struct VersionBody {
 }
 
 /// Body of `PATCH /v1/volumes/{name}`: what is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeInput {
-    /// See [`VolumeInput::mode`].
+    /// What requests do with the cache, as for a new volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// See [`VolumeInput::ack`].
+    /// `durable` or `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack: Option<String>,
-    /// See [`VolumeInput::share_min`].
+    /// What it keeps whatever others do: a size or percent of the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_min: Option<String>,
-    /// See [`VolumeInput::share_max`].
+    /// What it may hold at most: a size or percent of the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_max: Option<String>,
 }
 
 /// Query of `DELETE /v1/volumes/{name}`.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct RemoveQuery {
+    /// Cut off clients that are attached.
     #[serde(default)]
     force: bool,
+    /// Forget writes that the back end does not have yet.
     #[serde(default)]
     discard_dirty: bool,
 }
@@ -85,31 +91,46 @@ pub(super) struct Failed(StatusCode, ErrorBody);
 
 pub(super) type Answer<T> = Result<T, Failed>;
 
+/// The name in a path, unless that is not UTF-8.
+pub(super) type VolumeName = Result<Path<String>, PathRejection>;
+
+/// The routes, each with its description.
+pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
+    OpenApiRouter::with_openapi(describe::Frame::openapi())
+        .routes(routes!(status))
+        .routes(routes!(ready))
+        .routes(routes!(version))
+        .routes(routes!(describe::describe))
+        .routes(routes!(list, add))
+        .routes(routes!(change, remove))
+        .routes(routes!(resize))
+        .routes(routes!(actions::flush))
+        .routes(routes!(actions::invalidate))
+        .routes(routes!(actions::replace))
+        .routes(routes!(actions::abandon))
+        .routes(routes!(recordings::begin))
+        .routes(routes!(recordings::end))
+}
+
 /// The routes of the control socket.
 pub fn router(control: Arc<Control>) -> Router {
-    Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/ready", get(ready))
-        .route("/v1/version", get(version))
-        .route("/v1/volumes", get(list).post(add))
-        .route("/v1/volumes/{name}", patch(change).delete(remove))
-        .route("/v1/volumes/{name}/resize", post(resize))
-        .route("/v1/volumes/{name}/flush", post(actions::flush))
-        .route("/v1/volumes/{name}/invalidate", post(actions::invalidate))
-        .route("/v1/cache/replace", post(actions::replace))
-        .route("/v1/cache/abandon", post(actions::abandon))
-        .route("/v1/recordings", post(recordings::begin))
-        .route("/v1/recordings/{id}", delete(recordings::end))
+    Router::from(routes())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .with_state(control)
 }
 
+/// The cache and its volumes
+#[utoipa::path(get, path = "/v1/status", tag = "daemon", operation_id = "status",
+    responses((status = 200, description = "The status", body = StatusReport), Asks))]
 async fn status(State(control): State<Arc<Control>>) -> Answer<Json<StatusReport>> {
     Ok(Json(StatusReport::new(&control.status().await?)))
 }
 
-/// Whether the daemon serves. Also on the metrics' port.
+/// Whether the daemon serves
+#[utoipa::path(get, path = "/v1/ready", tag = "daemon", operation_id = "ready", responses(
+    (status = 200, description = "Every volume answers", body = ReadyBody),
+    (status = 503, description = "The daemon starts or stops", body = ReadyBody)))]
 pub(super) async fn ready(State(control): State<Arc<Control>>) -> Response {
     let (code, state) = match control.phase() {
         Phase::Serving(_) => (StatusCode::OK, "serving"),
@@ -120,6 +141,9 @@ pub(super) async fn ready(State(control): State<Arc<Control>>) -> Response {
     (code, Json(ReadyBody { ready, state: state.to_owned() })).into_response()
 }
 
+/// The version of the daemon
+#[utoipa::path(get, path = "/v1/version", tag = "daemon", operation_id = "version",
+    responses((status = 200, description = "The version", body = VersionBody)))]
 async fn version() -> Json<VersionBody> {
     Json(VersionBody {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -128,10 +152,17 @@ async fn version() -> Json<VersionBody> {
     })
 }
 
+/// The volumes, in the order they were added
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes",
+    responses((status = 200, description = "The volumes", body = Vec<VolumeReport>), Asks))]
 async fn list(State(control): State<Arc<Control>>) -> Answer<Json<Vec<VolumeReport>>> {
     Ok(Json(control.status().await?.volumes.iter().map(VolumeReport::new).collect()))
 }
 
+/// Serve another volume, until the daemon ends
+#[utoipa::path(post, path = "/v1/volumes", tag = "volumes", operation_id = "add_volume",
+    request_body(content = VolumeInput, content_type = "application/json"),
+    responses((status = 201, description = "It is served", body = VolumeReport), Changes))]
 async fn add(
     State(control): State<Arc<Control>>,
     body: Bytes,
@@ -177,11 +208,17 @@ async fn check_files(
     Ok(result?)
 }
 
+/// Change settings of a volume; what is absent stays
+#[utoipa::path(patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
+    params(("name" = String, Path, description = "The volume")),
+    request_body(content = ChangeInput, content_type = "application/json"),
+    responses((status = 200, description = "It is changed", body = VolumeReport), ChangesNamed))]
 async fn change(
     State(control): State<Arc<Control>>,
-    Path(name): Path<String>,
+    name: VolumeName,
     body: Bytes,
 ) -> Answer<Json<VolumeReport>> {
+    let Path(name) = name?;
     let change = from_json::<ChangeInput>(&body)?.check()?;
     let _one_at_a_time = control.changes.lock().await;
     let now = control.status().await?;
@@ -199,22 +236,33 @@ async fn change(
     Ok(Json(report_of(&control, &name).await?))
 }
 
+/// Detach a volume and forget it
+#[utoipa::path(delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "remove_volume",
+    params(("name" = String, Path, description = "The volume"), RemoveQuery),
+    responses((status = 204, description = "It is detached"), ChangesNamed))]
 async fn remove(
     State(control): State<Arc<Control>>,
-    Path(name): Path<String>,
-    Query(RemoveQuery { force, discard_dirty }): Query<RemoveQuery>,
+    name: VolumeName,
+    query: Result<Query<RemoveQuery>, QueryRejection>,
 ) -> Answer<StatusCode> {
+    let Path(name) = name?;
+    let Query(RemoveQuery { force, discard_dirty }) = query?;
     let _one_at_a_time = control.changes.lock().await;
     let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
     control.ask(control.change_wait_max, message).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Serves all of a backend that has grown.
+/// Serve all of a backend that has grown
+#[utoipa::path(post, path = "/v1/volumes/{name}/resize", tag = "volumes",
+    operation_id = "resize_volume",
+    params(("name" = String, Path, description = "The volume")),
+    responses((status = 200, description = "All of it is served", body = VolumeReport), ChangesNamed))]
 async fn resize(
     State(control): State<Arc<Control>>,
-    Path(name): Path<String>,
+    name: VolumeName,
 ) -> Answer<Json<VolumeReport>> {
+    let Path(name) = name?;
     let _one_at_a_time = control.changes.lock().await;
     let message = |answer| Message::ResizeVolume { name: name.clone(), answer };
     control.ask(control.change_wait_max, message).await?;
@@ -298,6 +346,20 @@ impl From<CommandError> for Failed {
             CommandErrorKind::Io => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(code, ErrorBody { error: error.message, hint: error.hint })
+    }
+}
+
+impl From<PathRejection> for Failed {
+    fn from(rejection: PathRejection) -> Self {
+        let hint = "escape a name in a path: %20 is a space".to_owned();
+        Self(StatusCode::BAD_REQUEST, ErrorBody { error: rejection.body_text(), hint })
+    }
+}
+
+impl From<QueryRejection> for Failed {
+    fn from(rejection: QueryRejection) -> Self {
+        let hint = "the parameters are in /v1/openapi.json".to_owned();
+        Self(StatusCode::BAD_REQUEST, ErrorBody { error: rejection.body_text(), hint })
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod actions;
 pub mod api;
+pub mod describe;
 mod exposition;
 pub mod life;
 pub mod metrics;

@@ -5,6 +5,7 @@
 //! [`Word`]s. The first is always `began`; an answer that does not end with `ended` was cut off.
 
 use super::api::{Answer, from_json};
+use super::describe::ChangesNamed;
 use super::life::Life;
 use super::{Control, STATUS_WAIT_MAX};
 use crate::messages::{CommandError, CommandErrorKind, Message};
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
+use utoipa::ToSchema;
 
 /// How often the buffer is looked into. A full one lasts for three of these at a million requests a
 /// second; an idle recording costs fifty looks a second.
@@ -37,7 +39,7 @@ const REQUESTS_A_PIECE: usize = 2048;
 const STALL_MAX: Duration = Duration::from_mins(1);
 
 /// Body of `POST /v1/recordings`: the names of volumes, or all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordInput {
     /// Names; a volume's number in the trace is its place here.
@@ -49,7 +51,7 @@ pub struct RecordInput {
 }
 
 /// What a recording says beside the requests. Words and keys are only ever added.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "word", rename_all = "snake_case")]
 pub enum Word {
     /// The first line.
@@ -76,7 +78,16 @@ pub enum Word {
     },
 }
 
-/// Begins a recording.
+/// Record what guests ask for
+///
+/// The answer goes on until the recording ends: lines of a canonical trace, and between them lines
+/// of JSON, each a `Word`. The first is `began`; an answer whose last is not `ended` was cut off.
+#[utoipa::path(post, path = "/v1/recordings", tag = "recordings", operation_id = "begin_recording",
+    request_body(content = RecordInput, content_type = "application/json"),
+    responses(
+        (status = 200, description = "Requests and words, line by line", body = String,
+            content_type = "text/plain; charset=utf-8"),
+        ChangesNamed))]
 pub(super) async fn begin(
     State(control): State<Arc<Control>>,
     Extension(life): Extension<Life>,
@@ -96,7 +107,11 @@ pub(super) async fn begin(
     Ok((headers, body).into_response())
 }
 
-/// Ends a recording, whose reader gets the rest.
+/// End a recording, whose reader gets the rest
+#[utoipa::path(delete, path = "/v1/recordings/{id}", tag = "recordings",
+    operation_id = "end_recording",
+    params(("id" = u64, Path, description = "The number in its first line")),
+    responses((status = 204, description = "It ends"), ChangesNamed))]
 pub(super) async fn end(
     State(control): State<Arc<Control>>,
     id: Result<Path<String>, PathRejection>,

@@ -6,9 +6,10 @@ use crate::messages::{CacheStatus, LogHalfState, LogHalfStatus, State};
 use cinnabar_engine::counters::{Admitted, RamBytes, Trial, Trials};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CacheReport {
     /// Path of the cache device.
     pub device: String,
@@ -93,7 +94,7 @@ pub struct CacheReport {
 }
 
 /// The write log, of volumes in write-back mode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WriteLogReport {
     /// Path of its device.
     pub device: String,
@@ -122,7 +123,7 @@ pub struct WriteLogReport {
 }
 
 /// One of the two devices of a mirrored write log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogHalfReport {
     /// Its path.
     pub device: String,
@@ -135,7 +136,7 @@ pub struct LogHalfReport {
 }
 
 /// Where writes are acknowledged from memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WriteMemoryReport {
     /// Path of the file.
     pub path: String,
@@ -150,7 +151,7 @@ pub struct WriteMemoryReport {
 }
 
 /// Blocks written to flash, by what earned it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AdmittedReport {
     /// There was free room.
     pub filling: u64,
@@ -165,7 +166,7 @@ pub struct AdmittedReport {
 }
 
 /// Estimates by small simulations of sampled blocks, in blocks of the whole cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TrialsReport {
     /// Blocks read.
     pub reads: u64,
@@ -184,7 +185,7 @@ pub struct TrialsReport {
 }
 
 /// What one way of admission would have cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TrialReport {
     /// Shards that take it now.
     pub shards: u64,
@@ -195,7 +196,7 @@ pub struct TrialReport {
 }
 
 /// RAM by part, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RamReport {
     /// Index.
     pub address_map: u64,

@@ -3,9 +3,10 @@
 use crate::messages::Loaded;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason, Start};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Whether the cache device is in use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum HealthReport {
     /// Not opened yet.
@@ -29,7 +30,7 @@ pub enum HealthReport {
 }
 
 /// How the last session of the device ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StartKind {
     /// It is new, or was used without crash safety.
@@ -43,7 +44,7 @@ pub enum StartKind {
 }
 
 /// What a start found on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LoadedReport {
     /// How the last session ended.
     pub start: StartKind,

@@ -16,9 +16,10 @@ pub use volume::{
 
 use super::messages::DataStatus;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Everything.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatusReport {
     /// The cache.
     pub cache: CacheReport,

@@ -9,9 +9,10 @@ use cinnabar_engine::volume::{DropReason, Warmth};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+use utoipa::ToSchema;
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReport {
     /// Its name, and that of its NBD export.
     pub name: String,
@@ -119,7 +120,7 @@ pub struct VolumeReport {
 
 /// What the write log holds of a volume. In write-back mode the counters above tell what the log has
 /// asked of the cache and the backend, the latencies what guests saw.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WriteBackReport {
     /// Bytes of the log in use for writes that the backend does not have yet.
     pub dirty_bytes: u64,
@@ -143,7 +144,7 @@ pub struct WriteBackReport {
 }
 
 /// A volume waits for its back end.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WaitingReport {
     /// Times its back end could not be opened.
     pub tries: u32,
@@ -154,7 +155,7 @@ pub struct WaitingReport {
 }
 
 /// Blocks that did not use the cache, by reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BypassedReport {
     /// Part of a long sequential run.
     pub sequential: u64,
@@ -175,7 +176,7 @@ pub struct BypassedReport {
 }
 
 /// What became of the blocks of an earlier run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum WarmthReport {
     /// There were none.
@@ -230,7 +231,7 @@ impl fmt::Display for WarmthReport {
 }
 
 /// Latencies by operation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyReport {
     /// Reads.
     pub read: OperationLatency,
@@ -241,7 +242,7 @@ pub struct LatencyReport {
 }
 
 /// Latency of one operation, in us, since the volume was added.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationLatency {
     /// Operations.
     pub count: u64,

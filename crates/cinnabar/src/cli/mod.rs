@@ -4,6 +4,7 @@
 //! configuration. The last line of an error is a hint.
 
 mod analyze;
+mod api;
 mod bench;
 mod cache;
 mod client;
@@ -55,6 +56,8 @@ enum Command {
     Cache(cache::Args),
     /// Check a configuration file
     Config(config_check::Args),
+    /// Describe the control API for programs
+    Api(api::Args),
     /// Run the cache under a virtual clock, with everything that can go wrong
     Simulate(simulate::Args),
     /// Would a cache help, how large, and with which policy? Ask a block trace
@@ -102,6 +105,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Volume(args) => volume::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Config(args) => config_check::run(&args),
+        Command::Api(args) => api::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Analyze(args) => analyze::run(&args),

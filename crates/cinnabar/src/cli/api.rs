@@ -1,0 +1,27 @@
+//! `cinnabar api`: what programs need to use the control API.
+
+use super::output;
+use cinnabar_daemon::control::describe;
+use cinnabar_text::Failure;
+
+/// What to do.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print the description of the control API (OpenAPI 3.1, JSON); no daemon is needed
+    #[command(after_help = "A daemon serves its own at GET /v1/openapi.json.\n\n\
+        Examples:\n  cinnabar api describe > openapi.json")]
+    Describe,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Describe => output::text(&format!("{}\n", describe::text())),
+    }
+}
