@@ -190,7 +190,7 @@ pub struct VolumeConfig {
     pub backend_timeout: Duration,
 }
 
-/// What a volume's requests do with the cache; see [`cinnabar_engine::plan::Mode`].
+/// What a volume's requests do with the cache.
 #[derive(
     Clone,
     Copy,
