@@ -1,4 +1,4 @@
-//! The description of the control API (OpenAPI 3.1), made from its routes and types.
+//! The description of the control API (`OpenAPI` 3.1), made from its routes and types.
 
 use super::api::{ErrorBody, routes};
 use super::recordings::Word;
