@@ -13,7 +13,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Print the description of the control API (`OpenAPI` 3.1, JSON); no daemon is needed
+    /// Print the description of the control API for client generators; no daemon is needed
     #[command(after_help = "A daemon serves its own at GET /v1/openapi.json.\n\n\
         Examples:\n  cinnabar api describe > openapi.json")]
     Describe,

@@ -31,7 +31,7 @@ fn operations_of(document: &Value) -> Vec<(String, String, Value)> {
 /// A daemon that starts: every handler can be reached and none of them does anything.
 fn starting() -> axum::Router {
     let control = Control::new("/".into(), "/control.sock".into(), Duration::from_secs(1));
-    api::router(control).layer(Extension(Life::new(Duration::from_secs(60))))
+    api::router(control).layer(Extension(Life::new(Duration::from_mins(1))))
 }
 
 fn answer_of(router: axum::Router, method: &str, uri: &str) -> (StatusCode, Vec<u8>) {
