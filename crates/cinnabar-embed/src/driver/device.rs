@@ -7,7 +7,8 @@ use super::{Driver, PendingCommand};
 use crate::Options;
 use crate::error::Error;
 use cinnabar_backend::disk::{
-    CacheDisk, CacheOptions, Contents, DiskError, Identity, OpenOptions, open_cache,
+    CacheDisk, CacheOptions, Contents, DiskError, DiskErrorKind, Identity, OpenOptions, Progress,
+    in_time, open_cache,
 };
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::port::OwnPort;
@@ -122,9 +123,13 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
         size_bytes: options.size_bytes,
         force: options.format,
         format: options.fresh,
-        open: wait.clone(),
+        open: OpenOptions { progress: Progress::default(), ..wait.clone() },
     };
-    let opened = open_cache(&options.device, &cache_options);
+    let bound = silence_max(options.device_timeout);
+    let (path, silent) = (options.device.clone(), silent(options));
+    let progress = cache_options.open.progress.clone();
+    let opened = in_time(&progress, bound, &wait, move || open_cache(&path, &cache_options))
+        .unwrap_or(Err(silent));
     if let Err(error) = &opened
         && (options.required || !error.kind.is_lost(true))
     {
@@ -211,8 +216,13 @@ impl Driver {
 
     /// Takes a device that is open and makes an engine for it, formatting it if it is blank.
     fn begin(&mut self, options: &Options, cache: CacheDisk) -> Result<(), Error> {
-        let superblocks = match superblocks_of(options, &cache)? {
-            Ok(superblocks) => superblocks,
+        let (progress, shards) = (cache.disk.progress().clone(), options.shards);
+        let bound = silence_max(options.device_timeout);
+        let work =
+            move || superblocks_of(shards, &cache).map(|found| found.map(|all| (cache, all)));
+        let found = in_time(&progress, bound, &OpenOptions::default(), work);
+        let (cache, superblocks) = match found.unwrap_or_else(|| Ok(Err(silent(options))))? {
+            Ok(found) => found,
             Err(error) if options.required => return Err(Error::Device(error)),
             Err(error) => {
                 self.go_without(options, error.to_string());
@@ -314,7 +324,7 @@ fn warn_of_another(options: &Options, cache: &CacheDisk, ledger: &Ledger) {
 
 /// The superblocks that are there, or those of a fresh format; the inner error is the device's.
 fn superblocks_of(
-    options: &Options,
+    shards: Option<u32>,
     cache: &CacheDisk,
 ) -> Result<Result<Vec<Superblock>, DiskError>, Error> {
     let disk = &cache.disk;
@@ -322,7 +332,7 @@ fn superblocks_of(
         return Ok(format::superblocks(disk, first));
     }
     let size = disk.size_bytes();
-    let shards = options.shards.unwrap_or_else(|| Geometry::shards_for(size));
+    let shards = shards.unwrap_or_else(|| Geometry::shards_for(size));
     let fresh = fresh_superblocks(disk, shards.clamp(1, Geometry::SHARDS_MAX))?;
     Ok(format::write(disk, &fresh).map(|()| fresh))
 }
@@ -332,6 +342,12 @@ pub(super) fn fresh_superblocks(disk: &Disk, shards: u32) -> Result<Vec<Superblo
     let geometry = Geometry::for_shards(disk.size_bytes(), shards)
         .map_err(|error| Error::DeviceSize { path: disk.path().to_owned(), error })?;
     format::fresh(geometry).map_err(Error::Random)
+}
+
+/// What it means that the device gets nowhere while it is opened or formatted.
+fn silent(options: &Options) -> DiskError {
+    let kind = DiskErrorKind::Silent(silence_max(options.device_timeout));
+    DiskError { path: options.device.clone(), kind }
 }
 
 /// The longest silence of a cache device with this time-out.

@@ -142,6 +142,32 @@ fn a_silent_device_does_not_keep_a_cache_from_closing() {
 }
 
 #[test]
+fn a_cache_opens_although_its_device_is_silent() {
+    let Some(rig) = Rig::new() else { return };
+    assert!(rig.switch("-f"), "it can be frozen");
+    let options = Options {
+        size_bytes: Some(24 * MIB),
+        device_timeout: Duration::ZERO,
+        ..Options::new(rig.path("ssd/cache.img"), rig.path("state"))
+    };
+    let since = Instant::now();
+    let mut cache = Cache::open(&options).expect("it goes on uncached");
+    assert!(since.elapsed() >= SILENCE_MAX && since.elapsed() < SILENCE_MAX * 3);
+    let reason = cache.degraded().expect("there is no device");
+    assert!(reason.contains("does not answer"), "{reason}");
+    let volume = cache.attach(&rig.volume("data")).expect("it is attached");
+    cache.write(volume, 0, &[7; 4096]).expect("it is served");
+    assert!(rig.switch("-u"), "it can be thawed");
+    let late = rig.path("ssd/cache.img");
+    assert!(soon(&mut cache, || !late.exists()), "what was made too late is removed");
+    cache.replace(&new(late)).expect("it answers now");
+    let mut block = [0; 4096];
+    cache.read(volume, 0, &mut block).expect("it is read");
+    assert_eq!(block, [7; 4096]);
+    assert!(cache.close().expect("it closes").clean);
+}
+
+#[test]
 fn a_silent_device_is_replaced_and_let_go_of_once_it_answers() {
     let Some(rig) = Rig::new() else { return };
     let (mut cache, volume) = rig.open("ssd/cache.img", Duration::from_secs(1));
