@@ -23,6 +23,8 @@ pub enum Mutant {
     ReservationBeyondLimit,
     /// A limit catches up without end on what it did not let through.
     LimitCatchesUp,
+    /// A limit does not catch up on what passed while nothing of the client waited.
+    LimitFromArrival,
     /// A limit does not catch up at all.
     LimitForgetsLateness,
     /// Weights are served before reservations that are due.
@@ -74,6 +76,7 @@ impl Mutant {
         Self::LimitIgnored,
         Self::ReservationBeyondLimit,
         Self::LimitCatchesUp,
+        Self::LimitFromArrival,
         Self::LimitForgetsLateness,
         Self::WeightsFirst,
         Self::TagsFromDispatch,

@@ -1,7 +1,7 @@
 //! The three tags of a client (mClock, section 3.1, "tag assignment").
 //!
-//! A tag is kept for the next request only, as the value from which it starts: `max(arrival,
-//! previous tag + previous cost / rate)`. So changed settings count from the next request on, and
+//! A tag is kept for the next request only, as the value from which it starts: the previous tag and
+//! `cost / rate`, but not before the arrival less some slack. So changed settings count at once, and
 //! nothing behind the first waiting request has to be corrected. The paper keeps a tag for each
 //! request and lowers all of a client's when one is served by weight; here that is one tag that does
 //! not move.
@@ -50,9 +50,11 @@ impl Tags {
         // as it can. What its reservation was late by until then is not lost, up to the slack.
         let slack = if mutants.is(Mutant::PauseForgetsLateness) { 0 } else { SLACK_NS };
         let from = arrival_ns.saturating_sub(slack);
+        // Nor is that of its limit, whose slack is looked at when it is served.
+        let limit_from = if mutants.is(Mutant::LimitFromArrival) { arrival_ns } else { 0 };
         Head {
             reservation_ns: reserved.then_some(self.reservation_ns.max(from)),
-            limit_ns: settings.limit_iops.map_or(0, |_| self.limit_ns.max(arrival_ns)),
+            limit_ns: settings.limit_iops.map_or(0, |_| self.limit_ns.max(limit_from)),
             share: self.share,
         }
     }

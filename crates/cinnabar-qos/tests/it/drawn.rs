@@ -75,9 +75,45 @@ fn any_group_gets_its_due() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Guests with few requests at a time, too: each gets at least what it would beside busy neighbours, as far
+/// as so few requests can.
+fn judge_few(seed: u64, mutants: Mutants) -> Verdict {
+    let dice = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut guests = draw(dice);
+    let due = due(&guests);
+    let few: Vec<usize> =
+        guests.iter().map(|_| [1, 2, 4, 8, 64][dice.random_range(0..5)]).collect();
+    for (guest, few) in guests.iter_mut().zip(&few) {
+        guest.load = Load::Closed(*few);
+    }
+    let settings: Vec<_> = guests.iter().map(|guest| guest.settings).collect();
+    let channels = [1, 2, 4, 8][dice.random_range(0..4)];
+    let log = World::new(mutants, channels, u64::from(CAPACITY), guests).run(4000).log;
+    log.clean()?;
+    for (seat, due) in due.into_iter().enumerate() {
+        // One at a time could have a channel of the server, without any wait.
+        let can = few[seat].min(channels) as f64 * f64::from(CAPACITY) / channels as f64;
+        if due <= 0.6 * can {
+            let what =
+                format!("seed {seed}, guest {seat} of {few:?}, {channels} channels, {settings:?}");
+            between(&what, log.rate(seat, 1000, 4000), 0.95 * due - 1.0, f64::INFINITY)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn few_requests_at_a_time_are_enough() {
+    let wrong: Vec<String> =
+        (0..100).filter_map(|seed| judge_few(seed, Mutants::NONE).err()).collect();
+    assert!(wrong.is_empty(), "{} {}", wrong.len(), wrong.join("\n"));
+}
+
 /// The judge can fail a group.
 #[test]
 fn bugs_are_noticed_in_drawn_groups() {
+    let few = |seed| judge_few(seed, Mutants::only(Mutant::ForgetAtOnce)).is_err();
+    assert!((0..60).any(few));
     for mutant in [Mutant::ReservationOutsideWeight, Mutant::TagsFromDispatch, Mutant::LimitIgnored]
     {
         let found = (0..60).any(|seed| judge(seed, Mutants::only(mutant)).is_err());

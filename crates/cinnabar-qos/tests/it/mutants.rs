@@ -15,6 +15,7 @@ const FOUND_BY: &[(Mutant, &str)] = &[
     (Mutant::LimitIgnored, "limits hold"),
     (Mutant::ReservationBeyondLimit, "limits hold after a stall"),
     (Mutant::LimitCatchesUp, "limits hold after a stall"),
+    (Mutant::LimitFromArrival, "a limit lets a few requests at a time through"),
     (Mutant::LimitForgetsLateness, "limits hold"),
     (Mutant::WeightsFirst, "reservations hold"),
     (Mutant::TagsFromDispatch, "reservations hold"),

@@ -17,6 +17,7 @@ pub(crate) const ALL: &[(&str, Scenario)] = &[
     ("weights in proportion", weights_in_proportion),
     ("reservations count against the weight", reservations_count),
     ("limits hold", limits_hold),
+    ("a limit lets a few requests at a time through", limit_of_few),
     ("limits hold after a stall", limits_hold_after_a_stall),
     ("an idle volume gets no credit", idle_gets_no_credit),
     ("a new volume begins in the middle", new_begins_in_the_middle),
@@ -153,6 +154,17 @@ fn limits_hold(mutants: Mutants) -> Verdict {
         return Err(format!("a server that is not used up shows no capacity: {capacity:?}"));
     }
     world.log.each_second(0, (1, 3), (475.0, 525.0))
+}
+
+fn limit_of_few(mutants: Mutants) -> Verdict {
+    // A request of the neighbour's takes three times as long as the limit's interval.
+    let mut large = guest(1, 0, 0, 100, BUSY);
+    large.op = Op::Read { length: 1 << 20 };
+    let guests = vec![guest(0, 0, 1500, 10_000, Load::Closed(1)), large];
+    let log = World::new(mutants, 1, 8000, guests).run(4000).log;
+    log.clean()?;
+    log.each_second(0, (1, 4), (0.95 * 1500.0, 1.05 * 1500.0))?;
+    between("any second", log.most_in_a_second(0), 0.0, 1.05 * 1500.0)
 }
 
 fn limits_hold_after_a_stall(mutants: Mutants) -> Verdict {
