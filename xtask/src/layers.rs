@@ -15,7 +15,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     // What serves; the command line starts it and talks to it.
-    (DAEMON, &[CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE, TRACE]),
+    (DAEMON, &[API, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE, TRACE]),
+    // Who may use the control API over HTTP: knows neither its routes nor the daemon.
+    (API, &[]),
     // What the operator asks for, checked before anything is opened.
     (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, TEXT]),
     // Shows what the laboratory and the benchmarks found.
@@ -53,6 +55,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("loadgen", &[]),
     ("xtask", &["e2e"]),
 ];
+const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
 const CONFIG: &str = "cinnabar-config";
 const REPORT: &str = "cinnabar-report";

@@ -4,6 +4,7 @@ use super::checks::{
     check_beside, check_control, check_log_mirror, check_minimums, check_order_in, check_write_log,
     warnings,
 };
+use super::control_api::read_api;
 use super::error::SettingError;
 use super::looks::Looks;
 use super::units::{parse_setting, show_size};
@@ -316,11 +317,12 @@ fn read_control(
     section: Option<Section<'_>>,
     base: &Path,
 ) -> Result<ControlConfig, ConfigError> {
-    let (mut socket, mut http, mut stop_wait) = (None, None, None);
+    let (mut socket, mut http, mut stop_wait, mut api) = (None, None, None, None);
     if let Some(mut section) = section {
         socket = section.string("socket")?;
         http = section.string("http")?;
         stop_wait = section.number("stop_wait_s")?;
+        api = read_api(source, &mut section, base, http.is_some())?;
         section.finish()?;
     }
     let line = socket.as_ref().map(|socket| socket.line);
@@ -330,6 +332,7 @@ fn read_control(
     Ok(ControlConfig {
         socket,
         http: http.map(|http| loopback(source, &http)).transpose()?,
+        api,
         stop_wait_max: wait(source, "stop_wait_s", stop_wait.as_ref(), STOP_WAIT_S)?,
     })
 }

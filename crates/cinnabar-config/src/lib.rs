@@ -3,6 +3,7 @@
 //! Every key is described in `docs/guide/configuration.md`.
 
 pub mod checks;
+mod control_api;
 mod error;
 mod file;
 pub mod looks;
@@ -50,8 +51,20 @@ pub struct ControlConfig {
     pub socket: PathBuf,
     /// Metrics over HTTP, loopback only; `None`: nowhere.
     pub http: Option<SocketAddr>,
+    /// The control API at the same address; `None`: on the control socket only.
+    pub api: Option<ApiConfig>,
     /// Longest clean stop.
     pub stop_wait_max: Duration,
+}
+
+/// How the control API is served over HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiConfig {
+    /// Holds the token that changes need; `None`: nothing may be changed.
+    pub token_file: Option<PathBuf>,
+    /// Names of hosts, in lower case, that requests may be sent to, beside IP addresses and
+    /// `localhost`.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Where in the file things stand, for errors that only show when the daemon starts.

@@ -1,6 +1,6 @@
 //! The configuration file, right and wrong.
 
-use super::{Config, ConfigError, Subject, file};
+use super::{ApiConfig, Config, ConfigError, Subject, file};
 use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, Share, VolumeMode};
 use cinnabar_engine::Endurance;
 use cinnabar_text::toml_reader::Source;
@@ -175,6 +175,23 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[control]\nhttp = \"0.0.0.0:80\"\n", 5, "not a loopback address", "proxy"),
     ("[control]\nhttp = \"9320\"\n", 5, "not an address and port", "127.0.0.1:9320"),
     ("[control]\nport = 1\n", 5, "unknown key \"port\" in [control]", "known here: socket"),
+    ("[control]\napi = true\n", 5, "api without http", "127.0.0.1:9320"),
+    ("[control]\napi = 1\n", 5, "must be true or false", "true"),
+    ("[control]\ntoken_file = \"t\"\n", 5, "token_file without api", "api = true"),
+    ("[control]\napi = false\nallowed_hosts = [\"a\"]\n", 6, "without api", "api = true"),
+    ("[control]\nhttp = \"[::1]:1\"\napi = true\ntoken_file = \"\"\n", 7, "not a path", "0600"),
+    (
+        "[control]\nhttp = \"[::1]:1\"\napi = true\nallowed_hosts = [\"a:80\"]\n",
+        7,
+        "not the name of a host",
+        "without ports",
+    ),
+    (
+        "[control]\nhttp = \"[::1]:1\"\napi = true\nallowed_hosts = [\"a\", 5]\n",
+        7,
+        "not the name of a host",
+        "without ports",
+    ),
     ("[control\n", 4, "", "toml.io"),
     ("volume = 3\n", 4, "unknown key \"volume\" in [cache]", ""),
     ("[volume]\nname = \"a\"\n", 4, "must be a list of tables", "[[volume]]"),
@@ -396,6 +413,21 @@ fn long_socket_paths_are_refused() {
     let source = Source { file: Path::new("c.toml"), text: &source };
     let base = format!("/{}", "d".repeat(60));
     assert_eq!(file::parse(source, Path::new(&base)).expect_err("too deep").line, Some(4));
+}
+
+#[test]
+fn the_api_over_http_is_off_unless_it_is_asked_for() {
+    let control = |more: &str| {
+        let text = with(&format!("[control]\nhttp = \"127.0.0.1:9320\"\n{more}"));
+        parse(&text).expect(more).control
+    };
+    assert_eq!(control("").api, None);
+    assert_eq!(control("api = false\n").api, None);
+    assert_eq!(control("api = true\n").api, Some(ApiConfig::default()));
+    let api = control("api = true\ntoken_file = \"t\"\nallowed_hosts = [\"Cache.Example\"]\n").api;
+    let api = api.expect("it is on");
+    assert_eq!(api.token_file.as_deref(), Some(Path::new("/base/t")));
+    assert_eq!(api.allowed_hosts, ["cache.example"]);
 }
 
 #[test]

@@ -11,9 +11,11 @@ use super::messages::{
     Subject,
 };
 use super::signals::Signals;
+use cinnabar_api::{Token, TokenError};
 use cinnabar_config::Config;
 use sd_notify::NotifyState;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,6 +42,14 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// The token for changes over HTTP.
+    #[error("token_file {}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: TokenError,
+    },
     /// The data plane.
     #[error(transparent)]
     Data(#[from] StartError),
@@ -58,8 +68,8 @@ impl RunError {
     /// The process's exit code: 2 if the configuration has to change, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            // The folder is missing, the address is taken or not ours.
-            Self::Socket(_) | Self::Http { .. } => 2,
+            // The folder is missing, the address is taken or not ours, the token is open to others.
+            Self::Socket(_) | Self::Http { .. } | Self::Token { .. } => 2,
             Self::Data(error) => error.kind.exit_code(),
             Self::Unclean(_) | Self::Impatient | Self::Setup(_) => 1,
         }
@@ -73,6 +83,7 @@ impl RunError {
                 "stop whoever listens there, or set another http in [control]".to_owned()
             }
             Self::Http { .. } => "set another http in [control]".to_owned(),
+            Self::Token { source, .. } => source.hint().to_owned(),
             Self::Data(error) => error.hint.clone(),
             Self::Unclean(_) => "no data are lost; the log says what took so long".to_owned(),
             Self::Impatient => "no data are lost; give it more time next time".to_owned(),
@@ -89,6 +100,11 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First of all: a second daemon by mistake is told so at once.
     let mut socket = ControlSocket::bind(&config.control.socket)?;
+    let api = config.control.api.as_ref();
+    if let Some(path) = api.and_then(|api| api.token_file.as_ref()) {
+        // Read again for each change; here for the operator, who sees what is wrong with it.
+        Token::read(path).map_err(|source| RunError::Token { path: path.clone(), source })?;
+    }
     let http = config.control.http.map(bind_http).transpose()?;
     let result = runtime.block_on(async {
         let control = Control::new(
@@ -104,7 +120,7 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
         if let Some(listener) = http {
             tracing::info!("metrics at http://{}/metrics", listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(serve(listener, metrics::router(Arc::clone(&control)), life_max));
+            tokio::spawn(serve(listener, metrics::router(&control, api), life_max));
         }
         live(config, &control, on_ready).await
     });

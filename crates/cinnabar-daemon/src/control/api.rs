@@ -13,6 +13,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::{Router, body::Bytes};
+pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
@@ -25,15 +26,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
-
-/// What went wrong, as a body.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ErrorBody {
-    /// One line.
-    pub error: String,
-    /// What would help; may be empty.
-    pub hint: String,
-}
 
 /// Body of `GET /v1/ready`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

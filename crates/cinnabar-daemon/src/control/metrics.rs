@@ -3,7 +3,7 @@
 //! Names and meanings: `docs/guide/metrics.md`.
 
 use super::Control;
-use super::api::ready;
+use super::api::{self, ready};
 use super::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
 use crate::latency::{BOUNDS_US, LatencySummary};
 use crate::messages::{
@@ -13,8 +13,11 @@ use crate::messages::{
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use cinnabar_api::{Guard, Hosts};
+use cinnabar_config::ApiConfig;
 use cinnabar_engine::counters::{Trial, Trials};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -25,9 +28,16 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
 
-/// The routes of the metrics' port.
-pub fn router(control: Arc<Control>) -> Router {
-    Router::new().route("/metrics", get(metrics)).route("/v1/ready", get(ready)).with_state(control)
+/// The routes of the HTTP address: metrics, and the control API if that is served there.
+pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
+    let metrics = Router::new().route("/metrics", get(metrics));
+    let Some(ApiConfig { token_file, allowed_hosts }) = api else {
+        return metrics.route("/v1/ready", get(ready)).with_state(Arc::clone(control));
+    };
+    let hosts = Hosts::new(allowed_hosts.iter().cloned());
+    let guard = Arc::new(Guard::new(hosts, token_file.clone()));
+    let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
+    both.layer(from_fn_with_state(guard, cinnabar_api::guard))
 }
 
 async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {

@@ -12,6 +12,8 @@ pub mod metrics;
 pub mod recordings;
 pub mod server;
 pub mod socket;
+#[cfg(test)]
+mod tests;
 
 use super::messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
 use super::recording::RECORDINGS_MAX;

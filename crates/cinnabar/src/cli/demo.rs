@@ -80,6 +80,7 @@ impl Demo {
             control: ControlConfig {
                 socket: self.path.join("control.sock"),
                 http: None,
+                api: None,
                 stop_wait_max: Duration::from_mins(1),
             },
             volumes: vec![volume.check(&self.path)?],

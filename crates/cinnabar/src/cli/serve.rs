@@ -68,7 +68,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn failure(config: &Config, error: &RunError) -> Failure {
     let line = match error {
         RunError::Data(error) => config.line_of(&error.subject),
-        RunError::Socket(_) | RunError::Http { .. } => config.lines.control,
+        RunError::Socket(_) | RunError::Http { .. } | RunError::Token { .. } => {
+            config.lines.control
+        }
         _ => None,
     };
     let place = line.map(|line| format!("{}:{line}: ", config.file.display())).unwrap_or_default();

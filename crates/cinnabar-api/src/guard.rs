@@ -1,0 +1,87 @@
+//! In front of the routes: whether a request may reach them.
+
+use crate::hosts::single;
+use crate::{Hosts, Refusal, Token};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HeaderMap};
+use axum::http::{Method, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a request must have.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    hosts: Hosts,
+    /// Read for each change: replacing the file replaces the token.
+    token_file: Option<PathBuf>,
+}
+
+/// Lets a request through to the routes behind this layer, or answers it.
+pub async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let verdict = guard.check(request.method(), request.uri(), request.headers());
+    let verdict = match verdict {
+        Ok(None) => Ok(()),
+        Ok(Some(given)) => guard.check_token(given).await,
+        Err(refusal) => Err(refusal),
+    };
+    match verdict {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            tracing::debug!("{} {}: {refusal}", request.method(), request.uri().path());
+            refusal.into_response()
+        }
+    }
+}
+
+impl Guard {
+    /// Serves these hosts; changes need the token in this file, and are refused without one.
+    pub fn new(hosts: Hosts, token_file: Option<PathBuf>) -> Self {
+        Self { hosts, token_file }
+    }
+
+    /// All but the token: `None` if the request needs none, else the one that it brings.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        self.hosts.check(uri, headers)?;
+        if [Method::GET, Method::HEAD].contains(method) {
+            return Ok(None);
+        }
+        if self.token_file.is_none() {
+            return Err(Refusal::NoChanges);
+        }
+        let given = single(headers, &AUTHORIZATION).ok().flatten().ok_or(Refusal::NoToken)?;
+        let (scheme, token) = given.split_once(' ').ok_or(Refusal::NoToken)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Refusal::NoToken);
+        }
+        Ok(Some(token.trim().as_bytes().to_vec()))
+    }
+
+    /// Whether this is the token.
+    async fn check_token(&self, given: Vec<u8>) -> Result<(), Refusal> {
+        let Some(path) = self.token_file.clone() else { return Err(Refusal::NoChanges) };
+        // The file may be on storage that hangs; this thread serves all operators.
+        let read = tokio::task::spawn_blocking(move || {
+            Token::read(&path).map_err(|error| {
+                tracing::warn!("token_file {}: {error}; {}", path.display(), error.hint());
+            })
+        });
+        match read.await {
+            Ok(Ok(token)) if token.is(&given) => Ok(()),
+            Ok(Ok(_)) => Err(Refusal::WrongToken),
+            Ok(Err(())) | Err(_) => Err(Refusal::NoTokenFile),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! The control API over HTTP: what reaches the data plane, and what does not.
+
+use super::server::serve;
+use super::{Control, Phase, describe, metrics};
+use crate::messages::{Message, Waker, channel};
+use cinnabar_config::ApiConfig;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+const RIGHT: &str = "authorization: Bearer 0123456789abcdef\r\n";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Waker for Nobody {
+    fn wake(&self) {}
+}
+
+/// A served address above a data plane that counts its messages and answers none.
+struct Site {
+    port: u16,
+    messages: Arc<AtomicUsize>,
+    /// Of those, other than questions for the status.
+    changes: Arc<AtomicUsize>,
+    _dir: tempfile::TempDir,
+    _until: oneshot::Sender<()>,
+}
+
+impl Site {
+    fn new(with_token: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let token = dir.path().join("token");
+        std::fs::write(&token, "0123456789abcdef\n").expect("it is ours");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&token, private).expect("it is ours");
+        let token_file = with_token.then_some(token);
+        let api = ApiConfig { token_file, allowed_hosts: vec!["cache.example".into()] };
+        let (commands, queue) = channel(Arc::new(Nobody));
+        let messages = Arc::new(AtomicUsize::new(0));
+        let changes = Arc::new(AtomicUsize::new(0));
+        let counts = (Arc::clone(&messages), Arc::clone(&changes));
+        std::thread::spawn(move || {
+            queue.iter().for_each(|message| {
+                counts.0.fetch_add(1, Ordering::SeqCst);
+                let changes = usize::from(!matches!(message, Message::Status(_)));
+                counts.1.fetch_add(changes, Ordering::SeqCst);
+            });
+        });
+        let control = Control::new("/".into(), "/control.sock".into(), Duration::from_secs(1));
+        control.enter(Phase::Serving(commands));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (until, ended) = oneshot::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
+                let routes = metrics::router(&control, Some(&api));
+                tokio::select! {
+                    () = serve(listener, routes, PATIENCE) => {}
+                    _ended = ended => {}
+                }
+            });
+        });
+        Self { port, messages, changes, _dir: dir, _until: until }
+    }
+
+    /// Messages that the data plane has got since the last look.
+    fn reached(&self) -> usize {
+        self.messages.swap(0, Ordering::SeqCst)
+    }
+
+    /// Sends this and reads all that comes; empty if the connection is closed without an answer.
+    fn raw(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        // What is refused early may break the pipe.
+        let _refused_early = stream.write_all(request);
+        let _gone = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _cut_off = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// The status code, and the body, which must be an error's with a hint unless all went well.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let len = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{headers}connection: close\r\ncontent-length: {len}\r\n\r\n{body}"
+        );
+        let answer = self.raw(request.as_bytes());
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a code");
+        if code >= 400 && path.starts_with("/v1") && method != "HEAD" {
+            let error: Value = serde_json::from_str(body).expect(body);
+            assert!(error["error"].is_string() && error["hint"].is_string(), "{answer}");
+        }
+        assert_eq!(code == 401, head.to_lowercase().contains("www-authenticate: bearer"), "{head}");
+        (code, body.to_owned())
+    }
+}
+
+/// Every operation of the description: method, path, a body that is fine.
+fn operations() -> Vec<(String, String, &'static str)> {
+    let document: Value = serde_json::from_str(describe::text()).expect("it is JSON");
+    let paths = document["paths"].as_object().expect("paths");
+    let operations = paths.iter().flat_map(|(path, item)| {
+        item.as_object().expect("a path").keys().map(move |method| {
+            let body = match (method.as_str(), path.as_str()) {
+                ("post", "/v1/volumes") => r#"{"name":"vm1","backend":"file:/vm1.raw"}"#,
+                ("patch", _) => r#"{"mode":"write-around"}"#,
+                ("post", "/v1/cache/replace") => r#"{"device":"new.img"}"#,
+                ("post", "/v1/recordings") => r#"{"all":true}"#,
+                ("post", path) if path.ends_with("invalidate") => "{}",
+                _ => "",
+            };
+            let path = path.replace("{name}", "vm1").replace("{id}", "1");
+            (method.to_uppercase(), path, body)
+        })
+    });
+    operations.collect()
+}
+
+fn changes() -> Vec<(String, String, &'static str)> {
+    let changes: Vec<_> = operations().into_iter().filter(|(method, ..)| method != "GET").collect();
+    assert!(changes.len() >= 9, "{changes:?}");
+    changes
+}
+
+#[test]
+fn without_the_token_nothing_reaches_the_data_plane_and_with_it_everything_does() {
+    let site = Site::new(true);
+    for (method, path, body) in changes() {
+        for wrong in [
+            "",
+            "authorization: Bearer 0123456789abcdeg\r\n",
+            "authorization: Bearer \r\n",
+            "authorization: Basic 0123456789abcdef\r\n",
+            "x-authorization: Bearer 0123456789abcdef\r\n",
+            "authorization: Bearer wrong\r\nauthorization: Bearer 0123456789abcdef\r\n",
+        ] {
+            let (code, _) = site.ask(&method, &path, &format!("host: localhost\r\n{wrong}"), body);
+            assert_eq!(code, 401, "{method} {path} {wrong:?}");
+        }
+        assert_eq!(site.reached(), 0, "{method} {path}");
+        let (code, _) = site.ask(&method, &path, &format!("host: [::1]\r\n{RIGHT}"), body);
+        assert_eq!(code, 503, "the data plane does not answer: {method} {path}");
+        assert!(site.reached() > 0, "{method} {path}");
+    }
+    for method in ["PUT", "OPTIONS", "TRACE", "MKCOL"] {
+        let (code, _) = site.ask(method, "/v1/volumes", "host: localhost\r\n", "");
+        assert_eq!(code, 401, "{method}");
+    }
+    let none = Site::new(false);
+    for (method, path, body) in changes() {
+        let (code, _) = none.ask(&method, &path, &format!("host: localhost\r\n{RIGHT}"), body);
+        assert_eq!(code, 403, "{method} {path}");
+    }
+    assert_eq!(none.reached(), 0);
+}
+
+#[test]
+fn reading_needs_no_token() {
+    let site = Site::new(false);
+    for host in ["127.0.0.1:9320", "localhost", "cache.example"] {
+        let ask = |path: &str| site.ask("GET", path, &format!("host: {host}\r\n"), "");
+        assert_eq!(ask("/v1/version").0, 200, "{host}");
+        assert!(ask("/v1/openapi.json").1.contains("\"3.1.0\""), "{host}");
+        assert_eq!(ask("/v1/ready").0, 200, "{host}");
+        assert_eq!(ask("/v1/none").0, 404, "{host}");
+        assert_eq!(site.reached(), 0);
+        assert_eq!((ask("/v1/status").0, ask("/metrics").0, site.reached()), (503, 503, 2));
+    }
+}
+
+#[test]
+fn other_hosts_and_origins_reach_nothing() {
+    let site = Site::new(true);
+    let metrics = ("GET".to_owned(), "/metrics".to_owned(), "");
+    for (method, path, body) in operations().into_iter().chain([metrics]) {
+        let ask = |headers: &str| site.ask(&method, &path, &format!("{RIGHT}{headers}"), body).0;
+        assert_eq!(ask("host: evil.example\r\n"), 421, "{method} {path}");
+        assert_eq!(ask("host: localhost\r\nhost: localhost\r\n"), 421, "{method} {path}");
+        assert_eq!(ask(""), 421, "{method} {path}");
+        let host = "host: localhost\r\n";
+        assert_eq!(ask(&format!("{host}origin: http://evil.example\r\n")), 403, "{method} {path}");
+        assert_eq!(ask(&format!("{host}origin: null\r\n")), 403, "{method} {path}");
+    }
+    assert_eq!(site.reached(), 0);
+}
+
+#[test]
+fn long_heads_and_bodies_are_refused() {
+    let site = Site::new(true);
+    let headers = format!("host: localhost\r\n{RIGHT}");
+    let long = "x".repeat(70_000);
+    assert_eq!(site.ask("POST", "/v1/volumes", &headers, &long).0, 413);
+    assert_eq!(site.ask("POST", "/v1/volumes", "host: localhost\r\n", &long).0, 413);
+    let endless = format!(
+        "POST /v1/volumes HTTP/1.1\r\n{headers}transfer-encoding: chunked\r\n\r\n{}",
+        "3e8\r\n".to_owned() + &"x".repeat(1000) + "\r\n"
+    );
+    let cut_off = site.raw(endless.as_bytes());
+    assert!(cut_off.is_empty() || cut_off.starts_with("HTTP/1.1 400"), "{cut_off}");
+    let head = format!("GET /v1/version HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n");
+    let answer = site.raw(head.as_bytes());
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert_eq!(site.reached(), 0);
+}
+
+#[test]
+fn drawn_requests_without_the_token_change_nothing_and_leave_the_server_well() {
+    let parts: [&[u8]; 26] = [
+        b"POST",
+        b"DELETE",
+        b"PATCH",
+        b"GET",
+        b" ",
+        b"/v1/volumes",
+        b"/v1/cache/abandon",
+        b"%00",
+        b"/../",
+        b"?force=true",
+        b" HTTP/1.1",
+        b" HTTP/1.0",
+        b"\r\n",
+        b"\n",
+        b"host: localhost\r\n",
+        b"host: evil.example\r\n",
+        b"authorization: Bearer ",
+        b"content-length: 5\r\n",
+        b"content-length: -1\r\n",
+        b"transfer-encoding: chunked\r\n",
+        b"ffffffffffffffff\r\n",
+        b"0\r\n\r\n",
+        b"\r\n\r\n",
+        b"{\"name\":\"a\"}",
+        b"\0",
+        b"\xFF\xFE",
+    ];
+    let site = Site::new(true);
+    let good = "POST /v1/cache/abandon HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(18);
+    for round in 0..600 {
+        let mut request = if round % 2 == 0 { good.as_bytes().to_vec() } else { Vec::new() };
+        for _ in 0..rng.random_range(1..12) {
+            let part = parts[rng.random_range(0..parts.len())];
+            let at = rng.random_range(0..=request.len());
+            request.splice(at..at, part.iter().copied());
+        }
+        let answer = site.raw(&request);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1."), "{round}: {answer}");
+        let changes = site.changes.load(Ordering::SeqCst);
+        assert_eq!(changes, 0, "{round}: {:?}: {answer}", String::from_utf8_lossy(&request));
+    }
+    assert_eq!(site.ask("GET", "/v1/version", "host: localhost\r\n", "").0, 200);
+}
