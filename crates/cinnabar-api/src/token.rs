@@ -53,8 +53,7 @@ impl Token {
     /// [`TokenError`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         // A pipe without a writer would be waited for.
-        let nonblock = rustix::fs::OFlags::NONBLOCK.bits();
-        let flags = i32::try_from(nonblock).expect("flags of open are an int in C");
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         // Of the very file that is read, whatever the path names by now.
         let metadata = file.metadata()?;

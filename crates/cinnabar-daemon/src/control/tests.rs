@@ -49,11 +49,11 @@ impl Site {
         let changes = Arc::new(AtomicUsize::new(0));
         let counts = (Arc::clone(&messages), Arc::clone(&changes));
         std::thread::spawn(move || {
-            queue.iter().for_each(|message| {
+            for message in &queue {
                 counts.0.fetch_add(1, Ordering::SeqCst);
                 let changes = usize::from(!matches!(message, Message::Status(_)));
                 counts.1.fetch_add(changes, Ordering::SeqCst);
-            });
+            }
         });
         let control = Control::new("/".into(), "/control.sock".into(), Duration::from_secs(1));
         control.enter(Phase::Serving(commands));
