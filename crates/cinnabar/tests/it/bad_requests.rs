@@ -122,3 +122,52 @@ fn the_metrics_port_is_for_metrics() {
     assert!(metrics.body.contains("cinnabar_cache_capacity_bytes"), "{}", metrics.body);
     daemon.stop();
 }
+
+#[test]
+fn the_api_over_http_changes_nothing_without_the_token() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    let port = free_port();
+    site.disk("vm1.raw", 8 << 20);
+    site.config(&format!(
+        "[control]\nhttp = \"127.0.0.1:{port}\"\napi = true\ntoken_file = \"token\"\n"
+    ));
+    let start = ["serve", "--config", "c.toml"];
+    let missing = site.run(&start);
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.stderr.contains("token_file"), "{missing:?}");
+    site.write("token", "0123456789abcdef0123456789abcdef\n");
+    let set_mode = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(site.path("token"), permissions).expect("it is ours");
+    };
+    set_mode(0o644);
+    let open = site.run(&start);
+    assert_eq!(open.code, Some(2), "{open:?}");
+    assert!(open.stderr.lines().last().is_some_and(|hint| hint.contains("0600")), "{open:?}");
+    set_mode(0o600);
+    let daemon = site.serve();
+    let volume = "{\"name\":\"vm1\",\"backend\":\"file:vm1.raw\"}";
+    let add = |headers: &str| {
+        super::http::send_tcp(port, "POST", "/v1/volumes", headers, volume).expect("an answer")
+    };
+    for (headers, code) in [
+        ("host: localhost\r\n", 401),
+        ("host: localhost\r\nauthorization: Bearer 0123456789abcdef\r\n", 401),
+        ("host: evil.example\r\n", 421),
+    ] {
+        let answer = add(headers);
+        assert_eq!(answer.code, code, "{headers}: {answer:?}");
+        assert!(answer.json()["hint"].is_string(), "{answer:?}");
+    }
+    let volumes = || super::http::get_tcp(port, "/v1/volumes").expect("an answer").json();
+    assert_eq!(volumes().as_array().map(Vec::len), Some(0));
+    let token = "authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
+    let answer = add(&format!("host: localhost\r\n{token}"));
+    assert_eq!(answer.code, 201, "{answer:?}");
+    assert_eq!(volumes()[0]["name"], "vm1");
+    // What the program prints is what the daemon serves.
+    let served = super::http::get_tcp(port, "/v1/openapi.json").expect("an answer");
+    assert_eq!(site.ask(&["api", "describe"]).trim_end(), served.body);
+    daemon.stop();
+}

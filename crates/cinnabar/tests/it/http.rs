@@ -45,8 +45,23 @@ pub(crate) fn get_tcp(port: u16, path: &str) -> io::Result<Answer> {
     exchange(stream, ("GET", path, "*/*"), "")
 }
 
+/// Sends a request over TCP with these headers, each with its line's end.
+pub(crate) fn send_tcp(
+    port: u16,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> io::Result<Answer> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let len = body.len();
+    let head = format!("{method} {path} HTTP/1.0\r\n{headers}content-length: {len}\r\n\r\n");
+    answered(stream, &head, body)
+}
+
 fn exchange(
-    mut stream: impl Read + Write,
+    stream: impl Read + Write,
     (method, path, accept): (&str, &str, &str),
     body: &str,
 ) -> io::Result<Answer> {
@@ -55,6 +70,10 @@ fn exchange(
     let head = format!(
         "{method} {path} HTTP/1.0\r\nhost: localhost\r\naccept: {accept}\r\ncontent-length: {len}\r\n\r\n"
     );
+    answered(stream, &head, body)
+}
+
+fn answered(mut stream: impl Read + Write, head: &str, body: &str) -> io::Result<Answer> {
     stream.write_all(head.as_bytes())?;
     // A body that is refused early may break the pipe; the answer counts.
     let _refused_early = stream.write_all(body.as_bytes());
