@@ -8,7 +8,8 @@
 //!
 //! # What we do
 //! Flushes of a disk are done one at a time, and one that failed sticks: each that ends after it
-//! fails, too, for as long as the disk is open. It is unknown which of the writes before it are
+//! fails, too, for as long as the disk is open, or until all that no flush has covered is to be written
+//! again (`Disk::forget_failed_flush`). It is unknown which of the writes before it are
 //! lost, and every later flush covers all of them. Those that wait for a flush under way share the
 //! next one, so this costs no flush more than before.
 //!
@@ -156,6 +157,15 @@ impl Disk {
         match self.server() {
             Some(server) => server.failed_flush(),
             None => self.syncs.locked().failed_since(u64::MAX, self.sync_failure_sticks),
+        }
+    }
+
+    /// Lets flushes be tried again after one that failed. Only for who then repeats every write that
+    /// no earlier flush has covered; no I/O may be under way.
+    pub fn forget_failed_flush(&self) {
+        match self.server() {
+            Some(server) => server.forget_failed_flush(),
+            None => self.syncs.locked().failed = None,
         }
     }
 

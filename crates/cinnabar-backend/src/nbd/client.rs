@@ -52,7 +52,8 @@ pub(super) struct Mail {
     pub(super) renew: bool,
     /// The other way: why the server is out of reach.
     trouble: Option<String>,
-    /// And a flush that it failed, which sticks.
+    /// And a flush that it failed. It sticks, as that of a file does (`disk::durable`): a server may
+    /// tell of a lost write once.
     failed_flush: Option<Errno>,
 }
 
@@ -136,6 +137,11 @@ impl Client {
         self.mailbox.lock().failed_flush
     }
 
+    /// See [`Disk::forget_failed_flush`](crate::Disk::forget_failed_flush).
+    pub(crate) fn forget_failed_flush(&self) {
+        self.mailbox.lock().failed_flush = None;
+    }
+
     /// Takes a task; the sink gets its completion.
     pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
         self.mailbox.put(|mail| mail.tasks.push((task, sink)));
@@ -179,8 +185,11 @@ impl Mailbox {
         self.lock().trouble = trouble;
     }
 
-    pub(super) fn set_failed_flush(&self, errno: Errno) {
-        self.lock().failed_flush = Some(errno);
+    /// A flush has ended, perhaps with this failure. Gives the one that sticks.
+    pub(super) fn note_flush(&self, failed: Option<Errno>) -> Option<Errno> {
+        let mut mail = self.lock();
+        mail.failed_flush = mail.failed_flush.or(failed);
+        mail.failed_flush
     }
 
     /// All there is; it stays closed.

@@ -39,9 +39,6 @@ pub(super) struct Worker {
     /// Of those, the ones that have something to ask.
     ready: VecDeque<usize>,
     unflushed: Unflushed,
-    /// A flush that failed sticks, as that of a file does (`disk::durable`): a server may tell of a
-    /// lost write once.
-    failed_flush: Option<Errno>,
     /// Whom to tell of a restart: each port that had a job of data, in order of the first ones.
     tellers: Vec<(Arc<dyn Sink>, FileId)>,
     backoff: Backoff,
@@ -85,7 +82,6 @@ impl Worker {
             jobs: Slab::new(),
             ready: VecDeque::new(),
             unflushed: Unflushed::new(export.size_bytes),
-            failed_flush: None,
             tellers: Vec::new(),
             backoff,
             outages: 0,
@@ -296,11 +292,7 @@ impl Worker {
         let mut result = job.result;
         if job.is_flush() {
             let failed = result.err().filter(|errno| *errno != Errno::OPNOTSUPP);
-            if let (None, Some(errno)) = (self.failed_flush, failed) {
-                self.failed_flush = failed;
-                self.mailbox.set_failed_flush(errno);
-            }
-            result = self.failed_flush.map_or(result, Err);
+            result = self.mailbox.note_flush(failed).map_or(result, Err);
         }
         if result.is_err() {
             // It may have had more to ask.

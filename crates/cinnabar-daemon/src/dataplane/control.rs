@@ -284,8 +284,13 @@ impl Plane {
     /// Begins the end of a volume that serves: no more requests, then everything of its is finished
     /// and flushed.
     pub(super) fn detach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
-        let Some(first) = self.volumes[key].life.leave() else { return };
-        self.volumes[key].answer = answer;
+        let Some(first) = self.volumes[key].life.leave() else {
+            self.leaves_renewed(key, answer);
+            return;
+        };
+        let volume = &mut self.volumes[key];
+        volume.renewal.cancel();
+        volume.answer = answer;
         self.remove_exports(key);
         self.recordings.leave(key, self.stop.is_some());
         self.discard_lost(key);
@@ -300,16 +305,17 @@ impl Plane {
 
     /// The engine has answered a command of a volume's end.
     fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
-        let Volume { life, config, io, .. } = &mut self.volumes[key];
-        match life.answered(result) {
+        match self.volumes[key].life.answered(result) {
             EndStep::Ask(command) => self.command(PendingCommand::End(key), &command),
             EndStep::TakeProof => {
-                let disk = Arc::clone(&io.disk);
+                let disk = Arc::clone(&self.volumes[key].io.disk);
                 self.background.start(Task::Take { volume: key, disk });
             }
             EndStep::Gone(Ok(())) => self.forget_if_quiet(key),
+            // That is why it is renewed.
+            EndStep::Gone(Err(_)) if self.volumes[key].is_renewed() => self.forget_if_quiet(key),
             EndStep::Gone(Err(EndError { what, failure })) => {
-                let volume = &config.name;
+                let volume = &self.volumes[key].config.name;
                 tracing::error!(volume, reason = %failure, "{what} failed; the volume's blocks are dropped");
                 self.volumes[key].failed = Some(failed(what, failure));
                 self.forget_if_quiet(key);
@@ -354,6 +360,9 @@ impl Plane {
         match self.volumes[key].life.attached(result) {
             Ok((volume, warmth)) => {
                 self.serve(now, key, volume, warmth);
+                if self.attached_again(now, key, true) && !self.is_detaching() {
+                    return;
+                }
                 if self.is_detaching() {
                     // All others have been told to go while this one was on its way.
                     self.detach(key, answer);
@@ -361,6 +370,7 @@ impl Plane {
                     let _ = answer.send(Ok(()));
                 }
             }
+            Err(_) if self.attached_again(now, key, false) => {}
             Err(error) => {
                 self.remove_exports(key);
                 let volume = &mut self.volumes[key];
@@ -414,10 +424,16 @@ impl Plane {
         if !self.volumes.get(key).is_some_and(|volume| volume.life.is_over()) {
             return;
         }
+        let now = self.lane.clock.now();
+        if self.stays_renewed(now, key) {
+            return;
+        }
         let volume = self.volumes.remove(key);
+        // What the log has asked for in the meantime is not done.
+        self.submit_early(now, key);
         self.writes.forget(key);
         // Its key may be another volume's soon: what waited for it must not be done there.
-        self.admit_waiting(self.lane.clock.now(), key);
+        self.admit_waiting(now, key);
         self.order.retain(|other| *other != key);
         self.crew.uninstall(&mut self.lane, key);
         drop(volume.io);

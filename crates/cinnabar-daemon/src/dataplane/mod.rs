@@ -29,6 +29,7 @@ mod patience;
 mod plane;
 mod proofs;
 mod recordings;
+mod renewal;
 mod replace;
 mod requests;
 mod restarted;

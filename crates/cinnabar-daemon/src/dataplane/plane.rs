@@ -216,6 +216,7 @@ impl Plane {
             self.look_at = None;
             self.drop_lost_ranges(now);
             self.retry_absent(now);
+            self.renew_due(now);
             self.look_around(now);
             self.look_at_new_device(now);
         }

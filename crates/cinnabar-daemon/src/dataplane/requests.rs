@@ -7,7 +7,7 @@ use super::front::{Caller, Side};
 use super::guests::{Late, SHARE_FROM};
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
-use super::volume::{Kind, kind_of, tells_extents};
+use super::volume::{Kind, Volume, kind_of, tells_extents};
 use crate::messages::AnswerTo;
 use cinnabar_backend::Memory;
 use cinnabar_driver::Phase;
@@ -69,8 +69,8 @@ pub(super) enum Asker {
     Guest(Caller),
     /// And what is being done.
     Operator(&'static str, AnswerTo<()>),
-    /// The write log.
-    Log(EngineId),
+    /// The write log; whether it is a flush.
+    Log(EngineId, bool),
     /// A volume that joins it, and is flushed for that.
     Mode,
     /// Nobody; but the copies of these bytes must go.
@@ -119,19 +119,25 @@ impl Plane {
     ) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
+        let waits = |volume: &Volume| match volume.writes.route() {
+            Route::Wait => true,
+            Route::Log(_) if volume.is_renewed() => false,
+            _ => volume.life.phase() == Phase::Attaching || volume.is_renewed(),
+        };
         if let Some(volume) = self.volumes.get(key)
-            && (volume.life.phase() == Phase::Attaching || volume.writes.route() == Route::Wait)
+            && waits(volume)
         {
             let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
             self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
             return self.note_answer_by(answer_by);
         }
-        let volume = self.volumes.get(key).and_then(|one| Some((one, one.life.serving()?)));
-        let Some((volume, id)) = volume else {
+        let takes = |one: &&Volume| one.life.serving().is_some() || one.is_renewed();
+        let Some(volume) = self.volumes.get(key).filter(takes) else {
             self.answer(caller, key, Err(Failure::NoVolume));
             return;
         };
+        let id = volume.life.serving();
         let (kind, op) = match command {
             Command::Engine(op) => {
                 self.recordings.note(now, key, &op);
@@ -155,7 +161,8 @@ impl Plane {
             GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
         let route = volume.writes.route();
         self.note_answer_by(answer_by);
-        if let Route::Log(place) = route {
+        let Some(id) = id.filter(|_| route == Route::Engine) else {
+            let Route::Log(place) = route else { unreachable!("the others wait") };
             request.in_log = true;
             // After its device has failed the log refuses all of them.
             if self.writes.log().is_some_and(|log| !log.is_lost()) {
@@ -163,9 +170,9 @@ impl Plane {
             }
             let id = RequestId(self.requests.insert(request) as u64);
             self.writes.give(Event::Submit(id, place, op));
-        } else {
-            self.submit(request, id, op);
-        }
+            return;
+        };
+        self.submit(request, id, op);
     }
 
     /// A volume serves now, or will not: what waited for that goes on.
@@ -373,7 +380,14 @@ impl Plane {
                 self.put_back_lost(now, request.volume, span);
             }
             Asker::Doubt(_) => {}
-            Asker::Log(id) => self.writes.give(Event::EngineDone(id, reply.result)),
+            Asker::Log(id, is_flush) => {
+                // One that is overdue has not failed yet.
+                let failed = !matches!(reply.result, Ok(_) | Err(Failure::Io(IoError::TimedOut)));
+                if is_flush && failed {
+                    self.flush_failed(now, request.volume);
+                }
+                self.writes.give(Event::EngineDone(id, reply.result));
+            }
             Asker::Mode => self.flushed_to_join(now, request.volume, reply.result.map(drop)),
         }
         self.settle_writes(now, request.volume);

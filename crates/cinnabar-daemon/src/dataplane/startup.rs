@@ -19,6 +19,7 @@ use super::inbox::Inbox;
 use super::lane::Lane;
 use super::plane::Plane;
 use super::recordings::Recordings;
+use super::renewal::Renewal;
 use super::requests::Overdue;
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
@@ -295,6 +296,8 @@ impl Plane {
             claim_path,
             claims: None,
             traffic: Traffic::default(),
+            renewal: Renewal::default(),
+            number: attachment,
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);

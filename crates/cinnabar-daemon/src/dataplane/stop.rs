@@ -158,7 +158,10 @@ impl Plane {
             // Clients that are still there have had their time.
             self.remove_exports(key);
             // Who has asked for the removal of one that leaves already is answered when it has gone.
-            if matches!(self.volumes[key].life.phase(), Phase::Attaching | Phase::Serving) {
+            let volume = &self.volumes[key];
+            if matches!(volume.life.phase(), Phase::Attaching | Phase::Serving)
+                || volume.is_renewed()
+            {
                 let answer = self.volumes[key].answer.take();
                 self.detach(key, answer);
             }

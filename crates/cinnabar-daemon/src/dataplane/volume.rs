@@ -1,6 +1,7 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
+use super::renewal::Renewal;
 use super::writes::{Claims, Traffic};
 use crate::latency::{Latencies, LatencyRecorder};
 use crate::messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode};
@@ -15,7 +16,7 @@ use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A backend that has not answered for so long is shown as slow.
@@ -56,6 +57,10 @@ pub(super) struct Volume {
     pub(super) claim_path: PathBuf,
     /// Its claim, as long as it may be there.
     pub(super) claims: Option<Claims>,
+    /// Its way back after a failed flush.
+    pub(super) renewal: Renewal,
+    /// A number of its own, from its installation on.
+    pub(super) number: u64,
 }
 
 /// Why a volume joins the write log, or leaves it.
@@ -119,7 +124,16 @@ impl Volume {
     /// under way for so long.
     pub(super) fn state(&self, oldest: Option<Duration>) -> (State, String) {
         match self.life.phase() {
+            _ if self.is_renewed() => {
+                let reason = "a flush of the back end has failed; it is attached again";
+                (State::Degraded, reason.into())
+            }
             Phase::Attaching => (State::Starting, "being attached".into()),
+            Phase::Serving if self.renewal.is_due() => {
+                let reason = "a flush of the back end has failed; it is attached again in a moment, \
+                              and what may be lost is written again from the write log";
+                (State::Degraded, reason.into())
+            }
             Phase::Serving => match self.trouble(oldest) {
                 Some(reason) => (State::Degraded, reason),
                 None => (State::Serving, String::new()),
@@ -205,6 +219,28 @@ impl VolumeIo {
         }
     }
 
+    /// The same back end in another attachment. Nothing of the earlier one is under way.
+    pub(super) fn renewed(earlier: &Self, life: &VolumeLife) -> Self {
+        let models = std::mem::take(&mut *earlier.locked_models());
+        Self {
+            name: earlier.name.clone(),
+            disk: Arc::clone(&earlier.disk),
+            attachment: life.attachment(),
+            timeout: earlier.timeout,
+            has_models: earlier.has_models,
+            models: Mutex::new(models),
+            ios: Arc::clone(life.ios()),
+            overdue_now: AtomicU32::new(0),
+            detours: AtomicU32::new(earlier.detours.load(SeqCst)),
+            recorded: AtomicBool::new(earlier.recorded.load(SeqCst)),
+        }
+    }
+
+    fn locked_models(&self) -> MutexGuard<'_, Vec<SimModel>> {
+        // A panic leaves a model as it was between two operations.
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether all requests go by way of the first thread's router for now: it has something for the
     /// volume that they must not overtake, or is to see them.
     pub(super) fn has_detour(&self) -> bool {
@@ -238,8 +274,7 @@ impl VolumeIo {
         if !self.has_models {
             return None;
         }
-        // A panic leaves a model as it was between two operations.
-        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut models = self.locked_models();
         judge(&mut models, now.0, kind, offset, len)
     }
 }

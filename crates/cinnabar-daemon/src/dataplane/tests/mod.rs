@@ -8,6 +8,7 @@ mod disks;
 mod failures;
 mod mirror;
 mod paused;
+mod renewal;
 mod replacing;
 mod rig;
 mod serving;

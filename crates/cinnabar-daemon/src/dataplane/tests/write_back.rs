@@ -27,12 +27,12 @@ pub(super) fn until(rig: &Rig, what: &str, reached: impl Fn(&DataStatus) -> bool
     }
 }
 
-fn set(rig: &Rig, mode: VolumeMode) -> Result<(), CommandError> {
+pub(super) fn set(rig: &Rig, mode: VolumeMode) -> Result<(), CommandError> {
     let change = VolumeChange { mode: Some(mode), ..VolumeChange::default() };
     rig.ask(|answer| Message::SetVolume { name: "vm1".into(), change, answer })
 }
 
-fn remove(rig: &Rig, discard_dirty: bool) -> Result<(), CommandError> {
+pub(super) fn remove(rig: &Rig, discard_dirty: bool) -> Result<(), CommandError> {
     let (name, force) = ("vm1".into(), true);
     rig.ask(|answer| Message::RemoveVolume { name, force, discard_dirty, answer })
 }

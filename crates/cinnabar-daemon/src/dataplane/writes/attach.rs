@@ -96,11 +96,11 @@ impl Plane {
         size_bytes: u64,
         answer: AnswerTo<u64>,
     ) -> Option<AnswerTo<u64>> {
-        let subject = Subject { key, attachment };
-        let volume = self.key_of(subject).map(|key| &self.volumes[key]);
-        let Some(volume) = volume.filter(|volume| volume.writes.place().is_some()) else {
-            return Some(answer);
+        let is_it = |volume: &&Volume| {
+            volume.io.attachment == attachment && volume.writes.place().is_some()
         };
+        let Some(volume) = self.volumes.get(key).filter(is_it) else { return Some(answer) };
+        let subject = self.subject(key);
         let name = volume.config.name.clone();
         let running = self.writes.running()?;
         let command = Command::Attach { name, size_bytes, incarnation: 0 };
@@ -110,11 +110,16 @@ impl Plane {
 
     pub(super) fn log_has_grown(
         &mut self,
-        Subject { key, attachment }: Subject,
+        subject: Subject,
         size_bytes: u64,
         result: Result<(), Refusal>,
         answer: AnswerTo<u64>,
     ) {
+        let Some(key) = self.key_of(subject) else {
+            let _ = answer.send(Err(CommandError::gone()));
+            return;
+        };
+        let attachment = self.volumes[key].io.attachment;
         self.tell_size(key, attachment, size_bytes, result.map_err(refused), answer);
     }
 }

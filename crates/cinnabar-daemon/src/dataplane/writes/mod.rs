@@ -69,11 +69,11 @@ pub(super) struct Running {
     told_lost: bool,
 }
 
-/// One attachment of a volume: its key may be another one's later.
+/// A volume: its key may be another one's later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
     key: usize,
-    attachment: u64,
+    number: u64,
 }
 
 /// Who waits for the log's answer to a command.
@@ -239,8 +239,12 @@ impl Plane {
         let key = running.volumes.get(usize::from(place)).copied().flatten();
         let volume = key.and_then(|key| Some((key, self.volumes.get(key)?)));
         match volume.map(|(key, volume)| (key, volume.life.phase())) {
-            Some((key, Phase::Serving)) => self.submit_for(now, key, op, Asker::Log(id)),
+            Some((key, Phase::Serving)) => {
+                let asker = Asker::Log(id, matches!(op, Op::Flush));
+                self.submit_for(now, key, op, asker);
+            }
             Some((key, Phase::Attaching)) => running.early.push((id, key, op)),
+            Some((key, _)) if self.volumes[key].is_renewed() => running.early.push((id, key, op)),
             Some((_, Phase::Leaving | Phase::Gone)) | None => {
                 running.events.push(Event::EngineDone(id, Err(Failure::NoVolume)));
             }
@@ -254,7 +258,8 @@ impl Plane {
         let serves = self.volumes.get(key).is_some_and(|volume| volume.life.serving().is_some());
         for (id, key, op) in early {
             if serves {
-                self.submit_for(now, key, op, Asker::Log(id));
+                let asker = Asker::Log(id, matches!(op, Op::Flush));
+                self.submit_for(now, key, op, asker);
             } else {
                 self.writes.give(Event::EngineDone(id, Err(Failure::NoVolume)));
             }

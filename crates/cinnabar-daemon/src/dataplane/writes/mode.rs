@@ -5,7 +5,7 @@ use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
-use crate::dataplane::volume::Change;
+use crate::dataplane::volume::{Change, Volume};
 use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_driver::write_mode::{Failed, Step};
 use cinnabar_engine::counters::VolumeCounters;
@@ -19,15 +19,15 @@ use std::time::Duration;
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 impl Plane {
-    /// One attachment of a volume.
+    /// A volume, as long as it is installed.
     pub(super) fn subject(&self, key: usize) -> Subject {
-        Subject { key, attachment: self.volumes[key].life.attachment() }
+        Subject { key, number: self.volumes[key].number }
     }
 
     /// Its key, if it is still there.
     pub(super) fn key_of(&self, subject: Subject) -> Option<usize> {
         let volume = self.volumes.get(subject.key)?;
-        (volume.life.attachment() == subject.attachment).then_some(subject.key)
+        (volume.number == subject.number).then_some(subject.key)
     }
 
     /// Does the next step.
@@ -165,9 +165,10 @@ impl Plane {
     }
 
     /// What the engines have counted of a volume.
-    fn counted(&self, key: usize) -> VolumeCounters {
-        let id = self.volumes[key].life.id();
-        self.crew.counters(&self.lane, &[id]).volumes.pop().unwrap_or_default()
+    pub(in super::super) fn counted(&self, key: usize) -> VolumeCounters {
+        let Volume { life, renewal, .. } = &self.volumes[key];
+        let own = self.crew.counters(&self.lane, &[life.id()]).volumes.pop().unwrap_or_default();
+        renewal.counted(life.phase(), own)
     }
 
     /// Before the log is asked to let go of it, and forgets that.
