@@ -7,7 +7,7 @@ mod memory;
 mod mirror;
 
 use crate::Case;
-use crate::nbd_backend::loss::server::{Manner, Server};
+use crate::nbd_backend::loss::server::{ALL, Deed, FLUSH, Manner, SEND_FUA, Server};
 use anyhow::{Context, Result, ensure};
 use chain::{Chain, DISK};
 use e2e::dice::Dice;
@@ -15,11 +15,12 @@ use e2e::nbd::Client;
 use e2e::tools::FIO;
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 13] = [
     mirror::LOST,
     device::SILENCE,
     device::ERRORS,
@@ -27,6 +28,7 @@ pub(crate) const CASES: [Case; 12] = [
     Case::new("write_back_kills_with_threads", &[], kills_with_threads),
     Case::new("write_back_kills_under_fio", &[FIO], kills_under_fio),
     Case::new("write_back_server_that_forgets", &[], server_that_forgets),
+    Case::new("write_back_flushes_that_fail", &[], flushes_that_fail),
     Case::new("write_back_log_is_lost", &[], log_is_lost),
     Case::new("write_memory_kills", &[], memory::kills),
     Case::new("write_memory_kills_with_threads", &[], memory::kills_with_threads),
@@ -228,6 +230,67 @@ fn server_that_forgets() -> Result<()> {
     ensure!(reached >= chain.flushed(), "{reached} of {} are there", chain.flushed());
     server.revive();
     daemon.stop()
+}
+
+/// A server that fails a flush, and loses what it had not flushed: the log writes it again. One without
+/// FUA has a flush behind each durable write.
+fn flushes_that_fail() -> Result<()> {
+    const FAILURES: usize = 3;
+    for flags in [ALL, ALL & !SEND_FUA] {
+        let site = Site::new()?;
+        let manner = Manner { flags, ..Manner::of_size(DISK) };
+        let server = Server::start(&site.path("server"), manner);
+        let backend = volume("vm1", "nbd:unix:server").key("exclusive = true");
+        let config = config().cache_key("shards = 3").cache_key("threads = 2").volume(backend);
+        let daemon = site.serve(&config)?;
+        let (stop, mut chain) = (AtomicBool::new(false), Chain::new(1, 3));
+        let mut guest = client(&site, "vm1").with_context(|| daemon.running.log())?;
+        let (chain, images) = thread::scope(|scope| {
+            let writes = &stop;
+            let worker = scope.spawn(move || chain.run(&mut guest, writes).map(|()| chain));
+            let images: Result<Vec<_>> =
+                (0..FAILURES).map(|_| failed_flush(&server, &daemon)).collect();
+            stop.store(true, Ordering::Relaxed);
+            let chain = worker.join().expect("the guest does not panic");
+            anyhow::Ok((chain.with_context(|| daemon.running.log())?, images?))
+        })?;
+        for (failure, image) in images.iter().enumerate() {
+            chain.check_image(image).with_context(|| format!("failure {failure}"))?;
+        }
+        ensure!(chain.flushed() > 100, "only {} writes", chain.flushed());
+        daemon.command(&["volume", "flush", "vm1"])?;
+        let reached = chain.check_image(&server.durable())?;
+        ensure!(reached >= chain.flushed(), "{reached} of {} are there", chain.flushed());
+        let status = daemon.status()?;
+        ensure!(status.volume("vm1")?["state"] == "serving", "{}", status.0);
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// The server's next flush fails; waits for one that does not. Gives what was durable in between.
+fn failed_flush(server: &Server, daemon: &Daemon) -> Result<Vec<u8>> {
+    let (failed, good) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (fails, goes) = (Arc::clone(&failed), Arc::clone(&good));
+    server.script(move |asked| {
+        if asked.kind == FLUSH && !fails.swap(true, Ordering::Relaxed) {
+            return Deed::FailAndForget(5);
+        }
+        if asked.kind == FLUSH {
+            goes.store(true, Ordering::Relaxed);
+        }
+        Deed::Serve
+    });
+    let begun = Instant::now();
+    let mut image = None;
+    while !good.load(Ordering::Relaxed) {
+        ensure!(begun.elapsed() < PATIENCE, "no flush any more: {}", daemon.running.log());
+        if failed.load(Ordering::Relaxed) && image.is_none() {
+            image = Some(server.durable());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(image.unwrap_or_else(|| server.durable()))
 }
 
 /// The log's data are gone under a running daemon. Guests get errors instead of the past, and the

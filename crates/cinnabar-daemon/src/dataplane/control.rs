@@ -360,7 +360,7 @@ impl Plane {
         match self.volumes[key].life.attached(result) {
             Ok((volume, warmth)) => {
                 self.serve(now, key, volume, warmth);
-                if self.attached_again(now, key, true) && !self.is_detaching() {
+                if self.attached_again(now, key, Ok(())) && !self.is_detaching() {
                     return;
                 }
                 if self.is_detaching() {
@@ -370,7 +370,7 @@ impl Plane {
                     let _ = answer.send(Ok(()));
                 }
             }
-            Err(_) if self.attached_again(now, key, false) => {}
+            Err(error) if self.attached_again(now, key, Err(error)) => {}
             Err(error) => {
                 self.remove_exports(key);
                 let volume = &mut self.volumes[key];

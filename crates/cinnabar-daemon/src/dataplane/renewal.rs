@@ -23,6 +23,7 @@ use crate::messages::AnswerTo;
 use cinnabar_backend::entropy;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_driver::{Phase, VolumeLife};
+use cinnabar_engine::Failure;
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
@@ -88,6 +89,17 @@ impl Renewal {
 }
 
 impl Volume {
+    /// Whether what the log asks for is for the engines, perhaps in a moment. What it has given up must
+    /// not reach the back end any more: another host may have it.
+    pub(super) fn takes_from_log(&self) -> bool {
+        match self.renewal.state {
+            State::None | State::Due(_) if self.life.serving().is_some() => true,
+            State::None => true,
+            State::Unwanted => false,
+            _ => matches!(self.writes.route(), Route::Log(_)),
+        }
+    }
+
     /// Whether the engines don't serve it for a moment, and will again.
     pub(super) fn is_renewed(&self) -> bool {
         self.renewal.state != State::None && self.life.serving().is_none()
@@ -143,7 +155,8 @@ impl Plane {
         let volume = &self.volumes[key];
         let waits = self.replacing.is_some();
         match (volume.life.phase(), volume.writes.route()) {
-            (Phase::Serving, Route::Log(_)) if !waits => {
+            // Behind what hangs the engines would not let go of it.
+            (Phase::Serving, Route::Log(_)) if !waits && volume.overdue_now() == 0 => {
                 let counted = self.counted(key);
                 let volume = &mut self.volumes[key];
                 volume.renewal.counted = VolumeCounters { cached_blocks: 0, ..counted };
@@ -152,7 +165,12 @@ impl Plane {
                 self.discard_lost(key);
                 self.command(PendingCommand::End(key), &first);
             }
-            (Phase::Gone, Route::Log(_)) if !waits => self.attach_again(now, key),
+            (Phase::Gone, Route::Log(_) | Route::Engine) if !waits => self.attach_again(now, key),
+            // It is being given up: nothing of what was under way is for the back end.
+            (Phase::Gone, Route::Wait) => {
+                self.submit_early(now, key);
+                self.renew_at(key, after(now, PAUSE_MIN));
+            }
             // It is on its way out of the log.
             (Phase::Serving, Route::Engine) => self.volumes[key].renewal.state = State::None,
             _ => self.renew_at(key, after(now, PAUSE_MIN)),
@@ -165,7 +183,8 @@ impl Plane {
         let renewal = &mut self.volumes[key].renewal;
         match renewal.state {
             State::Leaving if !is_detaching => {
-                self.attach_again(now, key);
+                renewal.state = State::Due(now);
+                self.renew(now, key);
                 true
             }
             State::Due(_) if !is_detaching => true,
@@ -193,6 +212,7 @@ impl Plane {
         }
         io.disk.forget_failed_flush();
         let volume = &mut self.volumes[key];
+        io.take_models(&volume.io);
         (volume.life, volume.io, volume.proof) = (life, io, None);
         volume.renewal.state = State::Attaching;
         // Before anything that it asks for now is answered.
@@ -201,9 +221,18 @@ impl Plane {
     }
 
     /// The engines have it again, or not. Whether there was a renewal.
-    pub(super) fn attached_again(&mut self, now: Instant, key: usize, attached: bool) -> bool {
-        let is_detaching = self.is_detaching();
+    pub(super) fn attached_again(
+        &mut self,
+        now: Instant,
+        key: usize,
+        result: Result<(), Failure>,
+    ) -> bool {
+        let (is_detaching, attached) = (self.is_detaching(), result.is_ok());
         let volume = &mut self.volumes[key];
+        if let (Err(failure), false) = (result, volume.renewal.state == State::None) {
+            let volume = &volume.config.name;
+            tracing::error!(volume, reason = %failure, "attaching the volume again failed");
+        }
         match volume.renewal.state {
             State::Attaching if attached => volume.renewal.state = State::None,
             State::Attaching if !is_detaching => {

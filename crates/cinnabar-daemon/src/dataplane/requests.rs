@@ -381,9 +381,11 @@ impl Plane {
             }
             Asker::Doubt(_) => {}
             Asker::Log(id, is_flush) => {
-                // One that is overdue has not failed yet.
-                let failed = !matches!(reply.result, Ok(_) | Err(Failure::Io(IoError::TimedOut)));
-                if is_flush && failed {
+                // A durable write may be a write and a flush.
+                let io = self.volumes.get(request.volume).map(|volume| &volume.io);
+                let sticks = io.is_some_and(|io| io.disk.sync_failure().is_some());
+                if reply.result.as_ref().is_err_and(|failure| sticks || is_flush && loses(*failure))
+                {
                     self.flush_failed(now, request.volume);
                 }
                 self.writes.give(Event::EngineDone(id, reply.result));
@@ -392,4 +394,10 @@ impl Plane {
         }
         self.settle_writes(now, request.volume);
     }
+}
+
+/// Whether a flush that failed so may have lost writes, so that it fails until the volume is attached
+/// again: one that is overdue has not failed yet.
+const fn loses(failure: Failure) -> bool {
+    !matches!(failure, Failure::Io(IoError::TimedOut | IoError::Unsupported) | Failure::NoVolume)
 }

@@ -219,16 +219,21 @@ impl VolumeIo {
         }
     }
 
-    /// The same back end in another attachment. Nothing of the earlier one is under way.
+    /// Takes over the models of an earlier attachment.
+    pub(super) fn take_models(&self, earlier: &Self) {
+        *self.locked_models() = std::mem::take(&mut *earlier.locked_models());
+    }
+
+    /// The same back end in another attachment, without the models yet. Nothing of the earlier one is
+    /// under way.
     pub(super) fn renewed(earlier: &Self, life: &VolumeLife) -> Self {
-        let models = std::mem::take(&mut *earlier.locked_models());
         Self {
             name: earlier.name.clone(),
             disk: Arc::clone(&earlier.disk),
             attachment: life.attachment(),
             timeout: earlier.timeout,
             has_models: earlier.has_models,
-            models: Mutex::new(models),
+            models: Mutex::default(),
             ios: Arc::clone(life.ios()),
             overdue_now: AtomicU32::new(0),
             detours: AtomicU32::new(earlier.detours.load(SeqCst)),

@@ -60,6 +60,8 @@ pub(crate) enum Deed {
     Ignore,
     /// Answered with this error.
     Fail(u32),
+    /// The same, and what was not flushed is lost.
+    FailAndForget(u32),
     /// These bytes in place of an answer.
     Say(Vec<u8>),
     /// Carried out, and the connection closed in place of an answer.
@@ -244,11 +246,16 @@ fn serve(
         let deed = (locked.script)(&asked);
         if matches!(deed, Deed::Serve | Deed::ServeAndHangUp) {
             data = carry_out(&mut locked, &asked, &data);
+        } else if matches!(deed, Deed::FailAndForget(_)) {
+            let State { volatile, durable, .. } = &mut *locked;
+            volatile.clone_from(durable);
         }
         drop(locked);
         match deed {
             Deed::Serve => reply(&mut stream, structured, &asked, 0, &data)?,
-            Deed::Fail(error) => reply(&mut stream, structured, &asked, error, &[])?,
+            Deed::Fail(error) | Deed::FailAndForget(error) => {
+                reply(&mut stream, structured, &asked, error, &[])?
+            }
             Deed::Say(bytes) => stream.write_all(&bytes)?,
             Deed::Ignore => {}
             Deed::HangUp | Deed::ServeAndHangUp => return stream.shutdown(Shutdown::Both),

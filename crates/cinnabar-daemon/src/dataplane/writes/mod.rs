@@ -28,7 +28,7 @@ use cinnabar_backend::Memory;
 use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Failure, Op, Reply, RequestId};
+use cinnabar_engine::{Failure, IoError, Op, Reply, RequestId};
 use cinnabar_writeback::{Action, Command, EngineId, Event, Place, Refusal, WriteLog};
 use slab::Slab;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub(super) struct Running {
     /// Commands in the log's hands.
     asked: Slab<Asked>,
     /// Requests for volumes that the engines do not have yet, in order.
-    early: Vec<(EngineId, usize, Op<Memory>)>,
+    early: Vec<Early>,
     /// Commands to be given at these times.
     later: Vec<(Instant, Asked, Command)>,
     /// Volumes that waited for their back ends and are being taken out of the log.
@@ -67,6 +67,15 @@ pub(super) struct Running {
     given_up: Vec<String>,
     /// The device's failure was reported.
     told_lost: bool,
+}
+
+/// What the log asks the engines for while they don't have the volume yet.
+struct Early {
+    id: EngineId,
+    key: usize,
+    op: Op<Memory>,
+    /// When it takes too long.
+    answer_by: Option<Instant>,
 }
 
 /// A volume: its key may be another one's later.
@@ -189,6 +198,13 @@ impl Plane {
             running.wake = None;
             running.events.push(Event::Wake);
         }
+        let overdue = |early: &mut Early| early.answer_by.is_some_and(|at| at <= now);
+        for early in running.early.extract_if(.., overdue) {
+            let late = Err(Failure::Io(IoError::TimedOut));
+            running.events.push(Event::EngineDone(early.id, late));
+        }
+        let due = running.early.iter().filter_map(|early| early.answer_by).min();
+        self.look_at = self.look_at.into_iter().chain(due).min();
         let due: Vec<_> = running.later.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, asked, command) in due {
             running.ask(asked, command);
@@ -243,9 +259,17 @@ impl Plane {
                 let asker = Asker::Log(id, matches!(op, Op::Flush));
                 self.submit_for(now, key, op, asker);
             }
-            Some((key, Phase::Attaching)) => running.early.push((id, key, op)),
-            Some((key, _)) if self.volumes[key].is_renewed() => running.early.push((id, key, op)),
-            Some((_, Phase::Leaving | Phase::Gone)) | None => {
+            Some((key, phase)) if phase == Phase::Attaching || self.volumes[key].is_renewed() => {
+                let volume = &self.volumes[key];
+                if !volume.takes_from_log() {
+                    running.events.push(Event::EngineDone(id, Err(Failure::NoVolume)));
+                    return;
+                }
+                let answer_by = volume.answer_by(now);
+                running.early.push(Early { id, key, op, answer_by });
+                self.look_at = self.look_at.into_iter().chain(answer_by).min();
+            }
+            Some(_) | None => {
                 running.events.push(Event::EngineDone(id, Err(Failure::NoVolume)));
             }
         }
@@ -254,9 +278,12 @@ impl Plane {
     /// The engines have a volume now, or will not: what the log has asked for goes on.
     pub(super) fn submit_early(&mut self, now: Instant, key: usize) {
         let Some(running) = self.writes.running() else { return };
-        let early: Vec<_> = running.early.extract_if(.., |(_, of, _)| *of == key).collect();
-        let serves = self.volumes.get(key).is_some_and(|volume| volume.life.serving().is_some());
-        for (id, key, op) in early {
+        let early: Vec<_> = running.early.extract_if(.., |early| early.key == key).collect();
+        let serves = self
+            .volumes
+            .get(key)
+            .is_some_and(|volume| volume.life.serving().is_some() && volume.takes_from_log());
+        for Early { id, key, op, .. } in early {
             if serves {
                 let asker = Asker::Log(id, matches!(op, Op::Flush));
                 self.submit_for(now, key, op, asker);
