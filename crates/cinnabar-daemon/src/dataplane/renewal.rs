@@ -37,7 +37,7 @@ const PAUSE_MIN: Duration =
 const PAUSE_MAX: Duration =
     if cfg!(test) { Duration::from_millis(80) } else { Duration::from_secs(30) };
 /// A failure that comes so long after the last try begins with the first pause again.
-const CALM: Duration = Duration::from_secs(300);
+const CALM: Duration = Duration::from_mins(5);
 
 /// A volume's way there.
 #[derive(Debug, Default)]
@@ -80,10 +80,10 @@ impl Renewal {
     }
 
     /// All that the engines have counted of the volume, which have counted so much since it is attached.
-    pub(super) fn counted(&self, phase: Phase, own: VolumeCounters) -> VolumeCounters {
-        let VolumeCounters { cached_blocks, .. } = own;
+    pub(super) fn counted(&self, phase: Phase, own: &VolumeCounters) -> VolumeCounters {
+        let cached_blocks = own.cached_blocks;
         let leaves = !matches!(self.state, State::None | State::Due(_)) || phase == Phase::Gone;
-        let all = if leaves { self.counted } else { [self.counted, own].into_iter().sum() };
+        let all = if leaves { self.counted } else { [self.counted, *own].into_iter().sum() };
         VolumeCounters { cached_blocks, ..all }
     }
 }

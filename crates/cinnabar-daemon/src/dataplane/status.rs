@@ -92,7 +92,7 @@ impl Plane {
         oldest: Option<Duration>,
     ) -> VolumeStatus {
         let volume = &self.volumes[key];
-        let own = &volume.renewal.counted(volume.life.phase(), *own);
+        let own = &volume.renewal.counted(volume.life.phase(), own);
         let trouble = self.write_back_trouble(self.lane.clock.now(), volume);
         let (state, reason) = match volume.state(oldest) {
             (State::Serving, _) if let Some(trouble) = trouble => (State::Degraded, trouble),

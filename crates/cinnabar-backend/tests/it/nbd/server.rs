@@ -254,7 +254,7 @@ fn serve(
         match deed {
             Deed::Serve => reply(&mut stream, structured, &asked, 0, &data)?,
             Deed::Fail(error) | Deed::FailAndForget(error) => {
-                reply(&mut stream, structured, &asked, error, &[])?
+                reply(&mut stream, structured, &asked, error, &[])?;
             }
             Deed::Say(bytes) => stream.write_all(&bytes)?,
             Deed::Ignore => {}

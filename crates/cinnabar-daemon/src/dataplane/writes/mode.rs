@@ -168,7 +168,7 @@ impl Plane {
     pub(in super::super) fn counted(&self, key: usize) -> VolumeCounters {
         let Volume { life, renewal, .. } = &self.volumes[key];
         let own = self.crew.counters(&self.lane, &[life.id()]).volumes.pop().unwrap_or_default();
-        renewal.counted(life.phase(), own)
+        renewal.counted(life.phase(), &own)
     }
 
     /// Before the log is asked to let go of it, and forgets that.
