@@ -166,14 +166,22 @@ fn a_flush_that_a_server_fails_is_not_forgotten() {
         let server = Server::start(&path, Manner::of_size(MIB));
         let mut volume = Volume::open(mode, &text);
         volume.well(write_op(0, &[1; 4096], false));
-        server.script(|asked| if asked.kind == FLUSH { Deed::Fail(5) } else { Deed::Serve });
+        server.script(|asked| match asked.kind {
+            FLUSH => Deed::FailAndForget(5),
+            _ => Deed::Serve,
+        });
         assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO));
+        assert!(server.contents().iter().all(|byte| *byte == 0), "the write is lost");
         server.script(|_| Deed::Serve);
         assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO), "the next one");
         assert!(volume.disk.prove().is_err(), "and the heartbeat's");
         let trouble = volume.disk.trouble().expect("the operator sees it");
         assert!(trouble.contains("a flush of the backend failed"), "{trouble}");
         volume.well(write_op(0, &[2; 4096], false));
+        assert_eq!(volume.run(JobOp::Flush).0, Err(Errno::IO), "until all is written again");
+        volume.disk.forget_failed_flush();
+        volume.well(JobOp::Flush);
+        assert_eq!((volume.disk.sync_failure(), server.durable()[0]), (None, 2));
         drop(volume);
         Volume::open(mode, &text).well(JobOp::Flush);
     });
