@@ -121,7 +121,11 @@ impl Plane {
                 }
                 self.apply(now);
             }
-            Step::Detaching if self.volumes.is_empty() && self.background.is_idle() => {
+            Step::Detaching
+                if self.volumes.is_empty()
+                    && self.background.is_idle()
+                    && !self.writes.is_marking() =>
+            {
                 self.enter(Step::Closing);
                 self.command(PendingCommand::Close, &Command::Close);
                 self.apply(now);

@@ -166,6 +166,21 @@ fn a_mirror_is_added_to_a_log_and_taken_away() {
     rig.stop();
 }
 
+/// Nothing happened in the log, so nobody looked whether the other half lacked anything.
+#[test]
+fn a_mirror_of_a_log_that_is_idle_is_complete() {
+    let mut rig = mirrored(IoMode::Auto);
+    rig.config.volumes[0].mode = crate::messages::VolumeMode::WriteThrough;
+    rig.start();
+    until(&rig, "there is nothing to fill", |status| states(status) == [LogHalfState::Both; 2]);
+    rig.stop();
+    away(&rig, 1);
+    rig.start();
+    let reason = rig.status().cache.write_log.expect("it is configured").reason;
+    assert!(reason.contains("its other half"), "both were marked: {reason}");
+    rig.stop();
+}
+
 #[test]
 fn what_is_no_half_is_not_touched_and_keeps_no_log_from_being_used() {
     let mut rig = mirrored(IoMode::Auto);

@@ -55,16 +55,22 @@ impl Halves {
         self.bound
     }
 
+    /// Whether a half is saying what it is: it would be filled once more if it could not.
+    pub(super) fn is_marking(&self) -> bool {
+        self.mirror.as_ref().is_some_and(Mirror::is_marking)
+    }
+
     /// Why the log is lost.
     pub(super) fn loss(&self) -> String {
+        // A read that is overdue costs no half its place, but the log gives up.
+        let why = |half: &LogHalf| {
+            let why = if half.why.is_empty() { "it did not answer in time" } else { &half.why };
+            format!("{}: {why}", half.path.display())
+        };
         match &self.devices[..] {
-            [log, mirror] => format!(
-                "both of its devices have failed: {}: {}; {}: {}",
-                log.path.display(),
-                log.why,
-                mirror.path.display(),
-                mirror.why
-            ),
+            [log, mirror] => {
+                format!("neither of its devices can be used: {}; {}", why(log), why(mirror))
+            }
             _ => "its device has failed".to_owned(),
         }
     }

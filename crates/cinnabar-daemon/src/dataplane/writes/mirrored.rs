@@ -98,6 +98,11 @@ impl Names {
                 good: `cinnabar cache mirror DEVICE --alone` of the one that counts)"
                     .to_owned()
             }
+            (OpenError::Mark, _) => {
+                " (hint: if the other half is known to be whole: `cinnabar cache mirror DEVICE --alone` \
+                 of that one, and empty the one with the damage)"
+                    .to_owned()
+            }
             (OpenError::Incomplete, _) => {
                 " (hint: bring the other half back; this one lacks older writes)".to_owned()
             }

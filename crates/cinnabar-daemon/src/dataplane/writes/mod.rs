@@ -158,6 +158,11 @@ impl Writes {
         matches!(self, Self::On(running) if !running.events.is_empty())
     }
 
+    /// Whether a half of a mirrored log is saying what it is.
+    pub(super) fn is_marking(&self) -> bool {
+        self.halves().is_some_and(Halves::is_marking)
+    }
+
     /// Something for the log; without one it is dropped.
     pub(super) fn give(&mut self, event: Event<Memory>) {
         if let Self::On(running) = self {

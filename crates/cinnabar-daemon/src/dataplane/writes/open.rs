@@ -196,6 +196,8 @@ impl Plane {
             given_up: Vec::new(),
             told_lost: false,
         }));
+        // A half that is filled may lack nothing.
+        self.log_has_moved(self.lane.clock.now());
         Ok(())
     }
 }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 #[command(
     after_help = "A half that had another one is not used without it: the other one may have gone on alone \
     and hold newer writes. If it is lost for good, this says so, durably. Stop the daemon first.\n\
-    Should the lost half come back after all, it is not believed, but filled like an empty one. If it held \
-    newer acknowledged writes, these are lost.\n\n\
+    Should the lost half come back after all, it is not believed, but filled like an empty one. If it went on \
+    alone before, the log is refused until you empty one of the two.\n\n\
     Examples:\n  \
     cinnabar cache check /dev/nvme0n1p2\n  \
     cinnabar cache mirror /dev/nvme0n1p2 --alone"
