@@ -12,6 +12,7 @@ pub mod access;
 mod bit_set;
 pub mod intern;
 pub mod monitor;
+pub mod planning;
 mod queue;
 pub mod replacement;
 pub mod reuse;

@@ -1,33 +1,7 @@
-//! A trace cut into intervals: measurement and replay share this code, so they cut alike.
+//! A trace cut into intervals, by the rule of a running cache: measurement and replay cut alike.
 
+use cinnabar_policy::planning::{Every, Interval};
 use cinnabar_trace::{Op, Record, TraceError};
-
-/// Where to cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Every {
-    /// By the trace's own time, in microseconds; not 0.
-    Time(u64),
-    /// By references to 4 KiB blocks, for traces without times; not 0. A request is never cut.
-    References(u64),
-    /// Not at all.
-    Never,
-}
-
-/// A part of the trace that was gone through. Parts in which nothing happens are left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval {
-    /// Its number, from 0; one that is missing was empty.
-    pub number: u64,
-    /// When it begins, in microseconds of the trace: with [`Every::Time`] a multiple of the length, else
-    /// the time of its first request.
-    pub start_us: u64,
-    /// When its last request came.
-    pub last_us: u64,
-    /// Requests of any kind.
-    pub requests: u64,
-    /// References to 4 KiB blocks.
-    pub references: u64,
-}
 
 /// A trace, interval by interval.
 #[derive(Debug)]
@@ -54,18 +28,17 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Intervals<I> {
             return Ok(None);
         };
         let first = first?;
-        let mut found = self.begin(&first);
+        let mut found = self.every.begin(self.begun, first.ts_us);
+        self.begun += 1;
         let mut record = first;
         loop {
-            found.requests += 1;
-            found.last_us = found.last_us.max(record.ts_us);
-            if matches!(record.op, Op::Read | Op::Write) {
-                found.references += record.blocks().count() as u64;
-            }
+            let refers = matches!(record.op, Op::Read | Op::Write);
+            let blocks = if refers { record.blocks() } else { 0..0 };
+            found.count(record.ts_us, blocks.end - blocks.start);
             each(&record);
             let Some(next) = self.records.next() else { return Ok(Some(found)) };
             record = next?;
-            if self.is_behind(&found, &record) {
+            if self.every.is_behind(&found, record.ts_us) {
                 self.next = Some(record);
                 return Ok(Some(found));
             }
@@ -85,23 +58,6 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Intervals<I> {
     /// When the next interval's first request comes; `None` at the end. Known behind an interval.
     pub fn next_us(&self) -> Option<u64> {
         self.next.map(|record| record.ts_us)
-    }
-
-    fn begin(&mut self, first: &Record) -> Interval {
-        let (number, start_us) = match self.every {
-            Every::Time(length) => (first.ts_us / length, first.ts_us / length * length),
-            Every::References(_) | Every::Never => (self.begun, first.ts_us),
-        };
-        self.begun += 1;
-        Interval { number, start_us, last_us: first.ts_us, requests: 0, references: 0 }
-    }
-
-    fn is_behind(&self, interval: &Interval, record: &Record) -> bool {
-        match self.every {
-            Every::Time(length) => record.ts_us / length > interval.number,
-            Every::References(length) => interval.references >= length,
-            Every::Never => false,
-        }
     }
 }
 

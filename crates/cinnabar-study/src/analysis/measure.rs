@@ -4,9 +4,8 @@
 //! a trace can have: exact curves, and one look at all of it.
 
 use cinnabar_policy::monitor::{self, Monitor, Sampling};
-use cinnabar_policy::reuse::{
-    Curve, Estimate, Mix, ReadOnlyCurves, SampledCurves, WriteBackCurves,
-};
+use cinnabar_policy::planning::Measured;
+use cinnabar_policy::reuse::{Curve, Mix, ReadOnlyCurves, SampledCurves, WriteBackCurves};
 use cinnabar_policy::sizing::{Units, Volume, WritePolicy};
 use cinnabar_policy::{Access, Interner, ReadOnly, TooManyBlocks, WriteBack};
 
@@ -238,26 +237,25 @@ impl Curves {
 
     /// A size from which on nothing changes any more, in blocks.
     pub fn flat_from(&self) -> u64 {
-        let ends = match self {
+        Measured::flat_from(self)
+    }
+}
+
+impl Measured for Curves {
+    fn flat_from(&self) -> u64 {
+        match self {
             Self::Exact { back, only } => {
-                [&back.hits, &back.read_hits, &back.destages, &only.read_hits].map(Curve::flat_from)
+                let ends = [&back.hits, &back.read_hits, &back.destages, &only.read_hits];
+                ends.map(Curve::flat_from).into_iter().max().unwrap_or(0)
             }
-            Self::Sampled(curves) => {
-                [&curves.hits, &curves.read_hits, &curves.destages, &curves.read_only_hits]
-                    .map(Estimate::flat_from)
-            }
-        };
-        ends.into_iter().max().unwrap_or(0)
+            Self::Sampled(curves) => curves.flat_from(),
+        }
     }
 
-    /// The same in units, for allocators; no longer than there is something to see.
-    pub fn volume(&self, units: Units) -> Volume {
-        let last = self.flat_from().div_ceil(units.blocks.get());
-        let most = usize::try_from(last).unwrap_or(usize::MAX).min(units.most);
-        let units = Units { most, ..units };
+    fn in_units(&self, units: Units) -> Volume {
         match self {
             Self::Exact { back, only } => Volume::exact(back, only, units),
-            Self::Sampled(curves) => Volume::sampled(curves, units),
+            Self::Sampled(curves) => curves.in_units(units),
         }
     }
 }

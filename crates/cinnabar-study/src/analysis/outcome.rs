@@ -2,10 +2,9 @@
 //!
 //! Made by the analysis, shown by the command line.
 
-use super::intervals::Every;
 use super::measure::Curves;
-use super::plan::{Bounds, Part};
 use super::recommend::Recommended;
+use cinnabar_policy::planning::{Bounds, Every, Part};
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::{Prices, WritePolicy};
 use cinnabar_trace::Format;

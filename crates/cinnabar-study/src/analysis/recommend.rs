@@ -7,7 +7,7 @@
 //! units of its own, would stay below a loop's cliff.
 
 use super::measure::Curves;
-use super::plan::{Bounds, Scale, volumes};
+use cinnabar_policy::planning::plan::{Bounds, Scale, volumes};
 use cinnabar_policy::sizing::{Prices, Volume, urd};
 
 /// The part of the best value that is worth paying for.

@@ -1,14 +1,13 @@
 //! The analysis: one pass over the traces, or two where the size of the cache follows from the first.
 
 use super::error::AnalysisError;
-use super::intervals::{Every, Interval, Intervals};
 use super::measure::{Curves, Look, Measure};
 use super::outcome::{Analysis, Expected, Found, Planned, PlannedVolume};
-use super::plan::{Bounds, Part, Planner, Rules};
 use super::recommend::recommend;
 use super::traces::{Progress, Traces};
-use cinnabar_policy::TooManyBlocks;
-use cinnabar_policy::monitor::{self, Monitor};
+use cinnabar_policy::monitor;
+use cinnabar_policy::planning::{Bounds, Closed, Ended, Every, Interval, Part, Planning, Rules};
+use cinnabar_policy::reuse::SampledCurves;
 use cinnabar_policy::sizing::{Allocator, WritePolicy};
 use cinnabar_trace::{Format, Op, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +125,9 @@ struct Pass<'a> {
     measure: Option<Measure>,
     /// All volumes as one.
     shared: Option<Measure>,
-    monitor: Option<(Monitor, Planner)>,
+    /// The size of the cache that plans are made for.
+    cache_blocks: Option<u64>,
+    planning: Option<Planning>,
     names: Vec<String>,
     bounds: Vec<Bounds>,
     requests: u64,
@@ -137,26 +138,19 @@ struct Pass<'a> {
     last_us: u64,
     rows: usize,
     intervals: Vec<Planned>,
-    failed: Option<TooManyBlocks>,
 }
 
 impl<'a> Pass<'a> {
     fn new(settings: &'a Settings, measures: bool, cache_blocks: Option<u64>) -> Self {
         let measure = || Measure::new(settings.look, settings.seed, settings.reuses_min);
-        let monitor = monitor::Settings {
-            sampling: settings.look.sampling(),
-            seed: settings.seed,
-            decay: settings.decay,
-            reuses_min: settings.reuses_min,
-        };
         let shares = measures && settings.rules.allocator == Allocator::Shared;
         Self {
             settings,
             every: EVERY_TIME,
             measure: measures.then(measure),
             shared: shares.then(measure),
-            monitor: cache_blocks
-                .map(|blocks| (Monitor::new(monitor), Planner::new(settings.rules, blocks))),
+            cache_blocks,
+            planning: None,
             names: Vec::new(),
             bounds: Vec::new(),
             requests: 0,
@@ -167,7 +161,6 @@ impl<'a> Pass<'a> {
             last_us: 0,
             rows: 0,
             intervals: Vec::new(),
-            failed: None,
         }
     }
 
@@ -176,27 +169,33 @@ impl<'a> Pass<'a> {
         &mut self,
         tell: &mut dyn FnMut(Progress),
     ) -> Result<Vec<(PathBuf, Format)>, AnalysisError> {
-        let traces = Traces::open(&self.settings.traces, tell)?;
+        let mut traces = Traces::open(&self.settings.traces, tell)?;
         let suits = if traces.have_times() { EVERY_TIME } else { EVERY_REFERENCES };
         self.every = self.settings.every.unwrap_or(suits);
-        let mut intervals = Intervals::new(traces, self.every);
-        loop {
-            let found = match intervals.next(|record| self.record(record)) {
-                Ok(Some(found)) => found,
-                Ok(None) => break,
-                Err(error) => return Err(intervals.records_mut().failure(error).into()),
+        self.planning = self.cache_blocks.map(|blocks| self.plans_for(blocks));
+        while let Some(record) = traces.next() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return Err(traces.failure(error).into()),
             };
-            if let Some(error) = self.failed {
-                return Err(error.into());
-            }
-            self.learn_names(intervals.records());
-            self.end(found, intervals.next_us())?;
+            self.learn_names(&traces);
+            self.record(&record)?;
         }
-        let files = intervals.records().files();
+        if let Some(closed) = self.planning.as_mut().and_then(Planning::finish) {
+            self.closed(closed)?;
+        }
+        let files = traces.files();
         Ok(files.map(|(path, format)| (path.to_owned(), format)).collect())
     }
 
-    fn record(&mut self, record: &Record) {
+    fn plans_for(&self, cache_blocks: u64) -> Planning {
+        let Settings { look, seed, decay, reuses_min, rules, .. } = self.settings;
+        let (sampling, seed, decay) = (look.sampling(), *seed, *decay);
+        let monitor = monitor::Settings { sampling, seed, decay, reuses_min: *reuses_min };
+        Planning::new(self.every, monitor, *rules, cache_blocks)
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), AnalysisError> {
         self.requests += 1;
         self.out_of_order += u64::from(record.ts_us < self.previous_us);
         self.previous_us = record.ts_us;
@@ -209,59 +208,45 @@ impl<'a> Pass<'a> {
         let is_write = record.op == Op::Write;
         self.references += blocks.end - blocks.start;
         if let Some(measure) = &mut self.measure {
-            let counted = measure.count(volume, blocks.clone(), is_write);
-            self.failed = self.failed.or(counted.err());
+            measure.count(volume, blocks.clone(), is_write)?;
         }
         if let Some(shared) = &mut self.shared {
             let first = u64::from(record.volume) << BLOCK_BITS;
-            let counted = shared.count(0, first + blocks.start..first + blocks.end, is_write);
-            self.failed = self.failed.or(counted.err());
+            shared.count(0, first + blocks.start..first + blocks.end, is_write)?;
         }
-        if let Some((monitor, _)) = &mut self.monitor {
-            monitor.extend(volume, blocks.map(|block| (block, is_write)));
-        }
+        let planning = self.planning.as_mut();
+        let closed = planning.and_then(|all| all.request(record.ts_us, volume, blocks, is_write));
+        closed.map_or(Ok(()), |closed| self.closed(closed))
     }
 
     fn learn_names(&mut self, traces: &Traces) {
         for volume in self.names.len()..traces.volumes() {
             let name = traces.name(volume);
-            self.bounds.push(self.settings.bounds.get(&name).copied().unwrap_or_default());
+            let bounds = self.settings.bounds.get(&name).copied().unwrap_or_default();
+            if let Some(planning) = &mut self.planning {
+                planning.set_bounds(volume, bounds);
+            }
+            self.bounds.push(bounds);
             self.names.push(name);
         }
     }
 
-    /// Ends an interval with a plan; `next_us` is the time of the first request behind it.
-    fn end(&mut self, found: Interval, next_us: Option<u64>) -> Result<(), AnalysisError> {
-        let Some((monitor, planner)) = &mut self.monitor else { return Ok(()) };
+    /// Keeps the plan of an interval that has ended.
+    fn closed(&mut self, closed: Closed) -> Result<(), AnalysisError> {
         if self.intervals.len() == INTERVALS_MAX || self.rows >= ROWS_MAX {
             return Err(AnalysisError::ManyIntervals);
         }
-        let end_us = match self.every {
-            Every::Time(length) => found.start_us.saturating_add(length),
-            Every::References(_) | Every::Never => next_us.unwrap_or(found.last_us),
-        };
-        // What the trace does not cover does not count.
-        let from = found.start_us.max(self.first_us);
-        let to = if next_us.is_some() { end_us } else { found.last_us };
-        let seconds = to.saturating_sub(from) as f64 / 1e6;
-        let curves: Vec<Curves> =
-            monitor.curves().map(|curves| Curves::Sampled(Box::new(curves))).collect();
-        let parts = planner.plan(&curves, &self.bounds[..curves.len()], seconds);
+        let Closed { interval, ended: Ended { end_us, .. }, curves, parts } = closed;
         let reach_part = self.settings.rules.reach_part;
-        let row = |(volume, curves): (usize, &Curves)| {
+        let row = |(volume, curves): (usize, SampledCurves)| {
             let part = parts.as_ref().map(|parts| parts[volume]);
-            PlannedVolume::new(volume, curves, part, reach_part)
+            PlannedVolume::new(volume, &Curves::Sampled(Box::new(curves)), part, reach_part)
         };
         let volumes: Vec<_> =
-            curves.iter().enumerate().map(row).filter(PlannedVolume::matters).collect();
+            curves.into_iter().enumerate().map(row).filter(PlannedVolume::matters).collect();
         self.rows += volumes.len();
-        let Interval { number, start_us, requests, references, .. } = found;
+        let Interval { number, start_us, requests, references, .. } = interval;
         self.intervals.push(Planned { number, start_us, end_us, requests, references, volumes });
-        let passed = match (self.every, next_us) {
-            (Every::Time(length), Some(next_us)) => next_us / length - number,
-            _ => 1,
-        };
-        planner.fade(monitor.end_intervals(passed));
         Ok(())
     }
 

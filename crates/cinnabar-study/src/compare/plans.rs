@@ -8,8 +8,7 @@ use super::progress::Progress;
 use super::survey::Survey;
 use super::watch::{Ended, Watch};
 use super::{Cache, CompareError, Contestant, Entry, Options};
-use crate::analysis::plan::Planner;
-use crate::analysis::{Bounds, Interval, Part, Rules};
+use crate::analysis::{Bounds, Interval, Part, Planner, Rules};
 use cinnabar_policy::sizing::{Allocator, WritePolicy};
 
 /// Who has what of a cache for an interval.

@@ -20,7 +20,7 @@ use cinnabar_trace::Record;
 /// Blocks of a segment of the engine's log, as [`CacheSetup::single`](crate::CacheSetup::single) makes
 /// it.
 pub(super) const SEGMENT_BLOCKS: u64 = DATA_BLOCKS_MAX as u64;
-/// Units that a cache has at least where plans are made (`analysis::plan`).
+/// Units that a cache has at least where plans are made ([`cinnabar_policy::planning::plan`]).
 const UNITS: u64 = 1000;
 /// Segments that the engine needs for each share group, the common group included.
 const SEGMENTS_A_GROUP: u64 = 8;

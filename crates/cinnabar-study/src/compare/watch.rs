@@ -61,17 +61,12 @@ impl Watch {
     }
 
     fn end(&mut self, found: &Interval, next_us: Option<u64>) -> Ended {
-        let from_us = found.start_us.max(self.first_us.unwrap_or(0));
-        let (to_us, passed) = match (self.every, next_us) {
-            (Every::Time(length), Some(next_us)) => {
-                (found.start_us.saturating_add(length), next_us / length - found.number)
-            }
-            (_, next_us) => (next_us.unwrap_or(found.last_us), 1),
-        };
+        let first_us = self.first_us.unwrap_or(0);
+        let ended = self.every.end(found, first_us, next_us);
         let of = |curves| Curves::Sampled(Box::new(curves));
         let curves = self.monitor.curves().map(of).collect();
-        let left = self.monitor.end_intervals(passed);
-        Ended { seconds: to_us.saturating_sub(from_us) as f64 / 1e6, curves, left }
+        let left = self.monitor.end_intervals(ended.passed);
+        Ended { seconds: ended.seconds, curves, left }
     }
 }
 

@@ -3,8 +3,8 @@
 //! A unit is a thousandth of the cache, or less if there are many volumes: with as many volumes as
 //! units, no volume could have two.
 
-use super::measure::Curves;
-use cinnabar_policy::sizing::{
+use crate::reuse::{Estimate, SampledCurves};
+use crate::sizing::{
     self, Allocator, Intensity, Plan, Prices, Share, Steadiness, Units, Volume, WritePolicy,
     steady, urd,
 };
@@ -18,6 +18,33 @@ const UNITS_A_VOLUME: u64 = 4;
 const UNITS_MAX: u64 = 8000;
 /// A shorter interval counts as so long, in seconds.
 const SECONDS_MIN: f64 = 1e-6;
+
+/// What is known of a volume, for every size of cache.
+pub trait Measured {
+    /// A size from which on nothing changes any more, in blocks.
+    fn flat_from(&self) -> u64;
+
+    /// The same in units, for allocators.
+    fn in_units(&self, units: Units) -> Volume;
+
+    /// The same, no longer than there is something to see.
+    fn volume(&self, units: Units) -> Volume {
+        let last = self.flat_from().div_ceil(units.blocks.get());
+        let most = usize::try_from(last).unwrap_or(usize::MAX).min(units.most);
+        self.in_units(Units { most, ..units })
+    }
+}
+
+impl Measured for SampledCurves {
+    fn flat_from(&self) -> u64 {
+        let ends = [&self.hits, &self.read_hits, &self.destages, &self.read_only_hits];
+        ends.map(Estimate::flat_from).into_iter().max().unwrap_or(0)
+    }
+
+    fn in_units(&self, units: Units) -> Volume {
+        Volume::sampled(self, units)
+    }
+}
 
 /// How room is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,14 +93,16 @@ pub struct Part {
 
 /// Room in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scale {
-    pub(super) unit_blocks: NonZeroU64,
-    pub(super) units: usize,
+pub struct Scale {
+    /// Blocks of a unit.
+    pub unit_blocks: NonZeroU64,
+    /// How many there are.
+    pub units: usize,
 }
 
 impl Scale {
     /// Room of so many blocks for so many volumes.
-    pub(super) fn new(capacity_blocks: u64, volumes: usize) -> Self {
+    pub fn new(capacity_blocks: u64, volumes: usize) -> Self {
         let wanted = (volumes as u64 * UNITS_A_VOLUME).div_ceil(UNITS) * UNITS;
         let units = wanted.clamp(UNITS, UNITS_MAX);
         let unit_blocks =
@@ -89,8 +118,8 @@ impl Scale {
 }
 
 /// The volumes as allocators see them.
-pub(super) fn volumes(
-    curves: &[Curves],
+pub fn volumes<M: Measured>(
+    curves: &[M],
     bounds: &[Bounds],
     scale: Scale,
     reach_part: f64,
@@ -99,7 +128,7 @@ pub(super) fn volumes(
     let units = Units { blocks: scale.unit_blocks, most: scale.units, reach_part };
     let needed: u64 = bounds.iter().map(|bounds| bounds.min_blocks.div_ceil(unit)).sum();
     let fits = needed <= scale.units as u64;
-    let of = |(curves, bounds): (&Curves, &Bounds)| {
+    let of = |(curves, bounds): (&M, &Bounds)| {
         // Rounded up, unless all of them together no longer fit.
         let min = bounds.min_blocks;
         let min = if fits { min.div_ceil(unit) } else { min / unit } as usize;
@@ -125,9 +154,9 @@ impl Rules {
     }
 
     /// Divides room among volumes that did this in so many seconds; `None`: they share it.
-    pub fn plan(
+    pub fn plan<M: Measured>(
         &self,
-        curves: &[Curves],
+        curves: &[M],
         bounds: &[Bounds],
         capacity_blocks: u64,
         seconds: f64,
@@ -162,9 +191,9 @@ impl Planner {
     }
 
     /// The plan behind an interval of so many seconds; `None`: volumes share the cache.
-    pub fn plan(
+    pub fn plan<M: Measured>(
         &mut self,
-        curves: &[Curves],
+        curves: &[M],
         bounds: &[Bounds],
         seconds: f64,
     ) -> Option<Vec<Part>> {
