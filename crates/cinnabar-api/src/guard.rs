@@ -8,7 +8,11 @@ use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The log is told of a token that can't be read at most so often.
+const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// What a request must have.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +20,8 @@ pub struct Guard {
     hosts: Hosts,
     /// Read for each change: replacing the file replaces the token.
     token_file: Option<PathBuf>,
+    /// When the log was last told that the file can't be used: every client can ask for that.
+    warned: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Lets a request through to the routes behind this layer, or answers it.
@@ -38,7 +44,7 @@ pub async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next
 impl Guard {
     /// Serves these hosts; changes need the token in this file, and are refused without one.
     pub fn new(hosts: Hosts, token_file: Option<PathBuf>) -> Self {
-        Self { hosts, token_file }
+        Self { hosts, token_file, warned: Arc::default() }
     }
 
     /// All but the token: `None` if the request needs none, else the one that it brings.
@@ -70,9 +76,14 @@ impl Guard {
     async fn check_token(&self, given: Vec<u8>) -> Result<(), Refusal> {
         let Some(path) = self.token_file.clone() else { return Err(Refusal::NoChanges) };
         // The file may be on storage that hangs; this thread serves all operators.
+        let warned = Arc::clone(&self.warned);
         let read = tokio::task::spawn_blocking(move || {
             Token::read(&path).map_err(|error| {
-                tracing::warn!("token_file {}: {error}; {}", path.display(), error.hint());
+                let mut warned = warned.lock().unwrap_or_else(PoisonError::into_inner);
+                if warned.is_none_or(|last| last.elapsed() > WARN_EVERY) {
+                    *warned = Some(Instant::now());
+                    tracing::warn!("token_file {}: {error}; {}", path.display(), error.hint());
+                }
             })
         });
         match read.await {

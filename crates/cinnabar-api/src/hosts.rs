@@ -44,7 +44,10 @@ impl Hosts {
 
     fn allows(&self, authority: &Authority) -> bool {
         let host = authority.host().to_ascii_lowercase();
-        if authority.as_str().contains('@') {
+        // What is left is a port, or nothing: the parser takes more.
+        let rest = authority.as_str().get(authority.host().len()..).unwrap_or("@");
+        let port = rest.strip_prefix(':').map(str::parse::<u16>);
+        if authority.as_str().contains('@') || !(rest.is_empty() || matches!(port, Some(Ok(_)))) {
             return false;
         }
         match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -111,6 +114,10 @@ mod tests {
             "evil@127.0.0.1",
             "cache.example.evil",
             "xcache.example",
+            "[::1]evil.example",
+            "localhost:evil.example",
+            "localhost:",
+            "127.0.0.1:99999",
         ] {
             assert_eq!(check(&[(HOST, host)], "/"), Err(Refusal::WrongHost), "{host}");
         }

@@ -25,6 +25,9 @@ pub enum TokenError {
     /// Other accounts may use it.
     #[error("its mode is {0:04o}: other accounts may use it")]
     Mode(u32),
+    /// Another account could change it.
+    #[error("it belongs to account {0}")]
+    Owner(u32),
     /// It is too short to be a secret, or too long for a header.
     #[error("the token has {0} bytes")]
     Length(usize),
@@ -38,6 +41,7 @@ impl TokenError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Mode(_) => "chmod 0600 it; if others may have read it, make another token",
+            Self::Owner(_) => "chown it to the daemon's account or root",
             Self::Length(_) => "choose 16 to 1024 bytes: openssl rand -hex 32",
             Self::Io(_) | Self::NotAFile | Self::Characters => {
                 "make one: (umask 077; openssl rand -hex 32 > FILE), owned by the daemon's account"
@@ -64,9 +68,17 @@ impl Token {
         if mode & 0o077 != 0 {
             return Err(TokenError::Mode(mode));
         }
+        let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+        if owner != own && owner != 0 {
+            return Err(TokenError::Owner(owner));
+        }
         let mut text = Vec::new();
         // One more than may be there, white space aside.
-        file.take(2 * TOKEN_BYTES_MAX as u64).read_to_end(&mut text)?;
+        let most = 2 * TOKEN_BYTES_MAX;
+        file.take(most as u64).read_to_end(&mut text)?;
+        if text.len() == most {
+            return Err(TokenError::Length(most));
+        }
         let token = text.trim_ascii();
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
             return Err(TokenError::Length(token.len()));
@@ -118,7 +130,11 @@ mod tests {
             let error = read(b"0123456789abcdef", mode).expect_err("others may read it");
             assert!(matches!(error, TokenError::Mode(_)), "{mode:o}: {error}");
         }
-        for content in [&b""[..], b"\n", b"0123456789abcde", b" 0123456789abcde\n", &[b'x'; 1025]] {
+        // Only its begin would be looked at.
+        let long = [&b"0123456789abcdef"[..], &[b' '; 4096], b"and more"].concat();
+        for content in
+            [&b""[..], b"\n", b"0123456789abcde", b" 0123456789abcde\n", &[b'x'; 1025], &long]
+        {
             let error = read(content, 0o600).expect_err("too short or too long");
             assert!(matches!(error, TokenError::Length(_)), "{content:?}: {error}");
         }

@@ -7,8 +7,8 @@ use super::control::socket::{ControlSocket, SocketError};
 use super::control::{Control, Phase, api, metrics};
 use super::dataplane;
 use super::messages::{
-    Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind, StopReport,
-    Subject,
+    CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
+    StopReport, Subject,
 };
 use super::signals::Signals;
 use cinnabar_api::{Token, TokenError};
@@ -23,6 +23,8 @@ use tokio::sync::oneshot;
 
 /// Added to the deadline of a stop before the control plane gives up on the data plane.
 const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Until a stop is sent again for which there was no room in the queue.
+const STOP_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Time for those who record to take the rest, when all else is done.
 const RECORDINGS_GRACE: Duration = Duration::from_secs(2);
 /// Longest detach of a volume, beyond the wait for locks.
@@ -208,11 +210,21 @@ async fn stop(
     ended: &mut oneshot::Receiver<Result<(), StartError>>,
     deadline: Duration,
 ) -> Result<(), RunError> {
-    let (answer, answered) = oneshot::channel();
     let patience = deadline + STOP_GRACE;
-    if commands.send(Message::Stop { deadline, answer }).is_err() {
-        return Err(failure(ended.await).into());
-    }
+    let begun = tokio::time::Instant::now();
+    let answered = loop {
+        let (answer, answered) = oneshot::channel();
+        match commands.send(Message::Stop { deadline, answer }) {
+            Ok(()) => break answered,
+            // Others are before it in the queue.
+            Err(error) if error.kind == CommandErrorKind::Limit => {}
+            Err(_) => return Err(failure(ended.await).into()),
+        }
+        if begun.elapsed() > patience {
+            return Err(RunError::Unclean("the data thread does not answer"));
+        }
+        tokio::time::sleep(STOP_AGAIN_AFTER).await;
+    };
     let report = match tokio::time::timeout(patience, answered).await {
         Ok(Ok(Ok(report))) => report,
         Ok(Ok(Err(error))) => {
@@ -260,5 +272,44 @@ fn ended_unexpectedly() -> StartError {
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!("can't notify the service manager: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{MESSAGES_MAX, Waker, channel};
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Waker for Nobody {
+        fn wake(&self) {}
+    }
+
+    /// With a full queue the stop was taken for one of a data thread that is gone, and waited for its end
+    /// for ever.
+    #[tokio::test]
+    async fn a_stop_waits_for_room_in_the_queue() {
+        let (commands, queue) = channel(Arc::new(Nobody));
+        for _ in 0..MESSAGES_MAX {
+            let (answer, _left) = oneshot::channel();
+            commands.send(Message::Status(answer)).expect("there is room");
+        }
+        let (end, mut ended) = oneshot::channel();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            for message in &queue {
+                if let Message::Stop { answer, .. } = message {
+                    let report = StopReport { clean: true, ..StopReport::default() };
+                    let _answered = answer.send(Ok(report));
+                    break;
+                }
+            }
+            let _ended = end.send(Ok(()));
+        });
+        let stopped = stop(&commands, &mut ended, Duration::from_secs(5));
+        let stopped = tokio::time::timeout(Duration::from_secs(20), stopped).await;
+        assert!(stopped.is_ok_and(|stopped| stopped.is_ok()), "it stops");
     }
 }

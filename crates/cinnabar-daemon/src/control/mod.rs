@@ -7,6 +7,8 @@ pub mod actions;
 pub mod api;
 pub mod describe;
 mod exposition;
+#[cfg(test)]
+mod flood;
 pub mod life;
 pub mod metrics;
 pub mod recordings;
@@ -25,6 +27,9 @@ use tokio::sync::{Semaphore, oneshot};
 /// Longest wait for a status: the data thread answers between two events.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// Questions of the status that the data thread has at a time; others wait for their turn.
+const STATUSES_MAX: usize = 4;
+
 /// What every request handler needs to know.
 #[derive(Debug)]
 pub struct Control {
@@ -38,6 +43,8 @@ pub struct Control {
     changes: tokio::sync::Mutex<()>,
     /// Places for recordings, each taken until all of it was sent.
     recordings: Arc<Semaphore>,
+    /// Places for questions of the status: whoever may ask must not fill the queue.
+    statuses: Arc<Semaphore>,
     phase: Mutex<Phase>,
 }
 
@@ -58,7 +65,8 @@ impl Control {
         let phase = Mutex::new(Phase::Starting);
         let changes = tokio::sync::Mutex::new(());
         let recordings = Arc::new(Semaphore::new(RECORDINGS_MAX));
-        Arc::new(Self { base, socket, change_wait_max, changes, recordings, phase })
+        let statuses = Arc::new(Semaphore::new(STATUSES_MAX));
+        Arc::new(Self { base, socket, change_wait_max, changes, recordings, statuses, phase })
     }
 
     /// Where the daemon is in its life.
@@ -80,25 +88,26 @@ impl Control {
         wait_max: Duration,
         message: impl FnOnce(AnswerTo<T>) -> Message,
     ) -> Result<T, CommandError> {
-        let commands = match self.phase() {
-            Phase::Serving(commands) => commands,
-            Phase::Starting => {
-                let hint = "wait for it: cinnabar status --wait, or until /v1/ready answers 200";
-                let kind = CommandErrorKind::Stopping;
-                return Err(CommandError::new(kind, "the daemon is starting", hint));
-            }
-            Phase::Stopping => return Err(CommandError::gone()),
-        };
+        let commands = self.commands()?;
         let (answer, answered) = oneshot::channel();
         commands.send(message(answer))?;
         match tokio::time::timeout(wait_max, answered).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(CommandError::gone()),
-            Err(_) => Err(CommandError::new(
-                CommandErrorKind::Busy,
-                format!("no answer within {} s; it may still be done", wait_max.as_secs()),
-                "look at the status, and at the log for a backend that hangs",
-            )),
+            Err(_) => Err(no_answer(wait_max)),
+        }
+    }
+
+    /// Where messages go.
+    fn commands(&self) -> Result<Commands, CommandError> {
+        match self.phase() {
+            Phase::Serving(commands) => Ok(commands),
+            Phase::Starting => {
+                let hint = "wait for it: cinnabar status --wait, or until /v1/ready answers 200";
+                let kind = CommandErrorKind::Stopping;
+                Err(CommandError::new(kind, "the daemon is starting", hint))
+            }
+            Phase::Stopping => Err(CommandError::gone()),
         }
     }
 
@@ -114,7 +123,36 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::ask`].
+    ///
+    /// # Panics
+    /// Never: the places are never closed.
     pub async fn status(&self) -> Result<DataStatus, CommandError> {
-        self.ask(STATUS_WAIT_MAX, Message::Status).await
+        let place = Arc::clone(&self.statuses).acquire_owned();
+        let Ok(place) = tokio::time::timeout(STATUS_WAIT_MAX, place).await else {
+            return Err(no_answer(STATUS_WAIT_MAX));
+        };
+        let place = place.expect("the places are never closed");
+        let commands = self.commands()?;
+        let (answer, answered) = oneshot::channel();
+        commands.send(Message::Status(answer))?;
+        // Its place in the queue is taken until it is answered, also if the client has left.
+        let waits = tokio::spawn(async move {
+            let answered = tokio::time::timeout(STATUS_WAIT_MAX, answered).await;
+            drop(place);
+            answered
+        });
+        match waits.await {
+            Ok(Ok(Ok(result))) => result,
+            Ok(Err(_)) => Err(no_answer(STATUS_WAIT_MAX)),
+            Ok(Ok(Err(_))) | Err(_) => Err(CommandError::gone()),
+        }
     }
+}
+
+fn no_answer(wait_max: Duration) -> CommandError {
+    CommandError::new(
+        CommandErrorKind::Busy,
+        format!("no answer within {} s; it may still be done", wait_max.as_secs()),
+        "look at the status, and at the log for a backend that hangs",
+    )
 }

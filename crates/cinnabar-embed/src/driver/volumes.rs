@@ -267,9 +267,11 @@ impl Driver {
             command = match self.volumes[key].life.answered(answer) {
                 EndStep::Ask(next) => next,
                 EndStep::TakeProof => {
-                    let disk = Arc::clone(&self.volumes[key].disk);
-                    let taken = self.beside(move || take_proof(&disk))?;
-                    self.volumes[key].life.proved(taken)
+                    let Attached { disk, timeout, .. } = &self.volumes[key];
+                    let (disk, timeout) = (Arc::clone(disk), *timeout);
+                    // One that takes too long is none.
+                    let taken = self.beside_for(timeout, move || take_proof(&disk))?;
+                    self.volumes[key].life.proved(taken.flatten())
                 }
                 EndStep::Gone(result) => {
                     self.by_id[usize::from(id.0)] = None;

@@ -118,7 +118,15 @@ mod tests {
     fn planning(allocator: Allocator) -> Planning {
         let rules = Rules {
             allocator,
-            prices: Prices::default(),
+            prices: Prices {
+                ssd_read_us: 100.0,
+                ssd_write_us: 50.0,
+                backend_read_us: 5000.0,
+                backend_write_us: 5000.0,
+                omega: 1.0,
+                lambda_us: 0.0,
+                mu_us: 0.0,
+            },
             ssd_blocks_per_s: None,
             written_part_max: 0.5,
             intensity: 1.0,
