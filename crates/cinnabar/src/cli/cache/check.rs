@@ -34,7 +34,7 @@ use std::path::PathBuf;
 pub(in crate::cli) struct Args {
     /// The cache device or write log: a file or a block device
     device: PathBuf,
-    /// The other half of a mirrored write log
+    /// The other half of a mirrored write log [default: none]
     #[arg(long, value_name = "OTHER")]
     mirror: Option<PathBuf>,
     /// Read all of the log and verify every block [default: headers, of at most 1024 segments of a

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub(in crate::cli) struct Args {
     /// The cache device or write log: a file or a block device
     device: PathBuf,
-    /// The other half of a mirrored write log: its lines come second, and each line says its device
+    /// The other half of a mirrored write log: its lines come second, and each line says its device [default: none]
     #[arg(long, value_name = "OTHER")]
     mirror: Option<PathBuf>,
     /// Parts to print, separated by commas [default: all]

@@ -34,7 +34,7 @@ use std::time::Duration;
 pub(in crate::cli) struct Args {
     /// The write log: a file or a block device
     log: PathBuf,
-    /// The other half of a mirrored write log; one that is missing is needed only if this one may lack writes
+    /// The other half of a mirrored write log; one that is missing is needed only if this one may lack writes [default: none]
     #[arg(long, value_name = "OTHER")]
     mirror: Option<PathBuf>,
     /// The volume's name
