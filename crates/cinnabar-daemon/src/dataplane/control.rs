@@ -194,7 +194,7 @@ impl Plane {
             |volume: &Volume| volume.config.name == name && volume.writes.leaves() && discard_dirty;
         let leaving = self.volumes.iter().find(|(_, volume)| draining(volume)).map(|(key, _)| key);
         let leaving = leaving.filter(|_| self.stop.is_none());
-        let found = leaving.map_or_else(|| self.find(name), Ok);
+        let found = leaving.map_or_else(|| self.find_in_log(name), Ok);
         let result = found.and_then(|key| {
             let connections = if force { 0 } else { self.close_if_unused(key) };
             if connections > 0 {

@@ -18,8 +18,8 @@
 use super::clock::after;
 use super::control::PendingCommand;
 use super::plane::Plane;
-use super::volume::{Volume, VolumeIo};
-use crate::messages::AnswerTo;
+use super::volume::{Change, Volume, VolumeIo};
+use crate::messages::{AnswerTo, CommandError};
 use cinnabar_backend::entropy;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_driver::{Phase, VolumeLife};
@@ -107,6 +107,17 @@ impl Volume {
 }
 
 impl Plane {
+    /// A volume that serves, or that the engines don't have for a moment and the log has.
+    pub(super) fn find_in_log(&self, name: &str) -> Result<usize, CommandError> {
+        let is_it = |volume: &Volume| {
+            let in_log = matches!(volume.writes.route(), Route::Log(_));
+            let stays = !matches!(volume.change, Change::Remove);
+            volume.config.name == name && volume.is_renewed() && in_log && stays
+        };
+        let renewed = self.volumes.iter().find(|(_, volume)| is_it(volume));
+        renewed.map_or_else(|| self.find(name), |(key, _)| Ok(key))
+    }
+
     /// A flush that the log has asked for has failed.
     pub(super) fn flush_failed(&mut self, now: Instant, key: usize) {
         let is_detaching = self.is_detaching();

@@ -96,7 +96,7 @@ impl Plane {
         name: &str,
         answer: AnswerTo<()>,
     ) {
-        let key = match self.find(name) {
+        let key = match self.find_in_log(name) {
             Ok(key) => key,
             Err(error) => return drop(answer.send(Err(error))),
         };
