@@ -119,7 +119,7 @@ mod tests {
         assert!(progress.steps() >= opened + 2 * pieces, "each piece of each region");
     }
 
-    /// Whoever gave it up may use the device for something else.
+    /// The caller that gave it up may use the device for something else.
     #[test]
     fn an_opening_that_was_given_up_changes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -288,7 +288,7 @@ mod tests {
     }
 
     /// With a full queue the stop was taken for one of a data thread that is gone, and waited for its end
-    /// for ever.
+    /// without a bound.
     #[tokio::test]
     async fn a_stop_waits_for_room_in_the_queue() {
         let (commands, queue) = channel(Arc::new(Nobody));

@@ -13,42 +13,63 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 /// A count of steps, and whether they are still wanted; shared by all clones.
 #[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    steps: AtomicU64,
-    given_up: AtomicBool,
+pub struct Progress {
+    steps: Arc<AtomicU64>,
+    given_up: Arc<AtomicBool>,
 }
 
 impl Progress {
+    /// Of a part: its steps are counted here, too, and it is given up by itself.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self { steps: Arc::clone(&self.steps), given_up: Arc::default() }
+    }
+
     /// One more is done.
     pub(super) fn step(&self) {
-        self.0.steps.fetch_add(1, Relaxed);
+        self.steps.fetch_add(1, Relaxed);
     }
 
     /// How many are done.
     pub fn steps(&self) -> u64 {
-        self.0.steps.load(Relaxed)
+        self.steps.load(Relaxed)
     }
 
     /// It is not waited for any more: opening and formatting end before their next step.
     pub fn give_up(&self) {
-        self.0.given_up.store(true, SeqCst);
+        self.given_up.store(true, SeqCst);
     }
 
     /// Whether that was said.
     pub fn is_given_up(&self) -> bool {
-        self.0.given_up.load(SeqCst)
+        self.given_up.load(SeqCst)
     }
 
     /// Whether both are of one opening.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.given_up, &other.given_up)
     }
 
     /// To be asked before each step that changes something.
     pub(super) fn go_on(&self) -> Result<(), Errno> {
         if self.is_given_up() { Err(Errno::CANCELED) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One half of a mirrored log that hangs must not have the other one given up.
+    #[test]
+    fn a_part_is_given_up_by_itself() {
+        let whole = Progress::default();
+        let parts = [whole.part(), whole.part()];
+        parts[0].step();
+        parts[1].clone().step();
+        assert_eq!(whole.steps(), 2);
+        parts[0].give_up();
+        assert!(parts[0].go_on().is_err() && parts[1].go_on().is_ok() && whole.go_on().is_ok());
+        assert!(!parts[0].is(&parts[1]) && parts[1].is(&parts[1].clone()));
     }
 }

@@ -43,7 +43,7 @@ pub struct Control {
     changes: tokio::sync::Mutex<()>,
     /// Places for recordings, each taken until all of it was sent.
     recordings: Arc<Semaphore>,
-    /// Places for questions of the status: whoever may ask must not fill the queue.
+    /// Places for questions of the status: clients must not fill the queue with them.
     statuses: Arc<Semaphore>,
     phase: Mutex<Phase>,
 }

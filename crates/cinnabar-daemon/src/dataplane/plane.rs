@@ -210,7 +210,6 @@ impl Plane {
         self.port_events = port_events;
         self.lane.look_at_time(now);
         self.lane.read_mail(now);
-        self.look_at_writes(now);
         self.tell_late(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
@@ -220,6 +219,8 @@ impl Plane {
             self.look_around(now);
             self.look_at_new_device(now);
         }
+        // Behind that: it says when it is to be looked at again.
+        self.look_at_writes(now);
         self.front.look(now);
         woken
     }

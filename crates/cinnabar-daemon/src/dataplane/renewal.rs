@@ -79,6 +79,11 @@ impl Renewal {
         matches!(self.state, State::Due(_))
     }
 
+    /// Whether it is to leave for good once the engines have it.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.state == State::Unwanted
+    }
+
     /// All that the engines have counted of the volume, which have counted so much since it is attached.
     pub(super) fn counted(&self, phase: Phase, own: &VolumeCounters) -> VolumeCounters {
         let cached_blocks = own.cached_blocks;
@@ -225,6 +230,8 @@ impl Plane {
         let volume = &mut self.volumes[key];
         io.take_models(&volume.io);
         (volume.life, volume.io, volume.proof) = (life, io, None);
+        // The engines are told of the size that the disk has by now.
+        volume.grow_due = false;
         volume.renewal.state = State::Attaching;
         // Before anything that it asks for now is answered.
         self.restarted_for_log(key);

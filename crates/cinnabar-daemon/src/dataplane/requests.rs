@@ -122,7 +122,11 @@ impl Plane {
         let waits = |volume: &Volume| match volume.writes.route() {
             Route::Wait => true,
             Route::Log(_) if volume.is_renewed() => false,
-            _ => volume.life.phase() == Phase::Attaching || volume.is_renewed(),
+            // Of one that is to leave as soon as it is attached nothing reaches the back end any more.
+            _ => {
+                let phase = volume.life.phase();
+                phase == Phase::Attaching || volume.is_renewed() || volume.renewal.is_unwanted()
+            }
         };
         if let Some(volume) = self.volumes.get(key)
             && waits(volume)

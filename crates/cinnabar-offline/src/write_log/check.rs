@@ -49,37 +49,33 @@ pub fn check(
     };
     let halves: Vec<_> = one_half(image.disk(), device, newest).into_iter().collect();
     let refused = halves.first().map(|half| half.reason.clone()).filter(|why| !why.is_empty());
-    let (media, all) = (image.disk(), vec![image.disk()]);
-    let looked =
-        Looked { device, has, copies, newest, media, all, survey, refused, halves, findings };
-    looked.report(options, watch)
+    let looked = Looked { device, has, copies, newest, refused, halves, findings };
+    looked.report((image.disk(), &[image.disk()], survey), options, watch)
 }
 
 /// What was looked at: a device, or two as one.
-pub(super) struct Looked<'a, M, H> {
+pub(super) struct Looked<'a> {
     pub(super) device: &'a str,
     /// Bytes of it.
     pub(super) has: u64,
     pub(super) copies: &'a [Result<Superblock, SuperblockError>; 2],
     pub(super) newest: Superblock,
-    pub(super) media: &'a M,
-    /// The devices that count.
-    pub(super) all: Vec<&'a H>,
-    pub(super) survey: Option<Survey>,
     /// Why the next start can't use it.
     pub(super) refused: Option<String>,
     pub(super) halves: Vec<HalfReport>,
     pub(super) findings: Findings,
 }
 
-impl<M: Media<Memory>, H: Media<Memory>> Looked<'_, M, H> {
-    /// The report, with what is found wrong on the way.
+impl Looked<'_> {
+    /// The report, with what is found wrong on the way. `all`: the devices that count, which are `media`
+    /// together.
     pub(super) fn report(
         self,
+        (media, all, survey): (&impl Media<Memory>, &[&impl Media<Memory>], Option<Survey>),
         options: CheckOptions,
         watch: &mut dyn Watch,
     ) -> Result<WriteLogReport, OfflineError> {
-        let Self { device, has, copies, newest, media, all, survey, refused, halves, .. } = self;
+        let Self { device, has, copies, newest, refused, halves, .. } = self;
         let mut findings = self.findings;
         let found = survey.as_ref().map_or(&[][..], |survey| &survey.volumes);
         let unreadable = survey.as_ref().map_or(&[][..], |survey| &survey.unreadable);
@@ -94,7 +90,7 @@ impl<M: Media<Memory>, H: Media<Memory>> Looked<'_, M, H> {
         if options.all
             && let Some(survey) = &survey
         {
-            verify(&all, device, survey, watch, &mut findings)?;
+            verify(all, device, survey, watch, &mut findings)?;
         }
         let volumes: Vec<LogVolumeReport> = found.iter().map(volume).collect();
         let memory = match super::memory::report(media) {

@@ -60,38 +60,15 @@ pub fn check_mirrored(
     match start::<Memory, Overlay<'_>>(given, 0, Config::default().mutants) {
         Err(error) => {
             let refused = Some(refused(device, missing, error).to_string());
-            let (media, all, survey) = (first, Vec::<&Overlay<'_>>::new(), None);
-            let looked = Looked {
-                device,
-                has,
-                copies,
-                newest,
-                media,
-                all,
-                survey,
-                refused,
-                halves,
-                findings,
-            };
-            looked.report(options, watch)
+            let looked = Looked { device, has, copies, newest, refused, halves, findings };
+            let none: &[&Overlay<'_>] = &[];
+            looked.report((first, none, None), options, watch)
         }
         Ok(pair) => {
             let all = as_planned(&pair, &mut halves, &media);
             let survey = Some(look(&pair, pair.bytes(), device, watch)?);
-            let (media, refused) = (&pair, None);
-            let looked = Looked {
-                device,
-                has,
-                copies,
-                newest,
-                media,
-                all,
-                survey,
-                refused,
-                halves,
-                findings,
-            };
-            looked.report(options, watch)
+            let looked = Looked { device, has, copies, newest, refused: None, halves, findings };
+            looked.report((&pair, &all, survey), options, watch)
         }
     }
 }

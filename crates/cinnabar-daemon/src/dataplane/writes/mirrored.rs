@@ -27,9 +27,12 @@ pub(super) fn open_both(
     bound: Duration,
 ) -> LogHalves {
     open_halves(size_bytes, |half, size_bytes| {
-        let (path, open) = (paths[half].to_owned(), options.clone());
+        // One that hangs is given up, the other one is not.
+        let progress = options.progress.part();
+        let open = OpenOptions { progress: progress.clone(), ..options.clone() };
+        let path = paths[half].to_owned();
         let work = move || open_write_log(&path, size_bytes, &open);
-        in_time(&options.progress, bound, options, work)
+        in_time(&progress, bound, options, work)
             .unwrap_or_else(|| Err(silent(paths[half], bound, options)))
     })
 }
