@@ -62,18 +62,6 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         member: "crates/cinnabar-engine",
-        modules: &[
-            "health",
-            "metadata::checkpoint",
-            "metadata::superblock",
-            "seam",
-            "sequential",
-            "volume",
-        ],
-        reason: "commands of the seam carry volumes' settings and reports, which hold its errors",
-    },
-    Allowed {
-        member: "crates/cinnabar-engine",
         modules: &["log::ranks", "log::shares"],
         reason: "ranks order the segments of a share group",
     },

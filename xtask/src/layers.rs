@@ -42,7 +42,10 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (WRITEBACK, &[DRIVER, SHARDS, ENGINE]),
     // Several engines as one cache.
     (SHARDS, &[ENGINE]),
-    (ENGINE, &[]),
+    (ENGINE, &[SEAM, FORMAT]),
+    // The engine's ground floor: what goes in and out of it, and below that the bytes on disk.
+    (SEAM, &[FORMAT]),
+    (FORMAT, &[]),
     (POLICY, &[]),
     // Who goes to a back end next; knows volumes by number and requests by token.
     (QOS, &[]),
@@ -73,6 +76,8 @@ const STUDY: &str = "cinnabar-study";
 const WRITEBACK: &str = "cinnabar-writeback";
 const SHARDS: &str = "cinnabar-shards";
 const ENGINE: &str = "cinnabar-engine";
+const SEAM: &str = "cinnabar-seam";
+const FORMAT: &str = "cinnabar-format";
 const POLICY: &str = "cinnabar-policy";
 const QOS: &str = "cinnabar-qos";
 const TRACE: &str = "cinnabar-trace";

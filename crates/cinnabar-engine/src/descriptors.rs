@@ -1,105 +1,11 @@
-//! Block descriptors: entry i describes slot i, in 11 bytes.
-//!
-//! Layout of an entry, little-endian: bytes 0-3 checksum; bytes 4-10 a 56-bit word
-//! {flags:8, volume + 1:12, block:36}. A volume field of zero means that the slot holds nothing; its checksum stays
+//! Block descriptors: entry i describes slot i, in 11 bytes, laid out as on disk
+//! ([`descriptor`](cinnabar_format::descriptor)). The checksum of a slot that holds nothing stays
 //! readable until the slot is used again, because a read may still be under way.
 
 use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::prefetch::prefetch;
-
-pub(crate) const DESCRIPTOR_BYTES: usize = 11;
-const BLOCK_BITS: u32 = 36;
-const VOLUME_BITS: u32 = 12;
-const _: () = assert!((VOLUMES_MAX as u64) < (1 << VOLUME_BITS));
-const _: () = assert!(VOLUME_BLOCKS_MAX == 1 << BLOCK_BITS);
-const _: () =
-    assert!(32 + BLOCK_BITS + VOLUME_BITS + u8::BITS == DESCRIPTOR_BYTES as u32 * u8::BITS);
-
-/// What a slot holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    /// Index of the volume.
-    pub(crate) volume: u16,
-    /// Block within it.
-    pub(crate) block: u64,
-}
-
-impl Key {
-    #[inline]
-    fn word(self) -> u64 {
-        debug_assert!(self.block < 1 << BLOCK_BITS && self.volume < VOLUMES_MAX);
-        self.block | (u64::from(self.volume) + 1) << BLOCK_BITS
-    }
-
-    /// Hash of the key under the device's secret seed, so that a guest can't aim at a bucket.
-    #[inline]
-    pub(crate) fn hash(self, seed: u64) -> u64 {
-        mix(self.word(), seed)
-    }
-}
-
-/// A 64-bit finalizer (`SplitMix64`'s): every bit of the input moves every bit of the output.
-#[inline]
-pub const fn mix(value: u64, seed: u64) -> u64 {
-    let mut x = value ^ seed;
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
-
-/// Reference count bits and where the block came from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flags(pub(crate) u8);
-
-impl Flags {
-    const REFS: u8 = 0b11;
-    const WRITTEN: u8 = 0b100;
-    const UNFLUSHED: u8 = 0b1000;
-    const CONDEMNED: u8 = 0b1_0000;
-
-    pub(crate) const fn refs(self) -> u8 {
-        self.0 & Self::REFS
-    }
-
-    pub(crate) const fn with_refs(self, refs: u8) -> Self {
-        debug_assert!(refs <= Self::REFS, "two bits count the uses");
-        Self((self.0 & !Self::REFS) | refs)
-    }
-
-    /// The block came from a write and has not been read since.
-    pub(crate) const fn written(self) -> bool {
-        self.0 & Self::WRITTEN != 0
-    }
-
-    pub(crate) const fn with_written(self, written: bool) -> Self {
-        Self(if written { self.0 | Self::WRITTEN } else { self.0 & !Self::WRITTEN })
-    }
-}
-
-impl Flags {
-    /// When the block came in, its volume had writes that no backend flush covered: a crash of the
-    /// backend's host may undo what the block holds.
-    #[inline]
-    pub(crate) const fn unflushed(self) -> bool {
-        self.0 & Self::UNFLUSHED != 0
-    }
-
-    #[inline]
-    pub(crate) const fn with_unflushed(self, unflushed: bool) -> Self {
-        Self(if unflushed { self.0 | Self::UNFLUSHED } else { self.0 & !Self::UNFLUSHED })
-    }
-
-    /// The hand has passed over the block on flash: it goes when its segment is emptied, unless it
-    /// is used before. Means nothing in a checkpoint.
-    pub(crate) const fn condemned(self) -> bool {
-        self.0 & Self::CONDEMNED != 0
-    }
-
-    #[inline]
-    pub(crate) const fn with_condemned(self, condemned: bool) -> Self {
-        Self(if condemned { self.0 | Self::CONDEMNED } else { self.0 & !Self::CONDEMNED })
-    }
-}
+use cinnabar_format::descriptor::{BLOCK_BITS, VOLUME_BITS};
+pub(crate) use cinnabar_format::descriptor::{DESCRIPTOR_BYTES, Flags, Key, mix};
 
 /// All descriptors of a shard: flash slots first, RAM slots behind them.
 pub(crate) struct Descriptors {
@@ -177,16 +83,13 @@ impl Descriptors {
     /// The key in `slot`, if it holds one.
     #[inline]
     pub(crate) fn key(&self, slot: u32) -> Option<Key> {
-        let word = self.word(slot);
-        let volume = (word >> BLOCK_BITS) & ((1 << VOLUME_BITS) - 1);
-        (volume != 0)
-            .then(|| Key { volume: volume as u16 - 1, block: word & ((1 << BLOCK_BITS) - 1) })
+        Key::in_word(self.word(slot))
     }
 
     /// Flags of `slot`.
     #[inline]
     pub(crate) fn flags(&self, slot: u32) -> Flags {
-        Flags((self.word(slot) >> (BLOCK_BITS + VOLUME_BITS)) as u8)
+        Flags::in_word(self.word(slot))
     }
 
     /// Sets the flags of `slot`.

@@ -1,6 +1,7 @@
 //! The cache itself, sans-I/O: a single-owner state machine with events in and actions out.
 //!
-//! Start with [`seam`], the only way in and out.
+//! Start with [`seam`], the only way in and out. It is a crate of its own, as are the bytes on disk
+//! ([`metadata`]): who needs no more than these depends on them alone.
 
 #![deny(unsafe_code)]
 
@@ -8,31 +9,28 @@ pub mod address_map;
 pub mod bounds;
 mod buffers;
 pub mod config;
-pub mod counters;
 mod descriptors;
 pub mod engine;
 mod ghost;
-pub mod health;
 mod inflight;
 pub mod journal;
-pub mod limits;
 mod log;
-pub mod metadata;
 pub mod mutant;
 mod outbox;
-pub mod plan;
 pub mod prefetch;
 mod probation;
 mod rehearsal;
-pub mod seam;
 mod sequential;
 mod store;
-pub mod units;
 pub mod volume;
+
+pub use cinnabar_format as metadata;
+pub use cinnabar_format::descriptor::mix;
+pub use cinnabar_seam as seam;
+pub use cinnabar_seam::{counters, health, limits, plan, units};
 
 pub use bounds::{Bound, Bounds, Crossings};
 pub use config::{Admission, Config, Endurance, Eviction};
-pub use descriptors::mix;
 pub use engine::{Engine, Phase, Phases};
 pub use seam::*;
 pub use store::AtRisk;

@@ -43,7 +43,7 @@ impl Memory {
         Self { region: Some(pool.take(u64::from(blocks) * BLOCK_BYTES)) }
     }
 
-    /// A guest's own memory, to read blocks into (see `seam.rs` of the engine).
+    /// A guest's own memory, to read blocks into (see `cinnabar_engine::seam`).
     ///
     /// # Safety
     /// `len_bytes` readable and writable bytes from `start` on, aligned to 4096, that stay mapped as

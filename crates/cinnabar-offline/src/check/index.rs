@@ -3,7 +3,8 @@
 use crate::checkpoints::{self, SlotHead};
 use crate::report::{CheckpointReport, VolumeReport, hex};
 use crate::{Source, Watch};
-use cinnabar_engine::metadata::checkpoint::{Head, Page, SegmentRecord, VolumeRecord, descriptors};
+use cinnabar_engine::metadata::checkpoint::{Head, Page, SegmentRecord, VolumeRecord};
+use cinnabar_engine::metadata::descriptor::descriptors;
 use cinnabar_engine::metadata::journal::Record;
 use cinnabar_engine::metadata::superblock::Superblock;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,9 +4,9 @@
 //! sectors at worst, so after a crash a sector is whole or what it was before, and anything else is
 //! damage.
 
-use super::MetaPage;
-use super::checkpoint::VolumeRecord;
-use super::codec::{Reader, Writer};
+use crate::MetaPage;
+use crate::checkpoint::VolumeRecord;
+use crate::codec::{Reader, Writer};
 
 /// Sectors in a page.
 pub const SECTORS: usize = 8;
@@ -22,7 +22,7 @@ const _: () = assert!(SECTORS * SECTOR_BYTES == size_of::<MetaPage>());
 const _: () = assert!(ROOM <= u16::MAX as usize);
 /// Bytes of records that a page has room for at least, whatever their sizes: a sector may be left
 /// with just too little for the largest.
-pub(crate) const PAGE_ROOM_MIN: usize = SECTORS * (ROOM - RECORD_BYTES_MAX);
+pub const PAGE_ROOM_MIN: usize = SECTORS * (ROOM - RECORD_BYTES_MAX);
 /// Invalidation records that a page has room for.
 pub const INVALIDATIONS_A_PAGE: usize = SECTORS * (ROOM / Record::INVALIDATION_BYTES);
 
@@ -86,10 +86,10 @@ impl Record {
     const INVALIDATION_BYTES: usize = 1 + 4 + 5 + 4 + 8;
     /// Bytes of what is said of a volume when the journal is rewritten: the volume, and how far
     /// its backend is flushed.
-    pub(crate) const VOLUME_STATE_BYTES: usize = RECORD_BYTES_MAX + 1 + 16;
+    pub const VOLUME_STATE_BYTES: usize = RECORD_BYTES_MAX + 1 + 16;
 
     /// Bytes in a page.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         1 + match self {
             Self::Invalidation { .. } => Self::INVALIDATION_BYTES - 1,
             Self::SegmentInvalidation { .. } | Self::ChunkInvalidation { .. } => 12,
@@ -190,7 +190,10 @@ pub struct PageHeader {
 impl PageHeader {
     /// A page without records, at place `at` of a ring of `places` that is formatted. Its number is
     /// before that of the first page to be written, so that no place ever reads as zeros.
-    pub(crate) fn formatted(device: u32, era: u32, places: u64, at: u64) -> MetaPage {
+    ///
+    /// # Panics
+    /// If the ring has no such place.
+    pub fn formatted(device: u32, era: u32, places: u64, at: u64) -> MetaPage {
         assert!(at < places, "a place of the ring");
         let page = if at == 0 { places } else { at };
         let header = Self { device, era, page, first: page, tail: places + 1, checkpoint: 0 };
@@ -281,7 +284,7 @@ fn decode_sector(sector: &[u8], index: usize) -> Sector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::ProofToken;
+    use crate::proof::ProofToken;
 
     fn header() -> PageHeader {
         PageHeader { device: 1, era: 2, page: 77, first: 76, tail: 5, checkpoint: 4 }

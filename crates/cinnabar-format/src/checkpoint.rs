@@ -4,11 +4,11 @@
 //! descriptors. Every page has its own checksum, the checkpoint's sequence number and its position,
 //! so that a stale or misplaced page is noticed.
 
-use super::MetaPage;
-use super::codec::{Reader, Writer};
-use crate::descriptors::{DESCRIPTOR_BYTES, Descriptors};
+use crate::MetaPage;
+use crate::codec::{Reader, Writer};
+use crate::descriptor::DESCRIPTOR_BYTES;
 use crate::limits::{NAME_BYTES_MAX, VOLUMES_MAX};
-use crate::volume::ProofToken;
+use crate::proof::ProofToken;
 
 const MAGIC: u32 = 0x504B_4843;
 const PAGE_HEADER_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1 + 2;
@@ -62,7 +62,7 @@ impl Head {
     }
 
     /// Position of the first page of descriptors, for a head that fits its slot.
-    pub(crate) const fn first_descriptors(&self) -> u32 {
+    pub const fn first_descriptors(&self) -> u32 {
         1 + self.volumes.div_ceil(VOLUMES_A_PAGE as u32)
             + self.segments.div_ceil(SEGMENTS_A_PAGE as u32)
     }
@@ -79,7 +79,7 @@ pub struct VolumeRecord {
     pub size_bytes: u64,
     /// Name.
     pub name: String,
-    /// See [`VolumeSpec::generation`](crate::volume::VolumeSpec::generation).
+    /// Raised whenever the volume may have been written without the cache device.
     pub generation: u64,
     /// Order of records about volumes.
     pub stamp: u64,
@@ -248,37 +248,11 @@ impl Page {
     }
 }
 
-/// What a descriptor in a checkpoint says, for offline tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DescriptorRecord {
-    /// Index of the volume.
-    pub volume: u16,
-    /// Block within it.
-    pub block: u64,
-    /// Believed after a crash only if a backend flush covers its segment.
-    pub unflushed: bool,
-    /// Seeded CRC-32C of the data; see [`checksum_seed`](super::chunk::checksum_seed).
-    pub checksum: u32,
-}
-
-/// The descriptors of a page, one a slot; `None` where a slot holds nothing.
-pub fn descriptors(raw: &[u8]) -> impl Iterator<Item = Option<DescriptorRecord>> + use<> {
-    let count = (raw.len() / DESCRIPTOR_BYTES) as u32;
-    let mut table = Descriptors::new(count);
-    table.set_raw(0, &raw[..count as usize * DESCRIPTOR_BYTES]);
-    (0..count).map(move |slot| {
-        let (key, flags) = (table.key(slot)?, table.flags(slot));
-        let (volume, block) = (key.volume, key.block);
-        let checksum = table.checksum(slot);
-        Some(DescriptorRecord { volume, block, unflushed: flags.unflushed(), checksum })
-    })
-}
-
 impl VolumeRecord {
     /// Bytes of one on disk.
-    pub(super) const BYTES: usize = 2 + 4 + 4 * 8 + 3 + NAME_BYTES_MAX + 64;
+    pub(crate) const BYTES: usize = 2 + 4 + 4 * 8 + 3 + NAME_BYTES_MAX + 64;
 
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+    pub(crate) fn encode(&self, w: &mut Writer<'_>) {
         assert!(!self.name.is_empty() && self.name.len() <= NAME_BYTES_MAX, "a name fits its room");
         assert!(self.index < VOLUMES_MAX, "a volume has an index");
         let end = w.written() + Self::BYTES;
@@ -297,7 +271,7 @@ impl VolumeRecord {
         assert_eq!(w.written(), end, "a volume takes the room that is counted for it");
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Option<Self> {
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let (index, incarnation) = (r.u16(), r.u32());
         let (size_bytes, generation, stamp, flushed) = (r.u64(), r.u64(), r.u64(), r.u64());
         let (len, proven, written) = (usize::from(r.u8()), r.u8() == 1, r.u8() == 1);

@@ -1,6 +1,6 @@
 //! How the cache is doing: what a start found, and whether the device is in use.
 
-use crate::seam::IoError;
+use crate::IoError;
 
 /// Whether the cache device is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //!
 //! Two copies in the first two pages are written in turn, so that a torn write leaves the other.
 
-use super::MetaPage;
-use super::codec::{Reader, Writer};
-use super::{checkpoint, chunk};
+use crate::MetaPage;
+use crate::codec::{Reader, Writer};
+use crate::{checkpoint, chunk};
 
 /// Bytes at the start of a device that decide whose it is; a driver reads them to open or format.
 pub const SUPERBLOCK_BYTES: u64 = 8192;
@@ -269,7 +269,7 @@ impl Geometry {
 
     /// Whether its parts are where they belong: asserted of what is used. A simulated device may be
     /// larger than a real one.
-    pub(crate) fn is_laid_out(&self) -> bool {
+    pub fn is_laid_out(&self) -> bool {
         (1..=Self::SEGMENT_CHUNKS_MAX).contains(&self.segment_chunks)
             && (Self::SEGMENTS_MIN..=1 << 20).contains(&self.segments)
             && (1..=Self::SHARDS_MAX).contains(&self.shards)

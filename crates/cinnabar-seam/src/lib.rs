@@ -36,10 +36,24 @@
 //! [`Command::Abandon`] and all other commands are answered once each I/O on the device has ended
 //! or is overdue, so a driver that sends `Overdue` in time has its answers in time.
 
-use crate::metadata::MetaPage;
-use crate::plan::Plan;
-use crate::units::{ByteSpan, Instant, VolumeId};
+#![deny(unsafe_code)]
+
+pub mod counters;
+pub mod health;
+mod io_error;
+pub mod plan;
+pub mod volume;
+
+pub use cinnabar_format::{limits, units};
+pub use io_error::IoError;
+
+use cinnabar_format::MetaPage;
+use cinnabar_format::proof::ProofToken;
+use cinnabar_format::superblock::Superblock;
+use plan::Plan;
 use smallvec::SmallVec;
+use units::{ByteSpan, Instant, VolumeId};
+use volume::{VolumeSpec, Warmth};
 
 /// What the engine moves about without looking inside: aligned memory in the daemon, a length in
 /// performance simulation, version stamps in fault simulation.
@@ -243,26 +257,6 @@ pub struct IoRequest<P> {
     pub op: IoOp<P>,
 }
 
-/// Why an I/O failed, as far as the engine or a guest cares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IoError {
-    /// The medium or the transport failed (EIO and all that is not listed).
-    #[error("input/output error")]
-    Io,
-    /// No space left (ENOSPC, EDQUOT).
-    #[error("no space left")]
-    NoSpace,
-    /// The device is read-only (EROFS, EPERM, EBADF on a write).
-    #[error("read-only")]
-    ReadOnly,
-    /// The operation is not supported by this device (EOPNOTSUPP).
-    #[error("operation not supported")]
-    Unsupported,
-    /// It took longer than the driver's bound.
-    #[error("timed out")]
-    TimedOut,
-}
-
 /// Completion of an [`IoRequest`].
 #[derive(Clone, Debug)]
 pub struct IoDone {
@@ -273,7 +267,7 @@ pub struct IoDone {
     /// The pages of `ReadMeta` and `WriteMeta`, empty otherwise.
     pub pages: Vec<MetaPage>,
     /// What a [`IoOp::Prove`] brought, `None` otherwise.
-    pub proof: Option<crate::volume::ProofToken>,
+    pub proof: Option<ProofToken>,
     /// The generation that a [`IoOp::BumpGeneration`] brought, `None` otherwise.
     pub generation: Option<u64>,
 }
@@ -295,13 +289,13 @@ pub enum Command {
     /// Answered with [`Answer::Loaded`] once the index is loaded.
     AwaitLoad,
     /// Make a volume known; answered with [`Answer::Attached`] once the device knows of it.
-    /// [`Engine::recorded`](crate::Engine::recorded) says what to compare with the backend before.
-    Attach(crate::volume::VolumeSpec),
+    /// `Engine::recorded` says what to compare with the backend before.
+    Attach(VolumeSpec),
     /// Wait for the volume's requests, flush its backend. New requests are refused from now on.
     Detach(VolumeId),
     /// After a `Detach` that succeeded: remember the backend's change proof. `None`
     /// drops the volume's blocks instead, unless the operator vouches for it (`exclusive`).
-    Seal(VolumeId, Option<crate::volume::ProofToken>),
+    Seal(VolumeId, Option<ProofToken>),
     /// What is cached of a volume that is attached or being detached goes with it, whatever its
     /// `Seal` says, for its backend may have lost what was not flushed. Until then no flush of the
     /// backend covers anything, so that a crash does not have those copies believed. Answered at
@@ -309,12 +303,12 @@ pub enum Command {
     Discard(VolumeId),
     /// The volume's backend has grown to so many bytes, and this is its proof as it stands now.
     /// Nothing is dropped: its last block was a whole one. Answered once the device knows of it.
-    Grow(VolumeId, u64, Option<crate::volume::ProofToken>),
+    Grow(VolumeId, u64, Option<ProofToken>),
     /// Drop the blocks of a volume that is not attached.
     Forget(String),
     /// Give up the cache device and go on with another, empty one, whose superblock this is; I/O
     /// for [`Target::Cache`] issued after the reply to [`Command::Abandon`] goes to it.
-    Replace(Box<crate::metadata::superblock::Superblock>),
+    Replace(Box<Superblock>),
     /// Stop using the cache device: volumes pass through from now on. Answered when no I/O for it
     /// is under way any more but such as was given up.
     Abandon,
@@ -355,10 +349,10 @@ pub enum Answer<P> {
         /// Its index from now on.
         volume: VolumeId,
         /// Whether cached blocks of an earlier run are believed, and if not, why.
-        warmth: crate::volume::Warmth,
+        warmth: Warmth,
     },
     /// The index is loaded.
-    Loaded(crate::health::LoadReport),
+    Loaded(health::LoadReport),
 }
 
 /// Answer to a request or a command.

@@ -3,9 +3,9 @@
 //! A chunk is one header page and up to 255 blocks of data behind it, written in one sequential
 //! write, durable on its own. From the headers alone the index can be rebuilt.
 
-use super::MetaPage;
-use super::codec::{Reader, Writer};
-use crate::descriptors::mix;
+use crate::MetaPage;
+use crate::codec::{Reader, Writer};
+use crate::descriptor::mix;
 
 /// Blocks of a full chunk, header included (1 MiB).
 pub const CHUNK_BLOCKS: u32 = 256;
@@ -24,7 +24,7 @@ pub const fn checksum_seed(uuid: [u8; 16], incarnation: u32, block: u64) -> u64 
 }
 
 /// As [`checksum_seed`], with the device's seed at hand.
-pub(crate) const fn block_seed(device: u64, incarnation: u32, block: u64) -> u64 {
+pub const fn block_seed(device: u64, incarnation: u32, block: u64) -> u64 {
     mix(block, (incarnation as u64) << 36 ^ device)
 }
 
@@ -133,7 +133,7 @@ impl ChunkHeader {
 
     /// As [`decode`](Self::decode), or what would be the header without its check: for the mutant
     /// that does not.
-    pub(crate) fn decode_or_trust(page: &MetaPage, trust: bool) -> Option<Self> {
+    pub fn decode_or_trust(page: &MetaPage, trust: bool) -> Option<Self> {
         if trust { Self::read(Reader::unverified(&page.0)) } else { Self::decode(page) }
     }
 

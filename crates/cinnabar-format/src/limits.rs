@@ -1,4 +1,4 @@
-//! Every maximum of the engine, and how they relate.
+//! Every maximum of the format and of the engine, and how they relate.
 
 use crate::units::BLOCK_BYTES;
 
@@ -13,7 +13,7 @@ pub const VOLUMES_MAX: u16 = 4095;
 /// Bytes of a volume's name.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Requests in flight in one engine, waiting ones included; one more is refused with
-/// [`Failure::Limit`](crate::Failure::Limit), unless it invalidates. Frontends keep far below it.
+/// `Failure::Limit`, unless it invalidates. Frontends keep far below it.
 pub const REQUESTS_MAX: usize = 16_384;
 /// Parts of split requests under way, beside the first one of each request. Together with the
 /// requests that frontends let in they stay below [`REQUESTS_MAX`], so no engine ever has to refuse

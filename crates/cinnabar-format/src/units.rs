@@ -10,7 +10,7 @@ pub const SECTOR_BYTES: u64 = 512;
 pub struct BlockNo(pub u64);
 
 /// A volume as the engine knows it while the daemon runs: an index into its volume table.
-/// Given out by [`Command::Attach`](crate::Command::Attach), never reused while one of its blocks is cached.
+/// Given out by the command `Attach`, never reused while one of its blocks is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u16);
 
