@@ -28,9 +28,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
     (EMBED, &[DRIVER, BACKEND, MODEL, SHARDS, ENGINE]),
-    (FRONTEND, &[ENGINE, POLICY, TRACE]),
+    (FRONTEND, &[SEAM]),
     (BACKEND, &[DRIVER, WRITEBACK, MODEL, ENGINE, POLICY, TRACE]),
-    (MODEL, &[ENGINE]),
+    (MODEL, &[SEAM]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[DRIVER, SHARDS, ENGINE]),
     // Other searches under its media and its oracle; fuzz targets and tests alone run them.

@@ -3,8 +3,8 @@
 use crate::latency::whole_ns;
 use crate::random::Random;
 use crate::settings::SimSpec;
-use cinnabar_engine::IoError;
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_seam::IoError;
+use cinnabar_seam::units::BLOCK_BYTES;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

@@ -19,8 +19,8 @@ use super::socket::{ListenError, SocketAccess};
 use super::stats::Stats;
 use super::table::Table;
 use super::transmission::Expect;
-use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Failure, RawMemory};
+use cinnabar_seam::units::Instant;
+use cinnabar_seam::{Failure, RawMemory};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Set in the tokens of listeners; keys leave this bit free.

@@ -8,7 +8,7 @@ use super::stats::Stats;
 use super::table::Table;
 use super::transmission::Pending;
 use super::warnings::Warnings;
-use cinnabar_engine::units::Instant;
+use cinnabar_seam::units::Instant;
 use std::collections::BTreeMap;
 
 /// A request that the engine has to answer.

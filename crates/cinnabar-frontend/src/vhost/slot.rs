@@ -4,8 +4,8 @@ use super::block::Status;
 use super::lease::Lease;
 use super::memory::{self, GuestMemory, Piece, Pieces};
 use crate::load::Load;
-use cinnabar_engine::RawMemory;
-use cinnabar_engine::units::ByteSpan;
+use cinnabar_seam::RawMemory;
+use cinnabar_seam::units::ByteSpan;
 use std::sync::Arc;
 
 /// What is to be done with the engine's answer.

@@ -3,11 +3,11 @@
 
 use crate::memory::{Heap, Pool};
 use crate::vhost_guest::Link;
-use cinnabar_engine::units::{ByteSpan, Instant};
-use cinnabar_engine::{Failure, Op};
 use cinnabar_frontend::vhost::{
     Body, Command, Export, ExportId, Incoming, Interest, Limits, Ready, Server, Token, Want,
 };
+use cinnabar_seam::units::{ByteSpan, Instant};
+use cinnabar_seam::{Failure, Op};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::BTreeMap;

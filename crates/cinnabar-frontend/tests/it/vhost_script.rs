@@ -9,9 +9,9 @@ use crate::vhost_guest::{
 };
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, STATUS};
-use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Failure, IoError};
 use cinnabar_frontend::vhost::{ExportId, Limits};
+use cinnabar_seam::units::Instant;
+use cinnabar_seam::{Failure, IoError};
 use rustix::fd::OwnedFd;
 use rustix::fs::ftruncate;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -13,7 +13,7 @@ use crate::nbd::reply;
 use crate::nbd::request::{Buffers, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
 use crate::nbd::transmission::{self, Expect, ForPiece, Room};
-use cinnabar_engine::RawMemory;
+use cinnabar_seam::RawMemory;
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;

@@ -4,8 +4,8 @@ use super::{Directory, Entering, Handshake, Step, export_flags, reply};
 use crate::nbd::export::{Export, ExportId};
 use crate::nbd::proto::{Fields, allocation, info, option, option_reply};
 use crate::nbd::reason::DisconnectReason;
-use cinnabar_engine::limits::DATA_BYTES_MAX;
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_seam::limits::DATA_BYTES_MAX;
+use cinnabar_seam::units::BLOCK_BYTES;
 
 /// A parsed list of metadata context queries: the export, and which contexts match.
 struct MetaQuery {

@@ -9,7 +9,7 @@ use crate::nbd::limits::ACCEPTS_PER_TURN;
 use crate::nbd::listener::Listener;
 use crate::nbd::reason::DisconnectReason;
 use crate::socket::{ListenError, SocketAccess};
-use cinnabar_engine::RawMemory;
+use cinnabar_seam::RawMemory;
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 

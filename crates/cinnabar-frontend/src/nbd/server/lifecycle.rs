@@ -7,8 +7,8 @@ use crate::nbd::interest::{Interest, Token, Want};
 use crate::nbd::peer::Peer;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
-use cinnabar_engine::RawMemory;
-use cinnabar_engine::units::Instant;
+use cinnabar_seam::RawMemory;
+use cinnabar_seam::units::Instant;
 use std::os::fd::AsRawFd;
 
 /// Why a client may not enter an export.

@@ -6,8 +6,8 @@ use crate::request::Buffers;
 use crate::vhost::connection::Connection;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::Delivery;
-use cinnabar_engine::RawMemory;
-use cinnabar_engine::units::Instant;
+use cinnabar_seam::RawMemory;
+use cinnabar_seam::units::Instant;
 use std::os::fd::AsRawFd;
 
 impl<M: RawMemory> Server<M> {

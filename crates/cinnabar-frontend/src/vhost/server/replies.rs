@@ -7,8 +7,8 @@ use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::{Delivery, Slot};
-use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Failure, Op, RawMemory};
+use cinnabar_seam::units::Instant;
+use cinnabar_seam::{Failure, Op, RawMemory};
 use std::sync::Arc;
 
 /// Something that waits for the end of a read into guest memory.
