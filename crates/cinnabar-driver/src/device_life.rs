@@ -20,6 +20,7 @@
 
 use crate::silence::Silence;
 use cinnabar_engine::Failure;
+use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::Instant;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub struct DeviceLife<D> {
     /// The engine has refused to give the device up.
     refused: bool,
     silence_max: Duration,
+    mutants: Mutants,
 }
 
 /// What becomes of the device in use.
@@ -113,14 +115,16 @@ pub struct DeviceError {
 pub struct DeviceBusy;
 
 impl<D> DeviceLife<D> {
-    /// There is none. `silence_max` is the longest time that a new device may get nowhere.
-    pub const fn new(silence_max: Duration) -> Self {
+    /// There is none. `silence_max` is the longest time that a new device may get nowhere; the mutants
+    /// are those of tests.
+    pub const fn new(silence_max: Duration, mutants: Mutants) -> Self {
         Self {
             phase: DevicePhase::Absent,
             replacement: Replacement::None,
             newest: ReplacementId(0),
             refused: false,
             silence_max,
+            mutants,
         }
     }
 
@@ -177,6 +181,11 @@ impl<D> DeviceLife<D> {
     /// short. Gives [`DeviceStep::GiveUp`] once; later, and where there is no device, nothing.
     pub fn lost(&mut self) -> DeviceStep<D> {
         if self.refused { DeviceStep::Wait } else { self.give_up() }
+    }
+
+    /// Whether that would have the engine give it up: it uses a device, and has not refused to.
+    pub fn can_be_lost(&self) -> bool {
+        self.phase == DevicePhase::InUse && !self.refused
     }
 
     fn give_up(&mut self) -> DeviceStep<D> {
@@ -247,6 +256,9 @@ impl<D> DeviceLife<D> {
             return Err(device);
         }
         if self.phase == DevicePhase::Absent {
+            return Ok(self.entrust(device));
+        }
+        if self.mutants.is(Mutant::EntrustedEarly) {
             self.replacement = Replacement::Entrusting(device);
             return Ok(DeviceStep::Entrust);
         }
@@ -287,17 +299,34 @@ impl<D> DeviceLife<D> {
         assert_eq!(self.phase, DevicePhase::LettingGo, "a device is let go of once");
         self.phase = DevicePhase::Absent;
         match std::mem::replace(&mut self.replacement, Replacement::None) {
-            Replacement::Prepared(device) => {
-                self.replacement = Replacement::Entrusting(device);
-                DeviceStep::Entrust
+            Replacement::Prepared(device) if self.mutants.is(Mutant::EntrustedEarly) => {
+                self.install(device)
             }
+            Replacement::Prepared(device) => self.entrust(device),
             Replacement::Failed(error) => DeviceStep::Ended(Err(error)),
-            preparing @ Replacement::Preparing(_) => {
-                self.replacement = preparing;
+            // Entrusting: with that mutant only.
+            waits @ (Replacement::Preparing(_) | Replacement::Entrusting(_)) => {
+                self.replacement = waits;
                 DeviceStep::Wait
             }
             _ => DeviceStep::Ended(Ok(())),
         }
+    }
+
+    /// The old device is gone.
+    fn entrust(&mut self, device: D) -> DeviceStep<D> {
+        if self.mutants.is(Mutant::NotEntrusted) {
+            return self.install(device);
+        }
+        self.replacement = Replacement::Entrusting(device);
+        DeviceStep::Entrust
+    }
+
+    fn install(&mut self, device: D) -> DeviceStep<D> {
+        assert_eq!(self.phase, DevicePhase::Absent, "the old device is gone");
+        self.phase = DevicePhase::Opening;
+        self.replacement = Replacement::Installing;
+        DeviceStep::Install(device)
     }
 
     /// The device that is to be taken into use, once it is prepared.
@@ -313,12 +342,14 @@ impl<D> DeviceLife<D> {
     /// # Panics
     /// If that was not asked for.
     pub fn entrusted(&mut self) -> DeviceStep<D> {
-        match std::mem::replace(&mut self.replacement, Replacement::Installing) {
-            Replacement::Entrusting(device) => {
-                assert_eq!(self.phase, DevicePhase::Absent, "the old device is gone");
-                self.phase = DevicePhase::Opening;
-                DeviceStep::Install(device)
+        match std::mem::replace(&mut self.replacement, Replacement::None) {
+            Replacement::Entrusting(device)
+                if self.mutants.is(Mutant::EntrustedEarly) && self.phase != DevicePhase::Absent =>
+            {
+                self.replacement = Replacement::Prepared(device);
+                self.give_up()
             }
+            Replacement::Entrusting(device) => self.install(device),
             _ => panic!("nothing was to be entrusted to a new device"),
         }
     }

@@ -157,6 +157,10 @@ mutants! {
     BusyVolumeLetGo,
     /// Driver: a proof speaks for those who asked while it was under way, too.
     ProofJoined,
+    /// Driver: the host records that the volumes are a new device's before the old one is given up.
+    EntrustedEarly,
+    /// Driver: the host never records that the volumes are the new device's.
+    NotEntrusted,
 }
 
 /// The mutants switched on: none, in production.

@@ -14,12 +14,19 @@ impl World {
         if let Some(machine) = &self.machine {
             machine.digest(&mut hasher);
         }
-        let text = format!("{:?} {:?} {:?}", self.wake, self.now, self.controls);
+        let device = (self.life.phase(), self.life.new_device().is_some(), self.waits);
+        let text = format!("{:?} {:?} {:?} {device:?}", self.wake, self.now, self.controls);
         hasher.write(text.as_bytes());
         let mut sink = Sink::default();
         sink.word(hasher.finish());
         sink.word(u64::from(self.hold) | u64::from(self.batching) << 16);
         self.media.cache.digest(&mut sink);
+        for shelved in [&self.shelf, &self.parked] {
+            sink.word(u64::from(shelved.is_some()));
+            if let Some(shelved) = shelved {
+                shelved.digest(&mut sink);
+            }
+        }
         self.media.backends.iter().for_each(|backend| backend.digest(&mut sink));
         self.oracle.digest(&mut sink);
         let mut held: Vec<_> = self.held.iter().collect();

@@ -58,7 +58,7 @@ pub fn search(
             }
             let (world, result) = reach(scene, way, mutants, false);
             if result.is_err() {
-                return Err(Box::new(tell(scene, way, None, mutants)));
+                return Err(Box::new(tell(scene, way, (None, Device::Same), mutants)));
             }
             if !seen.insert(world.digest()) {
                 searched.cut_off += 1;
@@ -66,10 +66,10 @@ pub fn search(
             }
             searched.states += 1;
             let enabled = scene.enabled(&world);
-            for crash in CRASHES {
+            for (crash, device) in looks(scene) {
                 let (mut world, _) = reach(scene, way, mutants, false);
-                if world.judge(crash).is_err() {
-                    return Err(Box::new(tell(scene, way, crash, mutants)));
+                if world.judge(crash, device).is_err() {
+                    return Err(Box::new(tell(scene, way, (crash, device), mutants)));
                 }
             }
             if depth < moves {
@@ -88,6 +88,15 @@ pub fn search(
         frontier = next;
     }
     Ok(searched)
+}
+
+/// How a state is looked at: by which crash, and with which device then. Where one is replaced, the one
+/// that was put away comes back, too.
+fn looks(scene: Scene) -> impl Iterator<Item = (Option<Crash>, Device)> {
+    let back =
+        CRASHES.into_iter().filter(move |crash| crash.is_some() && scene == Scene::Replacing);
+    let same = CRASHES.into_iter().map(|crash| (crash, Device::Same));
+    same.chain(back.map(|crash| (crash, Device::Other)))
 }
 
 /// How a scene begins, line by line.
@@ -114,21 +123,26 @@ fn reach(
 }
 
 /// The same once more, with the story.
-fn tell(scene: Scene, way: &[Move], crash: Option<Crash>, mutants: Mutants) -> Failure {
+fn tell(
+    scene: Scene,
+    way: &[Move],
+    (crash, device): (Option<Crash>, Device),
+    mutants: Mutants,
+) -> Failure {
     let (mut world, mut result) = reach(scene, way, mutants, true);
     if result.is_ok() {
-        result = world.judge(crash);
+        result = world.judge(crash, device);
     }
     let violation = result.expect_err("it has failed before");
     Failure { violation, moves: way.len(), story: world.into_story() }
 }
 
 impl World {
-    fn judge(&mut self, crash: Option<Crash>) -> Result<(), Violation> {
+    fn judge(&mut self, crash: Option<Crash>, device: Device) -> Result<(), Violation> {
         super::guided::caught(|| {
             if let Some(crash) = crash {
                 self.hold(0);
-                self.step(Move::Crash(crash, Device::Same))?;
+                self.step(Move::Crash(crash, device))?;
             }
             self.look_at_everything()
         })

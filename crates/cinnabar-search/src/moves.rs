@@ -103,8 +103,11 @@ pub enum Move {
     Forget(u8),
     /// Another host writes a volume that is not attached.
     Foreign(Place),
-    /// The device is given up, and another one takes its place.
+    /// Another device is to take the place of the one in use.
     Replace,
+    /// What that waits for beside the engine happens: the new device is formatted, or the host has
+    /// recorded that the volumes are its own.
+    NextOfDevice,
     /// A cached block or a page of metadata rots.
     Rot(u8),
     /// The device fails from now on.
@@ -136,7 +139,7 @@ impl Move {
             Self::Toggle(_) => 12,
             Self::Forget(_) => 13,
             Self::Foreign(_) => 14,
-            Self::Replace => 15,
+            Self::Replace | Self::NextOfDevice => 15,
             Self::Rot(_) => 16,
             Self::DeviceFails => 17,
             Self::Crash(Crash { host: false, .. }, _) => 18,
@@ -169,7 +172,8 @@ impl Move {
             208..214 => Self::Toggle(code % 2),
             214..217 => Self::Forget(code % 2),
             217..220 => Self::Foreign(place(tape)),
-            220..223 => Self::Replace,
+            220..222 => Self::Replace,
+            222 => Self::NextOfDevice,
             223..226 => Self::Rot(tape.byte()),
             226 => Self::DeviceFails,
             227..244 => {

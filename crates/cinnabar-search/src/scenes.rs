@@ -4,7 +4,7 @@
 use super::class::Class;
 use super::moves::{Ask, Crash, Device, End, Move, Place};
 use super::setup::{Setup, VolumeSetup};
-use super::world::{HOLD_WAKES, World};
+use super::world::{HOLD_DEVICE, HOLD_WAKES, World};
 use cinnabar_engine::bounds::Bounds;
 use cinnabar_engine::config::Eviction;
 use cinnabar_engine::mutant::Mutants;
@@ -27,7 +27,7 @@ pub enum Scene {
     Loading,
     /// A checkpoint is being written, and the journal is about to be rewritten.
     Rebasing,
-    /// The device was given up, and another one is being opened.
+    /// Another device is to take the place of the one in use, and is being opened.
     Replacing,
 }
 
@@ -70,7 +70,9 @@ impl Scene {
             Self::Serving => writes | Class::BackendRead.bit() | Class::LogWrite.bit(),
             Self::Loading => writes | Class::CheckpointRead.bit() | HOLD_WAKES,
             Self::Rebasing => Class::JournalWrite.bit() | Class::CacheFlush.bit(),
-            Self::Replacing => writes | Class::BumpGeneration.bit() | Class::CacheFlush.bit(),
+            Self::Replacing => {
+                writes | Class::BumpGeneration.bit() | Class::CacheFlush.bit() | HOLD_DEVICE
+            }
         }
     }
 
@@ -140,6 +142,9 @@ impl Scene {
         }
         if world.wake.is_some_and(|at| at <= world.now) {
             moves.push(Move::Wake);
+        }
+        if world.waits.is_some() {
+            moves.extend([Move::NextOfDevice, Move::DeviceFails]);
         }
         moves
     }

@@ -2,7 +2,7 @@
 
 use super::moves::{Crash, Device};
 use super::requests::{Left, State};
-use super::world::World;
+use super::world::{HOLD_DEVICE, World, new_life};
 use cinnabar_driver::{EndStep, VolumeLife};
 use cinnabar_engine::health::Start;
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
@@ -58,8 +58,11 @@ impl World {
             None
         };
         self.machine = machine;
+        self.life = new_life(self.setup.cache.config.mutants);
         if self.machine.is_none() {
             self.without_device();
+        } else {
+            self.life.begin();
         }
         self.command(Control::Open, Command::Open);
         Ok(())
@@ -75,6 +78,9 @@ impl World {
 
     /// What follows from what has been answered; false: nothing.
     pub(super) fn go_on(&mut self) -> Result<bool, Violation> {
+        if self.watch_device() || self.hold & HOLD_DEVICE == 0 && self.advance_device() {
+            return Ok(true);
+        }
         if self.device_failed && self.held.is_empty() {
             // It could not be opened or closed: without it, then.
             let closing = self.stopping.take();
@@ -114,6 +120,7 @@ impl World {
         self.batch.clear();
         self.batching = 0;
         self.controls.clear();
+        self.waits = None;
         for volume in &mut self.volumes {
             (volume.state, volume.life) = (State::Away, None);
             volume.overdue = 0;
@@ -207,6 +214,9 @@ impl World {
             return;
         }
         self.stopping = Some(device);
+        self.tear_record(true);
+        self.waits = None;
+        self.life.close();
         for volume in 0..self.volumes.len() {
             if let State::Attached(id) = self.volumes[volume].state {
                 self.detach(volume, id);
@@ -226,6 +236,7 @@ impl World {
         for (_, ticket) in std::mem::take(&mut self.doubtful) {
             self.oracle.write_ended(&ticket, cinnabar_sim::oracle::Outcome::Perhaps);
         }
+        self.tear_record(crash.fate == 1 || crash.fate > 1 && dice.chance(0.5));
         self.land(crash.fate, &mut dice);
         let tick = self.oracle.tick();
         self.media.crash(tick);
@@ -282,6 +293,7 @@ impl World {
     ) -> Result<(), Violation> {
         match (control, result) {
             (Control::Open, Ok(Answer::Done)) => {
+                self.device_begun(Ok(()));
                 self.command(Control::AwaitLoad, Command::AwaitLoad);
                 for volume in 0..self.volumes.len() {
                     if self.stopping.is_none() && self.volumes[volume].state == State::Away {
@@ -297,7 +309,11 @@ impl World {
                     return Err(Violation::new(Kind::Warmth, what));
                 }
             }
-            (Control::Open | Control::Close, Err(Failure::Io(_))) if self.cache_has_failed() => {
+            (Control::Open, Err(failure @ Failure::Io(_))) if self.cache_has_failed() => {
+                self.device_failed = true;
+                self.device_begun(Err(failure));
+            }
+            (Control::Close, Err(Failure::Io(_))) if self.cache_has_failed() => {
                 self.device_failed = true;
             }
             (Control::AwaitLoad, Err(Failure::Io(_))) if self.cache_has_failed() => {}
@@ -333,10 +349,16 @@ impl World {
             (Control::Forget(volume), Err(Failure::NoVolume | Failure::Io(_))) => {
                 self.volumes[volume].state = State::Away;
             }
-            (Control::Abandon, Ok(Answer::Done)) => self.abandoned(),
-            (Control::Replace, Ok(Answer::Done)) => self.replacement_done(),
-            (Control::Replace, Err(Failure::Io(_)))
-                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) => {}
+            (Control::Abandon, Ok(Answer::Done)) => {
+                let step = self.life.given_up(Ok(()));
+                self.device_step(step);
+            }
+            (Control::Replace, Ok(Answer::Done)) => self.device_begun(Ok(())),
+            (Control::Replace, Err(failure @ Failure::Io(_)))
+                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) =>
+            {
+                self.device_begun(Err(failure));
+            }
             (control, result) => {
                 let what = format!("{control:?} was answered with {result:?}");
                 return Err(Violation::new(Kind::WrongReply, what));

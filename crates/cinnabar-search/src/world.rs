@@ -2,11 +2,13 @@
 
 use super::class::Class;
 use super::coverage::Coverage;
-use super::device::Shelved;
+use super::device::{DeviceWait, Shelved};
 use super::moves::{End, Move};
 use super::requests::{Pending, Volume};
 use super::session::Control;
 use super::setup::Setup;
+use cinnabar_driver::DeviceLife;
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Action, Event, IoError, IoOp, IoRequest, Phase, Phases, RequestId, Target};
 use cinnabar_sim::machine::{Format, Machine};
@@ -16,6 +18,7 @@ use cinnabar_sim::shards::{ShardedFactory, Shards};
 use cinnabar_sim::stamp::Stamped;
 use cinnabar_sim::violation::{Kind, Violation};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Events that a move may cause, and a run.
 const STEPS_MAX: u32 = 50_000;
@@ -25,6 +28,8 @@ const STEP_NS: u64 = 1_000;
 const NEAR_NS: u64 = 1_000_000;
 /// In the set of held classes: wakes.
 pub(super) const HOLD_WAKES: u16 = 1 << Class::COUNT;
+/// The same: what a replacement waits for beside the engine.
+pub(super) const HOLD_DEVICE: u16 = HOLD_WAKES << 1;
 
 /// The engine's phases are the first bits of the moments, and there is room for some more.
 const PHASES: u32 = Phase::ALL.len() as u32;
@@ -72,6 +77,9 @@ pub struct World {
     /// The engine could not open or close its device.
     pub(super) device_failed: bool,
     pub(super) replaced: bool,
+    /// What may be done with the device when, and what comes next.
+    pub(super) life: DeviceLife<Box<CacheDevice>>,
+    pub(super) waits: Option<DeviceWait>,
     /// The clean stop is complete.
     pub(super) closed: bool,
     /// What was met.
@@ -114,6 +122,8 @@ impl World {
             stopping: None,
             device_failed: false,
             replaced: false,
+            life: new_life(setup.cache.config.mutants),
+            waits: None,
             closed: false,
             coverage: Coverage::default(),
             story: told.then(Vec::new),
@@ -190,7 +200,8 @@ impl World {
             Move::Toggle(volume) => self.toggle(volume),
             Move::Forget(volume) => self.forget(volume),
             Move::Foreign(place) => self.foreign(place),
-            Move::Replace => self.abandon(),
+            Move::Replace => self.replace(),
+            Move::NextOfDevice => drop(self.advance_device()),
             Move::Rot(what) => self.rot(what),
             Move::DeviceFails => self.device_fails(),
             Move::Crash(crash, device) => self.crash(crash, device)?,
@@ -422,6 +433,12 @@ impl World {
             self.pass_ns(at.since_ns(self.now));
         }
     }
+}
+
+/// A session's device, which is not open yet. No new one is silent here: a move that opens it comes or
+/// does not.
+pub(super) const fn new_life(mutants: Mutants) -> DeviceLife<Box<CacheDevice>> {
+    DeviceLife::new(Duration::MAX, mutants)
 }
 
 fn describe(request: &IoRequest<Stamped>) -> String {

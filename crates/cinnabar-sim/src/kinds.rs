@@ -186,6 +186,8 @@ counted! {
         DeviceSwapped = "device_swapped",
         /// A device that had been away, while others were used, came back.
         DeviceBack = "device_back",
+        /// A new cache device did not answer, and was given up before it was in use.
+        NewDeviceSilent = "new_device_silent",
         /// The device was given up and replaced in the middle of a session.
         DeviceReplaced = "device_replaced",
         /// Another writer wrote a volume that was left clean.

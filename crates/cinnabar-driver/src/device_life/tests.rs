@@ -14,7 +14,7 @@ const fn at(seconds: u64) -> Instant {
 }
 
 fn absent() -> Life {
-    DeviceLife::new(BOUND)
+    DeviceLife::new(BOUND, Mutants::default())
 }
 
 fn in_use() -> Life {
@@ -221,4 +221,33 @@ fn volumes_are_entrusted_to_a_device_that_is_prepared() {
 #[should_panic(expected = "let go of once")]
 fn a_device_in_use_is_given_up_before_it_is_let_go_of() {
     in_use().let_go();
+}
+
+/// What the fault simulation is to find.
+#[test]
+fn mutants_entrust_the_volumes_early_or_not_at_all() {
+    let with = |mutant| {
+        let mut life = Life::new(BOUND, Mutants::only(mutant));
+        life.begin();
+        life.begun(Ok(()));
+        life
+    };
+    let mut life = with(Mutant::EntrustedEarly);
+    assert!(matches!(prepared(&mut life), DeviceStep::Entrust));
+    assert_eq!(life.phase(), DevicePhase::InUse, "the old one is");
+    assert!(matches!(life.entrusted(), DeviceStep::GiveUp));
+    assert!(matches!(life.given_up(Ok(())), DeviceStep::LetGo));
+    assert!(matches!(life.let_go(), DeviceStep::Install("new")));
+    // The old one may be lost meanwhile.
+    let mut life = with(Mutant::EntrustedEarly);
+    assert!(matches!(prepared(&mut life), DeviceStep::Entrust));
+    assert!(matches!(life.lost(), DeviceStep::GiveUp));
+    assert!(matches!(life.given_up(Ok(())), DeviceStep::LetGo));
+    assert!(matches!(life.let_go(), DeviceStep::Wait));
+    assert!(matches!(life.entrusted(), DeviceStep::Install("new")));
+
+    let mut life = with(Mutant::NotEntrusted);
+    assert!(matches!(prepared(&mut life), DeviceStep::GiveUp));
+    assert!(matches!(life.given_up(Ok(())), DeviceStep::LetGo));
+    assert!(matches!(life.let_go(), DeviceStep::Install("new")));
 }

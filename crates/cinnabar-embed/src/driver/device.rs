@@ -185,7 +185,7 @@ impl Driver {
                 timeout: options.device_timeout,
                 hangs: false,
                 times: DeviceTimes::default(),
-                life: DeviceLife::new(silence_max(options.device_timeout)),
+                life: DeviceLife::new(silence_max(options.device_timeout), Mutants::default()),
                 left: Vec::new(),
             },
             ledger,

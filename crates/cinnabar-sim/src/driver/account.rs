@@ -40,6 +40,8 @@ pub(super) struct Account {
     /// It was attached while the device was being given up or replaced, which some shards had done
     /// and others had not: under which generation each of them recorded it is not known here.
     pub(super) mixed: bool,
+    /// The host should have it down as this device's: it was attached, or entrusted, to no other since.
+    pub(super) own: bool,
     /// The device may know of it by an attach that was never answered.
     pub(super) may_know: bool,
     /// It was forgotten, and not attached since: it may be written unreported.
@@ -55,6 +57,7 @@ impl Account {
             generation: 0,
             attached: 0,
             mixed: false,
+            own: false,
             may_know: false,
             forgotten: false,
             foreign: Vec::new(),

@@ -37,6 +37,12 @@ pub(super) enum Item {
     Awake(usize, u64),
     /// The cache hears of a backend's new size.
     Grow(usize),
+    /// A new cache device is open and formatted.
+    NewDevice(u64),
+    /// It is looked whether it gets on.
+    LookAtNewDevice(u64),
+    /// The host has recorded that the volumes are the new device's.
+    Entrusted,
 }
 
 impl Item {

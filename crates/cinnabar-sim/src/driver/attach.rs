@@ -32,6 +32,8 @@ pub(super) struct Attaching {
     replacing: bool,
     /// The device may have known of it before.
     known: bool,
+    /// The host takes it for another device's, which it is not.
+    disowned: bool,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -64,7 +66,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(Path::AttachedWhileLoading);
         }
         let device = self.present.then_some(self.media.cache.serial);
+        let before = self.media.backends[volume].generation;
         let generation = self.media.backends[volume].generation_with(device);
+        let disowned = self.accounts[volume].own && device.is_some() && generation != before;
+        if device.is_some() {
+            self.own(volume);
+        }
         let spec = VolumeSpec {
             name: name.clone(),
             size_bytes: profile.sectors * SECTOR_BYTES,
@@ -92,6 +99,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             abandoning: self.is_waiting_for(|control| *control == Control::Abandon),
             replacing: self.is_waiting_for(|control| *control == Control::Replace),
             known: self.accounts[volume].may_know,
+            disowned,
         };
         self.accounts[volume].may_know = true;
         self.accounts[volume].forgotten = false;
@@ -186,12 +194,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let short = |blocks, due| blocks > due || !damaged && blocks + evicted < due;
         // The one with the least to lose is forgotten where indices are short, in some shards or all.
         let forgotten = self.has_few_indices();
-        let justified = |reason| {
+        let is_known = |reason| {
             account.justifies(reason, belief, exclusive, generation)
                 || reason == DropReason::BackendChanged && self.volumes[volume].resized
                 || self.options.cold_after_crash && crashed
                 || self.cache_has_failed()
         };
+        // A device that comes back has what the host knows to be its own.
+        let disowned = |reason| reason == DropReason::WrittenWithoutCache && attaching.disowned;
+        let justified = |reason| is_known(reason) && !disowned(reason);
         let sound = match warmth {
             Warmth::New => forgotten || due.is_none_or(|due| due == 0) || self.cache_has_failed(),
             // Of a volume that it never had it can know by an attach that was not answered.
@@ -200,6 +211,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Warmth::Warm { blocks } => {
                 warm && (forgotten || !due.is_some_and(|due| short(blocks, due)))
             }
+            Warmth::Dropped { reason, .. } if disowned(reason) => false,
             // Nothing is lost: only the words differ.
             Warmth::Dropped { blocks: 0, .. } if due.is_none_or(|due| due == 0) => true,
             Warmth::Partly { dropped: 0, .. } => warm,

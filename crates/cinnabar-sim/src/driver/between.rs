@@ -1,6 +1,7 @@
 //! What happens between two sessions of the cache: time passes, others write, devices come and go.
 
-use crate::driver::account::{Account, Foreign};
+use crate::driver::account::{Account, Foreign, Left};
+use crate::driver::guests::State;
 use crate::driver::world::World;
 use crate::kinds::Fault;
 use crate::machine::{CacheSetup, Factory, Machine};
@@ -21,6 +22,11 @@ pub(super) struct Shelved {
 impl Shelved {
     pub(super) fn is_dead(&self) -> bool {
         self.cache.is_dead()
+    }
+
+    /// The host takes a volume for another device's.
+    pub(super) fn disown(&mut self, volume: usize) {
+        self.accounts[volume].own = false;
     }
 }
 
@@ -158,14 +164,59 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn park_device(&mut self) {
         self.log.milestone(self.now, || "NO CACHE DEVICE".to_owned());
         self.count.faults.add(Fault::DeviceAway);
+        self.take_device_out();
+    }
+
+    fn take_device_out(&mut self) {
+        assert!(self.parked.is_none(), "one device is missing at a time");
         self.present = false;
-        let nothing = CacheDevice::none();
-        let accounts = self.accounts.iter().map(|_| Account::new()).collect();
-        self.parked = Some(self.swap_device(Shelved { cache: nothing, accounts }));
+        self.parked = Some(self.swap_device_for(CacheDevice::none()));
+    }
+
+    /// The machine does not use its device any more. It comes back, unless another one takes its
+    /// place.
+    pub(super) fn let_go_of_device(&mut self) {
+        let leave = self.media.backends.iter().map(|backend| backend.generation);
+        let volumes = self.accounts.iter_mut().zip(&self.volumes);
+        for ((account, volume), generation) in volumes.zip(leave) {
+            account.generation = generation;
+            // From now on the host may record that it is another one's.
+            account.own &= volume.state() == State::Away;
+        }
+        self.take_device_out();
+    }
+
+    /// A device takes the place of the one that is missing. That one, if it is not dead, may be put back
+    /// in another session.
+    pub(super) fn install_device(&mut self, new: CacheDevice) {
+        self.present = true;
+        self.swap_device_for(new);
+        if let Some(old) = self.parked.take().filter(|old| !old.is_dead()) {
+            self.shelf = Some(old);
+        }
+        for (account, volume) in self.accounts.iter_mut().zip(&self.volumes) {
+            if volume.state() != State::Away {
+                account.left = Left::Lost;
+            }
+        }
+    }
+
+    /// The host has a volume down as the device's that is in use.
+    pub(super) fn own(&mut self, volume: usize) {
+        self.accounts[volume].own = true;
+        for shelved in [&mut self.shelf, &mut self.parked].into_iter().flatten() {
+            shelved.disown(volume);
+        }
     }
 
     /// Puts a new cache device in the place of the one there is, which is returned.
     pub(super) fn format_device(&mut self) -> Shelved {
+        let new = self.make_device();
+        self.swap_device_for(new)
+    }
+
+    /// A new cache device.
+    pub(super) fn make_device(&mut self) -> CacheDevice {
         self.log.milestone(self.now, || "A NEW CACHE DEVICE".to_owned());
         self.count.faults.add(Fault::DeviceSwapped);
         self.devices += 1;
@@ -180,6 +231,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             CacheDevice::new(&format)
         };
         cache.serial = self.devices;
+        cache
+    }
+
+    fn swap_device_for(&mut self, cache: CacheDevice) -> Shelved {
         let accounts = self.accounts.iter().map(|_| Account::new()).collect();
         self.swap_device(Shelved { cache, accounts })
     }

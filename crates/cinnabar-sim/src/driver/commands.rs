@@ -24,8 +24,7 @@ pub(super) enum Control {
     Forget(usize),
     /// To so many sectors.
     Grow(usize, u64),
-    /// The driver says that the device is silent.
-    GiveUp,
+    /// By an operator, or because the device was lost.
     Abandon,
     Replace,
     Close,
@@ -52,12 +51,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
     ) -> Result<(), Violation> {
         self.log.milestone(self.now, || format!("{control:?} was answered: {result:?}"));
         match (control, result) {
-            // Where there is nothing to be given up, that is no harm.
-            (Control::Open | Control::Close | Control::GiveUp, Ok(Answer::Done))
-            | (Control::GiveUp, Err(Failure::Invalid)) => {}
+            (Control::Open | Control::Replace, Ok(Answer::Done)) => self.device_begun(Ok(())),
+            (Control::Close, Ok(Answer::Done)) => {}
             (Control::AwaitLoad, Ok(Answer::Loaded(report))) => self.loaded(&report)?,
             // A device that fails while it is opened or closed: the daemon goes on without it.
-            (Control::Open | Control::AwaitLoad | Control::Close, Err(Failure::Io(_)))
+            (Control::Open, Err(failure @ Failure::Io(_))) if self.cache_has_failed() => {
+                self.device_failed = true;
+                self.device_begun(Err(failure));
+            }
+            (Control::AwaitLoad | Control::Close, Err(Failure::Io(_)))
                 if self.cache_has_failed() =>
             {
                 self.device_failed = true;
@@ -96,14 +98,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             (Control::Abandon, Ok(Answer::Done)) => {
                 self.count.paths.add(Path::PassThroughAbandoned);
-                self.abandoned();
+                self.device_given_up(Ok(()));
             }
             (Control::Grow(volume, sectors), Ok(Answer::Done)) => self.grown(volume, sectors),
             (Control::Grow(volume, _), Err(failure)) if self.may_not_grow(volume, failure) => {}
-            (Control::Replace, Ok(Answer::Done)) => self.replaced(),
             // Neither the new device nor a backend may have failed it.
-            (Control::Replace, Err(Failure::Io(_)))
-                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) => {}
+            (Control::Replace, Err(failure @ Failure::Io(_)))
+                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) =>
+            {
+                self.device_begun(Err(failure));
+            }
             (control, result) => {
                 let what = format!("{control:?} was answered with {result:?}");
                 return Err(Violation::new(Kind::WrongReply, what));

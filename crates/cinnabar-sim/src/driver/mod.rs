@@ -13,6 +13,7 @@ mod audit;
 mod between;
 mod commands;
 mod crash;
+mod device;
 mod doubts;
 mod duo;
 mod grow;

@@ -2,16 +2,13 @@
 //! volumes that another writer writes.
 
 use crate::driver::agenda::Item;
-use crate::driver::commands::Control;
 use crate::driver::guests::State;
 use crate::driver::world::World;
 use crate::kinds::Fault;
 use crate::machine::Factory;
 use crate::medium::Death;
 use crate::stamp::Stamped;
-use cinnabar_engine::Command;
 use cinnabar_engine::Event;
-use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES};
 
@@ -43,7 +40,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.set_clock_back();
         }
         if features.replacements && self.dice.chance(0.003) {
-            self.abandon_device();
+            self.change_device(false);
         }
         let attached = self.volumes[volume].state() == State::Attached;
         if features.invalidations && attached && self.dice.chance(0.01) {
@@ -96,51 +93,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
             Death::Hangs => Fault::DeviceHang,
         });
         self.media.cache.die(death);
-    }
-
-    /// The operator replaces the device in the middle of a session.
-    pub(super) fn abandon_device(&mut self) {
-        if self.is_waiting_for(|control| !matches!(control, Control::AwaitLoad)) || self.replaced {
-            return;
-        }
-        self.replaced = true;
-        self.command(Control::Abandon, Command::Abandon);
-    }
-
-    /// The machine does not use its device any more: it gets a new one. The old one, if it is not
-    /// dead, may be put back in another session.
-    pub(super) fn abandoned(&mut self) {
-        self.present = true;
-        let leave = self.media.backends.iter().map(|backend| backend.generation);
-        for (account, generation) in self.accounts.iter_mut().zip(leave) {
-            account.generation = generation;
-        }
-        let old = self.format_device();
-        let away = self.parked.take();
-        if let Some(old) = away.or(Some(old)).filter(|old| !old.is_dead()) {
-            self.shelf = Some(old);
-        }
-        for (account, volume) in self.accounts.iter_mut().zip(&self.volumes) {
-            if volume.state() != State::Away {
-                account.left = crate::driver::account::Left::Lost;
-            }
-        }
-        let regions = self.media.cache.superblocks();
-        let superblock = Superblock::decode(&regions[0]).expect("just formatted");
-        self.command(Control::Replace, Command::Replace(Box::new(superblock)));
-    }
-
-    /// Volumes that are attached are recorded on the new device from now on.
-    pub(super) fn replaced(&mut self) {
-        self.count.faults.add(Fault::DeviceReplaced);
-        let serial = self.media.cache.serial;
-        let volumes = self.volumes.iter().zip(&mut self.accounts);
-        for ((volume, account), backend) in volumes.zip(&mut self.media.backends) {
-            if volume.state() == State::Attached {
-                backend.entrust(serial);
-                account.attached = backend.generation;
-            }
-        }
     }
 
     /// Another writer writes an attached volume, and the operator says so a little later. Not where

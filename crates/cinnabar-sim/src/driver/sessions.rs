@@ -2,6 +2,7 @@
 
 use crate::driver::audit::Before;
 use crate::driver::commands::Control;
+use crate::driver::device::Exchange;
 use crate::driver::guests::State;
 use crate::driver::io::Flight;
 use crate::driver::meet::Meeting;
@@ -63,7 +64,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.loaded = None;
         self.replaced = false;
         self.profile.setup.threads = threads;
-        self.given_up = false;
         if self.steering.begin_session(ending) {
             self.begin_duos();
         }
@@ -120,6 +120,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.paths.add(Path::PassThroughNoDevice);
         }
         assert!(self.machine.is_some(), "a factory that can do without a device, or has a new one");
+        self.device = self.new_life();
+        if pages.is_some() {
+            self.device.begin();
+        }
         Ok(before)
     }
 
@@ -228,12 +232,19 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.pending.is_empty() {
             self.check_counters()?;
         }
+        self.tear_record();
+        self.device.close();
         for volume in 0..self.volumes.len() {
             if self.volumes[volume].state() == State::Attached {
                 self.detach(volume);
             }
         }
-        self.pump(|world| world.volumes.iter().all(|volume| volume.state() == State::Away))?;
+        self.pump(|world| {
+            let changes =
+                |control: &Control| matches!(control, Control::Abandon | Control::Replace);
+            let away = world.volumes.iter().all(|volume| volume.state() == State::Away);
+            away && !world.is_waiting_for(changes)
+        })?;
         if !self.pending.is_empty() {
             let what = "a detach was answered before the volume's requests";
             return Err(Violation::new(Kind::NoReply, what).into());
@@ -292,6 +303,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.faults_on = false;
         self.device_failed = false;
         self.cache_silent = false;
+        self.device = self.new_life();
+        self.exchange = Exchange::default();
         self.volumes.iter_mut().for_each(super::guests::Volume::reset);
     }
 

@@ -194,7 +194,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.write_beneath(volume);
             }
             Incident::Detach if features.detaches && attached => self.detach_for_a_while(volume),
-            Incident::Abandon if features.replacements => self.abandon_device(),
+            Incident::Abandon if features.replacements => self.change_device(true),
             Incident::Attach | Incident::Forget => {
                 let away = |volume: &usize| self.volumes[*volume].state() == State::Away;
                 let Some(volume) = (0..self.volumes.len()).find(away) else { return false };

@@ -18,7 +18,7 @@ use crate::medium::Death;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::limits::REQUESTS_MAX;
-use cinnabar_engine::{Command, Event, IoDone, IoError, IoId, IoOp, RequestId};
+use cinnabar_engine::{Event, IoDone, IoError, IoId, IoOp, RequestId};
 
 /// What a silent medium had ends within this time of its answering again, in ns.
 const AWAKE_NS_MAX: u64 = 2_000_000_000;
@@ -93,10 +93,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.log.milestone(self.now, || format!("OVERDUE: I/O {} of the cache device", id.0));
         self.batch.push(Event::Overdue(id));
         // At a start and at a stop the command that waits for the device ends with it.
-        let ends = |control: &Control| matches!(control, Control::Open | Control::Close);
-        if !std::mem::replace(&mut self.given_up, true) && !self.is_waiting_for(ends) {
-            self.command(Control::GiveUp, Command::Abandon);
-        }
+        self.lose_device();
     }
 
     /// Is more of a volume late than may be, perhaps?
@@ -186,7 +183,6 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.media.leave_cache();
         self.cache_silent = false;
-        self.given_up = false;
     }
 
     /// Now and then something falls silent, a volume grows, or the driver's clock jumps.

@@ -9,6 +9,7 @@ use crate::driver::agenda::{Agenda, Item};
 use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
 use crate::driver::crash::CrashNote;
+use crate::driver::device::{Exchange, Life};
 use crate::driver::doubts::Doubt;
 use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
@@ -24,13 +25,14 @@ use crate::oracle::{Oracle, WriteTicket};
 use crate::stamp::{Stamped, mix};
 use crate::violation::{Kind, Violation};
 use crate::workload::{Features, Profile};
-use cinnabar_driver::PendingProofs;
+use cinnabar_driver::{DeviceLife, PendingProofs};
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Action, Event, IoId, IoRequest, RequestId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// A machine that has not replied after so much virtual time never will: ten times the slowest
 /// straggler of the slowest medium, a few times over, for each of the thousand pieces that the
@@ -94,8 +96,10 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) cache_stalled: Instant,
     /// It is dead, and none of its I/O ends by itself.
     pub(super) cache_silent: bool,
-    /// The driver has told the machine that it is silent.
-    pub(super) given_up: bool,
+    /// What may be done with it when, and what comes next.
+    pub(super) device: Life,
+    /// Another one that is to take its place.
+    pub(super) exchange: Exchange,
     /// Dice of what is waited for.
     pub(super) waits: Dice,
     /// By how much the driver's clock is behind just now, in ns.
@@ -190,7 +194,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             replaced: false,
             cache_stalled: Instant(0),
             cache_silent: false,
-            given_up: false,
+            device: DeviceLife::new(Duration::ZERO, options.mutants),
+            exchange: Exchange::default(),
             waits,
             behind_ns: 0,
             crash_note: None,
@@ -349,6 +354,9 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             Item::Judge(number) => self.judge_answer(number)?,
             Item::Awake(volume, silence) => self.awake_from(volume, silence),
             Item::Grow(volume) => self.ask_to_grow(volume),
+            Item::NewDevice(number) => self.new_device_opened(number),
+            Item::LookAtNewDevice(number) => self.look_at_new_device(number),
+            Item::Entrusted => self.entrusted(),
         }
         Ok(())
     }
@@ -417,6 +425,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         if last {
             return Err(Halt::Crash);
         }
+        self.watch_device();
         Ok(self.steer()?)
     }
 

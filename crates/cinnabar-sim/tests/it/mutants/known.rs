@@ -50,6 +50,8 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::InboxNotLookedAtAgain, 0),
     (Mutant::WakeNotPassedOn, 8),
     (Mutant::LastFlushIgnored, 9),
+    (Mutant::EntrustedEarly, 29),
+    (Mutant::NotEntrusted, 12),
 ];
 
 /// The same, but found among seeds without shards and replays.
