@@ -45,11 +45,6 @@ impl Progress {
         self.given_up.load(SeqCst)
     }
 
-    /// Whether both are of one opening.
-    pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.given_up, &other.given_up)
-    }
-
     /// To be asked before each step that changes something.
     pub(super) fn go_on(&self) -> Result<(), Errno> {
         if self.is_given_up() { Err(Errno::CANCELED) } else { Ok(()) }

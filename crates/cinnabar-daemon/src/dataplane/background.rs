@@ -11,8 +11,9 @@ use crate::generations::{DeviceId, Ledger, StateError};
 use crate::messages::{
     AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
 };
-use cinnabar_backend::disk::{Disk, OpenOptions, Progress};
+use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_backend::{Proof, ProofError, Waker};
+use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::volume::ProofToken;
 use std::collections::VecDeque;
@@ -38,7 +39,13 @@ pub(super) enum Task {
     /// A new generation for a volume that is not attached: no device has it to be believed.
     Disown { ledger: Ledger, name: String, answer: AnswerTo<()> },
     /// Open and format another cache device.
-    OpenDevice { new: NewCache, shards: u32, options: OpenOptions, taken: Vec<Taken> },
+    OpenDevice {
+        id: ReplacementId,
+        new: NewCache,
+        shards: u32,
+        options: OpenOptions,
+        taken: Vec<Taken>,
+    },
     /// Ask how large these disks are now.
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
     /// Find out how large a volume's disk is now, and prove it as it stands.
@@ -90,9 +97,8 @@ pub(super) enum Finished {
         answer: AnswerTo<()>,
     },
     DeviceOpened {
+        id: ReplacementId,
         result: Result<Box<OpenedDevice>, CommandError>,
-        /// Tells the opening of one device from that of another.
-        progress: Progress,
     },
     Measured(Sizes),
     Grown {
@@ -301,7 +307,7 @@ impl Task {
             Self::Disown { ledger, name, answer } => {
                 Finished::Disowned { result: ledger.with(|state| state.disown(&name)), answer }
             }
-            Self::OpenDevice { new, shards, options, taken } => {
+            Self::OpenDevice { id, new, shards, options, taken } => {
                 let progress = options.progress.clone();
                 let result = device::open_new(&new, shards, &options, &taken);
                 let result = match result {
@@ -309,7 +315,7 @@ impl Task {
                     Ok(_) if progress.is_given_up() => Err(CommandError::gone()),
                     result => result.map(Box::new),
                 };
-                Finished::DeviceOpened { result, progress }
+                Finished::DeviceOpened { id, result }
             }
             Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
             Self::Grow { volume, attachment, disk, answer } => {

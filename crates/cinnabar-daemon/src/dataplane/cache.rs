@@ -1,16 +1,19 @@
 //! The cache device in use, if there is one: how it is, and what becomes known of it.
 
 use super::control::PendingCommand;
+use super::device::OpenedDevice;
 use super::faults::Faults;
+use super::patience::silence_max;
 use super::plane::Plane;
 use crate::generations::DeviceId;
-use crate::messages::{Loaded, State};
+use crate::messages::{AnswerTo, Loaded, State};
 use crate::report::why;
 use cinnabar_backend::Disk;
-use cinnabar_backend::work::What;
+use cinnabar_driver::DeviceLife;
 use cinnabar_engine::counters::CacheCounters;
 use cinnabar_engine::health::{Health, LoadReport, PassThroughReason};
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
 use std::path::PathBuf;
@@ -40,6 +43,12 @@ pub(super) struct Cache {
     pub(super) replacements: u64,
     /// Whether the log knows that it is not in use.
     told: bool,
+    /// What may be done with it when, and what comes next.
+    pub(super) life: DeviceLife<Box<OpenedDevice>>,
+    /// The data threads know that operations without a time-out have a bound for now.
+    pub(super) hurried: bool,
+    /// Of operators who wait for it to be let go of.
+    pub(super) abandoning: Vec<AnswerTo<()>>,
 }
 
 /// One that is open.
@@ -66,6 +75,9 @@ impl Cache {
             losses: 0,
             replacements: 0,
             told: false,
+            life: DeviceLife::new(silence_max(timeout), Mutants::default()),
+            hurried: false,
+            abandoning: Vec::new(),
         }
     }
 
@@ -87,6 +99,21 @@ impl Cache {
     /// Whether this is the open device, and not one that was before.
     pub(super) fn is(&self, disk: &Weak<Disk>) -> bool {
         self.shared().is_some_and(|open| std::ptr::eq(disk.as_ptr(), Arc::as_ptr(open)))
+    }
+
+    /// What was formatted on it reaches so far; 0 without one.
+    pub(super) fn formatted_bytes(&self) -> u64 {
+        self.device.as_ref().map_or(0, |device| device.formatted_bytes)
+    }
+
+    /// Whether the log knows that it is not in use.
+    pub(super) const fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// It is about to; true the first time.
+    pub(super) const fn tell(&mut self) -> bool {
+        !std::mem::replace(&mut self.told, true)
     }
 
     /// How I/O on it is done.
@@ -147,56 +174,6 @@ impl Plane {
         self.crew.capacity_blocks
     }
 
-    /// What is under way on it ends when it ends; nothing new is begun.
-    pub(super) fn give_up_hanging_device(&mut self, what: What) {
-        if self.cache.hangs || self.stop.is_some() {
-            return;
-        }
-        let bound = self.silence_max();
-        self.cache.hangs = true;
-        self.cache.losses += 1;
-        tracing::error!(
-            path = %self.cache.path.display(), operation = what.name, offset = what.offset,
-            len = what.len, bound_s = bound.as_secs_f64(),
-            "the cache device does not answer and is given up"
-        );
-        self.give_up_device();
-    }
-
-    /// The device turned out to be smaller than what was formatted on it: what it held beyond is
-    /// gone, and each read there would fail or, once it is written again, not be what it was.
-    pub(super) fn give_up_short_device(&mut self, size_bytes: u64) {
-        let Some(needed) = self.cache.device.as_ref().map(|device| device.formatted_bytes) else {
-            return;
-        };
-        if size_bytes >= needed || self.cache.cut_short.is_some() || self.stop.is_some() {
-            return;
-        }
-        let reason = format!("the cache device was cut short to {size_bytes} of {needed} bytes");
-        tracing::error!(
-            path = %self.cache.path.display(), reason,
-            "the cache device is given up (hint: `cinnabar cache replace` takes another one)"
-        );
-        self.cache.cut_short = Some(format!("{reason} and was given up"));
-        self.cache.losses += 1;
-        self.give_up_device();
-    }
-
-    fn give_up_device(&mut self) {
-        let device = self.cache.shared().map(Arc::downgrade).unwrap_or_default();
-        self.command(PendingCommand::GiveUp(device), &Command::Abandon);
-    }
-
-    /// The engine has given up this device. Another one may be in its place by now: a replacement
-    /// that was under way has its own word from the engine, and goes on by that.
-    pub(super) fn given_up(&mut self, device: &Weak<Disk>, result: Result<(), Failure>) {
-        match result {
-            Ok(()) if self.cache.is(device) => self.close_cache(),
-            Ok(()) => {}
-            Err(error) => tracing::warn!(reason = %error, "the cache device was not given up"),
-        }
-    }
-
     /// How the cache is, and why it is not serving.
     pub(super) fn cache_state(
         &self,
@@ -232,28 +209,6 @@ impl Plane {
                 (State::Degraded, format!("volumes pass through: {reason}"))
             }
             (Health::Closed, None) => (State::Stopping, "closed".to_owned()),
-        }
-    }
-
-    /// Says it once when the device is lost.
-    pub(super) fn watch_health(&mut self) {
-        self.crew.watch_health(&mut self.lane);
-        if self.cache.told {
-            return;
-        }
-        if let Health::PassThrough(reason) = self.crew.health() {
-            self.cache.told = true;
-            let path = self.cache.path.display();
-            if reason == PassThroughReason::Abandoned || self.cache.hangs {
-                tracing::warn!(%path, "the cache device is not used any more: volumes pass through");
-            } else {
-                self.cache.losses += 1;
-                tracing::error!(
-                    %path, reason = why(reason),
-                    "the cache device is lost: volumes pass through (hint: exchange it with \
-                     `cinnabar cache replace`)"
-                );
-            }
         }
     }
 

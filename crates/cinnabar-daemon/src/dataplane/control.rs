@@ -10,14 +10,14 @@ use crate::messages::{
     VolumeConfig, VolumeMode,
 };
 use crate::report::WarmthReport;
-use cinnabar_backend::{Disk, Memory};
+use cinnabar_backend::Memory;
 use cinnabar_driver::{EndError, EndStep, Phase};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
+use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Set in the ids of commands; those of guests' requests leave it free.
@@ -36,10 +36,9 @@ pub(super) enum PendingCommand {
     Discard,
     /// Asked at this time.
     Load(Instant),
-    /// Asked for as such, or as a part of a replacement.
-    Abandon(Option<AnswerTo<()>>),
-    /// Of a device that hangs or was cut short.
-    GiveUp(Weak<Disk>),
+    /// Of a device that is to be let go of.
+    GiveUp,
+    /// With another device in its place.
     Replace,
     /// Of the volume of this name, which is not attached.
     Forget(String, AnswerTo<()>),
@@ -77,9 +76,7 @@ impl Plane {
                 Finished::Taken { volume, proof } => self.seal(volume, proof),
                 Finished::Proved { volume, result } => self.proved(now, volume, result),
                 Finished::GenerationsBumped(result) => self.generations_bumped(now, result),
-                Finished::DeviceOpened { result, progress } => {
-                    self.device_opened(&progress, result);
-                }
+                Finished::DeviceOpened { id, result } => self.device_opened(id, result),
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),
                 Finished::Claimed { subject, result } => self.claimed(now, subject, result),
@@ -337,9 +334,8 @@ impl Plane {
                 });
                 self.loaded(now, opened, report);
             }
-            PendingCommand::Abandon(answer) => self.abandoned(reply.result.map(drop), answer),
-            PendingCommand::GiveUp(device) => self.given_up(&device, reply.result.map(drop)),
-            PendingCommand::Replace => self.replaced(now, reply.result.map(drop)),
+            PendingCommand::GiveUp => self.given_up(reply.result.map(drop)),
+            PendingCommand::Replace => self.begun(now, reply.result.map(drop)),
             PendingCommand::Forget(name, answer) => {
                 self.forgotten(name, reply.result.map(drop), answer);
             }

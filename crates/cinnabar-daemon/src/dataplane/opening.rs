@@ -36,13 +36,15 @@ impl Plane {
             }
             _ => Ok(()),
         };
+        let has_device = self.cache.disk().is_some();
         let opened = match formatted {
-            Ok(()) => self.try_open(config)?,
+            Ok(()) if has_device => self.try_device(config)?,
+            Ok(()) => self.try_open(config)?.map_err(|failure| self.open_failure(failure)),
             Err(error) => Err(error),
         };
         let reason = match opened {
             Ok(()) => {
-                if self.cache.disk().is_some() {
+                if has_device {
                     self.await_load(since);
                 }
                 return Ok(());
@@ -55,7 +57,17 @@ impl Plane {
         self.seat_without_device(config);
         self.cache.give_up(reason.message);
         self.forget_engines();
-        self.try_open(config)?
+        self.try_open(config)?.map_err(|failure| self.open_failure(failure))
+    }
+
+    /// Opens the engine on the device; the inner error is the device's.
+    fn try_device(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
+        self.cache.life.begin();
+        self.follow_device();
+        let opened = self.try_open(config)?;
+        self.cache.life.begun(opened);
+        self.follow_device();
+        Ok(opened.map_err(|failure| self.open_failure(failure)))
     }
 
     /// What the engines that were seated have said so far is of no concern. Guests' requests are, which
@@ -70,8 +82,15 @@ impl Plane {
         self.heard_early.retain(|heard| !of_engine(heard));
     }
 
-    /// Opens the engine on what there is: the inner error is the device's.
-    fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), StartError>, StartError> {
+    /// What it means that a device which was open can't be used.
+    fn open_failure(&self, error: Failure) -> StartError {
+        let message = super::disks::with_path("cache device", &self.cache.path, &error);
+        let hint = "see the kernel log (dmesg) for the device's errors";
+        StartError::new(StartErrorKind::Io, Subject::Cache, message, hint)
+    }
+
+    /// Opens the engine on what there is: the inner error is its own.
+    fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), Failure>, StartError> {
         self.opened = None;
         self.command(PendingCommand::Open, &Command::Open);
         let mut silence = Silence::since(self.lane.clock.now());
@@ -83,15 +102,12 @@ impl Plane {
                 return Err(StartError::new(kind, Subject::Cache, message, ""));
             }
             if silence.is_over(self.lane.clock.now(), OPEN_WAIT_MAX) {
-                return Ok(Err(self.open_failure(Failure::Io(IoError::TimedOut))));
+                return Ok(Err(Failure::Io(IoError::TimedOut)));
             }
             self.look_at = Some(after(self.lane.clock.now(), LOOK_EVERY));
             self.turn()?;
         }
-        match self.opened.take() {
-            Some(Err(error)) => Ok(Err(self.open_failure(error))),
-            _ => Ok(Ok(())),
-        }
+        Ok(self.opened.take().unwrap_or(Ok(())))
     }
 
     /// Attaches the volumes, and waits until the device knows of them, or is given up. One that can't

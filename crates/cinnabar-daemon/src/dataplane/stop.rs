@@ -80,7 +80,6 @@ impl Plane {
         if let Some(cancel) = &self.open_options.cancel {
             cancel.store(true, Relaxed);
         }
-        self.give_up_opening(CommandError::gone());
         self.stop = Some(Stop {
             step: Step::Draining,
             answer,
@@ -90,6 +89,7 @@ impl Plane {
             deadline: after(now, deadline),
             report: StopReport::default(),
         });
+        self.stop_changing_device();
     }
 
     /// Goes on with a stop as far as it can.
@@ -123,6 +123,7 @@ impl Plane {
             }
             Step::Detaching
                 if self.volumes.is_empty()
+                    && self.replacing.is_none()
                     && self.background.is_idle()
                     && !self.writes.is_marking() =>
             {

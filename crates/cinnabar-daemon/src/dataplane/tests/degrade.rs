@@ -39,7 +39,7 @@ fn is_unlocked(path: &Path) -> bool {
 }
 
 /// Three reads of the first MiB: enough to be cached.
-fn warm_up(rig: &Rig) {
+pub(super) fn warm_up(rig: &Rig) {
     let mut client = rig.client("vm1");
     for _ in 0..3 {
         assert!(client.read(0, MIB as u32) == Ok(pattern(0, MIB as usize)));

@@ -6,6 +6,7 @@ mod crash;
 mod degrade;
 mod disks;
 mod failures;
+mod lost;
 mod mirror;
 mod paused;
 mod renewal;
