@@ -10,14 +10,19 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar",
         &[
-            DAEMON, CONFIG, REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, BACKEND, MODEL, ENGINE,
-            POLICY, TRACE, TEXT,
+            DAEMON, STATUS, CONFIG, REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, BACKEND, MODEL,
+            ENGINE, POLICY, TRACE, TEXT,
         ],
     ),
     // What serves; the command line starts it and talks to it.
-    (DAEMON, &[API, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE, TRACE]),
+    (
+        DAEMON,
+        &[API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE, TRACE],
+    ),
     // Who may use the control API over HTTP: knows neither its routes nor the daemon.
     (API, &[]),
+    // What a daemon counts and measures, for operators: raw, as JSON, as metrics.
+    (STATUS, &[CONFIG, WRITEBACK, SEAM]),
     // What the operator asks for, checked before anything is opened.
     (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, TEXT]),
     // Shows what the laboratory and the benchmarks found.
@@ -60,6 +65,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
 ];
 const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
+const STATUS: &str = "cinnabar-status";
 const CONFIG: &str = "cinnabar-config";
 const REPORT: &str = "cinnabar-report";
 const BENCH: &str = "cinnabar-bench";

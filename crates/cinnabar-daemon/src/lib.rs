@@ -3,14 +3,12 @@
 //! The two sides share nothing but [`messages`].
 
 pub mod control;
-pub mod data_status;
 pub mod dataplane;
-pub mod latency;
 pub mod messages;
 pub mod recording;
-pub mod report;
 pub mod run;
 pub mod signals;
 pub mod start_error;
 
 use cinnabar_backend::generations;
+pub use cinnabar_status::{latency, report};

@@ -1,5 +1,5 @@
 //! What the control plane and the data plane say to each other, and nothing else: settings going
-//! in ([`cinnabar_config::settings`]), messages while serving, answers ([`super::data_status`]) and failures
+//! in ([`cinnabar_config::settings`]), messages while serving, answers ([`cinnabar_status::raw`]) and failures
 //! ([`super::start_error`]) coming back.
 //!
 //! The data plane implements:
@@ -13,11 +13,11 @@
 //! data thread and returns the other end. The data thread takes messages with `try_recv` after each
 //! wake, and ends after [`Message::Stop`] or when the receiver is disconnected.
 
-pub use super::data_status::*;
 use super::recording::{RECORDINGS_MAX, Recording};
 pub use super::start_error::*;
 pub(crate) use cinnabar_config::Subject;
 pub(crate) use cinnabar_config::settings::*;
+pub use cinnabar_status::raw::*;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 use super::control::server::serve;
 use super::control::socket::{ControlSocket, SocketError};
-use super::control::{Control, Phase, api, metrics};
+use super::control::{Control, Phase, api, http};
 use super::dataplane;
 use super::messages::{
     CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
@@ -122,7 +122,7 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
         if let Some(listener) = http {
             tracing::info!("metrics at http://{}/metrics", listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(serve(listener, metrics::router(&control, api), life_max));
+            tokio::spawn(serve(listener, http::router(&control, api), life_max));
         }
         live(config, &control, on_ready).await
     });

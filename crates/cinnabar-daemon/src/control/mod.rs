@@ -6,11 +6,10 @@
 pub mod actions;
 pub mod api;
 pub mod describe;
-mod exposition;
 #[cfg(test)]
 mod flood;
+pub mod http;
 pub mod life;
-pub mod metrics;
 pub mod recordings;
 pub mod server;
 pub mod socket;

@@ -1,7 +1,7 @@
 //! The control API over HTTP: what reaches the data plane, and what does not.
 
 use super::server::serve;
-use super::{Control, Phase, describe, metrics};
+use super::{Control, Phase, describe, http};
 use crate::messages::{Message, Waker, channel};
 use cinnabar_config::ApiConfig;
 use rand::{RngExt, SeedableRng};
@@ -65,7 +65,7 @@ impl Site {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
-                let routes = metrics::router(&control, Some(&api));
+                let routes = http::router(&control, Some(&api));
                 tokio::select! {
                     () = serve(listener, routes, PATIENCE) => {}
                     _ended = ended => {}

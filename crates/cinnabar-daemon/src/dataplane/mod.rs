@@ -17,7 +17,6 @@ mod desk;
 mod device;
 mod device_life;
 mod disks;
-mod faults;
 mod format;
 mod front;
 mod grow;
@@ -52,6 +51,7 @@ mod writes;
 use super::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
+use cinnabar_status::faults;
 use plane::Plane;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;

@@ -3,8 +3,8 @@
 //!
 //! What is zero is not mentioned.
 
-use cinnabar_daemon::report::{BypassedReport, VolumeReport};
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_status::report::{BypassedReport, VolumeReport};
 use cinnabar_text::show_size;
 
 /// Lines about a volume.

@@ -9,7 +9,7 @@ use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use cinnabar_daemon::control::actions::InvalidateInput;
 use cinnabar_daemon::control::api::ChangeInput;
-use cinnabar_daemon::report::VolumeReport;
+use cinnabar_status::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::{parse_size, show_size};

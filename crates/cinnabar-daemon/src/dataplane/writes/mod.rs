@@ -14,12 +14,11 @@ mod mirrored;
 mod mode;
 mod open;
 mod status;
-mod traffic;
 
+pub(super) use cinnabar_status::traffic::Traffic;
 pub(super) use claims::{ClaimPlace, Claims, Known};
 pub(super) use halves::Halves;
 pub(super) use open::{OpenFailed, open};
-pub(super) use traffic::Traffic;
 
 use super::plane::Plane;
 use super::requests::Asker;

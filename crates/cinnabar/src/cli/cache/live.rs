@@ -4,8 +4,8 @@
 use crate::cli::client::Daemon;
 use crate::cli::output;
 use cinnabar_daemon::control::actions::ReplaceInput;
-use cinnabar_daemon::report::{CacheReport, HealthReport};
 use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_status::report::{CacheReport, HealthReport};
 use cinnabar_text::Failure;
 use cinnabar_text::{parse_size, show_size};
 use hyper::Method;

@@ -1,17 +1,17 @@
 //! The status as the data plane tells it: raw, to be made into JSON, tables and metrics.
 //!
-//! Made by the data plane, read by the control plane ([`super::report`], metrics).
+//! Made by the data plane, read by the control plane ([`report`](crate::report), [`metrics`](crate::metrics)).
 
-use super::latency::Latencies;
+use crate::latency::Latencies;
 use cinnabar_config::settings::{Ack, VolumeConfig};
-use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_engine::health::{Health, LoadReport};
-use cinnabar_engine::volume::Warmth;
+use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_seam::health::{Health, LoadReport};
+use cinnabar_seam::volume::Warmth;
 pub use cinnabar_writeback::Counters as WriteLogCounters;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Answer to [`Message::Status`](super::messages::Message::Status).
+/// What the data plane answers when it is asked for the status.
 #[derive(Clone, Debug)]
 pub struct DataStatus {
     /// The cache.

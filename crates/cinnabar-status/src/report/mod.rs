@@ -7,14 +7,13 @@ mod health;
 mod volume;
 
 pub use cache::{AdmittedReport, CacheReport, LogHalfReport, RamReport, WriteLogReport};
-pub(super) use health::why;
-pub use health::{HealthReport, LoadedReport, StartKind};
+pub use health::{HealthReport, LoadedReport, StartKind, why};
 pub use volume::{
     BypassedReport, LatencyReport, OperationLatency, VolumeReport, WaitingReport, WarmthReport,
     WriteBackReport,
 };
 
-use super::messages::DataStatus;
+use crate::raw::DataStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

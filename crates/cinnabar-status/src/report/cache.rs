@@ -2,9 +2,9 @@
 
 use super::health::{HealthReport, LoadedReport};
 use super::volume::tenths;
-use crate::messages::{CacheStatus, LogHalfState, LogHalfStatus, State};
-use cinnabar_engine::counters::{Admitted, RamBytes, Trial, Trials};
-use cinnabar_engine::units::BLOCK_BYTES;
+use crate::raw::{CacheStatus, LogHalfState, LogHalfStatus, State};
+use cinnabar_seam::counters::{Admitted, RamBytes, Trial, Trials};
+use cinnabar_seam::units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

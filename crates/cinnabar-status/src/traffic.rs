@@ -5,9 +5,8 @@
 //! log, and what the engines have counted from its joining to its leaving is left out. Of reads the
 //! engines see those of guests only, so theirs count; what the log answers alone is added.
 
-use cinnabar_backend::Memory;
-use cinnabar_engine::Op;
-use cinnabar_engine::counters::VolumeCounters;
+use cinnabar_seam::Op;
+use cinnabar_seam::counters::VolumeCounters;
 
 /// Requests, and the blocks that writes have touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +22,7 @@ struct Requests {
 /// What a volume has asked for by way of the log, since it was attached. No request of its guests is
 /// under way when it joins or leaves.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Traffic {
+pub struct Traffic {
     /// Of guests, given to the log.
     guests: Requests,
     /// What the engines counted in earlier stays in the log.
@@ -63,7 +62,7 @@ impl Requests {
 
 impl Traffic {
     /// A guest asks the log for this.
-    pub(in super::super) fn guest_asks(&mut self, op: &Op<Memory>) {
+    pub fn guest_asks<P>(&mut self, op: &Op<P>) {
         match op {
             Op::Read { .. } => self.guests.reads += 1,
             Op::Write { span, .. } => {
@@ -78,13 +77,13 @@ impl Traffic {
     }
 
     /// The volume has joined the log; the engines have counted so much by now.
-    pub(super) fn joined(&mut self, engines: &VolumeCounters) {
+    pub fn joined(&mut self, engines: &VolumeCounters) {
         self.joined = Some(Requests::of(engines));
         self.alone = (self.alone.0 + self.alone.1, 0);
     }
 
     /// It has left the log, or could not join it.
-    pub(super) fn left(&mut self, engines: &VolumeCounters) {
+    pub fn left(&mut self, engines: &VolumeCounters) {
         if let Some(joined) = self.joined.take() {
             let meanwhile = Requests::of(engines).minus(joined);
             self.left_out = self.left_out.plus(meanwhile);
@@ -92,18 +91,18 @@ impl Traffic {
     }
 
     /// So many blocks of reads has the log answered alone in this stay.
-    pub(in super::super) fn answered_alone(&mut self, blocks: u64) {
+    pub fn answered_alone(&mut self, blocks: u64) {
         self.alone.1 = blocks;
     }
 
     /// The same of all stays.
-    pub(in super::super) fn read_hits_log(&self) -> u64 {
+    pub fn read_hits_log(&self) -> u64 {
         self.alone.0 + self.alone.1
     }
 
     /// The engines' counters as guests see them. A read of which the log has a part counts by what
     /// the engines have found of all its blocks.
-    pub(in super::super) fn of_guests(&self, engines: &VolumeCounters) -> VolumeCounters {
+    pub fn of_guests(&self, engines: &VolumeCounters) -> VolumeCounters {
         let past = self.joined.unwrap_or_else(|| Requests::of(engines)).minus(self.left_out);
         let all = past.plus(self.guests);
         let alone = self.read_hits_log();
@@ -134,7 +133,7 @@ mod tests {
             let before = traffic.of_guests(&engines);
             traffic.joined(&engines);
             assert_eq!(traffic.of_guests(&engines), before, "nothing was asked for");
-            traffic.guest_asks(&Op::Flush);
+            traffic.guest_asks(&Op::<()>::Flush);
             // The destage, in parts of several shards, and a read that the log passes on.
             engines.writes += 7;
             engines.flushes += 3;

@@ -1,7 +1,7 @@
 //! How the cache device is doing, and what a start found on it, in the status.
 
-use crate::messages::Loaded;
-use cinnabar_engine::health::{Health, LoadReport, PassThroughReason, Start};
+use crate::raw::Loaded;
+use cinnabar_seam::health::{Health, LoadReport, PassThroughReason, Start};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -77,7 +77,7 @@ impl From<Health> for HealthReport {
 }
 
 /// Why a device is not in use, as a line.
-pub(crate) fn why(reason: PassThroughReason) -> String {
+pub fn why(reason: PassThroughReason) -> String {
     match reason {
         PassThroughReason::NoDevice => "there was no cache device at the start".to_owned(),
         PassThroughReason::Failed(error) => format!("the cache device failed: {error}"),

@@ -3,18 +3,16 @@
 //! Any failed I/O and any block with a wrong checksum within the last ten minutes makes the cache
 //! `degraded`: both are rare on an SSD that is well, and each is a reason to look at it.
 
-use super::clock::after;
-use cinnabar_engine::counters::CacheCounters;
-use cinnabar_engine::units::Instant;
+use cinnabar_seam::counters::CacheCounters;
+use cinnabar_seam::units::Instant;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// For how long an error counts.
-const LATE: Duration = Duration::from_mins(10);
+const LATE_NS: u64 = 600_000_000_000;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub struct Faults {
     /// What was counted before all that counts now.
     before: Counts,
     /// Increases since, and when they were noticed.
@@ -37,15 +35,15 @@ impl Counts {
 
 impl Faults {
     /// What was counted so far is another device's.
-    pub(super) fn since(counters: &CacheCounters) -> Self {
+    pub fn since(counters: &CacheCounters) -> Self {
         let counts = Counts::of(counters);
         Self { before: counts, newest: counts, increases: VecDeque::new() }
     }
 
     /// Takes note of what is counted by now; true if it is more than before.
-    pub(super) fn note(&mut self, now: Instant, counters: &CacheCounters) -> bool {
+    pub fn note(&mut self, now: Instant, counters: &CacheCounters) -> bool {
         while let Some((at, counts)) = self.increases.front()
-            && after(*at, LATE) <= now
+            && at.plus_ns(LATE_NS) <= now
         {
             self.before = *counts;
             self.increases.pop_front();
@@ -60,8 +58,8 @@ impl Faults {
     }
 
     /// What is wrong, if something was of late.
-    pub(super) fn of_late(&self, now: Instant, counters: &CacheCounters) -> Option<String> {
-        let old = self.increases.iter().take_while(|(at, _)| after(*at, LATE) <= now).last();
+    pub fn of_late(&self, now: Instant, counters: &CacheCounters) -> Option<String> {
+        let old = self.increases.iter().take_while(|(at, _)| at.plus_ns(LATE_NS) <= now).last();
         let before = old.map_or(self.before, |(_, counts)| *counts);
         let counts = Counts::of(counters);
         let errors = counts.errors.saturating_sub(before.errors);
@@ -70,7 +68,7 @@ impl Faults {
             format!(
                 "in the last {} minutes {errors} operations of the cache device failed and \
                  {checksums} blocks had a wrong checksum",
-                LATE.as_secs() / 60
+                LATE_NS / 60_000_000_000
             )
         })
     }

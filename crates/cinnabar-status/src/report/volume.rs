@@ -1,11 +1,12 @@
 //! A volume in the status.
 
 use crate::latency::LatencySummary;
-use crate::messages::{Ack, State, VolumeMode, VolumeStatus, Waiting, WriteBackStatus};
+use crate::raw::{State, VolumeStatus, Waiting, WriteBackStatus};
+use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::units::{show_share, show_size};
-use cinnabar_engine::counters::Bypassed;
-use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::volume::{DropReason, Warmth};
+use cinnabar_seam::counters::Bypassed;
+use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_seam::volume::{DropReason, Warmth};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;

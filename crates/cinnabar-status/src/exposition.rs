@@ -8,12 +8,12 @@
 use std::fmt::Write;
 
 /// The newer one.
-pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The older one, the Prometheus text format.
-pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Whether a request with this `Accept` asks for `OpenMetrics`, and for nothing else more.
-pub(super) fn wants_openmetrics(accept: &str) -> bool {
+pub fn wants_openmetrics(accept: &str) -> bool {
     let wanted = quality(accept, "application/openmetrics-text");
     wanted > 0.0 && wanted >= quality(accept, "text/plain")
 }
@@ -32,7 +32,7 @@ fn quality(accept: &str, media_type: &str) -> f64 {
 }
 
 /// `OpenMetrics` as Prometheus text.
-pub(super) fn text_of(openmetrics: &str) -> String {
+pub fn text_of(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;
     for line in openmetrics.lines() {

@@ -1,62 +1,20 @@
-//! Prometheus metrics, made of a fresh status at each scrape: nothing is counted twice.
+//! The status as Prometheus metrics: nothing is counted twice.
 //!
 //! Names and meanings: `docs/guide/metrics.md`.
 
-use super::Control;
-use super::api::{self, ready};
-use super::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
 use crate::latency::{BOUNDS_US, LatencySummary};
-use crate::messages::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, State as VolumeState,
-    VolumeStatus, WriteBackStatus,
+use crate::raw::{
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, State, VolumeStatus,
+    WriteBackStatus,
 };
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use cinnabar_api::{Guard, Hosts};
-use cinnabar_config::ApiConfig;
-use cinnabar_engine::counters::{Trial, Trials};
-use cinnabar_engine::health::Health;
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_seam::counters::{Trial, Trials};
+use cinnabar_seam::health::Health;
+use cinnabar_seam::units::BLOCK_BYTES;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text::encode};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
-use std::sync::Arc;
-
-/// The routes of the HTTP address: metrics, and the control API if that is served there.
-pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
-    let metrics = Router::new().route("/metrics", get(metrics));
-    let Some(ApiConfig { token_file, allowed_hosts }) = api else {
-        return metrics.route("/v1/ready", get(ready)).with_state(Arc::clone(control));
-    };
-    let hosts = Hosts::new(allowed_hosts.iter().cloned());
-    let guard = Arc::new(Guard::new(hosts, token_file.clone()));
-    let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
-    both.layer(from_fn_with_state(guard, cinnabar_api::guard))
-}
-
-async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {
-    let status = match control.status().await {
-        Ok(status) => status,
-        Err(error) => {
-            return (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response();
-        }
-    };
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let accept = accept.collect::<Vec<_>>().join(",");
-    match render(status) {
-        Ok(text) if wants_openmetrics(&accept) => {
-            ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response()
-        }
-        Ok(text) => ([(header::CONTENT_TYPE, TEXT)], text_of(&text)).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
-}
 
 /// The metrics of a status as `OpenMetrics`.
 ///
@@ -429,8 +387,8 @@ fn buckets(summary: &LatencySummary) -> Vec<(f64, u64)> {
     bounds.zip(summary.buckets).collect()
 }
 
-const fn well(state: VolumeState) -> bool {
-    matches!(state, VolumeState::Serving)
+const fn well(state: State) -> bool {
+    matches!(state, State::Serving)
 }
 
 /// Writes descriptors and their values.

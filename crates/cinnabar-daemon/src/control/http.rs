@@ -1,0 +1,46 @@
+//! The HTTP address: Prometheus metrics, made of a fresh status at each scrape, and beside them the
+//! control API if that is served there.
+
+use super::Control;
+use super::api::{self, ready};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use cinnabar_api::{Guard, Hosts};
+use cinnabar_config::ApiConfig;
+use cinnabar_status::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
+use cinnabar_status::metrics::render;
+use std::sync::Arc;
+
+/// The routes of the HTTP address: metrics, and the control API if that is served there.
+pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
+    let metrics = Router::new().route("/metrics", get(metrics));
+    let Some(ApiConfig { token_file, allowed_hosts }) = api else {
+        return metrics.route("/v1/ready", get(ready)).with_state(Arc::clone(control));
+    };
+    let hosts = Hosts::new(allowed_hosts.iter().cloned());
+    let guard = Arc::new(Guard::new(hosts, token_file.clone()));
+    let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
+    both.layer(from_fn_with_state(guard, cinnabar_api::guard))
+}
+
+async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {
+    let status = match control.status().await {
+        Ok(status) => status,
+        Err(error) => {
+            return (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response();
+        }
+    };
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accept = accept.collect::<Vec<_>>().join(",");
+    match render(status) {
+        Ok(text) if wants_openmetrics(&accept) => {
+            ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response()
+        }
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT)], text_of(&text)).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
