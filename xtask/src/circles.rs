@@ -32,11 +32,6 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         member: "crates/cinnabar-backend",
-        modules: &["disk::lock", "disk::open"],
-        reason: "opening locks, and waits for a lock as its options say",
-    },
-    Allowed {
-        member: "crates/cinnabar-backend",
         modules: &["nbd::*"],
         reason: "client, dialer and worker talk through the client's mailbox; errors name what they are about",
     },
@@ -86,16 +81,6 @@ const ALLOWED: &[Allowed] = &[
         reason: "settings may name a preset or a file, and both hold settings",
     },
     Allowed {
-        member: "crates/cinnabar-offline",
-        modules: &["error", "image", "regions", "superblocks"],
-        reason: "errors name what they are about",
-    },
-    Allowed {
-        member: "crates/cinnabar-policy",
-        modules: &["replacement::belady", "simulate", "simulation"],
-        reason: "the optimum is simulated from the future that a simulation records",
-    },
-    Allowed {
         member: "crates/cinnabar-sim",
         modules: &["driver::*"],
         reason: "the world is one type over many files, a file each for what happens to it",
@@ -109,16 +94,6 @@ const ALLOWED: &[Allowed] = &[
         member: "crates/cinnabar-search",
         modules: &["device", "requests", "session", "world"],
         reason: "the small world is one type over several files",
-    },
-    Allowed {
-        member: "crates/cinnabar-study",
-        modules: &["sweep::job", "sweep::memory"],
-        reason: "a job knows the memory it needs",
-    },
-    Allowed {
-        member: "crates/cinnabar-study",
-        modules: &["timed::check", "timed::cinnabar::setup"],
-        reason: "each architecture checks its own part of a configuration",
     },
     Allowed {
         member: "crates/cinnabar-study",

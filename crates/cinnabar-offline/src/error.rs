@@ -2,7 +2,6 @@
 //!
 //! Made by every tool of this module, shown by the command line.
 
-use super::regions::RegionError;
 use cinnabar_backend::DiskError;
 use cinnabar_backend::disk::DiskErrorKind;
 use cinnabar_engine::metadata::superblock::SuperblockError;
@@ -148,6 +147,26 @@ fn names(names: &[String]) -> String {
         shown.push(format!("and {} more", names.len() - SHOWN));
     }
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+/// Why nothing is known of a region, where there are several. A start refuses the whole device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegionError {
+    /// The device has been cut off.
+    #[error("the device ends before its region")]
+    Beyond,
+    /// Zeros, or foreign data.
+    #[error("there is no superblock where its region begins, at byte {0}")]
+    Missing(u64),
+    /// Ours, but neither copy is whole.
+    #[error("both copies of its superblock are damaged")]
+    Damaged,
+    /// Whole, but not this region's.
+    #[error("its superblock is another device's, or another shard's")]
+    Stray,
+    /// Written by another version.
+    #[error("its superblock has format version {0}, which is not supported")]
+    Version(u32),
 }
 
 impl OfflineError {

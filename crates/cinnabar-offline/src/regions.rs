@@ -3,6 +3,7 @@
 //!
 //! What each looks at further is one region, which reads like a device of its own.
 
+pub use super::error::RegionError;
 use super::superblocks::{Copy, Superblocks};
 use super::{OfflineError, Source};
 use cinnabar_engine::metadata::MetaPage;
@@ -25,26 +26,6 @@ pub struct Region {
     pub copies: Superblocks,
     start: u64,
     blocks: u64,
-}
-
-/// Why nothing is known of a region, where there are several. A start refuses the whole device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegionError {
-    /// The device has been cut off.
-    #[error("the device ends before its region")]
-    Beyond,
-    /// Zeros, or foreign data.
-    #[error("there is no superblock where its region begins, at byte {0}")]
-    Missing(u64),
-    /// Ours, but neither copy is whole.
-    #[error("both copies of its superblock are damaged")]
-    Damaged,
-    /// Whole, but not this region's.
-    #[error("its superblock is another device's, or another shard's")]
-    Stray,
-    /// Written by another version.
-    #[error("its superblock has format version {0}, which is not supported")]
-    Version(u32),
 }
 
 impl Regions {

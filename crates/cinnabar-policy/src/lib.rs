@@ -2,14 +2,15 @@
 //!
 //! References come from a trace as keys; [`intern`] turns keys into dense block numbers once, and
 //! everything behind it is arrays: no hashing for each policy and size. [`replacement`] has one
-//! policy a file, [`simulation`] runs one as a trace is read, [`mod@simulate`] says what writes do
-//! and what is counted; [`reuse`] finds, in one pass, what an LRU cache of every size would do. No
+//! policy a file, [`simulation`] runs one as a trace is read, [`counts`] says what writes do and
+//! what is counted; [`reuse`] finds, in one pass, what an LRU cache of every size would do. No
 //! clock, no file, no thread: same references, same counts.
 
 #![deny(unsafe_code)]
 
 pub mod access;
 mod bit_set;
+pub mod counts;
 pub mod intern;
 pub mod monitor;
 pub mod planning;
@@ -21,9 +22,10 @@ pub mod simulation;
 pub mod sizing;
 
 pub use access::Access;
+pub use counts::{Counts, UnknownWrites, Writes};
 pub use intern::{Interner, TooManyBlocks};
 pub use monitor::Monitor;
 pub use replacement::{Future, Outcome, Policy, Replacement, TooLong, UnknownPolicy};
 pub use reuse::{ReadOnly, Sampled, WriteBack};
-pub use simulate::{Counts, UnknownWrites, Writes, simulate};
+pub use simulate::simulate;
 pub use simulation::Simulation;

@@ -4,10 +4,10 @@
 //! length. Only Belady needs all accesses before the first one ([`Future`]).
 
 use crate::access::{Access, blocks_of};
+use crate::counts::{Counts, Writes};
 use crate::replacement::{
     Arc, Belady, Clock, Fifo, Future, Larc, Lru, Outcome, Policy, Replacement, S3Fifo, Sieve,
 };
-use crate::simulate::{Counts, Writes};
 use std::num::NonZeroU32;
 
 /// A cache, empty at first, and what was counted so far.

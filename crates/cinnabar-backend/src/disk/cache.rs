@@ -2,7 +2,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::fresh::Fresh;
-use super::lock::{Patience, lock};
+use super::lock::lock;
 use super::open::{OpenOptions, TRIES, is_at, warn_buffered};
 use super::{Disk, DiskKind, blocking};
 use cinnabar_engine::metadata::MetaPage;
@@ -243,7 +243,7 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
         Err(Errno::NOENT) => return Err(DiskError::new(path, DiskErrorKind::NoFolder)),
         Err(errno) => return Err(failed(errno)),
     };
-    let mut patience = Patience::new(&options.open);
+    let mut patience = options.open.patience();
     lock(fd.as_fd(), path, false, &mut patience)?;
     // The process that had the lock meanwhile may have formatted it, or put another file in its
     // place.

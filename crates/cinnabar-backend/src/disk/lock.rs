@@ -1,10 +1,9 @@
 //! Waiting for the lock on a disk, bounded and shown.
 
 use super::error::{DiskError, DiskErrorKind};
-use super::open::OpenOptions;
 use super::progress::Progress;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FlockOperation, Stat, flock, fstat};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,9 +27,11 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new(options: &OpenOptions) -> Self {
-        let (bound, cancel) = (options.lock_wait, options.cancel.clone());
-        let progress = options.progress.clone();
+    pub(super) fn new(
+        bound: Duration,
+        cancel: Option<Arc<AtomicBool>>,
+        progress: Progress,
+    ) -> Self {
         Self { since: Instant::now(), bound, cancel, told: None, progress }
     }
 
@@ -104,18 +105,6 @@ pub(super) fn lock(
             Err(errno) => return Err(DiskError::new(path, DiskErrorKind::Lock(errno))),
         }
     }
-}
-
-/// Locks a folder for as long as the returned descriptor lives, so that one process uses it.
-///
-/// # Errors
-/// [`DiskError`]; above all [`DiskErrorKind::InUse`] once the wait is over.
-pub fn lock_folder(folder: &Path, options: &OpenOptions) -> Result<OwnedFd, DiskError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(folder, flags, Mode::empty())
-        .map_err(|errno| DiskError::from_errno(folder, "open", errno))?;
-    lock(fd.as_fd(), folder, false, &mut Patience::new(options))?;
-    Ok(fd)
 }
 
 /// Who holds a lock on this file, as far as the kernel's list tells (not for network file systems).

@@ -45,6 +45,13 @@ impl Default for OpenOptions {
     }
 }
 
+impl OpenOptions {
+    /// One wait for all that an opening waits for.
+    pub(super) fn patience(&self) -> Patience {
+        Patience::new(self.lock_wait, self.cancel.clone(), self.progress.clone())
+    }
+}
+
 impl Disk {
     /// Opens, locks and measures a file or block device of at least one sector.
     ///
@@ -63,7 +70,7 @@ impl Disk {
 
     /// As [`open`](Self::open), but empty and odd-sized files pass.
     pub(super) fn open_any_size(path: &Path, options: &OpenOptions) -> Result<Self, DiskError> {
-        let mut patience = Patience::new(options);
+        let mut patience = options.patience();
         let mut tries = TRIES;
         loop {
             // Looked at before it is opened: opening a pipe would wait for its other end.
@@ -242,4 +249,16 @@ fn direct_alignment(fd: BorrowedFd<'_>) -> Option<u32> {
     }
     // Before Linux 6.1, and on file systems that don't tell.
     [512, 4096].into_iter().find(|&bytes| blocking::can_read(fd, bytes))
+}
+
+/// Locks a folder for as long as the returned descriptor lives, so that one process uses it.
+///
+/// # Errors
+/// [`DiskError`]; above all [`DiskErrorKind::InUse`] once the wait is over.
+pub fn lock_folder(folder: &Path, options: &OpenOptions) -> Result<OwnedFd, DiskError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(folder, flags, Mode::empty())
+        .map_err(|errno| DiskError::from_errno(folder, "open", errno))?;
+    lock(fd.as_fd(), folder, false, &mut options.patience())?;
+    Ok(fd)
 }

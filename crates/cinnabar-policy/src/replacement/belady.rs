@@ -8,7 +8,7 @@
 use super::{Outcome, Replacement};
 use crate::access::{Access, blocks_of};
 use crate::bit_set::BitSet;
-use crate::simulate::Writes;
+use crate::counts::Writes;
 use std::num::NonZeroU32;
 
 /// Never used again.

@@ -2,7 +2,7 @@
 //!
 //! No more is under way than fits, and a plan that can't fit is refused before anything is begun.
 
-use super::Load;
+use super::load::Load;
 use crate::timed::Pace;
 use crate::timed::config::{Architecture, Config, Placement};
 use std::fs;

@@ -6,12 +6,14 @@
 //! as they come, so that a caller can keep them and nothing piles up.
 
 mod job;
+mod load;
 pub mod memory;
 mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use job::{Job, Load, Open};
+pub use job::Job;
+pub use load::{Load, Open};
 
 use crate::timed::{self, Outcome, RunError};
 use queue::Queue;

@@ -4,6 +4,7 @@
 //! can be shown.
 
 use super::config::{Architecture, Config, Placement, Restart, Service, WritePolicy};
+use super::config_error::ConfigError;
 
 /// Hosts at most.
 pub const HOSTS_MAX: u32 = 64;
@@ -25,18 +26,6 @@ pub const RUN_BLOCKS_MAX: u32 = 1024;
 pub const DEPTH_MAX: u32 = 1 << 16;
 /// Writes of a host under way in the background at most.
 pub const ASYNC_DEPTH_MAX: u32 = 1 << 22;
-
-/// A setting that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {message}")]
-pub struct ConfigError {
-    /// The field of [`Config`], for example `flash_policy`.
-    pub key: &'static str,
-    /// What is wrong.
-    pub message: String,
-    /// What would help.
-    pub hint: String,
-}
 
 fn wrong(key: &'static str, message: String, hint: &str) -> Result<(), ConfigError> {
     Err(ConfigError { key, message, hint: hint.to_owned() })

@@ -15,6 +15,7 @@ mod agenda;
 pub mod check;
 mod cinnabar;
 pub mod config;
+mod config_error;
 mod fetch;
 mod host;
 mod jobs;
@@ -27,9 +28,9 @@ mod station;
 mod syncer;
 mod write;
 
-pub use check::ConfigError;
 pub use cinnabar::report::{EngineReport, Recovery};
 pub use config::{Config, WritePolicy};
+pub use config_error::ConfigError;
 pub use outcome::{Latency, Outcome};
 
 use cinnabar_trace::generate::Error as WorkloadError;

@@ -2,8 +2,8 @@
 //!
 //! Called before anything is started, and where an engine is to begin with an empty device.
 
-use super::super::check::ConfigError;
 use super::super::config::{Config, Placement, WritePolicy};
+use super::super::config_error::ConfigError;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::BLOCK_BYTES;
 
