@@ -30,8 +30,11 @@ impl FillCap {
     }
 
     /// Another cap from now on, at least 1 and at most [`FILL_MAX`].
-    pub fn set(&self, bytes_a_second: u64) {
-        self.bytes_a_second.store(bytes_a_second.clamp(1, FILL_MAX), Ordering::Relaxed);
+    /// What was filled ahead of its time counts on at the new rate.
+    pub fn set(&self, now_ns: u64, bytes_a_second: u64) {
+        let cap = bytes_a_second.clamp(1, FILL_MAX);
+        let was = self.bytes_a_second.swap(cap, Ordering::Relaxed);
+        self.arrival.rescale(now_ns, was, cap);
     }
 
     /// Whether so many bytes may be filled; what may not is counted as skipped.
@@ -78,7 +81,10 @@ mod tests {
         assert_eq!(cap.filled_bytes(), admitted * asked);
         assert_eq!(cap.skipped(), fills.count() as u64 - admitted);
         assert_eq!(cap.skipped_bytes(), cap.skipped() * asked);
-        cap.set(u64::MAX);
-        assert!(cap.admit(4_000_000_000, 1 << 30));
+        cap.set(4_000_000_000, 1);
+        assert!(cap.admit(4_000_000_000, asked), "the slack");
+        assert!(!cap.admit(4_000_000_001, 1), "the next one is weeks ahead");
+        cap.set(4_000_000_001, 1 << 40);
+        assert!(cap.admit(4_010_000_000, 1 << 30), "and is not any more");
     }
 }

@@ -25,6 +25,11 @@ pub const IDLE_FORGET_NS: u64 = 1_000_000_000;
 ///
 /// The next one goes by weight: 3 % of an oversold group, so that none of its volumes stands still.
 pub const RESERVED_RUN_MAX: u32 = 31;
+/// Requests that a client may be ahead of the others by weight because of its reservation.
+///
+/// While a reservation is more than the weight's part, each request served for it adds to the lead.
+/// Without a bound the volume would be behind for as long afterwards, when there is more for all.
+pub const LEAD_REQUESTS_MAX: u32 = 32;
 /// The shortest time over which capacity is measured, in ns.
 pub const WINDOW_NS: u64 = 1_000_000_000;
 /// A window that lasted longer is not counted: the host slept, or the server was away.

@@ -7,6 +7,8 @@ pub enum Mutant {
     NoCreditBack,
     /// What is served for a reservation does not count against the weight.
     ReservationOutsideWeight,
+    /// A reservation adds to the proportional tag without a bound.
+    LeadUnbounded,
     /// A client that was idle keeps its old proportional tag, and catches up.
     IdleCredit,
     /// A new client begins behind all that others have had.
@@ -68,6 +70,7 @@ impl Mutant {
     pub const ALL: &[Self] = &[
         Self::NoCreditBack,
         Self::ReservationOutsideWeight,
+        Self::LeadUnbounded,
         Self::IdleCredit,
         Self::NewBeginsLast,
         Self::StartBehindWaiting,

@@ -20,8 +20,10 @@ pub struct ClientReport {
     pub milli_ios: u64,
     /// How long they were held back by the client's own limit, summed.
     pub held_ns: u64,
-    /// How long they waited for their turn beyond that, summed.
-    pub queued_ns: u64,
+    /// How long those of `by_reservation` waited for their turn beyond that, summed.
+    pub reservation_queued_ns: u64,
+    /// How long those of `by_weight` did.
+    pub weight_queued_ns: u64,
     /// The longest wait of one of them, both parts together.
     pub waited_ns_max: u64,
     /// Operations that were exempt.

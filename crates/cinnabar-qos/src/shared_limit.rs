@@ -23,6 +23,18 @@ impl Arrival {
         // Nothing else is published with this number, so no order with other memory is needed.
         self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, next).map(|_| ())
     }
+
+    /// The rate changes: what passed ahead of its time takes another time at another rate.
+    pub(crate) fn rescale(&self, now_ns: u64, was: u64, is: u64) {
+        let scaled = |at: u64| {
+            let ahead = u128::from(at.saturating_sub(now_ns));
+            let scaled = (ahead * u128::from(was)).div_ceil(u128::from(is.max(1)));
+            let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
+            (at > now_ns).then(|| now_ns.saturating_add(scaled))
+        };
+        // What is not ahead stays.
+        let _ = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, scaled);
+    }
 }
 
 /// A limit in I/Os a second, in the measure of [`Cost`], for requests that reach no [`Scheduler`]
@@ -43,10 +55,12 @@ impl SharedLimit {
         Self { arrival: Arrival::default(), iops: AtomicU32::new(iops.clamp(1, IOPS_MAX)) }
     }
 
-    /// Another limit from now on, at least 1 and at most [`IOPS_MAX`]; what passed before counts as it
-    /// did.
-    pub fn set(&self, iops: u32) {
-        self.iops.store(iops.clamp(1, IOPS_MAX), Ordering::Relaxed);
+    /// Another limit from now on, at least 1 and at most [`IOPS_MAX`]; what passed before its time
+    /// counts on at the new rate.
+    pub fn set(&self, now_ns: u64, iops: u32) {
+        let iops = iops.clamp(1, IOPS_MAX);
+        let was = self.iops.swap(iops, Ordering::Relaxed);
+        self.arrival.rescale(now_ns, u64::from(was), u64::from(iops));
     }
 
     /// A request passes.
@@ -75,9 +89,13 @@ mod tests {
         assert!((2000..=2021).contains(&passed), "{passed}");
         assert_eq!(limit.pass(3_000_000_000, cost), Ok(()));
         assert_eq!(limit.pass(3_000_000_000, cost), Err(3_001_000_000));
-        limit.set(0);
+        limit.set(3_001_000_000, 0);
         assert_eq!(limit.pass(3_001_000_000, cost), Ok(()));
         assert_eq!(limit.pass(3_001_000_000, cost), Err(4_001_000_000), "one a second at least");
+        // The next one would wait for another second otherwise.
+        limit.set(3_001_000_000, 1000);
+        assert_eq!(limit.pass(3_001_500_000, cost), Err(3_002_000_000));
+        assert_eq!(limit.pass(3_002_000_000, cost), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! not move.
 
 use crate::cost::Cost;
-use crate::limits::SLACK_NS;
+use crate::limits::{LEAD_REQUESTS_MAX, SLACK_NS};
 use crate::mutant::{Mutant, Mutants};
 use crate::settings::Settings;
 
@@ -67,7 +67,7 @@ impl Tags {
         served: &Served,
         mutants: Mutants,
     ) {
-        let Served { cost, phase, now_ns } = *served;
+        let Served { cost, phase, now_ns, lowest } = *served;
         if let Some(tag) = head.reservation_ns {
             let from = if mutants.is(Mutant::TagsFromDispatch) { tag.max(now_ns) } else { tag };
             let counts = phase == Phase::Reservation || mutants.is(Mutant::NoCreditBack);
@@ -85,7 +85,11 @@ impl Tags {
         }
         let counts = phase == Phase::Weight || !mutants.is(Mutant::ReservationOutsideWeight);
         let step = if counts { cost.virtual_time(settings.weight) } else { 0 };
-        self.share = head.share + step;
+        let share = head.share + step;
+        let bounded = phase == Phase::Reservation && !mutants.is(Mutant::LeadUnbounded);
+        let most = lowest + u128::from(LEAD_REQUESTS_MAX) * step;
+        // What it has by now stays: a lead of large requests is not lost to a small one.
+        self.share = if bounded { share.min(most.max(head.share)) } else { share };
     }
 
     /// The settings change: what was used before counts on at the new rates, what was missed does not.
@@ -128,6 +132,8 @@ pub(crate) struct Served {
     pub(crate) cost: Cost,
     pub(crate) phase: Phase,
     pub(crate) now_ns: u64,
+    /// The lowest proportional tag of those that could have begun instead.
+    pub(crate) lowest: u128,
 }
 
 /// A tag in the future stands for requests that were served ahead of their time: they take another
@@ -154,7 +160,7 @@ mod tests {
 
     fn serve(tags: &mut Tags, phase: Phase, now_ns: u64) -> Head {
         let head = tags.head(&settings(), 0, NONE);
-        let served = Served { cost: Cost::of_length(0), phase, now_ns };
+        let served = Served { cost: Cost::of_length(0), phase, now_ns, lowest: 0 };
         tags.serve(&head, &settings(), &served, NONE);
         head
     }

@@ -81,7 +81,7 @@ impl Scheduler {
         let last = mutants.is(Mutant::LastInFirstOut);
         let ticket = self.requests.ticket(&slot.line, last).expect("so its line has one");
         let entry = self.requests.begin(&mut slot.line, ticket);
-        let served = Served { cost: entry.cost, phase, now_ns };
+        let served = Served { cost: entry.cost, phase, now_ns, lowest: self.lowest };
         slot.tags.serve(&head, &slot.settings, &served, mutants);
         slot.under_way += 1;
 
@@ -89,13 +89,16 @@ impl Scheduler {
         let held_ns = head.limit_ns.saturating_sub(entry.arrival_ns).min(waited_ns);
         let queued_ns = waited_ns - held_ns;
         let counters = &mut slot.counters;
-        match phase {
-            Phase::Reservation => counters.by_reservation += 1,
-            Phase::Weight => counters.by_weight += 1,
-        }
+        let (count, queued) = match phase {
+            Phase::Reservation => {
+                (&mut counters.by_reservation, &mut counters.reservation_queued_ns)
+            }
+            Phase::Weight => (&mut counters.by_weight, &mut counters.weight_queued_ns),
+        };
+        *count += 1;
+        *queued = queued.saturating_add(queued_ns);
         counters.cost += entry.cost;
         counters.held_ns = counters.held_ns.saturating_add(held_ns);
-        counters.queued_ns = counters.queued_ns.saturating_add(queued_ns);
         counters.waited_ns_max = counters.waited_ns_max.max(waited_ns);
 
         self.waiting -= 1;

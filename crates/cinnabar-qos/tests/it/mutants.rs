@@ -7,6 +7,7 @@ use cinnabar_qos::mutant::{Mutant, Mutants};
 const FOUND_BY: &[(Mutant, &str)] = &[
     (Mutant::NoCreditBack, "service by weight is no advance on a reservation"),
     (Mutant::ReservationOutsideWeight, "reservations count against the weight"),
+    (Mutant::LeadUnbounded, "a reservation's lead is forgotten"),
     (Mutant::IdleCredit, "an idle volume gets no credit"),
     (Mutant::NewBeginsLast, "a new volume begins in the middle"),
     (Mutant::StartBehindWaiting, "a heavy volume needs no queue"),

@@ -16,6 +16,7 @@ pub(crate) const ALL: &[(&str, Scenario)] = &[
     ("service by weight is no advance on a reservation", weight_is_no_advance),
     ("weights in proportion", weights_in_proportion),
     ("reservations count against the weight", reservations_count),
+    ("a reservation's lead is forgotten", lead_is_forgotten),
     ("limits hold", limits_hold),
     ("a limit lets a few requests at a time through", limit_of_few),
     ("limits hold after a stall", limits_hold_after_a_stall),
@@ -135,6 +136,17 @@ fn reservations_count(mutants: Mutants) -> Verdict {
     let log = world(mutants, guests).run(3000).log;
     log.clean()?;
     between("part of the one with a reservation", log.part(0, 500, 3000), 0.475, 0.525)
+}
+
+fn lead_is_forgotten(mutants: Mutants) -> Verdict {
+    // For ten seconds the reservation is four fifths of what there is; then there is enough for both.
+    let guests = vec![guest(0, 4000, 0, 100, BUSY), guest(1, 0, 0, 100, BUSY)];
+    let world = world(mutants, guests).at(0, Deed::Speed(1600)).at(10_000, Deed::Speed(500));
+    let log = world.run(12_000).log;
+    log.clean()?;
+    log.each_second(0, (1, 10), (3800.0, 4200.0))?;
+    between("half soon after", log.part(0, 10_050, 10_250), 0.475, 0.525)?;
+    between("half later", log.part(0, 11_000, 12_000), 0.475, 0.525)
 }
 
 fn limits_hold(mutants: Mutants) -> Verdict {
