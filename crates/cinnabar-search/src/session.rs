@@ -304,8 +304,7 @@ impl World {
             (Control::Close, Ok(Answer::Done)) => self.closed = true,
             (Control::AwaitLoad, Ok(Answer::Loaded(report))) => {
                 if report.start == Start::Damaged && !self.cache_has_failed() {
-                    let what =
-                        format!("everything was dropped for damage that was not done: {report:?}");
+                    let what = format!("all was dropped for damage not done: {report:?}");
                     return Err(Violation::new(Kind::Warmth, what));
                 }
             }
@@ -349,22 +348,29 @@ impl World {
             (Control::Forget(volume), Err(Failure::NoVolume | Failure::Io(_))) => {
                 self.volumes[volume].state = State::Away;
             }
-            (Control::Abandon, Ok(Answer::Done)) => {
-                let step = self.life.given_up(Ok(()));
-                self.device_step(step);
-            }
-            (Control::Replace, Ok(Answer::Done)) => self.device_begun(Ok(())),
-            (Control::Replace, Err(failure @ Failure::Io(_)))
-                if self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0) =>
-            {
-                self.device_begun(Err(failure));
-            }
+            (Control::Abandon | Control::Replace, ref answer)
+                if self.device_answered(control, answer.as_ref().map(drop).map_err(|f| *f)) => {}
             (control, result) => {
                 let what = format!("{control:?} was answered with {result:?}");
                 return Err(Violation::new(Kind::WrongReply, what));
             }
         }
         Ok(())
+    }
+
+    /// The engine has given up its device or begun with another one; false: it may not answer so.
+    fn device_answered(&mut self, control: Control, result: Result<(), Failure>) -> bool {
+        let errors = self.cache_has_failed() || self.volumes.iter().any(|v| v.errors > 0);
+        match (control, result) {
+            (Control::Abandon, Ok(())) => {
+                let step = self.life.given_up(Ok(()));
+                self.device_step(step);
+            }
+            (Control::Replace, Ok(())) => self.device_begun(Ok(())),
+            (Control::Replace, Err(Failure::Io(_))) if errors => self.device_begun(result),
+            _ => return false,
+        }
+        true
     }
 
     fn attached(&mut self, volume: usize, id: VolumeId) {

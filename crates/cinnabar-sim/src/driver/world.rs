@@ -24,7 +24,7 @@ use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::oracle::{Oracle, WriteTicket};
 use crate::stamp::{Stamped, mix};
 use crate::violation::{Kind, Violation};
-use crate::workload::{Features, Profile};
+use crate::workload::{Features, Profile, VolumeProfile};
 use cinnabar_driver::{DeviceLife, PendingProofs};
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::units::Instant;
@@ -163,13 +163,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             Profile::draw(&mut dice, &mut more, &mut sizes, &mut waits, &options.features);
         profile.setup.config.mutants = options.mutants;
         let format = factory.format(&profile.setup, 0);
-        let backends = profile.volumes.iter().enumerate().map(|(index, volume)| {
-            let align = u64::from(volume.align_bytes);
-            let mut backend = Backend::new(index, volume.sectors, align, volume.read_only);
-            backend.can_zero = volume.can_zero;
-            backend
-        });
-        let media = Media::new(CacheDevice::new(&format), backends.collect());
+        let media = Media::new(CacheDevice::new(&format), backends_of(&profile));
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
         let volumes: Vec<Volume> =
             profile.volumes.iter().map(|v| Volume::new(&mut dice, v)).collect();
@@ -439,6 +433,16 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             self.agenda.enter(at.max(self.now).plus_ns(late), Item::Wake(number));
         }
     }
+}
+
+fn backends_of(profile: &Profile) -> Vec<Backend> {
+    let of = |(index, volume): (usize, &VolumeProfile)| {
+        let align = u64::from(volume.align_bytes);
+        let mut backend = Backend::new(index, volume.sectors, align, volume.read_only);
+        backend.can_zero = volume.can_zero;
+        backend
+    };
+    profile.volumes.iter().enumerate().map(of).collect()
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
