@@ -1,10 +1,10 @@
 //! What volumes do, interval by interval: what every plan is made from.
 //!
-//! `analyze` feeds it the references of a trace, a live manager would feed it samples of accesses;
+//! `analyze` feeds it the references of a trace, a live manager what filters let pass, and the counts;
 //! both plan from the same [`Volume`]s, so their plans can be compared. A volume has a sample of its
 //! own, with its own rate: a small one next to a huge one is measured as well as alone.
 
-use crate::reuse::{Sampled, SampledCurves};
+use crate::reuse::{Filter, Sampled, SampledCurves};
 use crate::sizing::{Units, Volume};
 use std::num::NonZeroU32;
 
@@ -40,13 +40,15 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Monitor {
     settings: Settings,
+    /// Larger sizes of cache are not told apart, in blocks.
+    size_max: u64,
     volumes: Vec<Sampled>,
 }
 
 impl Monitor {
     /// One that has seen nothing.
     pub const fn new(settings: Settings) -> Self {
-        Self { settings, volumes: Vec::new() }
+        Self { settings, size_max: u64::MAX, volumes: Vec::new() }
     }
 
     /// Counts references of a volume, pairs of a key and whether it is a write. A volume appears with
@@ -55,16 +57,66 @@ impl Monitor {
     /// # Panics
     /// If the settings' rate is none.
     pub fn extend(&mut self, volume: usize, references: impl IntoIterator<Item = (u64, bool)>) {
+        self.at(volume).extend(references);
+    }
+
+    /// Sizes of cache above so many blocks are not told apart, of volumes that appear from now on.
+    pub const fn set_size_max(&mut self, blocks: u64) {
+        self.size_max = blocks;
+    }
+
+    /// Counts references of a volume, reads and writes; those of its sample come by
+    /// [`touch`](Self::touch).
+    ///
+    /// # Panics
+    /// If the settings' rate is none.
+    pub fn count(&mut self, volume: usize, reads: u64, writes: u64) {
+        self.at(volume).count(reads, writes);
+    }
+
+    /// A reference that has passed the volume's [`filter`](Self::filter), of now or of earlier.
+    ///
+    /// # Panics
+    /// If the settings' rate is none.
+    pub fn touch(&mut self, volume: usize, key: u64, is_write: bool) {
+        self.at(volume).touch(key, is_write);
+    }
+
+    /// Which blocks of a volume are in its sample.
+    pub fn filter(&self, volume: usize) -> Filter {
+        self.volumes.get(volume).map_or_else(|| self.sample().filter(), Sampled::filter)
+    }
+
+    /// Forgets what a volume did.
+    pub fn forget(&mut self, volume: usize) {
+        let sample = self.sample();
+        if let Some(known) = self.volumes.get_mut(volume) {
+            *known = sample;
+        }
+    }
+
+    /// About how many bytes of RAM samples and curves take.
+    pub fn ram_bytes(&self) -> usize {
+        self.volumes.iter().map(Sampled::ram_bytes).sum()
+    }
+
+    fn at(&mut self, volume: usize) -> &mut Sampled {
         while self.volumes.len() <= volume {
             let sample = self.sample();
             self.volumes.push(sample);
         }
-        self.volumes[volume].extend(references);
+        &mut self.volumes[volume]
     }
 
     /// The curves of each volume, earlier intervals included with what they still weigh.
     pub fn curves(&self) -> impl Iterator<Item = SampledCurves> {
         self.volumes.iter().map(Sampled::curves)
+    }
+
+    /// The same with so many more references counted, reads and writes by volume.
+    pub fn curves_with(&self, more: &[[u64; 2]]) -> impl Iterator<Item = SampledCurves> {
+        let more = more.iter().copied().chain(std::iter::repeat([0; 2]));
+        self.volumes.iter().zip(more).map(|(volume, more)| volume.curves_with(more))
     }
 
     /// The same in units, for allocators.
@@ -90,6 +142,7 @@ impl Monitor {
             Sampling::Rate(rate) => Sampled::fixed_rate(rate, self.settings.seed),
         };
         sample.set_reuses_min(self.settings.reuses_min);
+        sample.set_size_max(self.size_max);
         sample
     }
 }
@@ -109,6 +162,34 @@ fn power(base: f64, exponent: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stale_filter_and_counts_give_the_curves_of_all_references() {
+        let most = NonZeroU32::new(64).expect("it is not 0");
+        let settings = Settings { sampling: Sampling::Blocks(most), ..Settings::default() };
+        let (mut whole, mut fed) = (Monitor::new(settings), Monitor::new(settings));
+        let mut filter = fed.filter(0);
+        for round in 0..6_u64 {
+            let keys = (0..3000_u64).map(|n| (n * n * 7 + round) % 1009);
+            let accesses: Vec<_> = keys.map(|key| (key, key % 3 == 0)).collect();
+            // In portions of any size.
+            accesses.chunks(7).for_each(|part| whole.extend(0, part.iter().copied()));
+            for (key, is_write) in accesses.iter().filter(|(key, _)| filter.takes(*key)) {
+                fed.touch(0, *key, *is_write);
+            }
+            let writes = accesses.iter().filter(|(_, is_write)| *is_write).count() as u64;
+            fed.count(0, 3000 - writes, writes);
+            // Every other time it is as it was.
+            if round % 2 == 1 {
+                filter = fed.filter(0);
+            }
+            let curves = |monitor: &Monitor| format!("{:?}", monitor.curves().collect::<Vec<_>>());
+            assert_eq!(curves(&whole), curves(&fed), "round {round}");
+            whole.end_interval();
+            fed.end_interval();
+        }
+        assert!(filter.top < u64::MAX / 4, "few of the blocks passed");
+    }
 
     #[test]
     fn volumes_are_measured_apart_and_fade_together() {

@@ -6,8 +6,13 @@
 use super::interval::{Ended, Every, Interval};
 use super::plan::{Bounds, Part, Planner, Rules};
 use crate::monitor::{self, Monitor};
-use crate::reuse::SampledCurves;
+use crate::reuse::{Filter, SampledCurves};
 use std::ops::Range;
+
+/// Curves end at so many times the cache: beyond it no plan can go.
+const SIZES: u64 = 2;
+/// But not below so many blocks, which take little memory.
+const SIZE_LEAST: u64 = 1 << 16;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,15 +42,17 @@ pub struct Closed {
 
 impl Planning {
     /// For a cache of so many blocks; nothing was seen yet.
-    pub const fn new(
+    pub fn new(
         every: Every,
         monitor: monitor::Settings,
         rules: Rules,
         capacity_blocks: u64,
     ) -> Self {
+        let mut monitor = Monitor::new(monitor);
+        monitor.set_size_max(size_max(capacity_blocks));
         Self {
             every,
-            monitor: Monitor::new(monitor),
+            monitor,
             planner: Planner::new(rules, capacity_blocks),
             bounds: Vec::new(),
             open: None,
@@ -92,6 +99,87 @@ impl Planning {
         closed
     }
 
+    /// A reference of the interval that is open, if it is in the volume's sample: what has passed its
+    /// [`filter`](Self::filter), where requests are counted elsewhere.
+    ///
+    /// # Panics
+    /// If the settings' sampling rate is none.
+    pub fn touch(&mut self, volume: usize, block: u64, is_write: bool) {
+        self.monitor.touch(volume, block, is_write);
+    }
+
+    /// Ends an interval whose requests were counted elsewhere: reads and writes of each volume, those
+    /// included that did neither. The first request of all came at `first_us`, the one behind the
+    /// interval at `next_us` or later in the same interval.
+    ///
+    /// # Panics
+    /// If the settings' sampling rate is none.
+    pub fn end_counted(
+        &mut self,
+        interval: Interval,
+        counts: &[[u64; 2]],
+        first_us: u64,
+        next_us: u64,
+    ) -> Closed {
+        for (volume, [reads, writes]) in counts.iter().enumerate() {
+            self.monitor.count(volume, *reads, *writes);
+        }
+        self.first_us = self.first_us.min(first_us);
+        self.close(interval, Some(next_us))
+    }
+
+    /// Which blocks of a volume are in its sample now.
+    pub fn filter(&self, volume: usize) -> Filter {
+        self.monitor.filter(volume)
+    }
+
+    /// A volume is gone: its number may be another one's.
+    pub fn forget(&mut self, volume: usize) {
+        self.monitor.forget(volume);
+        self.set_bounds(volume, Bounds::default());
+    }
+
+    /// How room is divided from the end of this interval on.
+    pub const fn set_rules(&mut self, rules: Rules) {
+        self.planner.set_rules(rules);
+    }
+
+    /// How room is divided.
+    pub const fn rules(&self) -> &Rules {
+        self.planner.rules()
+    }
+
+    /// The cache is that large from now on, in blocks.
+    pub const fn set_capacity(&mut self, blocks: u64) {
+        self.planner.set_capacity(blocks);
+        self.monitor.set_size_max(size_max(blocks));
+    }
+
+    /// The size of the cache that is planned for, in blocks.
+    pub const fn capacity_blocks(&self) -> u64 {
+        self.planner.capacity_blocks()
+    }
+
+    /// What these rules would make of what was seen so far, with so many references of the open interval
+    /// counted elsewhere, which has lasted for so many seconds. Nothing is changed.
+    pub fn preview(
+        &self,
+        rules: &Rules,
+        counts: &[[u64; 2]],
+        seconds: f64,
+    ) -> (Vec<SampledCurves>, Option<Vec<Part>>) {
+        let curves: Vec<SampledCurves> = self.monitor.curves_with(counts).collect();
+        let mut bounds = self.bounds.clone();
+        bounds.resize(curves.len(), Bounds::default());
+        let parts = self.planner.preview(rules, &curves, &bounds, seconds);
+        (curves, parts)
+    }
+
+    /// About how many bytes of RAM it takes.
+    pub fn ram_bytes(&self) -> usize {
+        self.monitor.ram_bytes()
+    }
+
     /// There are no more requests: ends the interval that is open, if one is.
     pub fn finish(&mut self) -> Option<Closed> {
         self.open.take().map(|interval| self.close(interval, None))
@@ -106,6 +194,16 @@ impl Planning {
         let parts = self.planner.plan(&curves, &self.bounds[..curves.len()], ended.seconds);
         self.planner.fade(self.monitor.end_intervals(ended.passed));
         Closed { interval, ended, curves, parts }
+    }
+}
+
+/// Without a cache yet, curves are as long as they come.
+const fn size_max(capacity_blocks: u64) -> u64 {
+    let size = capacity_blocks.saturating_mul(SIZES);
+    match size {
+        0 => u64::MAX,
+        1..SIZE_LEAST => SIZE_LEAST,
+        _ => size,
     }
 }
 
@@ -165,6 +263,36 @@ mod tests {
         let parts = closed[2].parts.as_ref().expect("the cache is divided");
         assert!(parts[0].blocks >= 800 && parts[1].blocks >= 80, "{parts:?}");
         assert!(planning.finish().is_none(), "nothing is open");
+    }
+
+    /// What a running cache does: counts on one side, what passes a stale filter on the other.
+    #[test]
+    fn requests_counted_elsewhere_give_the_same_plans() {
+        let mut whole = planning(Allocator::Urd);
+        let mut expected = run(&mut whole, 0..3);
+        expected.extend(run(&mut whole, 6..8));
+        let mut fed = planning(Allocator::Urd);
+        let mut found = Vec::new();
+        let numbers = [0_u64, 1, 2, 6, 7];
+        for (at, number) in numbers.iter().enumerate().take(4) {
+            let filters = [fed.filter(0), fed.filter(1)];
+            let mut counts = [[0; 2]; 2];
+            for n in 0..400_u64 {
+                let volume = (n % 2) as usize;
+                let first = if volume == 0 { n / 2 % 100 * 8 } else { n / 2 % 10 * 8 };
+                counts[volume][0] += 8;
+                let passing = (first..first + 8).filter(|block| filters[volume].takes(*block));
+                passing.for_each(|block| fed.touch(volume, block, false));
+            }
+            let start_us = number * 1_000_000;
+            let (last_us, references) = (start_us + 399 * 2500, 3200);
+            let number = *number;
+            let interval = Interval { number, start_us, last_us, requests: 400, references };
+            found.push(fed.end_counted(interval, &counts, 0, numbers[at + 1] * 1_000_000));
+        }
+        let told = |all: &[Closed]| format!("{all:?}");
+        assert_eq!(expected.len(), 4, "the last one is open");
+        assert_eq!(told(&expected), told(&found));
     }
 
     #[test]

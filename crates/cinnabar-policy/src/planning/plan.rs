@@ -218,6 +218,38 @@ impl Planner {
         Some(self.before.iter().map(|share| scale.part(*share)).collect())
     }
 
+    /// The same, without a step from the plan before it and without taking note of it: what there
+    /// would be now.
+    pub fn preview<M: Measured>(
+        &self,
+        rules: &Rules,
+        curves: &[M],
+        bounds: &[Bounds],
+        seconds: f64,
+    ) -> Option<Vec<Part>> {
+        rules.plan(curves, bounds, self.capacity_blocks, self.seconds + seconds)
+    }
+
+    /// How room is divided from now on.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Changes that.
+    pub const fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// The room that there is, in blocks.
+    pub const fn capacity_blocks(&self) -> u64 {
+        self.capacity_blocks
+    }
+
+    /// Changes that.
+    pub const fn set_capacity(&mut self, blocks: u64) {
+        self.capacity_blocks = blocks;
+    }
+
     /// What was counted so far has faded to this part.
     pub fn fade(&mut self, factor: f64) {
         self.seconds *= factor;

@@ -23,10 +23,22 @@ impl Steps {
         self.0[bin] += weight;
     }
 
-    /// Adds `weight` for sizes within `range`.
-    pub(super) fn add(&mut self, range: Range<u32>, weight: f64) {
-        self.add_from(range.start, weight);
-        self.add_from(range.end, -weight);
+    /// The same, unless it is for sizes above `most` only.
+    pub(super) fn add_up_to(&mut self, most: u32, first: u32, weight: f64) {
+        if first <= most {
+            self.add_from(first, weight);
+        }
+    }
+
+    /// Adds `weight` for sizes within `range`; those above `most` are not told apart.
+    pub(super) fn add(&mut self, range: Range<u32>, weight: f64, most: u32) {
+        self.add_up_to(most, range.start, weight);
+        self.add_up_to(most, range.end, -weight);
+    }
+
+    /// Bytes of RAM it takes.
+    pub(super) const fn ram_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<f64>()
     }
 
     /// Makes everything so far count less, or more.
@@ -117,7 +129,7 @@ mod tests {
     fn an_estimate_sums_its_steps() {
         let mut steps = Steps::default();
         steps.add_from(1, 0.5);
-        steps.add(3..1_000_000, 2.0);
+        steps.add(3..1_000_000, 2.0, u32::MAX);
         steps.add_from(5, 1.5);
         steps.scale(0.5);
         let sums = steps.estimate(10.0);

@@ -20,5 +20,5 @@ pub use curve::{Curve, Distances};
 pub use estimate::Estimate;
 pub use mix::Mix;
 pub use read_only::{ReadOnly, ReadOnlyCurves};
-pub use sampled::{Sampled, SampledCurves};
+pub use sampled::{Filter, Sampled, SampledCurves};
 pub use write_back::{WriteBack, WriteBackCurves};

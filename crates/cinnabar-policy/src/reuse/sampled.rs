@@ -23,6 +23,8 @@ use super::window::Window;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+/// Of a block of the sample: its number by hash, its places in both stacks, its uses.
+const BLOCK_RAM_BYTES: usize = 120;
 /// All hashes there are.
 const HASHES: f64 = 18_446_744_073_709_551_616.0;
 /// The largest size of cache that is distinguished, in blocks.
@@ -42,6 +44,35 @@ pub struct Sampled {
     hole_stack: HoleStack<true>,
     window: Window,
     counted: Counted,
+    /// References since the last decay, reads and writes: in whole numbers, so that it does not matter
+    /// in which portions they came.
+    since: [u64; 2],
+    /// Larger sizes are not told apart.
+    size_max: u32,
+}
+
+/// Which blocks a sample takes at a moment: what is hashed and compared where accesses happen, so that
+/// only those of the sample go on from there. The sample of that moment or of a later one takes none
+/// beside these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Of the hash.
+    seed: u64,
+    /// The largest hash that passes.
+    pub top: u64,
+}
+
+impl Filter {
+    /// That of samples of this seed, up to this hash.
+    pub const fn new(seed: u64, top: u64) -> Self {
+        Self { seed: spread(seed), top }
+    }
+
+    /// Whether accesses to a block pass.
+    #[inline]
+    pub const fn takes(&self, key: u64) -> bool {
+        mixed(key ^ self.seed) <= self.top
+    }
 }
 
 /// What was counted; all of it loses weight with [`Sampled::decay`].
@@ -113,8 +144,7 @@ impl Sampled {
 
     fn new(top: u64, blocks_max: Option<NonZeroU32>, seed: u64) -> Self {
         Self {
-            // Small seeds, and the next one's, must not turn keys into each other's.
-            seed: mixed(seed ^ 0x9E37_79B9_7F4A_7C15),
+            seed: spread(seed),
             top,
             blocks_max,
             numbers: BTreeMap::new(),
@@ -123,7 +153,15 @@ impl Sampled {
             hole_stack: HoleStack::default(),
             window: Window::default(),
             counted: Counted::default(),
+            since: [0; 2],
+            size_max: u32::MAX,
         }
+    }
+
+    /// Sizes of cache above so many blocks are not told apart, which bounds the memory of curves. Called
+    /// before the first reference.
+    pub fn set_size_max(&mut self, blocks: u64) {
+        self.size_max = u32::try_from(blocks).unwrap_or(u32::MAX);
     }
 
     /// A block counts as used again after so many reuses; otherwise one is enough. Called before the
@@ -144,8 +182,35 @@ impl Sampled {
                 self.access(hash, is_write);
             }
         }
-        self.counted.accesses[0] += (all - writes) as f64;
-        self.counted.accesses[1] += writes as f64;
+        self.count(all - writes, writes);
+    }
+
+    /// Counts references of which those that pass the [`filter`](Self::filter) come by
+    /// [`touch`](Self::touch).
+    pub const fn count(&mut self, reads: u64, writes: u64) {
+        self.since[0] += reads;
+        self.since[1] += writes;
+    }
+
+    /// A reference that has passed a filter of this sample, of now or of earlier; it is counted
+    /// elsewhere.
+    pub fn touch(&mut self, key: u64, is_write: bool) {
+        let hash = mixed(key ^ self.seed);
+        if hash <= self.top {
+            self.access(hash, is_write);
+        }
+    }
+
+    /// Which blocks it takes now.
+    pub const fn filter(&self) -> Filter {
+        Filter { seed: self.seed, top: self.top }
+    }
+
+    /// About how many bytes of RAM it takes.
+    pub fn ram_bytes(&self) -> usize {
+        let Counted { total, useful, destages, read_only, .. } = &self.counted;
+        let steps: usize = [total, useful, destages, read_only].map(Steps::ram_bytes).iter().sum();
+        steps + self.numbers.len() * BLOCK_RAM_BYTES
     }
 
     /// The part of the blocks that is in the sample, from 0 to 1.
@@ -158,6 +223,9 @@ impl Sampled {
     pub fn decay(&mut self, factor: f64) {
         self.window.restart();
         let counted = &mut self.counted;
+        for (all, since) in counted.accesses.iter_mut().zip(std::mem::take(&mut self.since)) {
+            *all += since as f64;
+        }
         let pairs = counted.accesses.iter_mut().chain(&mut counted.sampled);
         pairs.chain(&mut counted.reuses).for_each(|count| *count *= factor);
         counted.total.scale(factor);
@@ -168,15 +236,21 @@ impl Sampled {
 
     /// The curves so far.
     pub fn curves(&self) -> SampledCurves {
+        self.curves_with([0; 2])
+    }
+
+    /// The same with so many more references, reads and writes, counted.
+    pub fn curves_with(&self, more: [u64; 2]) -> SampledCurves {
         let (counted, rate) = (&self.counted, self.rate());
         let part = |all: f64, sampled: f64| if sampled > 0.0 { all / sampled } else { 0.0 };
-        let [reads, writes] = counted.accesses;
+        let of = |at: usize| counted.accesses[at] + (self.since[at] + more[at]) as f64;
+        let [reads, writes] = [of(0), of(1)];
         let by_reads = part(reads, counted.sampled[0]);
         let by_writes = part(writes, counted.sampled[1]);
         let by_all = part(reads + writes, counted.sampled.iter().sum());
         let mut destages = counted.destages.clone();
         for (first, end) in self.stack.last(hits_from(rate)).filter_map(|block| block.destaged) {
-            destages.add(first..end, 1.0 / rate);
+            destages.add(first..end, 1.0 / rate, self.size_max);
         }
         let [rar, raw, war, waw] = counted.reuses;
         let mix = Mix {
@@ -205,25 +279,25 @@ impl Sampled {
     fn access(&mut self, hash: u64, is_write: bool) {
         let number = self.number(hash) as usize;
         let rate = self.rate();
-        let (weight, hits_from) = (1.0 / rate, hits_from(rate));
+        let (weight, hits_from, most) = (1.0 / rate, hits_from(rate), self.size_max);
         let counted = &mut self.counted;
         counted.sampled[usize::from(is_write)] += weight;
         let reuse = self.stack.access(number, is_write, &hits_from);
         self.window.access(number, reuse.map(|reuse| reuse.distance));
         if let Some(reuse) = reuse {
             counted.reuses[usize::from(is_write) * 2 + usize::from(reuse.was_write)] += weight;
-            counted.total.add_from(reuse.hits_from, weight);
+            counted.total.add_up_to(most, reuse.hits_from, weight);
             if !is_write {
-                counted.useful.add_from(reuse.hits_from, weight);
+                counted.useful.add_up_to(most, reuse.hits_from, weight);
             }
             if let Some((first, end)) = reuse.destaged {
-                counted.destages.add(first..end, weight);
+                counted.destages.add(first..end, weight, most);
             }
         }
         if is_write {
             self.hole_stack.write(number);
         } else if let Some(distance) = self.hole_stack.read(number) {
-            counted.read_only.add_from(hits_from(distance), weight);
+            counted.read_only.add_up_to(most, hits_from(distance), weight);
         }
         if self.blocks_max.is_some_and(|max| self.numbers.len() > max.get() as usize) {
             self.shrink();
@@ -259,9 +333,14 @@ fn hits_from(rate: f64) -> impl Fn(u32) -> u32 {
     move |distance| ((f64::from(distance) + 0.5) / rate).min(SIZE_MAX) as u32 + 1
 }
 
+/// Small seeds, and the next one's, must not turn keys into each other's.
+const fn spread(seed: u64) -> u64 {
+    mixed(seed ^ 0x9E37_79B9_7F4A_7C15)
+}
+
 /// A hash that no two keys share, so it stands for its key.
 #[inline]
-fn mixed(key: u64) -> u64 {
+const fn mixed(key: u64) -> u64 {
     let mut hash = (key ^ (key >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     hash = (hash ^ (hash >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     hash ^ (hash >> 32)
