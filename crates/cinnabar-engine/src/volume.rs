@@ -62,6 +62,8 @@ pub(crate) struct Volume {
     pub(crate) late: u32,
     /// Group that it is a member of, if it is one.
     pub(crate) group: Option<u16>,
+    /// What a plan gives it beyond its minimum, if one does.
+    pub(crate) share_target_blocks: Option<u64>,
     /// Backend writes, trims and zeroes that have completed, and how many of those a completed
     /// flush covers.
     pub(crate) writes: u64,
@@ -117,6 +119,7 @@ impl Volume {
             requests: 0,
             late: 0,
             group: None,
+            share_target_blocks: None,
             writes: 0,
             writes_flushed: 0,
             written: false,

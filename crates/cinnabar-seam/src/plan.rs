@@ -26,6 +26,25 @@ pub struct VolumePlan {
     pub share_min_blocks: Option<u64>,
     /// Blocks it may hold at most.
     pub share_max_blocks: Option<u64>,
+    /// Blocks that are its own while others want them, beyond its minimum; what it leaves idle is lent.
+    /// [`NO_TARGET`](Self::NO_TARGET) takes the target back: it has an equal part of the rest.
+    pub share_target_blocks: Option<u64>,
+}
+
+impl VolumePlan {
+    /// In place of a target: none.
+    pub const NO_TARGET: u64 = u64::MAX;
+
+    /// One that leaves everything as it is.
+    pub const fn unchanged(volume: VolumeId) -> Self {
+        Self {
+            volume,
+            mode: None,
+            share_min_blocks: None,
+            share_max_blocks: None,
+            share_target_blocks: None,
+        }
+    }
 }
 
 /// Settings that take effect together, between two events.

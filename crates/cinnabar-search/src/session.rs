@@ -204,6 +204,10 @@ impl World {
             mode,
             share_min_blocks: (what & 4 != 0).then(|| shares[usize::from(what >> 3 & 3)]),
             share_max_blocks: (what & 0x20 != 0).then(|| shares[usize::from(what >> 6 & 3)]),
+            share_target_blocks: (what & 0x24 == 0x24).then(|| match what >> 3 & 3 {
+                0 => VolumePlan::NO_TARGET,
+                part => shares[usize::from(part)],
+            }),
         };
         self.batch.push(Event::Adopt(Plan { volumes: vec![plan] }));
     }

@@ -229,6 +229,10 @@ impl<P: Payload> Router<P> {
                     mode: change.mode,
                     share_min_blocks: change.share_min_blocks.map(|blocks| blocks / shards),
                     share_max_blocks: change.share_max_blocks.map(|blocks| share(blocks, shards)),
+                    // A target is rounded up, like a maximum: cut to what there is, it promises no more.
+                    share_target_blocks: change
+                        .share_target_blocks
+                        .map(|blocks| share(blocks, shards)),
                 })
             });
             let plan = Plan { volumes: volumes.collect() };

@@ -232,10 +232,9 @@ impl Plane {
         let (min, max) = self.shares(&config);
         if let Some(volume) = self.volumes[key].life.id() {
             let plan = VolumePlan {
-                volume,
-                mode: None,
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),
+                ..VolumePlan::unchanged(volume)
             };
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }

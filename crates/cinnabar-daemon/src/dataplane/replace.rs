@@ -185,10 +185,9 @@ impl Plane {
         let plans = self.volumes.iter().filter_map(|(_, volume)| {
             let (min, max) = self.shares(&volume.config);
             Some(VolumePlan {
-                volume: volume.life.id()?,
-                mode: None,
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),
+                ..VolumePlan::unchanged(volume.life.id()?)
             })
         });
         let volumes = plans.collect();

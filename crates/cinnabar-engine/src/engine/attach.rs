@@ -6,6 +6,7 @@
 use super::{Engine, Recording};
 use crate::journal::Ticket;
 use crate::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
+use crate::log::shares::Wanted;
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
@@ -211,8 +212,12 @@ impl<P: Payload> Engine<P> {
 
     pub(super) fn join_group(&mut self, index: u16) {
         let volume = self.volumes[usize::from(index)].as_mut().expect("just attached");
-        let (min, max) = (volume.spec.share_min_blocks, volume.spec.share_max_blocks);
-        let group = self.store.log.join(index, volume.group, min, max);
+        let wanted = Wanted {
+            min: volume.spec.share_min_blocks,
+            max: volume.spec.share_max_blocks,
+            target: volume.share_target_blocks,
+        };
+        let group = self.store.log.join(index, volume.group, wanted);
         volume.group = Some(group);
         self.store.holdings[usize::from(index)].group = group;
     }
@@ -378,6 +383,7 @@ impl<P: Payload> Engine<P> {
             state.written = false;
             // What it was guaranteed is for those who are there.
             state.spec.share_min_blocks = 0;
+            state.share_target_blocks = None;
             self.record_volume(volume.0);
             self.join_group_sealed(volume.0);
         }
@@ -432,7 +438,8 @@ impl<P: Payload> Engine<P> {
     fn join_group_sealed(&mut self, index: u16) {
         let Some(group) = self.volume(index).group else { return };
         if group != 0 {
-            self.store.log.groups[usize::from(group)].segments_wanted = 0;
+            let group = &mut self.store.log.groups[usize::from(group)];
+            (group.segments_wanted, group.segments_target) = (0, None);
             self.store.log.share_out();
         }
     }

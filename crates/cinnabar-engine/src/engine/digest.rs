@@ -98,6 +98,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
         detector,
         requests,
         group,
+        share_target_blocks,
         writes,
         writes_flushed,
         written,
@@ -131,6 +132,7 @@ fn digest_volume(volume: &Volume, hasher: &mut impl Hasher) {
             late,
             discarded,
             announced,
+            share_target_blocks,
         ),
     );
 }

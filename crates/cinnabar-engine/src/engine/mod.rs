@@ -44,7 +44,7 @@ use crate::journal::Ticket;
 use crate::limits::{VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 use crate::metadata::superblock::Superblock;
 use crate::outbox::{Outbox, Pending};
-use crate::plan::Plan;
+use crate::plan::{Plan, VolumePlan};
 use crate::seam::{Action, Answer, Event, Failure, IoDone, Op, Payload, Request, RequestId};
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{ByteSpan, Instant, VolumeId};
@@ -335,6 +335,9 @@ impl<P: Payload> Engine<P> {
             let spec = &mut volume.spec;
             spec.share_min_blocks = change.share_min_blocks.unwrap_or(spec.share_min_blocks);
             spec.share_max_blocks = change.share_max_blocks.unwrap_or(spec.share_max_blocks);
+            if let Some(target) = change.share_target_blocks {
+                volume.share_target_blocks = (target != VolumePlan::NO_TARGET).then_some(target);
+            }
             if volume.group.is_some() {
                 self.join_group(change.volume.0);
             }
@@ -350,6 +353,7 @@ impl<P: Payload> Engine<P> {
             journal_rebases: self.store.journal.rebases,
             checkpoints: self.checkpoints,
             device_losses: self.device_losses,
+            share_groups_max: self.store.log.groups_max() as u64,
             ..self.store.counters()
         }
     }
@@ -369,7 +373,13 @@ impl<P: Payload> Engine<P> {
         let known = self.volumes.get(index)?.as_ref()?;
         let holding = &self.store.holdings[index];
         let cached_blocks = if holding.alive { holding.cached_blocks } else { 0 };
-        Some(VolumeCounters { cached_blocks, ..known.counters })
+        let own = known.group.and_then(|group| self.store.log.share_of(group));
+        Some(VolumeCounters {
+            cached_blocks,
+            share_blocks: own.unwrap_or(0),
+            own_shares: u64::from(own.is_some()),
+            ..known.counters
+        })
     }
 
     /// All of a volume, and how many invalidations of it are under way.

@@ -59,6 +59,8 @@ pub(crate) struct Group {
     pub(crate) segments_wanted: u32,
     pub(crate) segments_min: u32,
     pub(crate) segments_max: u32,
+    /// What a plan says is its own beyond the minimum; others have equal parts of the rest.
+    pub(crate) segments_target: Option<u32>,
     /// Its share while all groups want more.
     pub(crate) share: u32,
 }
@@ -78,6 +80,7 @@ impl Group {
             segments_wanted: 0,
             segments_min: 0,
             segments_max: u32::MAX,
+            segments_target: None,
             share: 0,
         }
     }
@@ -102,6 +105,14 @@ impl Group {
     }
 }
 
+/// What is asked for a volume, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) target: Option<u64>,
+}
+
 impl Log {
     /// Most groups that this log can serve: each keeps a segment open.
     pub(crate) fn groups_max(&self) -> usize {
@@ -119,11 +130,10 @@ impl Log {
         &mut self,
         volume: u16,
         current: Option<u16>,
-        min_blocks: u64,
-        max_blocks: u64,
+        Wanted { min, max, target }: Wanted,
     ) -> u16 {
         let capacity = self.geometry.capacity_blocks();
-        let own = min_blocks > 0 || max_blocks < capacity;
+        let own = min > 0 || max < capacity || target.is_some();
         let has_own = current.is_some_and(|g| self.groups[usize::from(g)].owner == Some(volume));
         let index = match current {
             Some(index) if own == has_own => index,
@@ -140,9 +150,10 @@ impl Log {
             let segment = capacity / u64::from(self.geometry.segments);
             let segments = |blocks: u64| (blocks / segment).min(self.geometry.segments.into());
             let state = &mut self.groups[usize::from(index)];
-            state.segments_wanted = segments(min_blocks.saturating_add(segment - 1)) as u32;
+            state.segments_wanted = segments(min.saturating_add(segment - 1)) as u32;
             // A maximum below the minimum would be a contradiction: the minimum is the promise.
-            state.segments_max = (segments(max_blocks) as u32).max(2).max(state.segments_wanted);
+            state.segments_max = (segments(max) as u32).max(2).max(state.segments_wanted);
+            state.segments_target = target.map(|blocks| segments(blocks) as u32);
         }
         self.share_out();
         index
@@ -174,12 +185,14 @@ impl Log {
             state.owner = None;
             state.segments_wanted = 0;
             state.segments_max = u32::MAX;
+            state.segments_target = None;
         }
         self.share_out();
     }
 
-    /// Divides the segments: minimums first (cut back proportionally beyond 80 %), then the rest in
-    /// equal parts a volume, up to each maximum.
+    /// Divides the segments: minimums first (cut back proportionally beyond 80 %), then targets (cut
+    /// back in the same way, if they are too much), then the rest in equal parts a volume without
+    /// one, up to each maximum. What is left of it then is nobody's: it is lent.
     pub(crate) fn share_out(&mut self) {
         let total = self.geometry.segments;
         let wanted: u64 = self.groups.iter().map(|g| u64::from(g.segments_wanted)).sum();
@@ -191,8 +204,11 @@ impl Log {
             group.share = group.segments_min;
         }
         let mut rest = total - self.groups.iter().map(|g| g.share).sum::<u32>().min(total);
+        rest -= self.share_out_to_targets(rest);
         while rest > 0 {
-            let takes = |g: &Group| g.members > 0 && g.share < g.segments_max;
+            let takes = |g: &Group| {
+                g.members > 0 && g.segments_target.is_none() && g.share < g.segments_max
+            };
             let weight: u32 = self.groups.iter().filter(|g| takes(g)).map(|g| g.members).sum();
             if weight == 0 {
                 break;
@@ -211,6 +227,43 @@ impl Log {
             assert!(group.share <= group.segments_max, "and so is a maximum");
             group.classes = (group.share / self.class_segments).clamp(1, 3) as u8;
         }
+    }
+
+    /// Gives groups with a target what they lack of it, out of `rest` segments; returns how many.
+    fn share_out_to_targets(&mut self, rest: u32) -> u32 {
+        let lacks = |g: &Group| {
+            let target = g.segments_target.filter(|_| g.members > 0).unwrap_or(0);
+            u64::from(target.min(g.segments_max).saturating_sub(g.share))
+        };
+        let wanted: u64 = self.groups.iter().map(lacks).sum();
+        let mut given = 0;
+        for group in &mut self.groups {
+            let lacks = lacks(group);
+            let rest = u64::from(rest);
+            let more = if wanted > rest { lacks * rest / wanted } else { lacks } as u32;
+            group.share += more;
+            given += more;
+        }
+        assert!(given <= rest, "targets are cut to what there is");
+        given
+    }
+
+    /// The share of a group, in blocks; `None` of the common one, which is that of many volumes.
+    pub(crate) fn share_of(&self, group: u16) -> Option<u64> {
+        let group = self.groups.get(usize::from(group)).filter(|group| group.owner.is_some())?;
+        Some(u64::from(group.share) * self.segment_blocks())
+    }
+
+    /// What a group may keep while others want more, in blocks, where `limit` blocks fit in all.
+    /// Targets divide all of the capacity, so each bears a part of what cleaning takes of it: by
+    /// absolute numbers, a small share would bear all of that.
+    pub(crate) fn fair_blocks(&self, group: &Group, limit: u64) -> u64 {
+        let share = u64::from(group.share) * self.segment_blocks();
+        if self.groups.iter().all(|group| group.segments_target.is_none()) {
+            return share;
+        }
+        let capacity = self.geometry.capacity_blocks();
+        (u128::from(share) * u128::from(limit.min(capacity)) / u128::from(capacity.max(1))) as u64
     }
 
     /// Blocks that a segment holds.
@@ -248,15 +301,15 @@ impl Log {
         most - (most / 16).max(segment)
     }
 
-    /// The group that holds most beyond its share, in blocks worth keeping: never one at or under its
-    /// minimum. Of equals the one with the oldest segment at the hand.
-    pub(crate) fn most_over_share(&self) -> Option<u16> {
+    /// The group that holds most beyond its share, in blocks worth keeping, where `limit` of them fit
+    /// in all: never one at or under its minimum. Of equals the one with the oldest segment at the hand.
+    pub(crate) fn most_over_share(&self, limit: u64) -> Option<u16> {
         let segment = self.segment_blocks();
         let candidates = self.groups.iter().enumerate().filter(|(_, group)| {
             !group.queue.is_empty() && group.worth > u64::from(group.segments_min) * segment
         });
         let age = |g: &Group| g.queue.front().map_or(0, |s| self.segments[*s as usize].sequence);
-        let over = |g: &Group| g.worth.cast_signed() - (u64::from(g.share) * segment).cast_signed();
+        let over = |g: &Group| g.worth.cast_signed() - self.fair_blocks(g, limit).cast_signed();
         let most = candidates.max_by_key(|(_, g)| (over(g), std::cmp::Reverse(age(g))));
         most.map(|(index, _)| index as u16)
     }
@@ -277,12 +330,53 @@ mod tests {
         Log::new(Geometry::for_capacity(255 * 100, 1), 0, 32)
     }
 
+    fn join(log: &mut Log, volume: u16, min: u64, max: u64) -> u16 {
+        log.join(volume, None, Wanted { min, max, target: None })
+    }
+
+    fn aim(log: &mut Log, volume: u16, current: Option<u16>, min: u64, target: u64) -> u16 {
+        let (min, target) = (255 * min, Some(255 * target));
+        log.join(volume, current, Wanted { min, max: u64::MAX, target })
+    }
+
+    #[test]
+    fn targets_come_before_the_rest_and_what_they_leave_is_for_others() {
+        let mut log = log();
+        aim(&mut log, 1, None, 0, 50);
+        aim(&mut log, 2, None, 10, 30);
+        join(&mut log, 3, 0, u64::MAX);
+        let shares = |log: &Log| -> Vec<u32> { log.groups.iter().map(|g| g.share).collect() };
+        assert_eq!(shares(&log), [20, 50, 30], "the volume without a target has the rest");
+        aim(&mut log, 2, Some(2), 10, 90);
+        assert_eq!(shares(&log), [1, 34, 65], "too much is cut back, minimums are not");
+        aim(&mut log, 1, Some(1), 0, 5);
+        aim(&mut log, 2, Some(2), 10, 10);
+        assert_eq!(shares(&log), [85, 5, 10]);
+        assert_eq!((log.share_of(0), log.share_of(2)), (None, Some(255 * 10)));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_borne_by_all_in_proportion() {
+        let mut log = log();
+        let (small, large) = (aim(&mut log, 1, None, 0, 10), aim(&mut log, 2, None, 0, 90));
+        fill(&mut log, small, 9, 255);
+        fill(&mut log, large, 79, 255);
+        let limit = 255 * 88;
+        assert_eq!(
+            log.most_over_share(limit),
+            Some(small),
+            "it holds 9 of the 8.8 that are its own"
+        );
+        log.groups[usize::from(small)].worth = 255 * 8;
+        assert_eq!(log.most_over_share(limit), Some(large), "and keeps 8 of them");
+    }
+
     #[test]
     fn the_rest_beyond_the_minimums_is_divided_by_volume_up_to_the_maximums() {
         let mut log = log();
-        log.join(1, None, 255 * 40, u64::MAX);
-        log.join(2, None, 255 * 10, 255 * 12);
-        log.join(3, None, 0, u64::MAX);
+        join(&mut log, 1, 255 * 40, u64::MAX);
+        join(&mut log, 2, 255 * 10, 255 * 12);
+        join(&mut log, 3, 0, u64::MAX);
         let shares: Vec<u32> = log.groups.iter().map(|g| g.share).collect();
         assert_eq!(shares.iter().sum::<u32>(), 100);
         assert_eq!(shares[2], 12, "up to its maximum");
@@ -292,8 +386,8 @@ mod tests {
     #[test]
     fn minimums_beyond_four_fifths_are_cut_back() {
         let mut log = log();
-        log.join(1, None, 255 * 80, u64::MAX);
-        log.join(2, None, 255 * 80, u64::MAX);
+        join(&mut log, 1, 255 * 80, u64::MAX);
+        join(&mut log, 2, 255 * 80, u64::MAX);
         let mins: Vec<u32> = log.groups.iter().map(|g| g.segments_min).collect();
         assert_eq!(mins, [0, 40, 40]);
         log.leave(1);
@@ -303,15 +397,15 @@ mod tests {
     #[test]
     fn a_group_at_its_minimum_never_gives_up_blocks() {
         let mut log = log();
-        let quiet = log.join(1, None, 255 * 10, u64::MAX);
-        let busy = log.join(2, None, 0, 255 * 99);
+        let quiet = join(&mut log, 1, 255 * 10, u64::MAX);
+        let busy = join(&mut log, 2, 0, 255 * 99);
         for (group, count) in [(quiet, 10), (busy, 80)] {
             fill(&mut log, group, count, 255);
         }
-        assert_eq!(log.most_over_share(), Some(busy));
+        assert_eq!(log.most_over_share(u64::MAX), Some(busy));
         fill(&mut log, quiet, 1, 255);
         log.groups[usize::from(busy)].worth = 0;
-        assert_eq!(log.most_over_share(), Some(quiet), "it is over its minimum now");
+        assert_eq!(log.most_over_share(u64::MAX), Some(quiet), "it is over its minimum now");
     }
 
     fn fill(log: &mut Log, group: u16, segments: u32, live: u32) {
@@ -337,7 +431,7 @@ mod tests {
         let slot = log.groups[0].queue[3] * log.geometry.segment_slots();
         (slot..slot + 100).for_each(|slot| log.condemn(slot, true));
         assert_eq!(log.cheapest(None), of(3, &log), "what is condemned costs nothing");
-        let other = log.join(1, None, 255, u64::MAX);
+        let other = join(&mut log, 1, 255, u64::MAX);
         assert_eq!(log.cheapest(Some(other)), None);
         assert_eq!(log.worth(), 200 + 255 + 3 + 3);
         log.check_ranks();
@@ -364,10 +458,10 @@ mod tests {
     #[test]
     fn classes_are_kept_apart_where_a_share_has_room_for_that() {
         let mut log = log();
-        let small = log.join(1, None, 0, 255 * 8);
+        let small = join(&mut log, 1, 0, 255 * 8);
         assert_eq!(log.stream(small, Class::Kept).class, Class::Written);
         assert_eq!(log.groups[0].classes, 1, "it is empty");
-        log.join(2, None, 0, u64::MAX);
+        join(&mut log, 2, 0, u64::MAX);
         let class = |class| log.stream(0, class).class;
         assert_eq!(Class::ALL.map(class), [Class::Written, Class::Written, Class::Kept]);
     }

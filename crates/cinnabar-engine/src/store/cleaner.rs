@@ -260,11 +260,11 @@ impl<P: Payload> Store<P> {
     fn beyond_limit(&self) -> Option<u16> {
         let over_maximum =
             |group: &Group| !group.queue.is_empty() && group.worth > self.log.limit_of(group);
-        match self.log.groups.iter().position(over_maximum) {
-            Some(group) => Some(group as u16),
-            None if self.log.worth() <= self.log.limit(self.cleaner.air()) => None,
-            None => self.log.most_over_share(),
+        if let Some(group) = self.log.groups.iter().position(over_maximum) {
+            return Some(group as u16);
         }
+        let limit = self.log.limit(self.cleaner.air());
+        if self.log.worth() <= limit { None } else { self.log.most_over_share(limit) }
     }
 
     /// The hand of a group goes over its next segment: what was used has one use less, what was not

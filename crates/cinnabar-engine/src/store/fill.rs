@@ -327,7 +327,7 @@ impl<P: Payload> Store<P> {
         let limit = self.log.limit(self.cleaner.air());
         let most = self.log.limit_of(group);
         let most = most - slack.min(most / 4);
-        let share = u64::from(group.share) * segment;
+        let share = self.log.fair_blocks(group, limit);
         let share = share - share.min((share / 8).max(slack));
         let least = u64::from(group.segments_min) * segment;
         let room = limit - slack.min(limit / 4);

@@ -141,6 +141,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 mode,
                 share_min_blocks: change_shares.then_some(min),
                 share_max_blocks: change_shares.then_some(max),
+                // Between the two, or none.
+                share_target_blocks: (max % 3 != 0).then_some(match min {
+                    0 => VolumePlan::NO_TARGET,
+                    min => min.midpoint(max.min(min * 3)),
+                }),
             });
         }
         self.log.note(self.now, None, || format!("adopt {plan:?}"));

@@ -69,6 +69,7 @@ impl Replayed {
             }),
             share_min_blocks: Some(segments.min(1)),
             share_max_blocks: Some(segments * SEGMENT_BLOCKS),
+            share_target_blocks: None,
         };
         let segments = in_segments(shares);
         let volumes = self.volumes.iter().zip(shares).zip(segments).map(change).collect();

@@ -108,6 +108,7 @@ fn the_steady_state_is_what_the_shares_say() {
             mode: None,
             share_min_blocks: Some(share * 4 / 5),
             share_max_blocks: Some(share),
+            share_target_blocks: None,
         };
         cache.adopt(Plan { volumes: volumes.iter().zip(shares).map(change).collect() });
         want_everything(&mut cache, &volumes, &[6, 2, 1], 200_000);

@@ -294,7 +294,7 @@ impl Plane {
         volume.config.mode = mode;
         if let Some(volume) = volume.life.id() {
             let mode = Some(mode.into());
-            let plan = VolumePlan { volume, mode, share_min_blocks: None, share_max_blocks: None };
+            let plan = VolumePlan { mode, ..VolumePlan::unchanged(volume) };
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }
     }

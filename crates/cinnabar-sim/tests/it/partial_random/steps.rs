@@ -277,8 +277,7 @@ impl World {
             1 => Mode::PassThrough,
             _ => Mode::WriteThrough,
         };
-        let (share_min_blocks, share_max_blocks) = (None, None);
-        let change = VolumePlan { volume, mode: Some(mode), share_min_blocks, share_max_blocks };
+        let change = VolumePlan { mode: Some(mode), ..VolumePlan::unchanged(volume) };
         self.event(Event::Adopt(Plan { volumes: vec![change] }));
     }
 
