@@ -26,7 +26,13 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         member: "crates/cinnabar-daemon",
-        modules: &["control::actions", "control::api", "control::describe", "control::recordings"],
+        modules: &[
+            "control::actions",
+            "control::api",
+            "control::describe",
+            "control::policy",
+            "control::recordings",
+        ],
         reason: "the table of routes names the handlers, which answer with its types; its \
                  description is made from it and is one of its answers",
     },

@@ -17,14 +17,17 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // What serves; the command line starts it and talks to it.
     (
         DAEMON,
-        &[API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE, TRACE],
+        &[
+            API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE,
+            POLICY, TRACE,
+        ],
     ),
     // Who may use the control API over HTTP: knows neither its routes nor the daemon.
     (API, &[]),
     // What a daemon counts and measures, for operators: raw, as JSON, as metrics.
-    (STATUS, &[CONFIG, WRITEBACK, SEAM]),
+    (STATUS, &[CONFIG, WRITEBACK, SEAM, POLICY]),
     // What the operator asks for, checked before anything is opened.
-    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, TEXT]),
+    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, POLICY, TEXT]),
     // Shows what the laboratory and the benchmarks found.
     (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.

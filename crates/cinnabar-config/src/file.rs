@@ -7,6 +7,7 @@ use super::checks::{
 use super::control_api::read_api;
 use super::error::SettingError;
 use super::looks::Looks;
+use super::manager::read_manager;
 use super::units::{parse_setting, show_size};
 use super::volume::{VolumeInput, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
@@ -101,6 +102,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     let mut top = Section::new(source, "", 0, table.get_ref());
     let cache = top.table("cache", "[cache]")?;
     let control = top.table("control", "[control]")?;
+    let manager = top.table("manager", "[manager]")?;
     let volumes = top.tables("volume", "[[volume]]")?;
     top.finish()?;
 
@@ -109,6 +111,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     })?;
     let mut lines = Lines { cache: Some(cache.line), ..Lines::default() };
     lines.control = control.as_ref().map(|section| section.line);
+    let manager = read_manager(source, manager)?;
     let (cache, lock_wait_max) = read_cache(source, cache, base)?;
     if cache.write_log.as_ref().is_some_and(|log| log.path == cache.device) {
         let hint = "give the write log a file or device of its own";
@@ -127,6 +130,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
         cache,
         lock_wait_max,
         control,
+        manager,
         volumes,
         lines,
     })
@@ -397,6 +401,8 @@ fn read_volume(
         ack: note(&mut at, "ack", section.string("ack")?),
         share_min: note(&mut at, "share_min", section.quantity("share_min")?),
         share_max: note(&mut at, "share_max", section.quantity("share_max")?),
+        auto_mode: note(&mut at, "auto_mode", section.flag("auto_mode")?).unwrap_or(false),
+        weight: note(&mut at, "weight", section.number("weight")?),
         claim: note(&mut at, "claim", section.string("claim")?),
         nbd: note(&mut at, "nbd", section.string("nbd")?),
         vhost_user: note(&mut at, "vhost_user", section.string("vhost_user")?),
@@ -442,7 +448,11 @@ fn cache_size(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigE
     Err(source.error(Some(text.line), message, hint))
 }
 
-fn quantity(source: Source<'_>, key: &str, text: &Located<String>) -> Result<u64, ConfigError> {
+pub(super) fn quantity(
+    source: Source<'_>,
+    key: &str,
+    text: &Located<String>,
+) -> Result<u64, ConfigError> {
     parse_setting(&text.value)
         .map_err(|(message, hint)| source.error(Some(text.line), format!("{key}: {message}"), hint))
 }
@@ -463,7 +473,7 @@ fn wait(
     }
 }
 
-fn up_to(
+pub(super) fn up_to(
     source: Source<'_>,
     key: &str,
     number: &Located<u64>,
@@ -502,8 +512,18 @@ fn choice<T: Choice>(
     key: &str,
     text: &Located<String>,
 ) -> Result<T, ConfigError> {
-    T::ALL.iter().find(|(name, _)| *name == text.value).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = T::ALL.iter().map(|(name, _)| *name).collect();
+    choice_of(source, key, text, T::ALL)
+}
+
+/// One of these values, by name.
+pub(super) fn choice_of<T: Copy>(
+    source: Source<'_>,
+    key: &str,
+    text: &Located<String>,
+    all: &[(&str, T)],
+) -> Result<T, ConfigError> {
+    all.iter().find(|(name, _)| *name == text.value).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let message = format!("{key}: unknown value {:?}", text.value);
         source.error(Some(text.line), message, suggest(&text.value, &names))
     })

@@ -7,6 +7,7 @@ mod control_api;
 mod error;
 mod file;
 pub mod looks;
+mod manager;
 pub mod settings;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ pub mod volume;
 pub use cinnabar_text::ConfigError;
 pub use error::SettingError;
 pub use file::load;
+pub use manager::ManagerConfig;
 pub use volume::VolumeInput;
 
 use crate::settings::{CacheConfig, VolumeConfig};
@@ -36,6 +38,8 @@ pub struct Config {
     pub lock_wait_max: Duration,
     /// How operators reach the daemon.
     pub control: ControlConfig,
+    /// How shares are planned while it serves; `None`: not at all.
+    pub manager: Option<ManagerConfig>,
     /// The volumes, in the order of the file.
     pub volumes: Vec<VolumeConfig>,
     /// Lines of what may be wrong at run time.

@@ -2,6 +2,7 @@
 //!
 //! Made by the configuration and the control API, used by the data plane.
 
+use super::ManagerConfig;
 use cinnabar_engine::Endurance;
 use cinnabar_engine::units::BLOCK_BYTES;
 pub use cinnabar_frontend::SocketAccess;
@@ -19,6 +20,8 @@ pub struct StartConfig {
     pub cache: CacheConfig,
     /// The volumes served from the start, names unique.
     pub volumes: Vec<VolumeConfig>,
+    /// How shares are planned while it serves; `None`: not at all.
+    pub manager: Option<ManagerConfig>,
     /// Longest wait for the locks of the cache device and of the volumes' files, which a dead
     /// daemon's last writes may still hold.
     pub lock_wait_max: Duration,
@@ -167,6 +170,10 @@ pub struct VolumeConfig {
     pub share_min: Share,
     /// What it may hold at most.
     pub share_max: Share,
+    /// The manager may change its mode.
+    pub auto_mode: bool,
+    /// How much it counts for the manager, 1 being as much as others.
+    pub weight: u16,
     /// Where NBD clients find it, if they may.
     pub nbd: Option<NbdAddress>,
     /// The socket of a vhost-user-blk device, if it is one.

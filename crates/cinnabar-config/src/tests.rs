@@ -1,8 +1,9 @@
 //! The configuration file, right and wrong.
 
-use super::{ApiConfig, Config, ConfigError, Subject, file};
+use super::{ApiConfig, Config, ConfigError, ManagerConfig, Subject, file};
 use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, Share, VolumeMode};
 use cinnabar_engine::Endurance;
+use cinnabar_policy::sizing::Allocator;
 use cinnabar_text::toml_reader::Source;
 use std::path::Path;
 use std::time::Duration;
@@ -428,6 +429,35 @@ fn the_api_over_http_is_off_unless_it_is_asked_for() {
     let api = api.expect("it is on");
     assert_eq!(api.token_file.as_deref(), Some(Path::new("/base/t")));
     assert_eq!(api.allowed_hosts, ["cache.example"]);
+}
+
+#[test]
+fn shares_are_managed_only_if_that_is_asked_for() {
+    let read = |more: &str| parse(&with(more));
+    assert_eq!(read("").expect("it is fine").manager, None);
+    let plain = read("[manager]\n").expect("it is fine").manager;
+    assert_eq!(plain, Some(ManagerConfig::default()));
+    let text = "[manager]\ninterval_s = 5\nallocator = \"eci\"\nprices = \"told\"\nssd_write_us = 30\n\
+        ssd_budget_per_day = \"337.5MiB\"\napply = false\n";
+    let manager = read(text).expect("it is fine").manager.expect("it is there");
+    assert_eq!((manager.every_us(), manager.measured, manager.apply), (5_000_000, false, false));
+    assert_eq!(manager.rules.allocator, Allocator::Eci);
+    let prices = manager.rules.prices;
+    assert_eq!(Some(prices.lambda_us), Some(30.0), "a block costs what its write takes");
+    assert_eq!(manager.rules.ssd_blocks_per_s, Some(1.0));
+    for (wrong, line) in [
+        ("[manager]\nallocator = \"ecy\"\n", 5),
+        ("[manager]\ninterval_s = 0\n", 5),
+        ("[manager]\nprices = \"asked\"\n", 5),
+        ("[manager]\nintervall_s = 5\n", 5),
+        ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nweight = 0\n", 7),
+    ] {
+        let error = read(wrong).expect_err(wrong);
+        assert!(error.line == Some(line) && !error.hint.is_empty(), "{wrong}: {error:?}");
+    }
+    let volume = "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nweight = 3\nauto_mode = true\n";
+    let volume = &read(volume).expect("it is fine").volumes[0];
+    assert_eq!((volume.weight, volume.auto_mode), (3, true));
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
 /// A guest waits for storage that is away as over a hard NFS mount; an error instead would abort the
 /// journal of its file system, which a failover of half a minute is not worth.
 pub const BACKEND_TIMEOUT_S: u64 = 0;
+/// Most that a volume can count, one being as much as others.
+const WEIGHT_MAX: u16 = 1000;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
@@ -46,6 +48,12 @@ pub struct VolumeInput {
     /// What it may hold at most: a size or percent of the cache; default `100%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_max: Option<String>,
+    /// The manager may change its mode, within what its plans say; default `false`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub auto_mode: bool,
+    /// How much it counts for the manager, 1 to 1000; default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u64>,
     /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`, or nothing with `vhost_user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
@@ -101,6 +109,8 @@ impl VolumeInput {
             claim: self.claim_path(base, mode)?,
             share_min,
             share_max,
+            auto_mode: self.auto_mode,
+            weight: weight(self.weight)?,
             nbd,
             vhost_user: self.vhost_socket(base)?,
             socket: self.socket()?,
@@ -247,6 +257,21 @@ pub fn one_of<T: ValueEnum>(key: &'static str, text: &str) -> Result<T, SettingE
         let known: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
         let known: Vec<&str> = known.iter().map(clap::builder::PossibleValue::get_name).collect();
         SettingError::new(key, format!("unknown {key} {text:?}"), suggest(text, &known))
+    })
+}
+
+/// Absent from a request, so that an older daemon takes it.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+const fn is_default(flag: &bool) -> bool {
+    !*flag
+}
+
+fn weight(weight: Option<u64>) -> Result<u16, SettingError> {
+    let weight = weight.unwrap_or(1);
+    let found = u16::try_from(weight).ok().filter(|found| (1..=WEIGHT_MAX).contains(found));
+    found.ok_or_else(|| {
+        let message = format!("weight: {weight} is not possible");
+        SettingError::new("weight", message, format!("choose 1 to {WEIGHT_MAX}"))
     })
 }
 

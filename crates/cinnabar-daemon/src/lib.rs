@@ -4,6 +4,7 @@
 
 pub mod control;
 pub mod dataplane;
+pub mod manager;
 pub mod messages;
 pub mod recording;
 pub mod run;

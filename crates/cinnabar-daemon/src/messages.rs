@@ -62,6 +62,14 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// Shares of all these volumes, in blocks, take effect together; `None`: it has none of its own.
+    /// Volumes that are not there are left out.
+    AdoptTargets {
+        /// By name.
+        targets: Vec<(String, Option<u64>)>,
+        /// Answer.
+        answer: AnswerTo<()>,
+    },
     /// Bring all acknowledged writes of a volume to its back end, durably.
     FlushVolume {
         /// Which.
@@ -190,6 +198,8 @@ pub struct DataPlaneHandle {
     /// Resolves when the data thread ends: after a stop with `Ok`, otherwise with the reason why
     /// it can't go on. Dropped unsent if the thread panicked.
     pub ended: oneshot::Receiver<Result<(), StartError>>,
+    /// What data threads tell the manager, if there is to be one.
+    pub feeds: Option<super::manager::taps::Feeds>,
 }
 
 /// Wakes the data thread out of its wait for I/O, from any thread (an eventfd, in practice).

@@ -25,8 +25,21 @@ pub struct Recording {
     pub id: u64,
     /// Names of its volumes; a volume's number in the trace is its place here.
     pub volumes: Vec<String>,
+    /// The manager's intervals, if there is one: time 0 of the recording is where one begins.
+    pub intervals: Option<Intervals>,
     /// What is recorded.
     pub feed: Feed,
+}
+
+/// Where the manager cuts time.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
+pub struct Intervals {
+    /// Length of one, in microseconds.
+    pub length_us: u64,
+    /// Number of the one that begins at time 0.
+    pub first: u64,
 }
 
 /// Why a recording ended.

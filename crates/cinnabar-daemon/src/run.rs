@@ -6,6 +6,7 @@ use super::control::server::serve;
 use super::control::socket::{ControlSocket, SocketError};
 use super::control::{Control, Phase, api, http};
 use super::dataplane;
+use super::manager;
 use super::messages::{
     CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
     StopReport, Subject,
@@ -159,12 +160,17 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
             }
         }
     };
-    let DataPlaneHandle { commands, mut ended } = match started {
+    let DataPlaneHandle { commands, mut ended, feeds } = match started {
         Ok(Ok(handle)) => handle,
         Ok(Err(error)) if error.kind == StartErrorKind::Cancelled => return Ok(()),
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(ended_unexpectedly().into()),
     };
+    if let (Some(manager), Some(feeds)) = (config.manager, feeds) {
+        control.set_manager(manager::start(manager, feeds, commands.clone())?);
+        let allocator = manager.rules.allocator.name();
+        tracing::info!(allocator, interval_s = manager.every.as_secs(), "shares are managed");
+    }
     if !asked_to_stop {
         control.enter(Phase::Serving(commands.clone()));
         tracing::info!(volumes = config.volumes.len(), "ready");
@@ -194,6 +200,7 @@ fn start(
     let settings = StartConfig {
         cache: config.cache.clone(),
         volumes: config.volumes.clone(),
+        manager: config.manager,
         lock_wait_max: config.lock_wait_max,
         cancel,
     };

@@ -4,6 +4,7 @@
 
 use crate::latency::Latencies;
 use cinnabar_config::settings::{Ack, VolumeConfig};
+use cinnabar_policy::planning::Totals;
 use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::{Health, LoadReport};
 use cinnabar_seam::volume::Warmth;
@@ -53,6 +54,8 @@ pub struct CacheStatus {
     pub edge_ram_bytes: u64,
     /// The write log, if one is configured.
     pub write_log: Option<WriteLogStatus>,
+    /// How long I/O took since the start, for the manager.
+    pub io_totals: Totals,
 }
 
 /// The write log, raw.

@@ -3,7 +3,7 @@
 //! Errors are `{"error": "...", "hint": "..."}`.
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
-use super::{Control, Phase, actions, recordings};
+use super::{Control, Phase, actions, policy, recordings};
 use crate::messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
 };
@@ -102,6 +102,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(actions::abandon))
         .routes(routes!(recordings::begin))
         .routes(routes!(recordings::end))
+        .routes(routes!(policy::plan, policy::apply))
+        .routes(routes!(policy::explain))
+        .routes(routes!(policy::pin, policy::unpin))
+        .routes(routes!(policy::history))
 }
 
 /// The routes of the control socket.
@@ -278,7 +282,7 @@ fn check_shares(now: &DataStatus, new: &VolumeConfig) -> Result<(), SettingError
 }
 
 async fn unknown() -> Failed {
-    let hint = "there are /v1/status, ready, version, volumes, recordings and cache";
+    let hint = "there are /v1/status, ready, version, volumes, recordings, policy and cache";
     Failed(StatusCode::NOT_FOUND, ErrorBody { error: "no such path".into(), hint: hint.into() })
 }
 

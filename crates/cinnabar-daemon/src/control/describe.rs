@@ -29,6 +29,7 @@ static TEXT: LazyLock<String> =
         (name = "daemon", description = "The daemon as a whole"),
         (name = "volumes", description = "Virtual disks"),
         (name = "cache", description = "The cache device"),
+        (name = "policy", description = "How the cache is divided, and why"),
         (name = "recordings", description = "What guests ask for, as a trace"),
     ),
     components(schemas(ErrorBody, Word)),

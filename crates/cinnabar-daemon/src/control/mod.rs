@@ -10,16 +10,18 @@ pub mod describe;
 mod flood;
 pub mod http;
 pub mod life;
+pub mod policy;
 pub mod recordings;
 pub mod server;
 pub mod socket;
 #[cfg(test)]
 mod tests;
 
+use super::manager::Handle;
 use super::messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
 use super::recording::RECORDINGS_MAX;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -45,6 +47,8 @@ pub struct Control {
     /// Places for questions of the status: clients must not fill the queue with them.
     statuses: Arc<Semaphore>,
     phase: Mutex<Phase>,
+    /// The manager, once it runs; there may be none.
+    manager: OnceLock<Handle>,
 }
 
 /// Where the daemon is in its life.
@@ -65,7 +69,38 @@ impl Control {
         let changes = tokio::sync::Mutex::new(());
         let recordings = Arc::new(Semaphore::new(RECORDINGS_MAX));
         let statuses = Arc::new(Semaphore::new(STATUSES_MAX));
-        Arc::new(Self { base, socket, change_wait_max, changes, recordings, statuses, phase })
+        let manager = OnceLock::new();
+        Arc::new(Self {
+            base,
+            socket,
+            change_wait_max,
+            changes,
+            recordings,
+            statuses,
+            phase,
+            manager,
+        })
+    }
+
+    /// There is a manager from now on.
+    pub fn set_manager(&self, manager: Handle) {
+        let is_first = self.manager.set(manager).is_ok();
+        debug_assert!(is_first, "there is one manager");
+    }
+
+    /// The manager.
+    ///
+    /// # Errors
+    /// If there is none, or none yet.
+    pub fn manager(&self) -> Result<&Handle, CommandError> {
+        // A daemon that starts or stops says so.
+        self.commands()?;
+        self.manager.get().ok_or_else(|| {
+            let message = "shares are not managed: there is no [manager] in the configuration";
+            let hint =
+                "add [manager] and start the daemon again; docs/guide/shares.md has its keys";
+            CommandError::new(CommandErrorKind::Invalid, message, hint)
+        })
     }
 
     /// Where the daemon is in its life.

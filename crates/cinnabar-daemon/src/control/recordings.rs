@@ -9,7 +9,7 @@ use super::describe::ChangesNamed;
 use super::life::Life;
 use super::{Control, STATUS_WAIT_MAX};
 use crate::messages::{CommandError, CommandErrorKind, Message};
-use crate::recording::{Ending, Feed, Look, Recording};
+use crate::recording::{Ending, Feed, Intervals, Look, Recording};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, State};
@@ -17,6 +17,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cinnabar_config::SettingError;
 use cinnabar_config::volume::check_name;
+use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_trace::Record;
 use cinnabar_trace::write::Writer;
 use hyper::body::Frame;
@@ -60,6 +61,12 @@ pub enum Word {
         id: u64,
         /// The volumes' names in the order of their numbers.
         volumes: Vec<String>,
+        /// The manager's intervals, if there is one; time 0 is the beginning of the first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        intervals: Option<Intervals>,
+        /// The size of the cache in bytes, for plans of it; only with a manager.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cache_bytes: Option<u64>,
     },
     /// The reader is too slow.
     Dropped {
@@ -99,8 +106,12 @@ pub(super) async fn begin(
         .map_err(|_| CommandError::too_many_recordings())?;
     let message = |answer| Message::Record { names, answer };
     let recording = control.ask(STATUS_WAIT_MAX, message).await?;
+    let cache_bytes = match recording.intervals {
+        Some(_) => Some(control.status().await?.cache.counters.capacity_blocks * BLOCK_BYTES),
+        None => None,
+    };
     life.holds(place);
-    let body = Body::new(Sending::new(recording, life));
+    let body = Body::new(Sending::new(recording, cache_bytes, life));
     // Closed behind the last line: so it is known when all of it was taken.
     let headers =
         [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CONNECTION, "close")];
@@ -164,8 +175,8 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(recording: Recording, life: Life) -> Self {
-        let Recording { id, volumes, feed } = recording;
+    fn new(recording: Recording, cache_bytes: Option<u64>, life: Life) -> Self {
+        let Recording { id, volumes, intervals, feed } = recording;
         let mut looks = tokio::time::interval(EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let records = Vec::with_capacity(REQUESTS_A_PIECE);
@@ -180,7 +191,7 @@ impl Sending {
             told: 0,
             unfit: 0,
         };
-        new.say(&Word::Began { id, volumes });
+        new.say(&Word::Began { id, volumes, intervals, cache_bytes });
         new
     }
 
@@ -267,7 +278,8 @@ mod tests {
     #[test]
     fn words_are_as_documented() {
         let line = |word: &Word| serde_json::to_string(word).expect("it is JSON");
-        let began = Word::Began { id: 3, volumes: vec!["vm1".into()] };
+        let (intervals, cache_bytes) = (None, None);
+        let began = Word::Began { id: 3, volumes: vec!["vm1".into()], intervals, cache_bytes };
         assert_eq!(line(&began), r#"{"word":"began","id":3,"volumes":["vm1"]}"#);
         let ended = Word::Ended { reason: Ending::Stopping };
         assert_eq!(line(&ended), r#"{"word":"ended","reason":"stopping"}"#);

@@ -18,6 +18,11 @@ impl Clock {
         Self { origin: std::time::Instant::now() }
     }
 
+    /// When it was 0.
+    pub(super) const fn origin(&self) -> std::time::Instant {
+        self.origin
+    }
+
     pub(super) fn now(&self) -> Instant {
         Instant(self.origin.elapsed().as_nanos() as u64)
     }

@@ -105,6 +105,10 @@ impl Plane {
                 Ok((_, None)) => drop(answer.send(Ok(()))),
                 Err(error) => drop(answer.send(Err(error))),
             },
+            Message::AdoptTargets { targets, answer } => {
+                self.adopt_targets(&targets);
+                let _ = answer.send(Ok(()));
+            }
             Message::ResizeVolume { name, answer } => self.resize_volume(&name, answer),
             Message::Invalidate { name, range, answer } => {
                 self.invalidate(now, &name, range, answer);
@@ -289,6 +293,7 @@ impl Plane {
         volume.answer = answer;
         self.remove_exports(key);
         self.recordings.leave(key, self.stop.is_some());
+        self.volumes[key].io.leave_manager();
         self.discard_lost(key);
         self.command(PendingCommand::End(key), &first);
     }

@@ -21,12 +21,13 @@ use cinnabar_backend::port::{Extent, Port};
 use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Disk, Done, FileId, Job, JobOp, Memory, port};
 use cinnabar_driver::ShardIo;
-use cinnabar_driver::io_tracker::{EndedIo, IoTracker};
+use cinnabar_driver::io_tracker::{EndedIo, IoTracker, TrackedIo};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
 use cinnabar_model::OpKind;
+use cinnabar_policy::planning::Totals;
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub(super) struct Desk {
     pub(super) warnings: Warnings,
     /// For the owner, in order.
     pub(super) told: Vec<IoEvent>,
+    /// How long engines' reads and writes took.
+    pub(super) totals: Totals,
 }
 
 /// What a desk tells its owner.
@@ -111,6 +114,7 @@ impl Desk {
             volumes: Vec::new(),
             warnings: Warnings::default(),
             told: Vec::new(),
+            totals: Totals::default(),
         }
     }
 
@@ -238,10 +242,27 @@ impl Desk {
 
     pub(super) fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
         self.retire(now, &ended);
+        self.measure(now, &ended.io);
         match ended.io.of.owner {
             Owner::Engine(shard, id) => self.told.push(IoEvent::Done(shard, ended.done(id))),
             Owner::Log(half, id) => self.told.push(IoEvent::Log(half, ended.done(id))),
             Owner::BlockStatus(_) | Owner::Nobody => {}
+        }
+    }
+
+    /// Counts how long an engine's read or write took. One that took too long may have failed.
+    fn measure(&mut self, now: Instant, io: &TrackedIo<Io>) {
+        let Io { owner: Owner::Engine(..), volume, what, .. } = &io.of else { return };
+        let totals = &mut self.totals;
+        let latency = match (volume, what.kind) {
+            (None, OpKind::Read) => &mut totals.ssd_reads,
+            (None, OpKind::Write) => &mut totals.ssd_writes,
+            (Some(_), OpKind::Read) => &mut totals.backend_reads,
+            (Some(_), OpKind::Write) => &mut totals.backend_writes,
+            (_, OpKind::Flush | OpKind::Discard) => return,
+        };
+        if !io.overdue {
+            latency.add(now.since_ns(io.started));
         }
     }
 

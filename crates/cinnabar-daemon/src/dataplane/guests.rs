@@ -223,13 +223,13 @@ impl Guests {
         front: &mut Front,
         lane: &mut Lane,
     ) {
-        let (ticket, key) = (request.ticket, request.export.0 as usize);
+        let (ticket, key, thread) = (request.ticket, request.export.0 as usize, self.thread);
         let Some(gate) = self.gate(key) else {
             return front.reply(side, ticket, Err(Failure::NoVolume));
         };
         if let Command::BlockStatus { span, .. } = request.command {
             return if gate.names.is_some() && tells_extents(&gate.io) {
-                lane.desk.ask_extents(now, key, Caller { thread: self.thread, side, ticket }, span);
+                lane.desk.ask_extents(now, key, Caller { thread, side, ticket }, span);
             } else {
                 front.reply(side, ticket, Ok(Body::Done));
             };
@@ -241,7 +241,10 @@ impl Guests {
             return self.passed.push(Passed { side, arrived, attachment, request });
         };
         let (kind, op) = match request.command {
-            Command::Engine(op) => (kind_of(&op), op),
+            Command::Engine(op) => {
+                gate.io.note(thread, now, &op);
+                (kind_of(&op), op)
+            }
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
             Command::BlockStatus { .. } => unreachable!("asked above"),
         };

@@ -51,6 +51,7 @@ mod writes;
 use super::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
+use crate::manager::taps::Feeds;
 use cinnabar_status::faults;
 use plane::Plane;
 use std::sync::{Arc, mpsc};
@@ -62,13 +63,14 @@ use tokio::sync::oneshot;
 /// [`StartError`] if something it needs is missing or in the way. Nothing on the cache device was
 /// changed then, unless it was the device itself that failed.
 pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
-    let (started, starting) = mpsc::sync_channel::<Result<Commands, StartError>>(1);
+    let (started, starting) =
+        mpsc::sync_channel::<Result<(Commands, Option<Feeds>), StartError>>(1);
     let (end, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name("cinnabar-data".into());
     thread
         .spawn(move || match Plane::start(&config) {
             Ok((mut plane, commands)) => {
-                let _ = started.send(Ok(commands));
+                let _ = started.send(Ok((commands, plane.feeds.take())));
                 let result = plane.run();
                 plane.end();
                 let _ = end.send(result);
@@ -79,7 +81,7 @@ pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
         })
         .map_err(|error| no_thread(&error.to_string()))?;
     match starting.recv() {
-        Ok(result) => result.map(|commands| DataPlaneHandle { commands, ended }),
+        Ok(result) => result.map(|(commands, feeds)| DataPlaneHandle { commands, ended, feeds }),
         Err(_) => Err(no_thread("it ended unexpectedly")),
     }
 }

@@ -19,6 +19,7 @@ use super::watch::Watch;
 use super::worker::WorkerEvent;
 use super::writes::Writes;
 use crate::generations::Ledger;
+use crate::manager::taps::{Feeds, Taps};
 use crate::messages::{Message, StartError, StartErrorKind, Subject};
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::OpenOptions;
@@ -73,6 +74,10 @@ pub(super) struct Plane {
     /// The same, taken from there before its turn.
     pub(super) heard_early: Vec<WorkerEvent>,
     pub(super) recordings: Recordings,
+    /// Where requests are told to the manager, if there is one.
+    pub(super) taps: Option<Arc<Taps>>,
+    /// Its end of that, until it is handed out.
+    pub(super) feeds: Option<Feeds>,
     /// Of volumes in write-back mode.
     pub(super) writes: Writes,
     /// Claims of back ends that are no files.

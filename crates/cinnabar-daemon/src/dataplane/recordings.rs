@@ -5,7 +5,9 @@
 
 use super::plane::Plane;
 use crate::messages::{CommandError, CommandErrorKind};
-use crate::recording::{BUFFER_REQUESTS, Ending, RECORDINGS_MAX, Recording, Tap, buffer};
+use crate::recording::{
+    BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, Recording, Tap, buffer,
+};
 use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
 use cinnabar_trace::{Op as TraceOp, Record};
@@ -20,6 +22,8 @@ pub(super) struct Recordings {
     begun: u64,
     /// The volumes that are recorded are others than when this was last asked.
     changed: bool,
+    /// Length of the manager's intervals, if there is one.
+    every_us: Option<u64>,
 }
 
 struct Running {
@@ -33,6 +37,19 @@ struct Running {
 }
 
 impl Recordings {
+    /// None under way; a manager has intervals of so many microseconds.
+    pub(super) fn new(every_us: Option<u64>) -> Self {
+        Self { every_us, ..Self::default() }
+    }
+
+    /// The time that requests are told from: with a manager the beginning of its interval, so that the
+    /// recording is cut where the manager's plans are made; and that interval.
+    fn origin(&self, now: Instant) -> (Instant, Option<Intervals>) {
+        let Some(length_us) = self.every_us else { return (now, None) };
+        let first = now.0 / 1000 / length_us;
+        (Instant(first * length_us * 1000), Some(Intervals { length_us, first }))
+    }
+
     /// Takes note of a request of a guest, if its volume is recorded.
     #[inline]
     pub(super) fn note<P>(&mut self, now: Instant, key: usize, op: &Op<P>) {
@@ -85,9 +102,10 @@ impl Recordings {
         let id = self.begun;
         self.begun += 1;
         tracing::info!(recording = id, volumes = volumes.len(), "recording");
-        self.all.push(Running { id, tap, began: now, numbers, volumes: volumes.len() });
+        let (began, intervals) = self.origin(now);
+        self.all.push(Running { id, tap, began, numbers, volumes: volumes.len() });
         let volumes = volumes.into_iter().map(|(_, name)| name).collect();
-        Some(Recording { id, volumes, feed })
+        Some(Recording { id, volumes, intervals, feed })
     }
 
     /// A volume takes no more requests.

@@ -287,6 +287,7 @@ impl Plane {
         };
         self.remove_exports(key);
         self.recordings.leave(key, self.stop.is_some());
+        self.volumes[key].io.leave_manager();
         self.forget_if_quiet(key);
         true
     }

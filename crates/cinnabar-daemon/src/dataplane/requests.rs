@@ -145,6 +145,7 @@ impl Plane {
         let (kind, op) = match command {
             Command::Engine(op) => {
                 self.recordings.note(now, key, &op);
+                volume.io.note(0, now, &op);
                 (kind_of(&op), op)
             }
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),

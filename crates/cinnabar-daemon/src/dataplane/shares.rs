@@ -1,17 +1,36 @@
 //! Shares of the cache: in blocks, and whether they can all be kept.
 //!
-//! Called when a volume is installed or changed, and when another device has another capacity.
+//! Minima and maxima are the operator's, targets the manager's.
 
 use super::plane::Plane;
 use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use cinnabar_engine::plan::{Plan, VolumePlan};
+use std::collections::BTreeMap;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.
 const SHARES_MIN_PERCENT: u64 = 80;
+
 impl Plane {
     /// Smallest and largest share in blocks.
     pub(super) fn shares(&self, config: &VolumeConfig) -> (u64, u64) {
         let capacity = self.capacity_blocks();
         (config.share_min.blocks(capacity), config.share_max.blocks(capacity))
+    }
+
+    /// Targets of volumes, in blocks, take effect together. Those that lose theirs come first: so there
+    /// is room for shares of others.
+    pub(super) fn adopt_targets(&mut self, targets: &[(String, Option<u64>)]) {
+        let keys: BTreeMap<&str, usize> =
+            self.volumes.iter().map(|(key, volume)| (volume.config.name.as_str(), key)).collect();
+        let of = |(name, target): &(String, Option<u64>)| {
+            let volume = self.volumes[*keys.get(name.as_str())?].life.id()?;
+            let share_target_blocks = Some(target.unwrap_or(VolumePlan::NO_TARGET));
+            Some(VolumePlan { share_target_blocks, ..VolumePlan::unchanged(volume) })
+        };
+        let (without, with): (Vec<_>, Vec<_>) =
+            targets.iter().partition(|(_, target)| target.is_none());
+        let volumes = without.into_iter().chain(with).filter_map(of).collect();
+        self.crew.adopt(&mut self.lane, &Plan { volumes });
     }
 
     /// Refuses minimums that can't be kept. `except` is the volume whose settings these are to be.

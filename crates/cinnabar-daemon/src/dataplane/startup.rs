@@ -26,6 +26,7 @@ use super::watch::Watch;
 use super::worker::Worker;
 use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
 use crate::generations::Ledger;
+use crate::manager::taps::taps;
 use crate::messages::{
     AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
     VolumeConfig,
@@ -126,6 +127,10 @@ impl Plane {
         let heard = Inbox::new(port.waker());
         let front = Front::new(port.waker(), threads);
         let clock = Clock::start();
+        let feeds = config
+            .manager
+            .as_ref()
+            .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
         let workers = (1..threads.max(1))
             .map(|number| {
                 let times = (device_timeout, poll_max);
@@ -164,7 +169,9 @@ impl Plane {
             messages,
             heard,
             heard_early: Vec::new(),
-            recordings: Recordings::default(),
+            recordings: Recordings::new(feeds.as_ref().map(|feeds| feeds.taps.every_us())),
+            taps: feeds.as_ref().map(|feeds| Arc::clone(&feeds.taps)),
+            feeds,
             writes: Writes::Off,
             claims_dir: config.cache.state_dir.join("claims"),
             drain_on_stop: config.cache.write_log.as_ref().is_some_and(|log| log.drain_on_stop),
@@ -277,6 +284,9 @@ impl Plane {
             self.remove_exports_at(thread, key);
             self.crew.uninstall(&mut self.lane, key);
             return Err(error);
+        }
+        if let Some(taps) = &self.taps {
+            io.watch(taps.watch(&config.name));
         }
         let inserted = self.volumes.insert(Volume {
             config,

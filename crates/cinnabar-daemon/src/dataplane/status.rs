@@ -45,6 +45,7 @@ impl Plane {
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
             write_log: self.write_log_status(now),
+            io_totals: self.crew.io_totals(&self.lane),
         };
         let oldest = self.crew.oldest(&self.lane);
         let age = |key: usize| {

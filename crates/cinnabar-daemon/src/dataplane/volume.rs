@@ -4,6 +4,7 @@ use super::clock::after;
 use super::renewal::Renewal;
 use super::writes::{Claims, Traffic};
 use crate::latency::{Latencies, LatencyRecorder};
+use crate::manager::taps::Watched;
 use crate::messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::{Disk, Memory};
@@ -16,7 +17,7 @@ use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A backend that has not answered for so long is shown as slow.
@@ -98,6 +99,8 @@ pub(super) struct VolumeIo {
     detours: AtomicU32,
     /// One of them: it is recorded.
     recorded: AtomicBool,
+    /// The manager looks at it.
+    watched: OnceLock<Arc<Watched>>,
 }
 
 /// Latencies by operation.
@@ -216,6 +219,7 @@ impl VolumeIo {
             overdue_now: AtomicU32::new(0),
             detours: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
+            watched: OnceLock::new(),
         }
     }
 
@@ -238,6 +242,28 @@ impl VolumeIo {
             overdue_now: AtomicU32::new(0),
             detours: AtomicU32::new(earlier.detours.load(SeqCst)),
             recorded: AtomicBool::new(earlier.recorded.load(SeqCst)),
+            watched: earlier.watched.clone(),
+        }
+    }
+
+    /// The manager looks at it from now on.
+    pub(super) fn watch(&self, watched: Arc<Watched>) {
+        let is_new = self.watched.set(watched).is_ok();
+        debug_assert!(is_new, "it is looked at once");
+    }
+
+    /// A request of a guest is admitted by the data thread of this number.
+    #[inline]
+    pub(super) fn note<P>(&self, thread: usize, now: Instant, op: &Op<P>) {
+        if let Some(watched) = self.watched.get() {
+            watched.note(thread, now, op);
+        }
+    }
+
+    /// No more requests of it come.
+    pub(super) fn leave_manager(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.leave();
         }
     }
 

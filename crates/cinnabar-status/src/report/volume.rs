@@ -44,6 +44,13 @@ pub struct VolumeReport {
     pub share_min: String,
     /// What it may hold at most, as it was written.
     pub share_max: String,
+    /// Its own share now, in blocks: what it may keep while others want more; 0: it has a part of the
+    /// one that volumes without their own have together.
+    #[serde(default)]
+    pub share_blocks: u64,
+    /// The manager may change its mode.
+    #[serde(default)]
+    pub auto_mode: bool,
     /// Sequential runs of at least so many bytes bypass the cache; 0 = never.
     pub bypass_sequential_bytes: u64,
     /// Requests of at least so many bytes bypass the cache; 0 = never.
@@ -278,6 +285,8 @@ impl VolumeReport {
             exclusive: config.exclusive,
             share_min: show_share(config.share_min),
             share_max: show_share(config.share_max),
+            share_blocks: counters.share_blocks,
+            auto_mode: config.auto_mode,
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
             backend_timeout_s: config.backend_timeout.as_secs_f64(),

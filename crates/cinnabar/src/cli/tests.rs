@@ -236,6 +236,7 @@ fn sample(reads: u64) -> DataStatus {
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,
         write_log: Some(sample_write_log()),
+        io_totals: cinnabar_policy::planning::Totals::default(),
     };
     DataStatus { cache, volumes: vec![volume] }
 }

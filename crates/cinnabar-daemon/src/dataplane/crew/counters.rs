@@ -5,6 +5,7 @@ use super::Crew;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{Instant, VolumeId};
+use cinnabar_policy::planning::Totals;
 
 /// All counters.
 pub(in super::super) struct Counters {
@@ -27,6 +28,15 @@ impl Crew {
             }
         }
         oldest
+    }
+
+    /// How long engines' reads and writes took, by all threads.
+    pub(in super::super) fn io_totals(&self, lane: &Lane) -> Totals {
+        let mut totals = lane.desk.totals;
+        for worker in &self.workers {
+            totals += worker.call(|hands| hands.lane.desk.totals);
+        }
+        totals
     }
 
     /// All counters: of the cache, and of these volumes.

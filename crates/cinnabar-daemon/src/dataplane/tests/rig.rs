@@ -48,6 +48,7 @@ impl Rig {
         let config = StartConfig {
             cache,
             volumes: Vec::new(),
+            manager: None,
             // Not zero: another test's child process may hold copies of our descriptors for a moment.
             lock_wait_max: Duration::from_secs(5),
             cancel: Arc::default(),
@@ -75,6 +76,8 @@ impl Rig {
             ack: Ack::Durable,
             share_min: Share::Bytes(0),
             share_max: Share::Percent(100.0),
+            auto_mode: false,
+            weight: 1,
             nbd: Some(NbdAddress::Unix(self.path(&format!("{name}.sock")))),
             vhost_user: None,
             claim: None,

@@ -100,7 +100,12 @@ mod tests {
             Line::Request(Record { ts_us, volume: 0, op, offset_bytes, length_bytes })
         };
         let expected = [
-            Line::Word(Word::Began { id: 1, volumes: vec!["vm1".into()] }),
+            Line::Word(Word::Began {
+                id: 1,
+                volumes: vec!["vm1".into()],
+                intervals: None,
+                cache_bytes: None,
+            }),
             request(5, Op::Read, 4096, 512),
             request(6, Op::Flush, 0, 0),
             Line::Word(Word::Dropped { requests: 9 }),

@@ -2,6 +2,7 @@
 
 use crate::cli::output;
 use cinnabar_daemon::control::recordings::Word;
+use cinnabar_daemon::recording::Intervals;
 use cinnabar_report::traces::Counts;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;
@@ -40,6 +41,8 @@ pub(super) struct Tally {
     pub(super) elapsed: Duration,
     last_ts_us: u64,
     volumes: Vec<VolumeTally>,
+    intervals: Option<Intervals>,
+    cache_bytes: Option<u64>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -66,8 +69,8 @@ impl Tally {
     /// Takes note of what the daemon says.
     pub(super) fn hear(&mut self, word: &Word) {
         match word {
-            Word::Began { id, volumes } => {
-                self.id = *id;
+            Word::Began { id, volumes, intervals, cache_bytes } => {
+                (self.id, self.intervals, self.cache_bytes) = (*id, *intervals, *cache_bytes);
                 let new = |(number, name): (usize, &String)| VolumeTally {
                     number,
                     name: name.clone(),
@@ -101,11 +104,18 @@ pub(super) struct Report {
     /// Time of the last record.
     last_ts_us: u64,
     volumes: Vec<VolumeTally>,
+    /// The manager's intervals, the first of which begins at time 0; absent without a manager.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals: Option<Intervals>,
+    /// The size of the cache that the manager plans for; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_bytes: Option<u64>,
 }
 
 impl Report {
     pub(super) fn new(file: &Path, file_bytes: u64, ended: End, tally: Tally) -> Self {
         let Tally { counts, dropped, elapsed, last_ts_us, volumes, .. } = tally;
+        let (intervals, cache_bytes) = (tally.intervals, tally.cache_bytes);
         Self {
             file: file.to_owned(),
             file_bytes,
@@ -116,6 +126,8 @@ impl Report {
             dropped,
             last_ts_us,
             volumes,
+            intervals,
+            cache_bytes,
         }
     }
 

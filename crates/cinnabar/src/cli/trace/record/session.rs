@@ -222,7 +222,8 @@ mod tests {
         let file = TraceFile::create(&path).expect("a new file");
         let mut sink = Sink::new(&path, file, 1 << 20);
         let volumes = vec!["vm1".to_owned(), "vm2".to_owned()];
-        sink.tally.hear(&Word::Began { id: 1, volumes: volumes.clone() });
+        let (intervals, cache_bytes) = (None, None);
+        sink.tally.hear(&Word::Began { id: 1, volumes: volumes.clone(), intervals, cache_bytes });
         assert!(sink.name(&volumes).is_ok());
         let (op, length_bytes) = (Op::Write, 4096);
         let record = Record { ts_us: 7, volume: 1, op, offset_bytes: 0, length_bytes };

@@ -1,0 +1,148 @@
+//! `[manager]`: how shares of the cache are planned while it serves.
+
+use super::file::{choice_of, quantity, up_to};
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_policy::monitor::{self, Sampling};
+use cinnabar_policy::planning::{Every, Rules};
+use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
+use cinnabar_text::toml_reader::{Located, Section, Source};
+use cinnabar_text::{ConfigError, suggest};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// Defaults, as those of `cinnabar analyze`.
+const EVERY_S: u64 = 60;
+const EVERY_S_MAX: u64 = 86_400;
+const SAMPLE_BLOCKS: u64 = 8192;
+const SAMPLE_BLOCKS_MIN: u64 = 64;
+const SAMPLE_BLOCKS_MAX: u64 = 1 << 16;
+const PRICES: Prices = Prices {
+    ssd_read_us: 88.0,
+    ssd_write_us: 21.0,
+    backend_read_us: 927.0,
+    backend_write_us: 141.0,
+    omega: 0.0,
+    lambda_us: 21.0,
+    mu_us: 0.0,
+};
+const PRICE_US_MAX: u64 = 60_000_000;
+const DAY_S: f64 = 86_400.0;
+
+/// How shares are planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ManagerConfig {
+    /// Length of an interval: a plan is made behind each in which something happened.
+    pub every: Duration,
+    /// How volumes are looked at.
+    pub monitor: monitor::Settings,
+    /// How room is divided; of its prices those that are told.
+    pub rules: Rules,
+    /// Latencies are measured, and the told ones count until they are.
+    pub measured: bool,
+    /// Targets stay as they are if the largest change would be at most this part of the cache.
+    pub change_min: f64,
+    /// Plans are carried out; otherwise they are only made, for a look at them.
+    pub apply: bool,
+}
+
+impl Default for ManagerConfig {
+    fn default() -> Self {
+        let sampling =
+            Sampling::Blocks(NonZeroU32::new(SAMPLE_BLOCKS as u32).unwrap_or(NonZeroU32::MIN));
+        Self {
+            every: Duration::from_secs(EVERY_S),
+            monitor: monitor::Settings { sampling, ..monitor::Settings::default() },
+            rules: Rules {
+                allocator: Allocator::default(),
+                prices: PRICES,
+                ssd_blocks_per_s: None,
+                written_part_max: 0.5,
+                intensity: 0.0,
+                reach_part: 0.99,
+                steadiness: Steadiness::default(),
+            },
+            measured: true,
+            change_min: 0.01,
+            apply: true,
+        }
+    }
+}
+
+impl ManagerConfig {
+    /// The length of an interval in microseconds.
+    pub fn every_us(&self) -> u64 {
+        u64::try_from(self.every.as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Where time is cut.
+    pub fn cut(&self) -> Every {
+        Every::Time(self.every_us())
+    }
+}
+
+/// Reads it.
+pub(super) fn read_manager(
+    source: Source<'_>,
+    section: Option<Section<'_>>,
+) -> Result<Option<ManagerConfig>, ConfigError> {
+    let Some(mut section) = section else { return Ok(None) };
+    let mut manager = ManagerConfig::default();
+    let mut number = |key, min, max| -> Result<Option<u64>, ConfigError> {
+        let found = section.number(key)?;
+        found.map(|found| up_to(source, key, &found, min, max)).transpose()
+    };
+    let percent = |value: u64| value as f64 / 100.0;
+    if let Some(seconds) = number("interval_s", 1, EVERY_S_MAX)? {
+        manager.every = Duration::from_secs(seconds);
+    }
+    if let Some(part) = number("decay_percent", 0, 99)? {
+        manager.monitor.decay = percent(part);
+    }
+    if let Some(part) = number("step_percent", 1, 100)? {
+        manager.rules.steadiness.step_max = percent(part);
+    }
+    if let Some(blocks) = number("sample_blocks", SAMPLE_BLOCKS_MIN, SAMPLE_BLOCKS_MAX)? {
+        let blocks = NonZeroU32::new(blocks as u32).unwrap_or(NonZeroU32::MIN);
+        manager.monitor.sampling = Sampling::Blocks(blocks);
+    }
+    if let Some(seed) = number("seed", 0, u64::MAX)? {
+        manager.monitor.seed = seed;
+    }
+    if let Some(part) = number("omega_percent", 0, 1000)? {
+        manager.rules.prices.omega = percent(part);
+    }
+    let prices = &mut manager.rules.prices;
+    for (key, price) in [
+        ("ssd_read_us", &mut prices.ssd_read_us),
+        ("ssd_write_us", &mut prices.ssd_write_us),
+        ("backend_read_us", &mut prices.backend_read_us),
+        ("backend_write_us", &mut prices.backend_write_us),
+    ] {
+        if let Some(told) = number(key, 1, PRICE_US_MAX)? {
+            *price = told as f64;
+        }
+    }
+    // A block written costs what its write takes.
+    prices.lambda_us = prices.ssd_write_us;
+    if let Some(name) = section.string("allocator")? {
+        manager.rules.allocator = allocator(source, &name)?;
+    }
+    if let Some(prices) = section.string("prices")? {
+        let values = [("measured", true), ("told", false)];
+        manager.measured = choice_of(source, "prices", &prices, &values)?;
+    }
+    if let Some(budget) = section.quantity("ssd_budget_per_day")? {
+        let bytes = quantity(source, "ssd_budget_per_day", &budget)?;
+        manager.rules.ssd_blocks_per_s = Some(bytes as f64 / BLOCK_BYTES as f64 / DAY_S);
+    }
+    manager.apply = section.flag("apply")?.is_none_or(|apply| apply.value);
+    section.finish()?;
+    Ok(Some(manager))
+}
+
+fn allocator(source: Source<'_>, name: &Located<String>) -> Result<Allocator, ConfigError> {
+    name.value.parse().map_err(|error| {
+        let names = Allocator::ALL.map(Allocator::name);
+        source.error(Some(name.line), format!("allocator: {error}"), suggest(&name.value, &names))
+    })
+}

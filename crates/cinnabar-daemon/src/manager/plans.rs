@@ -1,0 +1,316 @@
+//! Plans: behind an interval, or when an operator asks.
+
+use super::act::Step;
+use super::query::Query;
+use super::report::{HistoryReport, PinReport, PlanReport, PricesReport, ShareReport};
+use super::share::{Beside, Seen, share_report};
+use super::thread::Manager;
+use super::watch::Ended;
+use crate::messages::{CommandError, CommandErrorKind, DataStatus, Message, Share, State};
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_policy::planning::{Part, Rules, Target};
+use cinnabar_policy::reuse::SampledCurves;
+use cinnabar_policy::sizing::Allocator;
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Most plans in an answer.
+const HISTORY_MAX: usize = 256;
+
+/// What a plan is made of, and when.
+struct Made {
+    status: DataStatus,
+    seen: BTreeMap<String, Seen>,
+    report: PlanReport,
+}
+
+impl Manager {
+    /// Ends the interval that can be ended, makes its plan, and carries it out.
+    pub(super) fn end_interval(&mut self) {
+        let status = self.status();
+        if let Ok(status) = &status {
+            self.prices.learn(status.cache.io_totals);
+            self.learn(status);
+        }
+        let begun = Instant::now();
+        let Some(Ended { closed, counts, lost }) = self.watch.end() else { return };
+        let report = PlanReport {
+            interval: closed.interval.number,
+            start_us: closed.interval.start_us,
+            end_us: closed.ended.end_us,
+            seconds: closed.ended.seconds,
+            requests: closed.interval.requests,
+            references: closed.interval.references,
+            lost,
+            digest: format!("{:016x}", closed.digest()),
+            took_us: begun.elapsed().as_micros() as u64,
+            ..self.blank()
+        };
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => {
+                self.over = error.kind == CommandErrorKind::Stopping;
+                tracing::warn!(reason = %error, "a plan can't be carried out");
+                self.history.push(PlanReport { trouble: error.to_string(), ..report });
+                return;
+            }
+        };
+        let seen = self.seen(closed.curves, closed.parts.as_deref(), &counts);
+        let plan = self.carry_out(Made { status, seen, report });
+        self.history.push(plan);
+    }
+
+    /// What there is to know before a plan: how large the cache is, what the operator wants, what I/O
+    /// costs.
+    fn learn(&mut self, status: &DataStatus) {
+        let bounds = self.actuation.bounds(status);
+        for (name, bounds) in bounds {
+            self.watch.set_bounds(&name, bounds);
+        }
+        let mut rules = self.config.rules;
+        if self.config.measured {
+            rules.prices = self.prices.of(&rules.prices);
+        }
+        let planning = self.watch.planning();
+        planning.set_rules(rules);
+        planning.set_capacity(status.cache.counters.capacity_blocks);
+    }
+
+    /// A report without what is of one plan only.
+    fn blank(&mut self) -> PlanReport {
+        let ram_bytes = self.watch.ram_bytes() as u64;
+        let measured = self.config.measured;
+        let planning = self.watch.planning();
+        let rules = planning.rules();
+        PlanReport {
+            made_ms: now_ms(),
+            allocator: rules.allocator.name().to_owned(),
+            prices: PricesReport::new(&rules.prices, measured),
+            capacity_bytes: planning.capacity_blocks() * BLOCK_BYTES,
+            ram_bytes,
+            ..PlanReport::default()
+        }
+    }
+
+    /// Volumes as they were seen, by name.
+    pub(super) fn seen(
+        &self,
+        curves: Vec<SampledCurves>,
+        parts: Option<&[Part]>,
+        counts: &[[u64; 2]],
+    ) -> BTreeMap<String, Seen> {
+        let named = curves.into_iter().zip(self.watch.names()).enumerate();
+        let one = |(number, (curves, name)): (usize, (SampledCurves, &Option<String>))| {
+            let part = parts.map(|parts| parts[number]);
+            let counts = counts.get(number).copied().unwrap_or_default();
+            Some((name.clone()?, Seen { curves, part, counts }))
+        };
+        named.filter_map(one).collect()
+    }
+
+    /// Has the data plane adopt what follows from a plan, and says what came of it.
+    fn carry_out(&mut self, made: Made) -> PlanReport {
+        let Made { status, seen, mut report } = made;
+        let step = self.actuation.step(&self.config, &status, &seen, true);
+        report.trouble.clone_from(&step.trouble);
+        report.volumes = self.shares(&status, &seen, &step);
+        self.hits = status.volumes.iter().map(hits_of).collect();
+        if !self.config.apply {
+            report.trouble = "apply = false in [manager]".into();
+            return told(report);
+        }
+        let target = |(name, target): &(String, Option<Target>)| {
+            let own = target.filter(|target| target.own).map(|target| target.blocks);
+            (name.clone(), own)
+        };
+        let targets = step.targets.iter().map(target).collect();
+        match self.ask(|answer| Message::AdoptTargets { targets, answer }) {
+            Ok(()) => report.applied = true,
+            Err(error) => report.trouble = error.to_string(),
+        }
+        for (name, change) in self.actuation.modes(&status, &seen, &step) {
+            let Some(mode) = change.mode else { continue };
+            tracing::info!(volume = name, ?mode, "its plan wants another mode");
+            let asked =
+                self.send(|answer| Message::SetVolume { name: name.clone(), change, answer });
+            match asked {
+                Ok(answer) => self.actuation.asked(&name, mode, answer),
+                Err(error) => tracing::warn!(volume = name, reason = %error, "its mode stays"),
+            }
+        }
+        told(report)
+    }
+
+    /// What is said of each volume, in the order in which they were added.
+    pub(super) fn shares(
+        &self,
+        status: &DataStatus,
+        seen: &BTreeMap<String, Seen>,
+        step: &Step,
+    ) -> Vec<ShareReport> {
+        let targets: BTreeMap<&String, Option<Target>> =
+            step.targets.iter().map(|(name, target)| (name, *target)).collect();
+        let served = status.volumes.iter().filter(|volume| volume.state != State::Waiting);
+        served
+            .map(|volume| {
+                let (name, now) = hits_of(volume);
+                let before = self.hits.get(&name).copied().unwrap_or_default();
+                let since = |at: usize| now[at].saturating_sub(before[at]);
+                let beside = Beside {
+                    capacity_blocks: status.cache.counters.capacity_blocks,
+                    reach_part: self.config.rules.reach_part,
+                    target: targets.get(&name).copied().flatten(),
+                    pinned_blocks: self.actuation.pin(&name),
+                    hits: Some([since(0), since(1)]),
+                };
+                share_report(volume, seen.get(&name), &beside)
+            })
+            .collect()
+    }
+
+    /// What would be planned now; nothing changes.
+    pub(super) fn preview(
+        &mut self,
+        allocator: Option<Allocator>,
+    ) -> Result<(PlanReport, DataStatus, BTreeMap<String, Seen>), CommandError> {
+        let status = self.status()?;
+        self.learn(&status);
+        let now_us = self.watch.now_us();
+        let rules = self.rules(allocator);
+        let begun = Instant::now();
+        let (curves, parts) = self.watch.preview(&rules, now_us);
+        let took_us = begun.elapsed().as_micros() as u64;
+        let seen = self.seen(curves, parts.as_deref(), &[]);
+        let allocator = rules.allocator.name().to_owned();
+        let interval = self.watch.open_interval();
+        let mut report =
+            PlanReport { interval, end_us: now_us, took_us, allocator, ..self.blank() };
+        let step = self.actuation.step(&self.config, &status, &seen, false);
+        report.trouble.clone_from(&step.trouble);
+        report.volumes = self.shares(&status, &seen, &step);
+        Ok((report, status, seen))
+    }
+
+    fn rules(&mut self, allocator: Option<Allocator>) -> Rules {
+        let rules = *self.watch.planning().rules();
+        Rules { allocator: allocator.unwrap_or(rules.allocator), ..rules }
+    }
+
+    /// Carries out what would be planned now, and goes on with this allocator.
+    fn apply(&mut self, allocator: Option<Allocator>) -> Result<PlanReport, CommandError> {
+        if !self.config.apply {
+            let message = "the manager only looks: apply = false in [manager]";
+            let hint = "set apply = true, and start the daemon again";
+            return Err(CommandError::new(CommandErrorKind::Invalid, message, hint));
+        }
+        if let Some(allocator) = allocator {
+            self.config.rules.allocator = allocator;
+        }
+        let (report, status, seen) = self.preview(allocator)?;
+        let plan = self.carry_out(Made { status, seen, report });
+        self.history.push(plan.clone());
+        Ok(plan)
+    }
+
+    fn pin(&mut self, name: &str, size: Share) -> Result<PlanReport, CommandError> {
+        let status = self.status()?;
+        if !status.volumes.iter().any(|volume| volume.config.name == name) {
+            let message = format!("there is no volume {name:?}");
+            let hint = "list them: cinnabar volume list";
+            return Err(CommandError::new(CommandErrorKind::NotFound, message, hint));
+        }
+        self.actuation.set_pin(name, size.blocks(status.cache.counters.capacity_blocks));
+        self.apply(None)
+    }
+
+    fn unpin(&mut self, name: &str) -> Result<PlanReport, CommandError> {
+        if !self.actuation.unpin(name) {
+            let message = format!("volume {name:?} is not pinned");
+            let hint = "cinnabar policy history lists the pins";
+            return Err(CommandError::new(CommandErrorKind::NotFound, message, hint));
+        }
+        self.apply(None)
+    }
+
+    /// The newest plans, without the curves of their volumes.
+    fn newest(&self, count: usize) -> HistoryReport {
+        let plans = self.history.newest(count.min(HISTORY_MAX)).cloned();
+        let plans = plans.map(|mut plan| {
+            for share in &mut plan.volumes {
+                share.curve.clear();
+            }
+            plan
+        });
+        let pin = |(volume, blocks): (&String, &u64)| PinReport {
+            volume: volume.clone(),
+            size_bytes: blocks * BLOCK_BYTES,
+        };
+        HistoryReport {
+            plans: plans.collect(),
+            pins: self.actuation.pins().iter().map(pin).collect(),
+        }
+    }
+
+    /// Answers an operator, who may have gone meanwhile.
+    pub(super) fn answer(&mut self, query: Query) {
+        match query {
+            Query::Plan(allocator, answer) => {
+                let plan = self.preview(allocator).map(|(report, ..)| report);
+                drop(answer.send(plan));
+            }
+            Query::Apply(allocator, answer) => drop(answer.send(self.apply(allocator))),
+            Query::Explain(name, at_ms, answer) => drop(answer.send(self.explain(&name, at_ms))),
+            Query::Pin(name, size, answer) => drop(answer.send(self.pin(&name, size))),
+            Query::Unpin(name, answer) => drop(answer.send(self.unpin(&name))),
+            Query::History(count, answer) => drop(answer.send(Ok(self.newest(count)))),
+        }
+    }
+}
+
+/// Read blocks that hit, and all.
+fn hits_of(volume: &crate::messages::VolumeStatus) -> (String, [u64; 2]) {
+    let counters = &volume.counters;
+    (volume.config.name.clone(), [counters.read_hits, counters.blocks_read])
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Logs a plan, with what it was made of.
+fn told(report: PlanReport) -> PlanReport {
+    let PricesReport { ssd_read_us, ssd_write_us, backend_read_us, backend_write_us, .. } =
+        report.prices;
+    tracing::info!(
+        interval = report.interval,
+        seconds = report.seconds,
+        allocator = report.allocator,
+        requests = report.requests,
+        lost = report.lost,
+        digest = report.digest,
+        ssd_read_us,
+        ssd_write_us,
+        backend_read_us,
+        backend_write_us,
+        capacity_bytes = report.capacity_bytes,
+        took_us = report.took_us,
+        applied = report.applied,
+        trouble = report.trouble,
+        "plan"
+    );
+    for share in &report.volumes {
+        tracing::debug!(
+            volume = share.volume,
+            planned = share.planned_bytes,
+            target = share.target_bytes,
+            granted = share.granted_bytes,
+            held = share.held_bytes,
+            min = share.min_bytes,
+            max = share.max_bytes,
+            policy = share.policy,
+            why = share.why,
+            "share"
+        );
+    }
+    report
+}

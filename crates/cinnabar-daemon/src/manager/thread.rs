@@ -1,0 +1,129 @@
+//! The manager's thread: looks at what data threads tell, twenty times a second, and answers operators.
+
+use super::act::Actuation;
+use super::history::History;
+use super::query::{Handle, QUERIES_MAX, Query};
+use super::taps::Feeds;
+use super::watch::Watch;
+use crate::messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
+use cinnabar_config::ManagerConfig;
+use cinnabar_policy::planning::MeasuredPrices;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+/// Between two looks.
+const TICK: Duration = Duration::from_millis(50);
+/// Intervals that are ended between two looks at questions.
+const INTERVALS_A_LOOK: usize = 64;
+/// Longest wait for the data plane, which answers between two turns.
+const DATA_WAIT_MAX: Duration = Duration::from_secs(5);
+const DATA_STEP: Duration = Duration::from_millis(1);
+
+/// What the thread owns.
+#[derive(Debug)]
+pub(super) struct Manager {
+    pub(super) config: ManagerConfig,
+    pub(super) watch: Watch,
+    pub(super) commands: Commands,
+    pub(super) actuation: Actuation,
+    pub(super) history: History,
+    pub(super) prices: MeasuredPrices,
+    /// Read blocks that hit, and all, of each volume at the last plan.
+    pub(super) hits: BTreeMap<String, [u64; 2]>,
+    /// The data plane is gone.
+    pub(super) over: bool,
+}
+
+/// Starts the thread. It ends with the data plane, or when nobody can reach it any more.
+///
+/// # Errors
+/// If there can't be another thread.
+pub fn start(
+    config: ManagerConfig,
+    feeds: Feeds,
+    commands: Commands,
+) -> Result<Handle, std::io::Error> {
+    let (queries, asked) = mpsc::sync_channel(QUERIES_MAX);
+    let manager = Manager {
+        watch: Watch::new(feeds, &config, 0),
+        config,
+        commands,
+        actuation: Actuation::default(),
+        history: History::default(),
+        prices: MeasuredPrices::default(),
+        hits: BTreeMap::new(),
+        over: false,
+    };
+    let thread = std::thread::Builder::new().name("cinnabar-manager".into());
+    thread.spawn(move || manager.run(&asked))?;
+    Ok(Handle::new(queries))
+}
+
+impl Manager {
+    fn run(mut self, queries: &Receiver<Query>) {
+        // Curves are as long as the cache needs them; it may not be there yet.
+        self.learn_capacity();
+        loop {
+            match queries.recv_timeout(TICK) {
+                Ok(query) => self.answer(query),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for _ in 0..INTERVALS_A_LOOK {
+                let now_us = self.watch.now_us();
+                if !self.watch.look(now_us) {
+                    break;
+                }
+                self.end_interval();
+            }
+            self.actuation.look_at_modes();
+            if self.over {
+                return;
+            }
+        }
+    }
+
+    fn learn_capacity(&mut self) {
+        if let Ok(status) = self.status() {
+            self.watch.planning().set_capacity(status.cache.counters.capacity_blocks);
+        }
+    }
+
+    /// The status of the data plane.
+    pub(super) fn status(&self) -> Result<DataStatus, CommandError> {
+        self.ask(Message::Status)
+    }
+
+    /// Sends a message and waits for its answer, no longer than a data plane that lives takes.
+    pub(super) fn ask<T>(
+        &self,
+        message: impl FnOnce(AnswerTo<T>) -> Message,
+    ) -> Result<T, CommandError> {
+        let mut answered = self.send(message)?;
+        let until = Instant::now() + DATA_WAIT_MAX;
+        loop {
+            match answered.try_recv() {
+                Ok(result) => return result,
+                Err(TryRecvError::Closed) => return Err(CommandError::gone()),
+                Err(TryRecvError::Empty) if Instant::now() >= until => {
+                    let message = "the data plane does not answer";
+                    let kind = crate::messages::CommandErrorKind::Busy;
+                    return Err(CommandError::new(kind, message, "look at the daemon's log"));
+                }
+                Err(TryRecvError::Empty) => std::thread::sleep(DATA_STEP),
+            }
+        }
+    }
+
+    /// Sends a message; the answer comes later.
+    pub(super) fn send<T>(
+        &self,
+        message: impl FnOnce(AnswerTo<T>) -> Message,
+    ) -> Result<oneshot::Receiver<Result<T, CommandError>>, CommandError> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(message(answer))?;
+        Ok(answered)
+    }
+}
