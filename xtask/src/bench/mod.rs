@@ -41,6 +41,8 @@ pub(crate) enum Bench {
     Engine(Passed),
     /// The scheduler of back ends alone: ns a request, with 1 to 4,000 volumes that wait
     Qos,
+    /// The manager: what it costs a hit, and how long plans of 16 to 1,000 volumes take
+    Manager,
     /// Policies and curves without a cache: references a second, beside libCacheSim
     Simulate(simulate::Args),
     /// Hit ratios and flash writes on recorded traces
@@ -73,6 +75,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Writeback(args) => writeback::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Qos => example_of("cinnabar-qos", "qos_bench", &[]),
+        Bench::Manager => example_of("cinnabar", "manager_bench", &[]),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),
         Bench::Phases => hits::phases(),

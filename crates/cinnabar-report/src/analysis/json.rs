@@ -123,6 +123,7 @@ struct IntervalOut {
     end_us: u64,
     requests: u64,
     references: u64,
+    digest: String,
     volumes: Vec<IntervalVolumeOut>,
 }
 
@@ -269,7 +270,8 @@ impl IntervalOut {
     fn new(planned: &Planned) -> Self {
         let Planned { number, start_us, end_us, requests, references, .. } = *planned;
         let volumes = planned.volumes.iter().map(IntervalVolumeOut::new).collect();
-        Self { number, start_us, end_us, requests, references, volumes }
+        let digest = format!("{:016x}", planned.digest);
+        Self { number, start_us, end_us, requests, references, digest, volumes }
     }
 }
 

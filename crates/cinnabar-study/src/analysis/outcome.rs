@@ -86,6 +86,8 @@ pub struct Planned {
     pub requests: u64,
     /// References to 4 KiB blocks.
     pub references: u64,
+    /// Of what the plan was made and what it says, as a running cache tells it of its own.
+    pub digest: u64,
     /// Those that did something that still counts, or have a share.
     pub volumes: Vec<PlannedVolume>,
 }

@@ -236,6 +236,7 @@ impl<'a> Pass<'a> {
         if self.intervals.len() == INTERVALS_MAX || self.rows >= ROWS_MAX {
             return Err(AnalysisError::ManyIntervals);
         }
+        let digest = closed.digest();
         let Closed { interval, ended: Ended { end_us, .. }, curves, parts } = closed;
         let reach_part = self.settings.rules.reach_part;
         let row = |(volume, curves): (usize, SampledCurves)| {
@@ -246,7 +247,8 @@ impl<'a> Pass<'a> {
             curves.into_iter().enumerate().map(row).filter(PlannedVolume::matters).collect();
         self.rows += volumes.len();
         let Interval { number, start_us, requests, references, .. } = interval;
-        self.intervals.push(Planned { number, start_us, end_us, requests, references, volumes });
+        let planned = Planned { number, start_us, end_us, requests, references, digest, volumes };
+        self.intervals.push(planned);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod hit_ratio;
 mod hits;
 mod holland;
 mod large_log;
+mod managed;
 mod many_volumes;
 mod metadata;
 mod phases;

@@ -83,6 +83,7 @@ impl Demo {
                 api: None,
                 stop_wait_max: Duration::from_mins(1),
             },
+            manager: None,
             volumes: vec![volume.check(&self.path)?],
             lines: Lines::default(),
             warnings: Vec::new(),

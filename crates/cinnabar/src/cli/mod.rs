@@ -14,6 +14,7 @@ mod failure;
 mod logging;
 mod output;
 mod parse;
+mod policy;
 mod progress;
 mod report_file;
 mod serve;
@@ -52,6 +53,8 @@ enum Command {
     Status(status::Args),
     /// List, add, remove, change and invalidate volumes of a running daemon
     Volume(volume::Args),
+    /// See how the cache is divided, and why, and overrule it
+    Policy(policy::Args),
     /// Check, dump, repair, replace or give up a cache device
     Cache(cache::Args),
     /// Check a configuration file
@@ -103,6 +106,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Volume(args) => volume::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Config(args) => config_check::run(&args),
         Command::Api(args) => api::run(&args),

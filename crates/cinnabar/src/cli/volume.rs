@@ -152,6 +152,12 @@ struct AddArgs {
     /// What it may hold at most: bytes or percent
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     share_max: String,
+    /// Let the manager's plans change its mode [default: it stays]
+    #[arg(long)]
+    auto_mode: bool,
+    /// How much it counts for the manager, 1 to 1000 [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    weight: Option<u16>,
     /// Where clients find it: unix:PATH or tcp:IP:PORT [default: NAME.sock in the daemon's folder]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Option<String>,
@@ -272,6 +278,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         ack: (args.ack == Ack::Memory).then(|| "memory".to_owned()),
         share_min: Some(args.share_min.clone()),
         share_max: Some(args.share_max.clone()),
+        auto_mode: args.auto_mode,
+        weight: args.weight.map(u64::from),
         nbd,
         vhost_user: match &args.vhost_user {
             Some(path) => Some(in_words(&here.join(path))?),

@@ -17,6 +17,7 @@ mod http;
 mod hung;
 mod life;
 mod live_cache;
+mod manager;
 mod nbd;
 mod offline;
 mod offline_shards;

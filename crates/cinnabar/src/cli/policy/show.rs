@@ -1,0 +1,161 @@
+//! Plans as text for a terminal.
+
+use crate::cli::output;
+use cinnabar_daemon::manager::report::{ExplainReport, HistoryReport, PlanReport, ShareReport};
+use cinnabar_text::{Table, show_size};
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A plan; with `diff` what changes of it only.
+pub(super) fn plan(plan: &PlanReport, diff: bool) -> String {
+    let header =
+        ["VOLUME", "PLANNED", "TARGET", "GRANTED", "HELD", "POLICY", "HITS", "EXPECTED", "WHY"];
+    let mut table = Table::new(1, &header).least(&["POLICY", "HITS", "GRANTED", "EXPECTED"]);
+    let changes = |share: &&ShareReport| !diff || share.target_bytes != share.granted_bytes;
+    for share in plan.volumes.iter().filter(changes) {
+        table.push(vec![
+            share.volume.clone(),
+            size(share.planned_bytes),
+            size(share.target_bytes),
+            size(share.granted_bytes),
+            show_size(share.held_bytes),
+            share.policy.clone(),
+            share.actual_hits.map_or_else(|| "-".into(), percent),
+            percent(share.expected_hits),
+            share.why.clone(),
+        ]);
+    }
+    let mut text = format!(
+        "{} divides {}, in {} us; a miss costs {:.0} us, a hit {:.0} us ({})\n",
+        plan.allocator,
+        show_size(plan.capacity_bytes),
+        plan.took_us,
+        plan.prices.backend_read_us,
+        plan.prices.ssd_read_us,
+        if plan.prices.measured { "measured, as far as there was I/O" } else { "as told" },
+    );
+    if table.rows.is_empty() {
+        text += "nothing changes\n";
+    } else {
+        text += &output::table(&table);
+    }
+    if !plan.trouble.is_empty() {
+        // Writing to a string does not fail.
+        let _ok = writeln!(text, "note: {}", plan.trouble);
+    }
+    text
+}
+
+/// What one volume is to have.
+pub(super) fn target(plan: &PlanReport, name: &str) -> String {
+    let share = plan.volumes.iter().find(|share| share.volume == name);
+    share.map_or_else(String::new, |share| {
+        format!("{name} is to have {} ({})\n", size(share.target_bytes), share.why)
+    })
+}
+
+/// Why a volume has what it has.
+pub(super) fn explained(report: &ExplainReport) -> String {
+    let mut text = String::new();
+    let Some(own) = report.plan.volumes.first() else { return text };
+    for words in &report.words {
+        text += words;
+        text.push('\n');
+    }
+    let mix = &own.mix;
+    let counts = [
+        ("reads", mix.reads),
+        ("writes", mix.writes),
+        ("reads after reads", mix.rar),
+        ("reads after writes", mix.raw),
+        ("writes after reads", mix.war),
+        ("writes after writes", mix.waw),
+    ];
+    let mut table = Table::new(1, &["BLOCKS", "COUNT"]);
+    for (name, count) in counts {
+        table.push(vec![name.to_owned(), count.to_string()]);
+    }
+    text.push('\n');
+    text += &output::table(&table);
+    let mut table = Table::new(0, &["CACHE", "READ HITS"]);
+    for point in &own.curve {
+        table.push(vec![show_size(point.size_bytes), percent(point.hits)]);
+    }
+    text.push('\n');
+    text += &output::table(&table);
+    let mut table = Table::new(1, &["NEIGHBOUR", "TARGET", "HELD", "NEXT GIB HITS"]);
+    for one in &report.neighbours {
+        table.push(vec![
+            one.volume.clone(),
+            show_size(one.target_bytes),
+            show_size(one.held_bytes),
+            format!("{:.0}", one.next_gib_reads),
+        ]);
+    }
+    if !table.rows.is_empty() {
+        text.push('\n');
+        text += &output::table(&table);
+    }
+    let mut table = Table::new(1, &["NOT CACHED BECAUSE", "BLOCKS"]);
+    for one in &report.not_cached {
+        let of = if one.of_cache { " (all volumes)" } else { "" };
+        table.push(vec![format!("{}{of}", one.reason), one.blocks.to_string()]);
+    }
+    if !table.rows.is_empty() {
+        text.push('\n');
+        text += &output::table(&table);
+    }
+    text
+}
+
+/// The plans of late, a line each.
+pub(super) fn history(history: &HistoryReport) -> String {
+    let header = [
+        "AGO",
+        "INTERVAL",
+        "ALLOCATOR",
+        "REQUESTS",
+        "LOST",
+        "VOLUMES",
+        "LARGEST",
+        "APPLIED",
+        "DIGEST",
+    ];
+    let mut table = Table::new(1, &header).least(&["DIGEST", "LOST", "REQUESTS"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    for plan in &history.plans {
+        let largest = plan.volumes.iter().max_by_key(|share| share.target_bytes);
+        let largest = largest
+            .filter(|share| share.target_bytes.is_some())
+            .map(|share| format!("{} {}", share.volume, size(share.target_bytes)));
+        table.push(vec![
+            format!("{} s", now.saturating_sub(plan.made_ms) / 1000),
+            plan.interval.to_string(),
+            plan.allocator.clone(),
+            plan.requests.to_string(),
+            plan.lost.to_string(),
+            plan.volumes.len().to_string(),
+            largest.unwrap_or_else(|| "-".into()),
+            if plan.applied { "yes".into() } else { format!("no: {}", plan.trouble) },
+            plan.digest.clone(),
+        ]);
+    }
+    let mut text = if table.rows.is_empty() {
+        "no plan was made yet: one follows each interval with requests in it\n".to_owned()
+    } else {
+        output::table(&table)
+    };
+    for pin in &history.pins {
+        // Writing to a string does not fail.
+        let _ok = writeln!(text, "pinned: {} to {}", pin.volume, show_size(pin.size_bytes));
+    }
+    text
+}
+
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".into(), show_size)
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
