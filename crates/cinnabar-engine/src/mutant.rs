@@ -42,6 +42,10 @@ mutants! {
     TornChunkTrusted,
     /// Of the chunks of a segment that was opened since the checkpoint, only the first is found again.
     ReplayCutShort,
+    /// A start builds upon what it reads without a flush of the device.
+    OpenedUnsettled,
+    /// After a clean stop it is not looked whether a later session has written the journal.
+    CleanJournalUnread,
     /// A header of a newer chunk that comes while descriptors are still being read is not looked at.
     EarlyHeaderForgotten,
     /// What is still on its way into the address map when the last page of a checkpoint has been read
