@@ -155,6 +155,8 @@ mutants! {
     InboxNotLookedAtAgain,
     /// Driver: the home of a shard is not told of a wake-up that a run elsewhere has set.
     WakeNotPassedOn,
+    /// A shard changes its home when it is loaded, and the new home is not told of its wake-up.
+    NewHomeNotTold,
     /// Driver: a volume whose last flush failed is proved and sealed all the same.
     LastFlushIgnored,
     /// Driver: a volume's backend is let go of while I/O of it is under way.

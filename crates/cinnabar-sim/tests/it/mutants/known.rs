@@ -87,6 +87,11 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "engine `reading`",
         "both copies of a superblock must be lost, and no simulated device loses more than one",
     ),
+    (
+        Mutant::NewHomeNotTold,
+        "driver `pool`",
+        "whatever comes next for the shard has it run, and seldom does nothing come for long enough",
+    ),
     (Mutant::PartsUnbounded, "shards `fairness`", "no run has so many requests"),
     (
         Mutant::PartsOvertaken,
