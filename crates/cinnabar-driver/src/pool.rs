@@ -7,6 +7,9 @@
 //!
 //! A shard's wake-ups belong to one thread, its home. When a shard that is run elsewhere wants to be
 //! woken earlier than its home knows, the home is told ([`ShardIo::tell_home`]).
+//!
+//! Threads that do nothing but load indices are the homes of some shards until those are loaded
+//! ([`ShardPool::with_loaders`]), so that a start uses more processors than guests are served by.
 
 #![expect(clippy::disallowed_types, reason = "its locks are tried, or held for a list's append")]
 
@@ -51,6 +54,7 @@ pub enum Ran {
 pub struct ShardPool<P, V> {
     seats: Vec<Seat<P, V>>,
     threads: usize,
+    loaders: usize,
     mutants: Mutants,
 }
 
@@ -62,6 +66,8 @@ struct Seat<P, V> {
     filled: AtomicBool,
     /// When the engine wants to be woken, as of the last run.
     wake: AtomicU64,
+    /// Its index has not been loaded yet: a loader may be its home.
+    loads: AtomicBool,
 }
 
 struct Held<P, V> {
@@ -82,8 +88,18 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
             inbox: Mutex::new(Vec::new()),
             filled: AtomicBool::new(false),
             wake: AtomicU64::new(NEVER),
+            loads: AtomicBool::new(false),
         };
-        Self { seats: (0..).zip(engines).map(seat).collect(), threads, mutants }
+        Self { seats: (0..).zip(engines).map(seat).collect(), threads, loaders: 0, mutants }
+    }
+
+    /// Has so many more threads, numbered behind the others, be homes of shards until those are loaded
+    /// or turn out to have nothing to load.
+    #[must_use]
+    pub fn with_loaders(mut self, loaders: usize) -> Self {
+        self.loaders = loaders;
+        self.seats.iter_mut().for_each(|seat| *seat.loads.get_mut() = loaders > 0);
+        self
     }
 
     /// Number of shards.
@@ -91,13 +107,22 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         self.seats.len() as u32
     }
 
-    /// Number of threads.
+    /// Number of threads, loaders left out.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The thread that wakes a shard, and carries its commands out.
+    /// The thread that wakes a shard, and carries its commands out. It changes once if there are
+    /// loaders, so a loader that is asked to look at its shards passes that on.
     pub fn home(&self, shard: u32) -> usize {
+        if self.seats[shard as usize].loads.load(Acquire) {
+            return shard as usize % (self.threads + self.loaders);
+        }
+        self.backend_home(shard)
+    }
+
+    /// The thread whose port does a shard's I/O on servers; never a loader.
+    pub fn backend_home(&self, shard: u32) -> usize {
         shard as usize % self.threads
     }
 
@@ -161,7 +186,7 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         Ran::More
     }
 
-    /// Lets others know when the shard wants to be woken, and how it is.
+    /// Lets others know when the shard wants to be woken, and that it is loaded.
     fn publish(
         &self,
         seat: &Seat<P, V>,
@@ -171,12 +196,16 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         io: &mut impl ShardIo<P, Volume = V>,
     ) {
         let wake = held.shard.wake.map_or(NEVER, |at| at.0);
-        // Only a holder writes it.
-        let before = seat.wake.load(Relaxed);
-        if wake == before {
-            return;
-        }
+        // Only a holder writes them.
+        let mut before = seat.wake.load(Relaxed);
         seat.wake.store(wake, Release);
+        if seat.loads.load(Relaxed) && held.health.is_some_and(|health| !loads(health)) {
+            let old = self.home(shard);
+            seat.loads.store(false, Release);
+            if self.home(shard) != old && !self.mutants.is(Mutant::NewHomeNotTold) {
+                before = NEVER;
+            }
+        }
         let home = self.home(shard);
         if wake < before && home != thread && !self.mutants.is(Mutant::WakeNotPassedOn) {
             io.tell_home(shard, home, Instant(wake));
@@ -193,10 +222,12 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
                 None => std::thread::yield_now(),
             }
         };
-        let answer = question(&held.shard);
-        drop(held);
-        fence(SeqCst);
-        answer
+        answer(held, question)
+    }
+
+    /// The same, unless another thread runs the shard at the moment.
+    pub fn try_ask<T>(&self, shard: u32, question: impl FnOnce(&Shard<P, V>) -> T) -> Option<T> {
+        self.seats[shard as usize].hold().map(|held| answer(held, question))
     }
 }
 
@@ -252,13 +283,29 @@ impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
             shard.apply(now, io);
         }
         let now = shard.engine.health();
-        let loads = |health| matches!(health, Health::Loading { .. });
-        if health.is_none_or(|told| told != now && !(loads(told) && loads(now))) {
+        let progress = |health| matches!(health, Health::Loading { .. });
+        if health.is_none_or(|told| told != now && !(progress(told) && progress(now))) {
             *health = Some(now);
             io.health(shard.number, now);
         }
         all
     }
+}
+
+/// Asks a shard something, and lets go of it.
+fn answer<P: Payload, V: Copy + PartialEq, T>(
+    held: MutexGuard<'_, Held<P, V>>,
+    question: impl FnOnce(&Shard<P, V>) -> T,
+) -> T {
+    let answer = question(&held.shard);
+    drop(held);
+    fence(SeqCst);
+    answer
+}
+
+/// Whether a shard is being opened or loaded.
+fn loads(health: Health) -> bool {
+    matches!(health, Health::Opening | Health::Loading { .. })
 }
 
 #[cfg(test)]

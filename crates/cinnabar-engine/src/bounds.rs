@@ -33,10 +33,11 @@ pub struct Bounds {
     pub volumes: usize,
     /// Metadata pages that one I/O of opening reads or blanks.
     pub open_pages: u64,
-    /// Checkpoint pages that one read of loading asks for: 64 are some 24,000 descriptors, one or
-    /// two milliseconds of work.
+    /// Checkpoint pages that one read of loading asks for: 32 are some 12,000 descriptors, half a
+    /// millisecond of work or somewhat more. A volume that is being attached meanwhile waits for as many
+    /// of them as are there.
     pub load_pages: u32,
-    /// Such reads under way at a time.
+    /// Such reads under way at a time, and those of opening.
     pub load_reads: u32,
     /// Buckets of the address map, a power of two, that are filled together while an index is being
     /// loaded: 4096 are 256 KiB, which stay in a CPU's cache.
@@ -99,7 +100,7 @@ impl Default for Bounds {
             incarnations: 256,
             volumes: VOLUMES_MAX as usize,
             open_pages: 64,
-            load_pages: 64,
+            load_pages: 32,
             load_reads: 8,
             fill_buckets: 4096,
             fill_entries: 4096,

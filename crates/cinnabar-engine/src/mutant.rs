@@ -42,6 +42,10 @@ mutants! {
     TornChunkTrusted,
     /// Of the chunks of a segment that was opened since the checkpoint, only the first is found again.
     ReplayCutShort,
+    /// A start builds upon what it reads without a flush of the device.
+    OpenedUnsettled,
+    /// After a clean stop it is not looked whether a later session has written the journal.
+    CleanJournalUnread,
     /// A header of a newer chunk that comes while descriptors are still being read is not looked at.
     EarlyHeaderForgotten,
     /// What is still on its way into the address map when the last page of a checkpoint has been read
@@ -151,6 +155,8 @@ mutants! {
     InboxNotLookedAtAgain,
     /// Driver: the home of a shard is not told of a wake-up that a run elsewhere has set.
     WakeNotPassedOn,
+    /// A shard changes its home when it is loaded, and the new home is not told of its wake-up.
+    NewHomeNotTold,
     /// Driver: a volume whose last flush failed is proved and sealed all the same.
     LastFlushIgnored,
     /// Driver: a volume's backend is let go of while I/O of it is under way.

@@ -1,7 +1,7 @@
 //! Actions on their way out, and what is remembered of every I/O until it completes.
 
 use crate::buffers::Buffer;
-use crate::engine::Copies;
+use crate::engine::{Copies, OpenRead};
 use crate::seam::{Action, Answer, Failure, IoId, IoOp, IoRequest, Reply, RequestId, Target};
 use crate::store::Chain;
 use crate::units::{BLOCK_BYTES, Instant, SECTOR_BYTES};
@@ -32,7 +32,9 @@ pub(crate) enum Pending {
     Header { chain: Chain },
     /// Pages of the journal.
     Journal,
-    /// A step of opening or closing.
+    /// What opening reads, and the flush beside it.
+    Open(OpenRead),
+    /// A step of opening or closing that writes.
     Control,
     /// The superblock with more incarnations reserved.
     Reserve { copies: Copies },

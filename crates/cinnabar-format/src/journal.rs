@@ -245,11 +245,11 @@ impl PageHeader {
 
 /// A decoded sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sector {
+pub enum Sector<R = Vec<Record>> {
     /// Zeros: never written.
     Blank,
     /// Whole.
-    Whole(PageHeader, Vec<Record>),
+    Whole(PageHeader, R),
     /// Neither.
     Damaged,
 }
@@ -258,15 +258,40 @@ pub enum Sector {
 pub fn decode(page: &MetaPage) -> [Sector; SECTORS] {
     std::array::from_fn(|index| {
         let at = index * SECTOR_BYTES;
-        decode_sector(&page.0[at..at + SECTOR_BYTES], index)
+        let sector = &page.0[at..at + SECTOR_BYTES];
+        let mut records = Vec::new();
+        match decode_sector(sector, index, |_| true, &mut records) {
+            Sector::Blank => Sector::Blank,
+            Sector::Whole(header, ()) => Sector::Whole(header, records),
+            Sector::Damaged => Sector::Damaged,
+        }
     })
 }
 
-fn decode_sector(sector: &[u8], index: usize) -> Sector {
+/// Tells of each sector of a page in order, and appends the records of those that are wanted. A start
+/// looks at every page of the ring, and most are dead.
+pub fn decode_each(
+    page: &MetaPage,
+    wanted: impl Fn(&PageHeader) -> bool,
+    records: &mut Vec<Record>,
+    mut each: impl FnMut(Sector<()>),
+) {
+    for (index, sector) in page.0.chunks_exact(SECTOR_BYTES).enumerate() {
+        each(decode_sector(sector, index, &wanted, records));
+    }
+}
+
+fn decode_sector(
+    sector: &[u8],
+    index: usize,
+    wanted: impl Fn(&PageHeader) -> bool,
+    into: &mut Vec<Record>,
+) -> Sector<()> {
     if sector.iter().all(|byte| *byte == 0) {
         return Sector::Blank;
     }
-    let whole = || {
+    let before = into.len();
+    let mut whole = || {
         let mut r = Reader::verified(sector)?;
         (r.u32() == MAGIC).then_some(())?;
         let (device, era) = (r.u32(), r.u32());
@@ -275,10 +300,21 @@ fn decode_sector(sector: &[u8], index: usize) -> Sector {
         let count = usize::from(r.u16());
         // Each record has at least one byte: a count beyond that is damage, and costs nothing.
         (count <= ROOM).then_some(())?;
-        let records = (0..count).map(|_| Record::decode(&mut r)).collect::<Option<_>>()?;
-        Some((PageHeader { device, era, page, first, tail, checkpoint }, records))
+        let header = PageHeader { device, era, page, first, tail, checkpoint };
+        let is_wanted = wanted(&header);
+        for _ in 0..count {
+            let record = Record::decode(&mut r)?;
+            if is_wanted {
+                into.push(record);
+            }
+        }
+        Some(header)
     };
-    whole().map_or(Sector::Damaged, |(header, records)| Sector::Whole(header, records))
+    let whole = whole();
+    if whole.is_none() {
+        into.truncate(before);
+    }
+    whole.map_or(Sector::Damaged, |header| Sector::Whole(header, ()))
 }
 
 #[cfg(test)]

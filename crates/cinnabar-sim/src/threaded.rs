@@ -138,9 +138,10 @@ impl<P: Payload> Threaded<P> {
             health: Health::Opening,
         };
         let desks = engines.iter().map(desk).collect();
-        let threads = engines.len();
+        // While they are being loaded, each shard has a thread of its own.
+        let (threads, loaders) = (engines.len().div_ceil(2), engines.len() / 2);
         let losses = Losses::new(&map);
-        let pool = ShardPool::new(engines, threads, config.mutants);
+        let pool = ShardPool::new(engines, threads, config.mutants).with_loaders(loaders);
         Self { router: Router::new(map, &config), pool, desks, losses, runs: 0 }
     }
 
@@ -170,7 +171,8 @@ impl<P: Payload> Threaded<P> {
         let dice = mixed(*runs);
         // A wake-up is a matter of the home, whichever thread brings events.
         let home = *again || dice.is_multiple_of(2);
-        let thread = pool.home(shard) + usize::from(!home);
+        let at_home = pool.home(shard);
+        let thread = at_home + usize::from(!home);
         let cut = |events: &mut Vec<Event<P>>, dice: u64| {
             let len = events.len() as u64;
             events
@@ -183,12 +185,12 @@ impl<P: Payload> Threaded<P> {
         let ran = pool.run(shard, thread, now, events, &mut doors);
         let told = doors.told;
         *again = ran == Ran::More;
-        // The home goes by what the pool says when it looks, others have it look.
-        let known = if home { pool.wake(shard) } else { told };
-        if let Some(at) = known {
-            *wake = Some(wake.map_or(at, |wake| wake.min(at)));
-            actions.push(Action::WakeAt(at));
-        }
+        // A home goes by what the pool says when it looks, others have it look.
+        let known = if pool.home(shard) == thread { pool.wake(shard) } else { told };
+        // A new one knows nothing else.
+        let before = wake.filter(|_| pool.home(shard) == at_home);
+        *wake = before.into_iter().chain(known).min();
+        actions.extend(known.map(Action::WakeAt));
     }
 
     /// What one shard can't record on the device, no shard may rely on.

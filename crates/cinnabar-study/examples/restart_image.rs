@@ -1,13 +1,14 @@
 //! Makes the cache device that `cargo xtask bench restart` starts from: full, and left by a crash at
 //! the worst moment. Everything but the data blocks is really there.
 //!
-//! `format FILE BYTES` makes an empty device in a sparse file, for the daemon to attach its volume
+//! `format FILE BYTES` makes an empty device in a sparse file, with the shards that a device of that size
+//! usually has, for the daemon to attach its volume
 //! to, so that device and host agree on the volume's generation. `fill FILE VOLUME BYTES GENERATION`
-//! then drives the production engine over it, with the file as the medium for metadata, until a
-//! checkpoint is as far away as it gets, and stops without a word.
+//! then drives the production engine of each shard over it, with the file as the medium for metadata, until
+//! a checkpoint is as far away as it gets, and stops without a word.
 //!
-//! `load FILE` loads the index of such a device as a start does, with reads that take no time, and
-//! prints what that costs the engine alone.
+//! `load FILE` loads the indices of such a device as a start does, one after the other and with reads that
+//! take no time, and prints what that costs the engines alone.
 //!
 //! Of the log only what is newer than the last checkpoint is written, whole chunks with zeros for data:
 //! a start reads nothing else, and a file of a hundred thousand scattered pages would take a
@@ -20,6 +21,7 @@ use cinnabar_engine::{
     Action, Answer, Command, Config, Engine, Event, IoDone, IoOp, IoRequest, Op, Phase, Request,
     RequestId, Slices, Target,
 };
+use cinnabar_shards::ShardMap;
 use cinnabar_study::instant::{Length, plain_volume};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -56,17 +58,27 @@ fn number(text: &str) -> u64 {
 }
 
 fn format(file: &str, bytes: u64) {
-    let geometry = Geometry::for_device(bytes).expect("a size that can be formatted");
-    let (offset, page) = Superblock::format([0xB3; 16], geometry).encode();
+    let geometry = Geometry::for_shards(bytes, Geometry::shards_for(bytes));
+    let geometry = geometry.expect("a size that can be formatted");
     let file = File::create_new(file).expect("a file that is not there yet");
     file.set_len(geometry.device_bytes()).expect("a sparse file of the device's size");
-    file.write_all_at(&page.0, offset).expect("room for the superblock");
+    for superblock in Superblock::format_all([0xB3; 16], geometry) {
+        let (offset, page) = superblock.encode();
+        let place = superblock.region_start() + offset;
+        file.write_all_at(&page.0, place).expect("room for the superblock");
+    }
 }
 
 fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
     let file = File::options().read(true).write(true).open(file).expect("the device");
-    let superblock = superblock(&file);
-    let mut driver = Driver::new(file, superblock);
+    for superblock in superblocks(&file) {
+        let file = file.try_clone().expect("another handle of the device");
+        let stripes = Stripes::of(&superblock, volume);
+        fill_shard(Driver::new(file, superblock, stripes), volume, bytes, generation);
+    }
+}
+
+fn fill_shard(mut driver: Driver, volume: &str, bytes: u64, generation: u64) {
     let capacity = driver.capacity;
     driver.command(Command::Open);
     driver.command(Command::AwaitLoad);
@@ -95,7 +107,7 @@ fn fill(file: &str, volume: &str, bytes: u64, generation: u64) {
     let newest = driver.next_block;
     let marks_max = capacity / 100 * MARKS_PERCENT / 100;
     for mark in 0..marks_max {
-        let block = newest - 1 - (mark * 7 + 1) % (capacity / 2);
+        let block = driver.stripes.block(newest - 1 - (mark * 7 + 1) % (capacity / 2));
         let span = ByteSpan::new(block * BLOCK_BYTES, BLOCK_BYTES);
         driver.submit(Op::Write { span, data: Length, fua: false });
     }
@@ -119,19 +131,30 @@ fn cpu_time() -> Duration {
     Duration::try_from(now).expect("time since the thread began")
 }
 
-fn superblock(file: &File) -> Superblock {
-    let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
-    for (offset, page) in (0..).step_by(4096).zip(&mut pages) {
-        file.read_exact_at(&mut page.0, offset).expect("the superblock");
-    }
-    Superblock::decode(&pages).expect("a superblock of this example")
+/// The superblocks of all regions.
+fn superblocks(file: &File) -> Vec<Superblock> {
+    let at = |start: u64| {
+        let mut pages = [MetaPage::zeroed(), MetaPage::zeroed()];
+        for (offset, page) in (start..).step_by(4096).zip(&mut pages) {
+            file.read_exact_at(&mut page.0, offset).expect("the superblock");
+        }
+        Superblock::decode(&pages).expect("a superblock of this example")
+    };
+    let first = at(0);
+    (0..first.geometry.shards).map(|shard| at(first.for_shard(shard).region_start())).collect()
 }
 
-/// Loads the index, leaving the device as it is.
+/// Loads the indices, leaving the device as it is.
 fn load(file: &str) {
     let file = File::open(file).expect("the device");
-    let superblock = superblock(&file);
-    let mut driver = Driver::new(file, superblock);
+    for superblock in superblocks(&file) {
+        let file = file.try_clone().expect("another handle of the device");
+        let stripes = Stripes::of(&superblock, "");
+        load_shard(Driver::new(file, superblock, stripes));
+    }
+}
+
+fn load_shard(mut driver: Driver) {
     driver.writes = false;
     for (start, bytes) in driver.engine.tables() {
         advise_huge(start, bytes);
@@ -165,9 +188,38 @@ fn advise_huge(start: *const u8, bytes: usize) {
     }
 }
 
-/// The engine over a file; I/O takes no time, and data blocks are not written.
+/// The blocks of a volume that one shard owns, counted from 0.
+#[derive(Clone, Copy)]
+struct Stripes {
+    shards: u64,
+    /// The first stripe that it owns.
+    first: u64,
+    blocks: u64,
+}
+
+impl Stripes {
+    fn of(superblock: &Superblock, volume: &str) -> Self {
+        let map = ShardMap::of(&superblock.geometry);
+        let blocks = map.stripe_bytes() / BLOCK_BYTES;
+        let shards = u64::from(map.shards());
+        let of_volume = map.first_shard(volume);
+        let owned = |stripe: &u64| map.shard_of(of_volume, stripe * blocks) == superblock.shard;
+        let first = (0..shards).find(owned).expect("each shard owns one of as many stripes");
+        Self { shards, first, blocks }
+    }
+
+    /// The block of the volume.
+    fn block(&self, own: u64) -> u64 {
+        (own / self.blocks * self.shards + self.first) * self.blocks + own % self.blocks
+    }
+}
+
+/// The engine of a shard over a file; I/O takes no time, and data blocks are not written.
 struct Driver {
     file: File,
+    /// First byte of its region.
+    region: u64,
+    stripes: Stripes,
     engine: Engine<Length>,
     /// First byte of the log.
     log: u64,
@@ -194,11 +246,13 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(file: File, superblock: Superblock) -> Self {
+    fn new(file: File, superblock: Superblock, stripes: Stripes) -> Self {
         let log = superblock.geometry.log * BLOCK_BYTES;
         let capacity = superblock.geometry.capacity_blocks();
         Self {
             file,
+            region: superblock.region_start(),
+            stripes,
             engine: Engine::new(Config::default(), superblock),
             log,
             keeps_log: false,
@@ -225,7 +279,8 @@ impl Driver {
         let end = self.next_block + blocks;
         while self.next_block < end {
             let bytes = REQUEST_BLOCKS * BLOCK_BYTES;
-            let span = ByteSpan::new(self.next_block * BLOCK_BYTES, bytes);
+            let block = self.stripes.block(self.next_block);
+            let span = ByteSpan::new(block * BLOCK_BYTES, bytes);
             self.submit(Op::Read { span, data: Length });
             self.submit(Op::Read { span, data: Length });
             self.next_block += REQUEST_BLOCKS;
@@ -309,7 +364,7 @@ impl Driver {
         let pages = match io.op {
             _ if io.target != Target::Cache => Vec::new(),
             IoOp::ReadMeta { offset, mut pages } => {
-                for (at, page) in (offset..).step_by(4096).zip(&mut pages) {
+                for (at, page) in (self.region + offset..).step_by(4096).zip(&mut pages) {
                     self.file.read_exact_at(&mut page.0, at).expect("a page of the device");
                 }
                 pages
@@ -317,7 +372,7 @@ impl Driver {
             IoOp::WriteMeta { pages, .. } if !self.writes => pages,
             IoOp::WriteMeta { offset, pages, data, .. } => {
                 if offset < self.log || self.keeps_log {
-                    for (at, page) in (offset..).step_by(4096).zip(&pages) {
+                    for (at, page) in (self.region + offset..).step_by(4096).zip(&pages) {
                         self.file.write_all_at(&page.0, at).expect("room for a page");
                     }
                     self.write_zeros(offset + pages.len() as u64 * BLOCK_BYTES, &data);
@@ -346,6 +401,7 @@ impl Driver {
         if len == 0 {
             return;
         }
-        self.file.write_all_at(&vec![0; len as usize], offset).expect("room for zeros");
+        let zeros = vec![0; len as usize];
+        self.file.write_all_at(&zeros, self.region + offset).expect("room for zeros");
     }
 }

@@ -17,25 +17,32 @@ use cinnabar_engine::plan::Plan;
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::{Command, Config, Engine, Event, Reply, Request, RequestId};
 use cinnabar_shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
+use counters::OfShard;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Crew {
     router: Router<Memory>,
     pub(super) workers: Vec<Worker>,
+    /// Threads that load shards, and sleep when that is done.
+    loaders: Vec<Worker>,
     /// By shard, as last heard.
     health: Vec<Health>,
     losses: Losses,
     /// Blocks that fit on the device; 0 without one.
     pub(super) capacity_blocks: u64,
+    /// What each shard has said of itself last.
+    last: RefCell<Vec<OfShard>>,
 }
 
 impl Crew {
     /// No engines yet.
-    pub(super) fn new(workers: Vec<Worker>) -> Self {
+    pub(super) fn new(workers: Vec<Worker>, loaders: Vec<Worker>) -> Self {
         let router = Router::new(ShardMap::single(), &Config::default());
         let losses = Losses::new(router.map());
-        Self { router, workers, health: Vec::new(), losses, capacity_blocks: 0 }
+        let (health, last) = (Vec::new(), RefCell::default());
+        Self { router, workers, loaders, health, losses, capacity_blocks: 0, last }
     }
 
     /// Seats engines, one for each shard, in place of those there were.
@@ -43,8 +50,10 @@ impl Crew {
         self.router = Router::new(map, &Config::default());
         self.health = vec![Health::Opening; engines.len()];
         self.losses = Losses::new(self.router.map());
-        let pool: Arc<Pool> = Arc::new(ShardPool::new(engines, self.threads(), Mutants::default()));
-        for worker in &self.workers {
+        self.last.borrow_mut().clear();
+        let pool = ShardPool::new(engines, self.threads(), Mutants::default());
+        let pool: Arc<Pool> = Arc::new(pool.with_loaders(self.loaders.len()));
+        for worker in self.all() {
             let pool = Arc::clone(&pool);
             worker.call(move |hands| hands.lane.seat(pool));
         }
@@ -66,9 +75,14 @@ impl Crew {
         self.router.map().shards()
     }
 
-    /// Number of threads.
+    /// Number of threads that serve guests.
     pub(super) fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// All threads beside the first.
+    fn all(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().chain(&self.loaders)
     }
 
     /// A guest's request; answered at once only if it can't be served. `share`: the homes of the shards
@@ -120,9 +134,10 @@ impl Crew {
         self.router.reply(shard, reply, &mut |routed| post(lane, routed))
     }
 
-    /// Has each other thread say when it has looked at its port and run what came of that.
-    pub(super) fn have_look(&mut self) {
-        self.workers.iter_mut().for_each(Worker::have_look);
+    /// Has each other thread say when it has looked at its port and run what came of that; gives their
+    /// number.
+    pub(super) fn have_look(&self) -> usize {
+        self.all().map(Worker::have_look).count()
     }
 
     /// The engines' I/O to a volume whose attach was answered goes to the plane's volume `key`.
@@ -169,7 +184,7 @@ impl Crew {
 
     /// Ends the threads beside the first.
     pub(super) fn end(&mut self) {
-        for worker in self.workers.drain(..) {
+        for worker in self.workers.drain(..).chain(self.loaders.drain(..)) {
             if !worker.end() {
                 tracing::warn!("a data thread does not end and is left behind");
             }

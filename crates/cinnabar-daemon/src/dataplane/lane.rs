@@ -2,8 +2,10 @@
 //!
 //! A thread runs a shard when it has something for it: a request that arrived here, a completion of
 //! its own port. It is the home of some shards ([`ShardPool::home`]): it wakes them, carries commands
-//! out, and runs what others have left. Backends that are servers have all I/O of a shard done by the
-//! shard's home, so that what a restarted server may have lost is known where its answers arrive.
+//! out, and runs what others have left. Backends that are servers have all I/O of a shard done by one
+//! thread ([`ShardPool::backend_home`]), so that what a restarted server may have lost is known where
+//! its answers arrive. A loader has a port for the cache device alone: it passes I/O on backends on to
+//! that thread.
 
 use super::clock::Clock;
 use super::desk::{Desk, IoEvent, ShardDoors};
@@ -149,11 +151,12 @@ impl Lane {
         self.leave(shard, Left::Bind(volume, key));
     }
 
-    /// The server of the volume of this key may have lost these ranges: what the shards whose home
-    /// this is have of them goes before they hear of anything that the server has done since.
+    /// The server of the volume of this key may have lost these ranges: what the shards whose I/O on
+    /// servers is done here have of them goes before they hear of anything that the server has done
+    /// since.
     pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
         for shard in 0..self.pool.shards() {
-            if !self.is_home(shard) {
+            if self.pool.backend_home(shard) != self.number {
                 continue;
             }
             let events = &mut self.events[shard as usize];
@@ -204,23 +207,40 @@ impl Lane {
     }
 
     /// Asks each shard something, in order.
-    pub(super) fn ask<T>(&self, question: impl Fn(u32, &Engine<Memory>) -> T) -> Vec<T> {
-        let one = |number| {
-            let answer = self.pool.ask(number, |shard| question(number, &shard.engine));
-            // A thread that came meanwhile has found it taken.
-            if self.pool.is_filled(number)
-                && let Some(home) = self.mail.get(self.pool.home(number))
-            {
-                home.push(Mail::Look);
-            }
-            answer
-        };
-        (0..self.pool.shards()).map(one).collect()
+    pub(super) fn ask<T>(&self, question: impl Fn(&Engine<Memory>) -> T) -> Vec<T> {
+        (0..self.pool.shards()).map(|shard| self.ask_one(shard, &question)).collect()
+    }
+
+    /// Asks a shard something.
+    pub(super) fn ask_one<T>(&self, shard: u32, question: impl FnOnce(&Engine<Memory>) -> T) -> T {
+        let answer = self.pool.ask(shard, |shard| question(&shard.engine));
+        self.see_to(shard);
+        answer
+    }
+
+    /// Asks a shard something, unless another thread runs it at the moment.
+    pub(super) fn try_ask<T>(
+        &self,
+        shard: u32,
+        question: impl FnOnce(&Engine<Memory>) -> T,
+    ) -> Option<T> {
+        let answer = self.pool.try_ask(shard, |shard| question(&shard.engine))?;
+        self.see_to(shard);
+        Some(answer)
+    }
+
+    /// A thread that came while the shard was asked has found it taken: its home looks at it.
+    fn see_to(&self, shard: u32) {
+        if self.pool.is_filled(shard)
+            && let Some(home) = self.mail.get(self.pool.home(shard))
+        {
+            home.push(Mail::Look);
+        }
     }
 
     /// What the device knows of a volume that is not attached.
     pub(super) fn recorded(&self, name: &str) -> Vec<Recorded> {
-        self.ask(|_, engine| engine.recorded(name)).into_iter().flatten().collect()
+        self.ask(|engine| engine.recorded(name)).into_iter().flatten().collect()
     }
 
     /// When something is due here; at once if a shard has something to do.
@@ -283,6 +303,19 @@ impl Lane {
         }
     }
 
+    /// A loader was the home of shards when it was asked to look at them: they may have another by now.
+    fn pass_look_on(&mut self) {
+        if self.number < self.pool.threads() {
+            return;
+        }
+        for shard in 0..self.pool.shards() {
+            let due = self.pool.is_filled(shard) || self.pool.wake(shard).is_some();
+            if due && !self.is_home(shard) {
+                self.letters.push((self.pool.home(shard), Mail::Look));
+            }
+        }
+    }
+
     /// Takes what other threads have sent.
     pub(super) fn read_mail(&mut self, now: Instant) {
         let Some(inbox) = self.mail.get(self.number).filter(|inbox| inbox.is_filled()) else {
@@ -292,7 +325,10 @@ impl Lane {
         inbox.take(&mut letters);
         for mail in letters {
             match mail {
-                Mail::Look => self.look_at_shards(now),
+                Mail::Look => {
+                    self.look_at_shards(now);
+                    self.pass_look_on();
+                }
                 Mail::Io { shard, id, key, op } => {
                     self.desk.backend_io(now, (shard, id), key, op);
                 }

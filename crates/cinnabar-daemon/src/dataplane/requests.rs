@@ -243,9 +243,8 @@ impl Plane {
         self.overdue.look += 1;
         self.overdue.ids = std::mem::take(&mut self.overdue.next);
         self.overdue.elsewhere = std::mem::take(&mut self.overdue.next_elsewhere);
-        self.overdue.awaited = self.crew.threads();
         (self.overdue.own, self.overdue.waiting) = (true, false);
-        self.crew.have_look();
+        self.overdue.awaited = 1 + self.crew.have_look();
     }
 
     /// The time of another thread's own requests is over.

@@ -99,7 +99,8 @@ impl Plane {
         let mut used: Vec<Taken> =
             cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
         used.extend(log.iter().flatten().flat_map(|log| log.halves.disks()).map(taken_by_log));
-        let (mut plane, commands) = Self::new(config, options, ledger)?;
+        let shards = cache.as_ref().map_or(0, |(_, superblocks)| superblocks.len());
+        let (mut plane, commands) = Self::new(config, options, ledger, shards)?;
         let begun = plane
             .install_writes(&config.cache, log)
             .and_then(|()| plane.open_backends(config, used))
@@ -113,11 +114,12 @@ impl Plane {
         }
     }
 
-    /// A loop without engines, volumes and cache device.
+    /// A loop without engines, volumes and cache device, for a device of so many shards.
     fn new(
         config: &StartConfig,
         open_options: OpenOptions,
         ledger: Ledger,
+        shards: usize,
     ) -> Result<(Self, Commands), StartError> {
         let CacheConfig { io, device_timeout, threads, poll_max, .. } = config.cache;
         let port = open_port(io)?;
@@ -131,7 +133,8 @@ impl Plane {
             .manager
             .as_ref()
             .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
-        let workers = (1..threads.max(1))
+        let threads = threads.max(1);
+        let mut workers = (1..threads + loaders(threads, shards))
             .map(|number| {
                 let times = (device_timeout, poll_max);
                 Worker::start(number, clock, io, threads, times, heard.clone())
@@ -147,9 +150,10 @@ impl Plane {
             }
             lane.meet(mail);
         }
+        let loaders = workers.split_off(threads - 1);
         let plane = Self {
             lane,
-            crew: Crew::new(workers),
+            crew: Crew::new(workers, loaders),
             front,
             drains: 0,
             cache: Cache::none(config.cache.device.clone(), device_timeout),
@@ -376,6 +380,13 @@ pub(super) fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError>
         };
         StartError::new(kind, Subject::Cache, format!("no I/O: {error}"), hint)
     })
+}
+
+/// Threads beside those that serve guests, for so many shards to be loaded side by side: as many as
+/// there are processors for.
+fn loaders(threads: usize, shards: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.min(shards).saturating_sub(threads)
 }
 
 /// Settings of each of so many engines, which share what probation may take.

@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
-        let counters = self.crew.counters(&self.lane, &ids);
+        let counters = self.crew.latest(&self.lane, &ids);
         let now = self.lane.clock.now();
         let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
         let (state, reason) = if self.stop.is_some() {

@@ -1,5 +1,6 @@
 //! A data thread beside the first one, with an I/O port of its own: the home of some of the shards,
-//! which serves some of the volumes.
+//! which serves some of the volumes. A loader is such a thread that serves none, and is the home of
+//! shards as long as they are being loaded.
 //!
 //! What a worker can't settle by itself goes to the plane's inbox.
 
@@ -107,7 +108,7 @@ impl Worker {
     }
 
     /// Has it say when what its port has brought has been run.
-    pub(super) fn have_look(&mut self) {
+    pub(super) fn have_look(&self) {
         self.inbox.push(Order::Look);
     }
 

@@ -125,6 +125,32 @@ fn the_home_is_told_of_an_earlier_wake_up() {
     assert_eq!(run(1, 7000), [(0, 0, Instant(7000))]);
 }
 
+/// Once there is nothing to load, and then it is told.
+#[test]
+fn a_loader_is_the_home_of_a_shard_until_that_is_loaded() {
+    for mutants in [Mutants::default(), Mutants::only(Mutant::NewHomeNotTold)] {
+        let engine = || Engine::without_device(Config::default());
+        let pool = Pool::new(vec![engine(), engine(), engine()], 1, mutants).with_loaders(1);
+        let homes = |home: fn(&Pool, u32) -> usize| [0, 1, 2].map(|shard| home(&pool, shard));
+        assert_eq!(homes(Pool::home), [0, 1, 0]);
+        assert_eq!(homes(Pool::backend_home), [0, 0, 0]);
+        let run = |shard: u32| {
+            let mut held = pool.seats[shard as usize].hold().expect("it is free");
+            held.shard.wake = Some(Instant(9000));
+            drop(held);
+            let mut doors = Doors::default();
+            let home = pool.home(shard);
+            pool.run(shard, home, Instant(0), &mut Vec::new(), &mut doors);
+            doors.told
+        };
+        assert_eq!(run(0), [], "its home stays");
+        let told = run(1);
+        assert_eq!(told == [(1, 0, Instant(9000))], mutants == Mutants::default(), "{told:?}");
+        assert_eq!(homes(Pool::home), [0, 0, 0]);
+        assert_eq!(run(1), [], "it knows");
+    }
+}
+
 /// A thread may have looked at the clock before another one that ran the shard first.
 #[test]
 fn a_shard_never_goes_back_in_time() {

@@ -106,6 +106,7 @@ impl<P: Payload> Engine<P> {
             | Pending::Load { .. }
             | Pending::Header { .. }
             | Pending::Journal
+            | Pending::Open(_)
             | Pending::Control
             | Pending::Reserve { .. }
             | Pending::CacheFlush => true,

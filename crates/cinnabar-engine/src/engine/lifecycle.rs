@@ -5,7 +5,6 @@
 use super::Engine;
 use super::open::Opening;
 use crate::health::{Health, PassThroughReason};
-use crate::metadata::MetaPage;
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::superblock::DeviceState;
 use crate::outbox::Pending;
@@ -101,10 +100,10 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// A superblock write, or an I/O of opening, has ended.
-    pub(super) fn control_done(&mut self, result: Result<(), IoError>, pages: &[MetaPage]) {
+    /// A superblock write, or another write of opening, has ended.
+    pub(super) fn control_done(&mut self, result: Result<(), IoError>) {
         match std::mem::replace(&mut self.lifecycle, Lifecycle::Ended) {
-            Lifecycle::Opening(id, stage) => self.opening_done(id, stage, result, pages),
+            Lifecycle::Opening(id, stage) => self.opening_done(id, stage, result),
             Lifecycle::Closing(id, Closing::Marking(copies)) => match (result, copies) {
                 (Err(error), _) => self.outbox.reply(id, Err(Failure::Io(error))),
                 (Ok(()), Copies::Both) => {
@@ -150,7 +149,7 @@ impl<P: Payload> Engine<P> {
     /// Pages of a checkpoint have been written, or a flush or its head.
     pub(super) fn checkpoint_done(&mut self, result: Result<(), IoError>) {
         if let Lifecycle::Opening(..) = self.lifecycle {
-            return self.control_done(result, &[]);
+            return self.control_done(result);
         }
         // Given up, with the device.
         let Some(mut writer) = self.checkpoint.take() else { return };
@@ -289,6 +288,7 @@ mod tests {
     use super::super::rig::{Nothing, Rig, superblock, volume};
     use super::*;
     use crate::config::Config;
+    use crate::metadata::MetaPage;
     use crate::metadata::superblock::Superblock;
     use crate::seam::{Action, Event, IoDone};
     use crate::units::{Instant, VolumeId};

@@ -25,6 +25,7 @@ mod open;
 mod passed;
 mod phases;
 mod read;
+mod reading;
 #[cfg(test)]
 mod reclaim;
 mod request;
@@ -56,6 +57,7 @@ use lifecycle::Lifecycle;
 use load::Loader;
 pub use phases::{Phase, Phases};
 use read::Flash;
+pub(crate) use reading::OpenRead;
 use request::Active;
 use slab::Slab;
 use smallvec::SmallVec;
@@ -308,7 +310,8 @@ impl<P: Payload> Engine<P> {
                 self.journal_done(result);
                 self.advance_lifecycle();
             }
-            Pending::Control => self.control_done(result, &pages),
+            Pending::Open(what) => self.open_read_done(what, result, pages),
+            Pending::Control => self.control_done(result),
             Pending::Reserve { copies } => self.reserve_done(copies, result),
             Pending::CacheFlush => {
                 self.cache_flushed(result);

@@ -1,6 +1,7 @@
 //! Opening a device: what the last session left, and the durable record that a new one has begun.
 //!
-//! Order after a crash: the two checkpoint heads, the journal, the checkpoint's volumes; the device
+//! Order after a crash: a flush, the two checkpoint heads, the journal, the checkpoint's volumes (see
+//! `reading`); the device
 //! is marked as in use; then volumes can be attached, and the rest is loaded beside (see `load`). A
 //! device that is new, or leaves doubt, is first marked as cold, then its journal is formatted and
 //! the checkpoints' heads are blanked, then an empty checkpoint is written: only after that can it
@@ -10,30 +11,24 @@
 use super::Engine;
 use super::lifecycle::{Copies, Lifecycle};
 use super::load::Loader;
+use super::reading::Reading;
 use crate::bounds::Bound;
 use crate::health::{PassThroughReason, Start};
 use crate::journal::{Journal, scan};
 use crate::metadata::MetaPage;
-use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
-use crate::metadata::chunk::device_of;
+use crate::metadata::checkpoint::{Head, VolumeRecord};
 use crate::metadata::superblock::{DeviceState, SUPERBLOCK_BYTES};
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, Failure, IoError, IoOp, Payload, RequestId, Target};
-use crate::store::{CheckpointWriter, Index, is_sound};
+use crate::store::{CheckpointWriter, Index};
 use crate::units::BLOCK_BYTES;
 
-/// How far opening has got; one I/O is under way.
+/// How far opening has got; one I/O is under way, several while it reads.
 #[derive(Debug)]
 pub(super) enum Opening {
-    /// Making durable whatever the last session left.
-    Settle,
-    /// Reading the checkpoints' heads.
-    Heads(Vec<(u64, Head)>, usize),
-    /// Reading the journal, with the page before which it is known to have been durable.
-    Ring(Box<(u64, Head)>, u64, scan::Scan, u64),
-    /// Reading the checkpoint's volumes.
-    Volumes(Found),
+    /// Making durable whatever the last session left, and reading it.
+    Reads(Box<Reading>),
     /// Marking the device as cold.
     Cold(Copies, Start),
     /// Formatting the journal, from this page on.
@@ -77,53 +72,20 @@ impl<P: Payload> Engine<P> {
         if self.superblock.state == DeviceState::Cold {
             return self.blank(id, 0, Start::New);
         }
-        // What the dead session had under way may be readable and yet not durable. Whatever is read
-        // from here on is built upon, so it must not vanish.
-        self.outbox.io(Target::Cache, IoOp::Flush, Pending::Control);
-        self.lifecycle = Lifecycle::Opening(id, Opening::Settle);
+        self.begin_reading(id);
     }
 
-    fn read_head(&mut self, slot: usize) {
-        let offset = self.superblock.geometry.checkpoints.0[slot] * BLOCK_BYTES;
-        self.read_meta(offset, 1);
-    }
-
-    fn read_meta(&mut self, offset: u64, pages: u64) {
-        let pages = vec![MetaPage::zeroed(); pages as usize];
-        self.outbox.io(Target::Cache, IoOp::ReadMeta { offset, pages }, Pending::Control);
-    }
-
-    /// An I/O of opening has ended.
+    /// A write of opening has ended.
     pub(super) fn opening_done(
         &mut self,
         id: RequestId,
         stage: Opening,
         result: Result<(), IoError>,
-        pages: &[MetaPage],
     ) {
-        let writes = matches!(
-            stage,
-            Opening::Settle
-                | Opening::Cold(..)
-                | Opening::Blank(..)
-                | Opening::BlankHeads(..)
-                | Opening::Empty(..)
-                | Opening::Mark(..)
-        );
-        if let (true, Err(error)) = (writes, result) {
+        if let Err(error) = result {
             return self.opening_failed(id, error);
         }
-        let pages = if result.is_ok() { pages } else { &[] };
         match stage {
-            Opening::Settle => {
-                self.read_head(0);
-                self.lifecycle = Lifecycle::Opening(id, Opening::Heads(Vec::new(), 0));
-            }
-            Opening::Heads(heads, slot) => self.head_read(id, heads, slot, pages),
-            Opening::Ring(head, durable, scan, next) => {
-                self.ring_read(id, (head, durable), scan, next, pages);
-            }
-            Opening::Volumes(found) => self.volumes_read(id, found, pages),
             Opening::Cold(Copies::Both, start) => {
                 self.write_superblock();
                 self.lifecycle = Lifecycle::Opening(id, Opening::Cold(Copies::Last, start));
@@ -147,6 +109,7 @@ impl<P: Payload> Engine<P> {
                 self.lifecycle = Lifecycle::Opening(id, Opening::Mark(Copies::Last, loader, start));
             }
             Opening::Mark(Copies::Last, loader, start) => self.begin_serving(id, loader, start),
+            Opening::Reads(_) => unreachable!("reads are told apart"),
             Opening::BumpGenerations(_) => unreachable!("no I/O on the device is under way"),
         }
     }
@@ -159,103 +122,8 @@ impl<P: Payload> Engine<P> {
         self.outbox.reply(id, Err(Failure::Io(error)));
     }
 
-    fn head_read(
-        &mut self,
-        id: RequestId,
-        mut heads: Vec<(u64, Head)>,
-        slot: usize,
-        pages: &[MetaPage],
-    ) {
-        let head = pages.first().and_then(Page::decode_head).filter(|(sequence, head)| {
-            *sequence % 2 == slot as u64
-                && *sequence < u64::MAX / 2
-                && head.era == self.superblock.era
-                && is_sound(head, &self.superblock.geometry)
-        });
-        heads.extend(head);
-        if slot == 0 {
-            self.read_head(1);
-            self.lifecycle = Lifecycle::Opening(id, Opening::Heads(heads, 1));
-            return;
-        }
-        let wanted = match self.superblock.state {
-            DeviceState::Clean { checkpoint } => Some(checkpoint),
-            _ => None,
-        };
-        let durable = heads.iter().map(|(_, head)| head.journal_durable).max().unwrap_or(0);
-        let newest = heads
-            .into_iter()
-            .filter(|(sequence, _)| wanted.is_none_or(|wanted| *sequence == wanted))
-            .max_by_key(|(sequence, _)| *sequence);
-        let Some(head) = newest else { return self.doubt(id) };
-        let device = device_of(self.superblock.uuid);
-        let scan = scan::Scan::new(device, self.superblock.era);
-        self.read_ring(id, (Box::new(head), durable), scan, 0);
-    }
-
-    fn read_ring(
-        &mut self,
-        id: RequestId,
-        (head, durable): (Box<(u64, Head)>, u64),
-        scan: scan::Scan,
-        next: u64,
-    ) {
-        let (first, len) = self.superblock.geometry.journal;
-        assert!(next < len, "a page of the ring");
-        let count = self.config.bounds.open_pages.min(len - next);
-        self.store.crossings.note_if(count < len - next, Bound::OpenPages);
-        self.read_meta((first + next) * BLOCK_BYTES, count);
-        self.lifecycle = Lifecycle::Opening(id, Opening::Ring(head, durable, scan, next + count));
-    }
-
-    fn ring_read(
-        &mut self,
-        id: RequestId,
-        (head, durable): (Box<(u64, Head)>, u64),
-        mut scan: scan::Scan,
-        next: u64,
-        pages: &[MetaPage],
-    ) {
-        if pages.is_empty() {
-            return self.doubt(id);
-        }
-        scan.take(pages);
-        if next < self.superblock.geometry.journal.1 {
-            return self.read_ring(id, (head, durable), scan, next);
-        }
-        let (sequence, head) = *head;
-        let read = scan.read(head.journal_page, durable, self.config.mutants);
-        let Some(read) = read.filter(|read| read.checkpoint <= sequence) else {
-            return self.doubt(id);
-        };
-        let found = Found { sequence, head, read, volumes: Vec::new(), damaged_pages: 0 };
-        self.read_volumes(id, found);
-    }
-
-    fn read_volumes(&mut self, id: RequestId, found: Found) {
-        let pages = u64::from(found.head.volumes).div_ceil(VOLUMES_A_PAGE as u64);
-        if pages == 0 {
-            return self.recover(id, found);
-        }
-        let slot = (found.sequence % 2) as usize;
-        let offset = (self.superblock.geometry.checkpoints.0[slot] + 1) * BLOCK_BYTES;
-        self.read_meta(offset, pages);
-        self.lifecycle = Lifecycle::Opening(id, Opening::Volumes(found));
-    }
-
-    fn volumes_read(&mut self, id: RequestId, mut found: Found, pages: &[MetaPage]) {
-        found.damaged_pages += u64::from(pages.is_empty());
-        for (position, page) in (1..).zip(pages) {
-            match Page::decode(page, found.sequence, position) {
-                Some(Page::Volumes(records)) => found.volumes.extend(records),
-                _ => found.damaged_pages += 1,
-            }
-        }
-        self.recover(id, found);
-    }
-
     /// What was read goes together: make volumes known, and begin a session on top of it.
-    fn recover(&mut self, id: RequestId, found: Found) {
+    pub(super) fn recover(&mut self, id: RequestId, found: Found) {
         let start = match self.superblock.state {
             DeviceState::Clean { .. } => Start::Clean,
             _ => Start::Crashed,
@@ -266,7 +134,7 @@ impl<P: Payload> Engine<P> {
     }
 
     /// The metadata may hide something: nothing is believed.
-    fn doubt(&mut self, id: RequestId) {
+    pub(super) fn doubt(&mut self, id: RequestId) {
         self.superblock.state = DeviceState::Cold;
         self.write_superblock();
         self.lifecycle = Lifecycle::Opening(id, Opening::Cold(Copies::Both, Start::Damaged));
@@ -368,6 +236,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::health::LoadReport;
+    use crate::metadata::checkpoint::Page;
     use crate::mutant::Mutants;
     use crate::seam::Command;
     use crate::units::VolumeId;

@@ -184,9 +184,7 @@ impl<P: Payload> Engine<P> {
     fn session_phase(&self, on: &mut Phases) {
         let phase = match &self.lifecycle {
             Lifecycle::Opening(_, stage) => match stage {
-                Opening::Settle | Opening::Heads(..) | Opening::Ring(..) | Opening::Volumes(_) => {
-                    Phase::OpenReads
-                }
+                Opening::Reads(_) => Phase::OpenReads,
                 Opening::Cold(..)
                 | Opening::Blank(..)
                 | Opening::BlankHeads(..)

@@ -223,7 +223,7 @@ impl Rig {
         panic!("the engine never comes to rest");
     }
 
-    fn carry_out(&mut self, io: IoRequest<Nothing>) -> IoDone {
+    pub(super) fn carry_out(&mut self, io: IoRequest<Nothing>) -> IoDone {
         let mut done = IoDone::new(io.id, Ok(()));
         match io.op {
             IoOp::BumpGeneration { .. } => {

@@ -2,14 +2,14 @@
 //! that was durable is missing.
 
 use crate::metadata::MetaPage;
-use crate::metadata::journal::{PageHeader, Record, Sector, decode};
+use crate::metadata::journal::{PageHeader, Record, Sector, decode_each};
 use crate::mutant::{Mutant, Mutants};
 
 /// No device lives long enough to number a page higher.
 pub(crate) const PAGE_MAX: u64 = 1 << 56;
 
 /// What one place of the ring holds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Place {
     /// The page, if all of its sectors are of one write.
     page: Option<(PageHeader, Vec<Record>)>,
@@ -27,11 +27,13 @@ impl Place {
     }
 }
 
-/// Takes in the pages of the ring, in order.
+/// Takes in the pages of the ring.
 #[derive(Debug)]
 pub struct Scan {
     device: u32,
     era: u32,
+    /// Records of pages before this one are checked, and not kept.
+    from: u64,
     places: Vec<Place>,
 }
 
@@ -51,35 +53,49 @@ pub struct Read {
 impl Scan {
     /// A scan of the ring of a device, in its present era.
     pub fn new(device: u32, era: u32) -> Self {
-        Self { device, era, places: Vec::new() }
+        Self::behind(device, era, 0)
+    }
+
+    /// The same, to be [read](Self::read) from this page on.
+    pub(crate) fn behind(device: u32, era: u32, from: u64) -> Self {
+        Self { device, era, from, places: Vec::new() }
     }
 
     /// Takes in the next pages.
     pub fn take(&mut self, pages: &[MetaPage]) {
-        for page in pages {
-            let place = self.place(page);
-            self.places.push(place);
+        self.take_at(self.places.len() as u64, pages);
+    }
+
+    /// Takes in the pages from place `first` of the ring on. Each place is taken in once, in any order.
+    pub(crate) fn take_at(&mut self, first: u64, pages: &[MetaPage]) {
+        let first = first as usize;
+        let end = self.places.len().max(first + pages.len());
+        self.places.resize_with(end, Place::default);
+        for (at, page) in (first..).zip(pages) {
+            self.places[at] = self.place(page);
         }
     }
 
     fn place(&self, page: &MetaPage) -> Place {
-        let mut place = Place { page: None, torn: Vec::new(), blank: false, damaged: false };
+        let mut place = Place::default();
         let mut all = Vec::new();
-        for sector in decode(page) {
-            match sector {
+        decode_each(
+            page,
+            |header| header.page >= self.from,
+            &mut all,
+            |sector| match sector {
                 Sector::Blank => place.blank = true,
                 Sector::Damaged => place.damaged = true,
-                Sector::Whole(header, records) => {
+                Sector::Whole(header, ()) => {
                     let possible = header.page.max(header.first).max(header.tail) <= PAGE_MAX;
                     let ours = header.device == self.device && header.era == self.era;
                     place.damaged |= !possible || !ours;
                     if possible && ours && !place.torn.contains(&header) {
                         place.torn.push(header);
                     }
-                    all.extend(records);
                 }
-            }
-        }
+            },
+        );
         if let (&[header], false, false) = (&place.torn[..], place.blank, place.damaged) {
             (place.page, place.torn) = (Some((header, all)), Vec::new());
         }
@@ -89,6 +105,14 @@ impl Scan {
     fn at(&self, page: u64) -> Option<&(PageHeader, Vec<Record>)> {
         let place = &self.places[(page % self.places.len() as u64) as usize];
         place.page.as_ref().filter(|(header, _)| header.page == page)
+    }
+
+    /// Whether the place of page `next` in a ring of so many places, the only one that was taken in, holds
+    /// what lay there before that page was written: the whole page of a round before, or what the ring was
+    /// formatted with.
+    pub(crate) fn is_unwritten(&self, next: u64, places: u64) -> bool {
+        let place = self.places.last().and_then(|place| place.page.as_ref());
+        place.is_some_and(|(header, _)| header.page < next && header.page % places == next % places)
     }
 
     /// The records that count if the newest checkpoint covers everything before page `from`, and

@@ -2,6 +2,8 @@
 
 use super::super::lane::Lane;
 use super::Crew;
+use cinnabar_backend::Memory;
+use cinnabar_engine::Engine;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{Instant, VolumeId};
@@ -14,6 +16,26 @@ pub(in super::super) struct Counters {
     pub(in super::super) ram: RamBytes,
     /// In the order they were asked for.
     pub(in super::super) volumes: Vec<VolumeCounters>,
+}
+
+/// What one shard has said of itself.
+pub(super) struct OfShard {
+    health: Health,
+    cache: CacheCounters,
+    ram: RamBytes,
+    /// With the names that the shard has for them.
+    volumes: Vec<(Option<VolumeId>, VolumeCounters)>,
+}
+
+impl Default for OfShard {
+    fn default() -> Self {
+        Self {
+            health: Health::Opening,
+            cache: CacheCounters::default(),
+            ram: RamBytes::default(),
+            volumes: Vec::new(),
+        }
+    }
 }
 
 impl Crew {
@@ -41,23 +63,56 @@ impl Crew {
 
     /// All counters: of the cache, and of these volumes.
     pub(in super::super) fn counters(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
+        self.ask_all(lane, volumes, true)
+    }
+
+    /// The same, but what a shard that is being loaded has said last will do: it is seldom free, and
+    /// waiting for it holds up what this thread loads.
+    pub(in super::super) fn latest(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
+        self.ask_all(lane, volumes, false)
+    }
+
+    fn ask_all(&self, lane: &Lane, volumes: &[Option<VolumeId>], exact: bool) -> Counters {
         let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
             .map(|shard| {
                 let name = |volume: &Option<_>| self.router.inner((*volume)?, shard);
                 volumes.iter().map(name).collect()
             })
             .collect();
-        let all = lane.ask(|shard, engine| {
-            let of = |volume: &Option<VolumeId>| volume.and_then(|id| engine.volume_counters(id));
-            let all = inner[shard as usize].iter();
-            let volumes: Vec<VolumeCounters> = all.map(|v| of(v).unwrap_or_default()).collect();
-            (engine.health(), engine.cache_counters(), engine.ram_bytes(), volumes)
-        });
-        let of_volume = |at: usize| VolumeCounters::of_shards(all.iter().map(|one| one.3[at]));
+        let asked = |shard: u32, engine: &Engine<Memory>| {
+            let of = |volume: &Option<VolumeId>| {
+                let known = volume.and_then(|id| engine.volume_counters(id));
+                (*volume, known.unwrap_or_default())
+            };
+            OfShard {
+                health: engine.health(),
+                cache: engine.cache_counters(),
+                ram: engine.ram_bytes(),
+                volumes: inner[shard as usize].iter().map(of).collect(),
+            }
+        };
+        let mut last = self.last.borrow_mut();
+        last.resize_with(self.shards() as usize, OfShard::default);
+        for (shard, last) in (0..).zip(last.iter_mut()) {
+            let known = self.health[shard as usize];
+            if exact || !matches!(known, Health::Loading { .. }) {
+                *last = lane.ask_one(shard, |engine| asked(shard, engine));
+            } else if let Some(answer) = lane.try_ask(shard, |engine| asked(shard, engine)) {
+                *last = answer;
+            } else {
+                last.health = known;
+            }
+        }
+        let of_volume = |at: usize| {
+            VolumeCounters::of_shards(last.iter().zip(&inner).map(|(one, inner)| {
+                let same = one.volumes.get(at).filter(|(volume, _)| *volume == inner[at]);
+                same.map_or_else(VolumeCounters::default, |(_, counters)| *counters)
+            }))
+        };
         Counters {
-            health: Health::of_all(all.iter().map(|one| one.0)),
-            cache: all.iter().map(|one| one.1).sum(),
-            ram: all.iter().map(|one| one.2).sum(),
+            health: Health::of_all(last.iter().map(|one| one.health)),
+            cache: last.iter().map(|one| one.cache).sum(),
+            ram: last.iter().map(|one| one.ram).sum(),
             volumes: (0..volumes.len()).map(of_volume).collect(),
         }
     }

@@ -7,10 +7,10 @@ use crate::dataplane::guests::Passed;
 use crate::dataplane::lane::LaneEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
-use crate::messages::{CommandErrorKind, IoMode, Message};
+use crate::messages::{CommandErrorKind, EvictionMode, IoMode, Message};
 use crate::recording::{Ending, Look, Recording};
 use cinnabar_engine::Op;
-use cinnabar_engine::health::Health;
+use cinnabar_engine::health::{Health, Start};
 use cinnabar_engine::units::Instant;
 use cinnabar_frontend::{Command, ExportId, Incoming, Ticket};
 use std::collections::BTreeSet;
@@ -38,6 +38,48 @@ fn wait_until(what: impl Fn() -> bool) {
 /// Bytes that differ from round to round.
 fn of_round(round: u64, len: usize) -> Vec<u8> {
     pattern((round + 1) << 32, len)
+}
+
+/// More threads than those that serve guests may be at it; guests are served meanwhile.
+#[test]
+fn shards_are_loaded_side_by_side_and_found_warm() {
+    on_threads(|_| {
+        let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+        rig.config.cache.eviction = EvictionMode::Clock;
+        rig.config.volumes[0].exclusive = true;
+        rig.start();
+        let mut expected = pattern(0, SIZE as usize);
+        assert!(rig.client("vm1").read(0, SIZE as u32).as_ref() == Ok(&expected));
+        for round in 0..6 {
+            assert!(rig.stop().clean);
+            rig.start();
+            // Writes to two shards, whether they have been loaded or not; a FLUSH of all.
+            let mut client = rig.client("vm1");
+            for part in 0..2 {
+                let at = part * BORDER + (round + part) * 8192;
+                let data = of_round(round * 8 + part, 8192);
+                assert_eq!(client.write(at, &data, part == 1), Ok(()));
+                expected[at as usize..][..data.len()].copy_from_slice(&data);
+            }
+            assert_eq!(client.flush(), Ok(()));
+            // The status may be asked for at any moment.
+            let status = rig.status();
+            assert_eq!(status.volumes[0].connections, 1);
+            assert!(client.read(0, SIZE as u32).as_ref() == Ok(&expected), "round {round}");
+            if round % 2 == 0 {
+                // Else the stop comes while it is being loaded, perhaps.
+                let loaded = rig.loaded();
+                let report = loaded.cache.loaded.expect("it is loaded").report;
+                assert_eq!(report.start, Start::Clean, "{report:?}");
+                assert!(report.blocks > SIZE / 4096 / 2, "{report:?}");
+                assert!(client.read(0, SIZE as u32).as_ref() == Ok(&expected));
+                let counters = rig.status().volumes[0].counters;
+                assert!(counters.read_hits > SIZE / 4096 / 2, "{counters:?}");
+            }
+            client.leave();
+        }
+        assert!(rig.stop().clean);
+    });
 }
 
 #[test]

@@ -76,6 +76,22 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "engine `identity`",
         "an attach fails, and a run may not go on without it",
     ),
+    (
+        Mutant::OpenedUnsettled,
+        "engine `reading`",
+        "what a session leaves that is not durable are chunks and pages of a checkpoint without a head; without \
+         them a block fails its checksum, and a record under way is one that nobody was told of",
+    ),
+    (
+        Mutant::CleanJournalUnread,
+        "engine `reading`",
+        "both copies of a superblock must be lost, and no simulated device loses more than one",
+    ),
+    (
+        Mutant::NewHomeNotTold,
+        "driver `pool`",
+        "whatever comes next for the shard has it run, and seldom does nothing come for long enough",
+    ),
     (Mutant::PartsUnbounded, "shards `fairness`", "no run has so many requests"),
     (
         Mutant::PartsOvertaken,
