@@ -152,7 +152,7 @@ impl Plane {
     }
 
     fn is_without_device(&self) -> bool {
-        let all = self.lane.ask(|engine| engine.health());
+        let all = self.lane.ask(cinnabar_engine::Engine::health);
         matches!(Health::of_all(all.into_iter()), Health::PassThrough(_))
     }
 
