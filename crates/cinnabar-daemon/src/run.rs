@@ -194,6 +194,7 @@ fn start(
     let settings = StartConfig {
         cache: config.cache.clone(),
         volumes: config.volumes.clone(),
+        qos_groups: config.qos_groups.clone(),
         lock_wait_max: config.lock_wait_max,
         cancel,
     };

@@ -1,6 +1,7 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
+use super::qos::VolumeQos;
 use super::renewal::Renewal;
 use super::writes::{Claims, Traffic};
 use crate::latency::{Latencies, LatencyRecorder};
@@ -98,6 +99,8 @@ pub(super) struct VolumeIo {
     detours: AtomicU32,
     /// One of them: it is recorded.
     recorded: AtomicBool,
+    /// Its part of what its back end can do.
+    pub(super) qos: VolumeQos,
 }
 
 /// Latencies by operation.
@@ -202,6 +205,7 @@ impl VolumeIo {
         disk: Disk,
         layers: Vec<SimSpec>,
         life: &VolumeLife,
+        qos: VolumeQos,
     ) -> Self {
         let size = disk.size_bytes();
         let models: Vec<_> = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
@@ -216,6 +220,7 @@ impl VolumeIo {
             overdue_now: AtomicU32::new(0),
             detours: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
+            qos,
         }
     }
 
@@ -238,6 +243,7 @@ impl VolumeIo {
             overdue_now: AtomicU32::new(0),
             detours: AtomicU32::new(earlier.detours.load(SeqCst)),
             recorded: AtomicBool::new(earlier.recorded.load(SeqCst)),
+            qos: earlier.qos.joins_again(life.attachment()),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::messages::{
     Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
     VolumeMode, WriteLogConfig,
 };
+use cinnabar_qos::Settings;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ impl Rig {
         let config = StartConfig {
             cache,
             volumes: Vec::new(),
+            qos_groups: Vec::new(),
             // Not zero: another test's child process may hold copies of our descriptors for a moment.
             lock_wait_max: Duration::from_secs(5),
             cancel: Arc::default(),
@@ -85,6 +87,8 @@ impl Rig {
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
             backend_timeout: Duration::from_secs(30),
+            qos_group: None,
+            qos: Settings::default(),
         }
     }
 
