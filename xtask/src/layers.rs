@@ -19,15 +19,15 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         DAEMON,
         &[
             API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE,
-            POLICY, TRACE,
+            POLICY, QOS, TRACE,
         ],
     ),
     // Who may use the control API over HTTP: knows neither its routes nor the daemon.
     (API, &[]),
     // What a daemon counts and measures, for operators: raw, as JSON, as metrics.
-    (STATUS, &[CONFIG, WRITEBACK, SEAM, POLICY]),
+    (STATUS, &[CONFIG, WRITEBACK, SEAM, POLICY, QOS]),
     // What the operator asks for, checked before anything is opened.
-    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, POLICY, TEXT]),
+    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, POLICY, QOS, TEXT]),
     // Shows what the laboratory and the benchmarks found.
     (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.
@@ -40,12 +40,12 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (BACKEND, &[DRIVER, WRITEBACK, MODEL, ENGINE, POLICY, TRACE]),
     (MODEL, &[SEAM]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
-    (SIM, &[DRIVER, SHARDS, ENGINE]),
+    (SIM, &[DRIVER, SHARDS, ENGINE, QOS]),
     // Other searches under its media and its oracle; fuzz targets and tests alone run them.
     (SEARCH, &[SIM, DRIVER, ENGINE]),
     (STUDY, &[SHARDS, ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
-    (DRIVER, &[WRITEBACK, SHARDS, ENGINE]),
+    (DRIVER, &[WRITEBACK, SHARDS, ENGINE, QOS]),
     // The write log above the engine: pure as well. Its tests run the engine in the driver's pool.
     (WRITEBACK, &[DRIVER, SHARDS, ENGINE]),
     // Several engines as one cache.

@@ -9,15 +9,17 @@ use super::error::SettingError;
 use super::looks::Looks;
 use super::manager::read_manager;
 use super::units::{parse_setting, show_size};
-use super::volume::{VolumeInput, check_socket_path, normal};
+use super::volume::{VolumeInput, check_qos_group, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
 use crate::settings::{
-    CacheConfig, EvictionMode, IoMode, VolumeConfig, WriteLogConfig, WriteMemoryConfig,
+    CacheConfig, EvictionMode, IoMode, QosGroupConfig, VolumeConfig, WriteLogConfig,
+    WriteMemoryConfig,
 };
 use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};
 use cinnabar_engine::Endurance;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
+use cinnabar_qos::limits::DEPTH_MAX;
 use cinnabar_text::toml_reader::{Located, Section, Source};
 use cinnabar_text::{ConfigError, suggest};
 use cinnabar_writeback::format::{SEGMENTS_MIN, bytes_of};
@@ -104,6 +106,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     let control = top.table("control", "[control]")?;
     let manager = top.table("manager", "[manager]")?;
     let volumes = top.tables("volume", "[[volume]]")?;
+    let groups = top.tables("qos_group", "[[qos_group]]")?;
     top.finish()?;
 
     let cache = cache.ok_or_else(|| {
@@ -132,6 +135,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
         control,
         manager,
         volumes,
+        qos_groups: read_groups(source, groups)?,
         lines,
     })
 }
@@ -418,6 +422,10 @@ fn read_volume(
         ),
         bypass_large: note(&mut at, "bypass_large", section.quantity("bypass_large")?),
         backend_timeout_s: note(&mut at, "backend_timeout_s", section.number("backend_timeout_s")?),
+        iops_reservation: note(&mut at, "iops_reservation", section.number("iops_reservation")?),
+        iops_limit: note(&mut at, "iops_limit", section.number("iops_limit")?),
+        iops_weight: note(&mut at, "iops_weight", section.number("iops_weight")?),
+        qos_group: note(&mut at, "qos_group", section.string("qos_group")?),
         ..VolumeInput::default()
     };
     section.finish()?;
@@ -427,6 +435,32 @@ fn read_volume(
     let name = name.ok_or_else(|| missing("name", "add name = \"vm1\""))?;
     let backend = backend.ok_or_else(|| missing("backend", "add backend = \"file:vm1.raw\""))?;
     Ok((VolumeInput { name, backend, ..input }, at))
+}
+
+fn read_groups(
+    source: Source<'_>,
+    sections: Vec<Section<'_>>,
+) -> Result<Vec<QosGroupConfig>, ConfigError> {
+    let mut groups: Vec<QosGroupConfig> = Vec::new();
+    for mut section in sections {
+        let (name, depth) = (section.string("name")?, section.number("depth")?);
+        section.finish()?;
+        let missing = |key: &str, hint: &str| {
+            source.error(Some(section.line), format!("this [[qos_group]] has no {key}"), hint)
+        };
+        let name = name.ok_or_else(|| missing("name", "add name = \"nas1\""))?;
+        let depth = depth.ok_or_else(|| missing("depth", "add depth = 32"))?;
+        let depth = up_to(source, "depth", &depth, 1, DEPTH_MAX as u64)? as usize;
+        let Located { value, line } = name;
+        let name = check_qos_group(value)
+            .map_err(|error| source.error(Some(line), error.message, error.hint))?;
+        if groups.iter().any(|group| group.name == name) {
+            let message = format!("there is a [[qos_group]] {name:?} already");
+            return Err(source.error(Some(line), message, "say it once"));
+        }
+        groups.push(QosGroupConfig { name, depth });
+    }
+    Ok(groups)
 }
 
 /// Remembers the line of a key.

@@ -20,7 +20,7 @@ pub use file::load;
 pub use manager::ManagerConfig;
 pub use volume::VolumeInput;
 
-use crate::settings::{CacheConfig, VolumeConfig};
+use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub struct Config {
     pub manager: Option<ManagerConfig>,
     /// The volumes, in the order of the file.
     pub volumes: Vec<VolumeConfig>,
+    /// Groups of volumes at their back ends.
+    pub qos_groups: Vec<QosGroupConfig>,
     /// Lines of what may be wrong at run time.
     pub lines: Lines,
     /// What is allowed but deserves a word.

@@ -8,6 +8,7 @@ use cinnabar_engine::units::BLOCK_BYTES;
 pub use cinnabar_frontend::SocketAccess;
 /// Where an NBD server listens; each volume has an address of its own.
 pub use cinnabar_frontend::nbd::Address as NbdAddress;
+use cinnabar_qos::Settings;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +23,8 @@ pub struct StartConfig {
     pub volumes: Vec<VolumeConfig>,
     /// How shares are planned while it serves; `None`: not at all.
     pub manager: Option<ManagerConfig>,
+    /// Groups of volumes of which the operator says something.
+    pub qos_groups: Vec<QosGroupConfig>,
     /// Longest wait for the locks of the cache device and of the volumes' files, which a dead
     /// daemon's last writes may still hold.
     pub lock_wait_max: Duration,
@@ -195,6 +198,20 @@ pub struct VolumeConfig {
     /// Guests are answered with an error when an operation of the backend takes longer; zero: they
     /// wait as long as it takes.
     pub backend_timeout: Duration,
+    /// Volumes of the same name share what their back ends can do; `None`: those on the same server,
+    /// device or file system do.
+    pub qos_group: Option<String>,
+    /// What it gets of that.
+    pub qos: Settings,
+}
+
+/// A group of volumes that share a server or device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QosGroupConfig {
+    /// Its name: one that volumes have as `qos_group`, or that of a group that was found.
+    pub name: String,
+    /// Requests that the back end gets at the same time.
+    pub depth: usize,
 }
 
 /// What a volume's requests do with the cache.
@@ -243,6 +260,8 @@ pub struct VolumeChange {
     pub share_min: Option<Share>,
     /// What it may hold at most.
     pub share_max: Option<Share>,
+    /// What it gets of what its back end can do.
+    pub qos: Option<Settings>,
 }
 
 impl VolumeConfig {

@@ -1,9 +1,10 @@
 //! The configuration file, right and wrong.
 
 use super::{ApiConfig, Config, ConfigError, ManagerConfig, Subject, file};
-use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, Share, VolumeMode};
+use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, QosGroupConfig, Share, VolumeMode};
 use cinnabar_engine::Endurance;
 use cinnabar_policy::sizing::Allocator;
+use cinnabar_qos::Settings;
 use cinnabar_text::toml_reader::Source;
 use std::path::Path;
 use std::time::Duration;
@@ -314,6 +315,37 @@ fn what_is_wrong_is_told_with_its_line_and_a_hint() {
         assert!(!error.to_string().contains('\n'), "{text}: {error}");
         assert!(error.to_string().starts_with(&format!("c.toml:{line}: ")), "{error}");
     }
+}
+
+#[test]
+fn turns_at_back_ends_are_read_and_checked() {
+    let config = parse(
+        "[cache]\ndevice = \"c\"\n[[qos_group]]\nname = \"nas\"\ndepth = 8\n[[volume]]\nname = \"a\"\n\
+         backend = \"file:a\"\niops_reservation = 100\niops_limit = 200\niops_weight = 7\n\
+         qos_group = \"nas\"\n[[volume]]\nname = \"b\"\nbackend = \"file:b\"\niops_limit = 0\n",
+    )
+    .expect("all keys");
+    let groups = [QosGroupConfig { name: "nas".into(), depth: 8 }];
+    assert_eq!(config.qos_groups, groups);
+    let [a, b] = &config.volumes[..] else { panic!("two volumes") };
+    let settings = Settings { reservation_iops: 100, limit_iops: Some(200), weight: 7 };
+    assert_eq!((a.qos, a.qos_group.as_deref()), (settings, Some("nas")));
+    assert_eq!((b.qos, b.qos_group.as_deref()), (Settings::default(), None));
+    for (line, wrong) in [
+        ("iops_weight = 0", "iops_weight"),
+        ("iops_reservation = 99999999999", "iops_reservation"),
+        ("iops_reservation = 5\niops_limit = 4", "below the reservation"),
+        ("qos_group = \"\"", "qos_group"),
+    ] {
+        let text = format!("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\n{line}\n");
+        let error = parse(&with(&text)).expect_err(line);
+        assert!(error.message.contains(wrong) && !error.hint.is_empty(), "{error}");
+    }
+    for group in ["depth = 3", "name = \"g\"", "name = \"g\"\ndepth = 0"] {
+        parse(&with(&format!("[[qos_group]]\n{group}\n"))).expect_err(group);
+    }
+    let twice = "[[qos_group]]\nname = \"g\"\ndepth = 1\n".repeat(2);
+    assert!(parse(&with(&twice)).expect_err("twice").message.contains("already"));
 }
 
 #[test]

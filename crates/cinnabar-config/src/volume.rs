@@ -7,6 +7,8 @@ use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::limits::NAME_BYTES_MAX;
+use cinnabar_qos::limits::{IOPS_MAX, WEIGHT_MAX};
+use cinnabar_qos::{Settings, SettingsError};
 use cinnabar_text::suggest;
 use clap::ValueEnum;
 use std::path::{Component, Path, PathBuf};
@@ -23,6 +25,8 @@ pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
 pub const BACKEND_TIMEOUT_S: u64 = 0;
 /// Most that a volume can count, one being as much as others.
 const WEIGHT_MAX: u16 = 1000;
+/// Longest name of a group of volumes: the path of a socket fits.
+const QOS_GROUP_BYTES_MAX: usize = 255;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
@@ -87,6 +91,18 @@ pub struct VolumeInput {
     /// Longest wait for an operation of the backend; default 0 = none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_timeout_s: Option<u64>,
+    /// I/Os a second at its backend that it gets whatever others ask; default 0 = nothing reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_reservation: Option<u64>,
+    /// I/Os a second at its backend that it gets at most; default 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_limit: Option<u64>,
+    /// Its part of what is left of its backend, relative to others, 1 to 10000; default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_weight: Option<u64>,
+    /// Volumes of the same group share a backend's I/Os; default: those on one server or device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_group: Option<String>,
 }
 
 impl VolumeInput {
@@ -124,6 +140,13 @@ impl VolumeInput {
             )?,
             bypass_large_bytes: size_or("bypass_large", self.bypass_large.as_deref(), 0)?,
             backend_timeout: backend_timeout(self.backend_timeout_s)?,
+            qos_group: self.qos_group.clone().map(check_qos_group).transpose()?,
+            qos: qos_settings(
+                Settings::default(),
+                self.iops_reservation,
+                self.iops_limit,
+                self.iops_weight,
+            )?,
         })
     }
 
@@ -392,6 +415,51 @@ fn backend_timeout(seconds: Option<u64>) -> Result<Duration, SettingError> {
     let message = format!("backend_timeout_s: {seconds} seconds is more than an hour");
     let hint = format!("choose 1 to {BACKEND_TIMEOUT_S_MAX}, or 0 for no bound");
     Err(SettingError::new("backend_timeout_s", message, hint))
+}
+
+/// Settings of a volume at its backend, changed where something is given. A limit of 0 is none.
+///
+/// # Errors
+/// What can't hold.
+pub fn qos_settings(
+    old: Settings,
+    reservation: Option<u64>,
+    limit: Option<u64>,
+    weight: Option<u64>,
+) -> Result<Settings, SettingError> {
+    let number = |iops: u64| u32::try_from(iops).unwrap_or(u32::MAX);
+    let settings = Settings {
+        reservation_iops: reservation.map_or(old.reservation_iops, number),
+        limit_iops: limit.map_or(old.limit_iops, |limit| (limit > 0).then(|| number(limit))),
+        weight: weight.map_or(old.weight, number),
+    };
+    settings.check().map_err(|error| {
+        let (key, hint) = match error {
+            SettingsError::Weight(_) => {
+                ("iops_weight", format!("choose 1 to {WEIGHT_MAX}; volumes have 100 by default"))
+            }
+            SettingsError::LimitBelowReservation { .. } => {
+                ("iops_limit", "raise iops_limit, or lower iops_reservation".to_owned())
+            }
+            _ if settings.reservation_iops > IOPS_MAX => {
+                ("iops_reservation", format!("choose 0 to {IOPS_MAX}; 0 reserves nothing"))
+            }
+            _ => ("iops_limit", format!("choose 0 to {IOPS_MAX}; 0 is no limit")),
+        };
+        SettingError::new(key, format!("{key}: {error}"), hint)
+    })?;
+    Ok(settings)
+}
+
+/// The name of a group of volumes.
+pub(super) fn check_qos_group(name: String) -> Result<String, SettingError> {
+    let fits = (1..=QOS_GROUP_BYTES_MAX).contains(&name.len());
+    if fits && name.chars().all(|c| !c.is_control()) {
+        return Ok(name);
+    }
+    let message = format!("qos_group: {name:?} can't be the name of a group");
+    let hint = format!("choose 1 to {QOS_GROUP_BYTES_MAX} bytes without control characters");
+    Err(SettingError::new("qos_group", message, hint))
 }
 
 fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Share, SettingError> {

@@ -201,6 +201,7 @@ fn start(
         cache: config.cache.clone(),
         volumes: config.volumes.clone(),
         manager: config.manager,
+        qos_groups: config.qos_groups.clone(),
         lock_wait_max: config.lock_wait_max,
         cancel,
     };

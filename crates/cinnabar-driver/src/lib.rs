@@ -8,6 +8,7 @@
 //! * [`shard`]: one engine with its events, its wake-up and the binding of its volumes.
 //! * [`change_proof`]: what a recorded change proof says of the time since.
 //! * [`device_life`]: the cache device: opening, loss, replacement, letting go.
+//! * [`door`]: where back-end I/O waits for its turn among the volumes of a group.
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
@@ -20,6 +21,7 @@
 
 pub mod change_proof;
 pub mod device_life;
+pub mod door;
 pub mod held;
 pub mod io_count;
 pub mod io_tracker;
@@ -35,6 +37,7 @@ pub mod write_mode;
 
 pub use change_proof::ChangeProof;
 pub use device_life::{DeviceLife, DevicePhase, DeviceStep};
+pub use door::Door;
 pub use io_count::IoCount;
 pub use io_tracker::{IoTracker, TrackedIo};
 pub use pending_proofs::PendingProofs;

@@ -167,6 +167,10 @@ mutants! {
     EntrustedEarly,
     /// Driver: the host never records that the volumes are the new device's.
     NotEntrusted,
+    /// Driver: an I/O that was given up while it waited at the door keeps its turn.
+    GivenUpKeepsTurn,
+    /// Driver: the end of an I/O is not reported at the door, so its place stays taken.
+    PlaceKept,
 }
 
 /// The mutants switched on: none, in production.

@@ -1,7 +1,7 @@
 //! Every maximum of the scheduler, and the constants of its rules.
 
-/// Clients of a group.
-pub const CLIENTS_MAX: usize = 4096;
+/// Clients of a group: guest and destage of as many volumes as a cache serves.
+pub const CLIENTS_MAX: usize = 8192;
 /// Waiting requests of one client, at most; [`Config::waiting_max`](crate::Config) may be less.
 pub const WAITING_MAX: usize = 4096;
 /// Requests of a group under way.

@@ -30,6 +30,8 @@ pub struct ClientReport {
     pub exempt: u64,
     /// Requests that were refused because the client's queue was full.
     pub refused: u64,
+    /// Requests that were withdrawn while they waited.
+    pub withdrawn: u64,
     /// How far the due reservation is behind: above zero for long if the group is oversold.
     pub behind_ns: u64,
 }

@@ -269,6 +269,7 @@ impl Scheduler {
         let slot = self.clients.at_mut(entry.client);
         self.requests.drop_waiting(&mut slot.line, ticket);
         slot.rest(now_ns);
+        slot.counters.withdrawn += 1;
         self.waiting -= 1;
         self.take_out(entry.client);
         if !self.config.mutants.is(Mutant::WithdrawnTakesAll) {

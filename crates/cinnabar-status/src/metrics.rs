@@ -4,9 +4,10 @@
 
 use crate::latency::{BOUNDS_US, LatencySummary};
 use crate::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, State, VolumeStatus,
-    WriteBackStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, QosGroupStatus, State,
+    VolumeStatus, WriteBackStatus,
 };
+use cinnabar_qos::GroupReport;
 use cinnabar_seam::counters::{Trial, Trials};
 use cinnabar_seam::health::Health;
 use cinnabar_seam::units::BLOCK_BYTES;
@@ -43,6 +44,7 @@ impl Collector for Snapshot {
         volume_backend(&mut out, &self.0.volumes)?;
         volume_state(&mut out, &self.0.volumes)?;
         write_back(&mut out, &self.0)?;
+        qos(&mut out, &self.0)?;
         latencies(&mut out, &self.0.volumes)
     }
 }
@@ -330,6 +332,58 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     each("volume_destaged_bytes", "Brought to its backend.", MetricType::Counter, &|own| {
         own.destaged_bytes
     })
+}
+
+/// A number of a group's.
+type OfGroup = fn(&GroupReport) -> u64;
+
+/// How volumes take turns at their back ends.
+fn qos(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
+    if status.qos_groups.is_empty() {
+        return Ok(());
+    }
+    let gauge = MetricType::Gauge;
+    let groups: [(&str, &str, OfGroup); 5] = [
+        ("qos_group_depth", "Requests that a back end gets at a time.", |own| own.depth as u64),
+        ("qos_group_waiting", "Requests that wait for their turn.", |own| own.waiting as u64),
+        ("qos_group_reserved_iops", "Sum of all reservations.", |own| {
+            own.reservations.reserved_iops
+        }),
+        ("qos_group_capacity_iops", "What the back end does, measured; 0 = not yet.", |own| {
+            own.reservations.capacity_iops.unwrap_or(0)
+        }),
+        ("qos_group_oversold_iops", "What is reserved beyond that.", |own| {
+            own.reservations.oversold_iops()
+        }),
+    ];
+    for (name, help, value) in groups {
+        let one = |group: &QosGroupStatus| value(&group.report);
+        let all = status.qos_groups.iter();
+        let values: Vec<_> =
+            all.map(|group| ([("group", group.name.as_str())], one(group))).collect();
+        out.family(name, help, gauge, &values)?;
+    }
+    let mut begun = Vec::new();
+    let mut waits = Vec::new();
+    let mut costs = Vec::new();
+    for volume in &status.volumes {
+        let Some(qos) = &volume.qos else { continue };
+        let name = volume.config.name.as_str();
+        let works = [("guest", Some(&qos.guest)), ("destage", qos.destage.as_ref())];
+        for (work, own) in works.iter().filter_map(|(work, own)| Some((*work, (*own)?))) {
+            let labels = |phase| [("volume", name), ("work", work), ("phase", phase)];
+            begun.push((labels("reservation"), own.by_reservation));
+            begun.push((labels("weight"), own.by_weight));
+            waits.push((labels("limit"), own.held_ns / 1_000_000));
+            waits.push((labels("reservation"), own.reservation_queued_ns / 1_000_000));
+            waits.push((labels("weight"), own.weight_queued_ns / 1_000_000));
+            costs.push(([("volume", name), ("work", work)], own.milli_ios / 1000));
+        }
+    }
+    let counter = MetricType::Counter;
+    out.family("volume_qos_begun", "Requests by why they began.", counter, &begun)?;
+    out.family("volume_qos_wait_milliseconds", "Waits by what for, summed.", counter, &waits)?;
+    out.family("volume_qos_cost_ios", "I/Os by cost, 1 + length / 64 KiB.", counter, &costs)
 }
 
 /// The two devices of a mirrored write log.

@@ -5,6 +5,7 @@
 use crate::latency::Latencies;
 use cinnabar_config::settings::{Ack, VolumeConfig};
 use cinnabar_policy::planning::Totals;
+use cinnabar_qos::{ClientReport, GroupReport};
 use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::{Health, LoadReport};
 use cinnabar_seam::volume::Warmth;
@@ -19,6 +20,28 @@ pub struct DataStatus {
     pub cache: CacheStatus,
     /// The volumes in the order they were added.
     pub volumes: Vec<VolumeStatus>,
+    /// Groups of volumes that take turns at their back end.
+    pub qos_groups: Vec<QosGroupStatus>,
+}
+
+/// A group of volumes that take turns at their back end, raw.
+#[derive(Clone, Debug)]
+pub struct QosGroupStatus {
+    /// Its name.
+    pub name: String,
+    /// What its scheduler says.
+    pub report: GroupReport,
+}
+
+/// What a volume has had in its group, raw.
+#[derive(Clone, Debug)]
+pub struct VolumeQosStatus {
+    /// The group.
+    pub group: String,
+    /// Its guest's requests.
+    pub guest: ClientReport,
+    /// What the write log has brought to the back end, in mode write-back.
+    pub destage: Option<ClientReport>,
 }
 
 /// The cache, raw.
@@ -184,6 +207,8 @@ pub struct VolumeStatus {
     pub latencies: Latencies,
     /// What the write log holds of it, if it is in write-back mode.
     pub write_back: Option<WriteBackStatus>,
+    /// How it takes turns at its back end, if it does.
+    pub qos: Option<VolumeQosStatus>,
 }
 
 /// A volume waits for its back end.

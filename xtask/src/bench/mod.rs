@@ -39,8 +39,9 @@ pub(crate) enum Bench {
     Writeback(writeback::Args),
     /// The engine alone: bytes of RAM a block, ns an operation
     Engine(Passed),
-    /// The scheduler of back ends alone: ns a request, with 1 to 4,000 volumes that wait
-    Qos,
+    /// The scheduler of back ends: ns a request, with 1 to 4,000 volumes that wait; hits of a daemon
+    /// with a reservation and a limit against hits without
+    Qos(QosArgs),
     /// The manager: what it costs a hit, and how long plans of 16 to 1,000 volumes take
     Manager,
     /// Policies and curves without a cache: references a second, beside libCacheSim
@@ -61,6 +62,43 @@ pub(crate) struct Passed {
     args: Vec<String>,
 }
 
+/// How the scheduler of back ends is measured.
+#[derive(clap::Args, Debug)]
+pub(crate) struct QosArgs {
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',')]
+    part: Vec<QosPart>,
+    /// Rounds of the daemon's part; the median of each cell counts
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds for each measurement of the daemon's part
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Size of the disk of the daemon's part, in MiB
+    #[arg(long, default_value_t = 512)]
+    size_mib: u64,
+}
+
+/// A part of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum QosPart {
+    /// The scheduler alone
+    Scheduler,
+    /// Hits of a daemon with a reservation, a limit and a weight, and without
+    Daemon,
+}
+
+fn qos(args: &QosArgs) -> Result<()> {
+    let wants = |part| args.part.is_empty() || args.part.contains(&part);
+    if wants(QosPart::Scheduler) {
+        example_of("cinnabar-qos", "qos_bench", &[])?;
+    }
+    if wants(QosPart::Daemon) {
+        frontends::qos::run(args.rounds, args.seconds, args.size_mib)?;
+    }
+    Ok(())
+}
+
 /// Runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
@@ -74,7 +112,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Validate(args) => validate::run(args),
         Bench::Writeback(args) => writeback::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
-        Bench::Qos => example_of("cinnabar-qos", "qos_bench", &[]),
+        Bench::Qos(args) => qos(args),
         Bench::Manager => example_of("cinnabar", "manager_bench", &[]),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),

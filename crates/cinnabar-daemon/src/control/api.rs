@@ -17,7 +17,7 @@ pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
-use cinnabar_config::volume::{check_ack, check_order, one_of};
+use cinnabar_config::volume::{check_ack, check_order, one_of, qos_settings};
 use cinnabar_config::{SettingError, VolumeInput};
 use cinnabar_engine::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
@@ -63,6 +63,15 @@ pub struct ChangeInput {
     /// What it may hold at most: a size or percent of the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_max: Option<String>,
+    /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_reservation: Option<u64>,
+    /// I/Os a second at its backend that it gets at most; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_limit: Option<u64>,
+    /// Its part of what is left of its backend, relative to others, 1 to 10000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_weight: Option<u64>,
 }
 
 /// Query of `DELETE /v1/volumes/{name}`.
@@ -215,7 +224,8 @@ async fn change(
     body: Bytes,
 ) -> Answer<Json<VolumeReport>> {
     let Path(name) = name?;
-    let change = from_json::<ChangeInput>(&body)?.check()?;
+    let input = from_json::<ChangeInput>(&body)?;
+    let mut change = input.check()?;
     let _one_at_a_time = control.changes.lock().await;
     let now = control.status().await?;
     let old = now.volumes.iter().find(|volume| volume.config.name == name);
@@ -224,6 +234,9 @@ async fn change(
     new.ack = change.ack.unwrap_or(new.ack);
     new.share_min = change.share_min.unwrap_or(new.share_min);
     new.share_max = change.share_max.unwrap_or(new.share_max);
+    let ChangeInput { iops_reservation, iops_limit, iops_weight, .. } = input;
+    new.qos = qos_settings(new.qos, iops_reservation, iops_limit, iops_weight)?;
+    change.qos = Some(new.qos);
     check_ack(new.ack, new.nbd.as_ref())?;
     check_order(new.share_min, new.share_max)?;
     check_shares(&now, &new)?;
@@ -308,7 +321,8 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
 impl ChangeInput {
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
-            let hint = "give mode, ack, share_min or share_max";
+            let hint =
+                "give mode, ack, share_min, share_max, iops_reservation, iops_limit or iops_weight";
             return Err(SettingError::new("mode", "nothing to change", hint));
         }
         let share = |key: &'static str, text: Option<&str>| {
@@ -321,6 +335,7 @@ impl ChangeInput {
             ack: self.ack.as_deref().map(|text| one_of("ack", text)).transpose()?,
             share_min: share("share_min", self.share_min.as_deref())?,
             share_max: share("share_max", self.share_max.as_deref())?,
+            qos: None,
         })
     }
 }

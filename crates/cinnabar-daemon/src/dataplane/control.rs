@@ -242,7 +242,9 @@ impl Plane {
             };
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
         }
+        config.qos = change.qos.unwrap_or(config.qos);
         self.volumes[key].config = config;
+        self.change_qos(key);
         self.acknowledge(key);
         Ok((key, change.mode))
     }
@@ -288,6 +290,7 @@ impl Plane {
             self.leaves_renewed(key, answer);
             return;
         };
+        self.leave_group(key);
         let volume = &mut self.volumes[key];
         volume.renewal.cancel();
         volume.answer = answer;

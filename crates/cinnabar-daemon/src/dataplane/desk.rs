@@ -4,6 +4,7 @@
 //! What a desk can't settle by itself it tells ([`IoEvent`]): the owner of the desk passes it on.
 
 mod ages;
+mod doors;
 mod files;
 mod overdue;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
 use cinnabar_model::OpKind;
 use cinnabar_policy::planning::Totals;
+use doors::{Doors, Parked, Seat};
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -52,6 +54,7 @@ pub(super) struct Desk {
     hurried: Option<Duration>,
     /// By the plane's keys.
     volumes: Vec<Option<(FileId, Arc<VolumeIo>)>>,
+    doors: Doors,
     pub(super) warnings: Warnings,
     /// For the owner, in order.
     pub(super) told: Vec<IoEvent>,
@@ -88,6 +91,8 @@ pub(super) struct Io {
     /// Where it goes.
     file: FileId,
     what: What,
+    /// Of one that has waited for its turn.
+    seat: Option<Seat>,
 }
 
 /// Who waits for it.
@@ -112,6 +117,7 @@ impl Desk {
             cache_timeout,
             hurried: None,
             volumes: Vec::new(),
+            doors: Doors::default(),
             warnings: Warnings::default(),
             told: Vec::new(),
             totals: Totals::default(),
@@ -141,7 +147,8 @@ impl Desk {
         self.port.submit(Job { token: io as u64, file, op });
     }
 
-    /// Starts an I/O of an engine's on a volume's backend.
+    /// Starts an I/O of an engine's on a volume's backend, or has it wait for its turn there. Proofs
+    /// and generations wait for nothing: what is believed must not depend on what guests ask for.
     pub(super) fn backend_io(
         &mut self,
         now: Instant,
@@ -150,25 +157,58 @@ impl Desk {
         op: IoOp<Memory>,
     ) {
         let (what, work) = translate(op);
-        let (file, volume) = self.volume(key);
-        let (file, volume) = (*file, Arc::clone(volume));
-        // Nobody waits for a proof; a new generation is a matter of this host.
-        let waits = matches!(work, Work::Port(_));
-        let bound = if waits { volume.timeout } else { Duration::ZERO };
-        let io = self.insert(now, Owner::Engine(shard, id), (Some(key), file), what, bound);
-        let mut carry_out = true;
-        if !matches!(work, Work::BumpGeneration { .. })
-            && let Some(verdict) = volume.judge(now, what.kind, what.offset, what.len)
-        {
-            self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
-            carry_out = verdict.carry_out;
-        }
+        let owner = Owner::Engine(shard, id);
         match work {
-            _ if !carry_out => self.ios.end_by_model(io),
-            Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
-            Work::Prove => self.told.push(IoEvent::Prove(io, key)),
-            Work::BumpGeneration { held } => self.told.push(IoEvent::BumpGeneration(io, key, held)),
+            Work::Port(op) => {
+                let parked = Parked { of: (shard, id), key, what, op };
+                if let Some(Parked { op, .. }) = self.park(now, parked) {
+                    self.volume(key).1.ios.begin();
+                    self.begin(now, (owner, None), key, what, op);
+                }
+            }
+            // Nobody waits for a proof.
+            Work::Prove => {
+                let file = self.volume(key).0;
+                let io = self.insert(now, owner, (Some(key), file), what, Duration::ZERO);
+                if self.is_carried_out(now, io, key, what) {
+                    self.told.push(IoEvent::Prove(io, key));
+                }
+            }
+            // A matter of this host.
+            Work::BumpGeneration { held } => {
+                let file = self.volume(key).0;
+                let io = self.insert(now, owner, (Some(key), file), what, Duration::ZERO);
+                self.told.push(IoEvent::BumpGeneration(io, key, held));
+            }
         }
+    }
+
+    /// Begins an I/O on a volume's backend, which counts it already.
+    fn begin(
+        &mut self,
+        now: Instant,
+        (owner, seat): (Owner, Option<Seat>),
+        key: usize,
+        what: What,
+        op: JobOp,
+    ) {
+        let (file, volume) = self.volume(key);
+        let (file, bound) = (*file, volume.timeout);
+        let io = self.ios.start(now, Io { owner, volume: Some(key), file, what, seat }, bound);
+        if self.is_carried_out(now, io, key, what) {
+            self.port.submit(Job { token: io as u64, file, op });
+        }
+    }
+
+    /// Asks the models of a volume's backend. Without them, or if they let it through: true.
+    fn is_carried_out(&mut self, now: Instant, io: usize, key: usize, what: What) -> bool {
+        let verdict = self.volume(key).1.judge(now, what.kind, what.offset, what.len);
+        let Some(verdict) = verdict else { return true };
+        self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
+        if !verdict.carry_out {
+            self.ios.end_by_model(io);
+        }
+        verdict.carry_out
     }
 
     /// Asks a volume's file what is allocated, for a client.
@@ -192,7 +232,7 @@ impl Desk {
         if let Some(key) = volume {
             self.volume(key).1.ios.begin();
         }
-        self.ios.start(now, Io { owner, volume, file, what }, bound)
+        self.ios.start(now, Io { owner, volume, file, what, seat: None }, bound)
     }
 
     /// The port has done a job.
@@ -237,7 +277,7 @@ impl Desk {
 
     /// When it is to be looked at again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.ios.deadline()
+        self.ios.deadline().into_iter().chain(self.doors.deadline()).min()
     }
 
     pub(super) fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
@@ -270,7 +310,10 @@ impl Desk {
         if io.overdue {
             self.no_longer_overdue(now, io);
         }
-        let Io { volume, file, .. } = io.of;
+        let Io { volume, file, seat, .. } = io.of;
+        if let Some(seat) = seat {
+            self.doors.end(seat);
+        }
         if let Some(key) = volume {
             if self.volume(key).1.ios.end() {
                 self.told.push(IoEvent::Quiet(key));

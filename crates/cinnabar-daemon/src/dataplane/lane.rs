@@ -16,6 +16,7 @@ use super::inbox::Inbox;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
 use cinnabar_driver::ShardPool;
+use cinnabar_driver::door::Turn;
 use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
@@ -59,6 +60,8 @@ pub(super) enum Mail {
     Io { shard: u32, id: IoId, key: usize, op: IoOp<Memory> },
     /// For a guest of the reader's.
     Back(Back),
+    /// In the group of this number it is the turn of an I/O that waits at the reader's door.
+    Turn(u32, Turn),
 }
 
 /// What comes back to the thread that serves a guest.
@@ -95,7 +98,8 @@ impl LaneEvent {
 
 impl Lane {
     /// A thread without shards, and alone until it is told of others.
-    pub(super) fn new(number: usize, clock: Clock, desk: Desk, poll_max: Duration) -> Self {
+    pub(super) fn new(number: usize, clock: Clock, mut desk: Desk, poll_max: Duration) -> Self {
+        desk.belong_to(number);
         Self {
             number,
             clock,
@@ -333,6 +337,7 @@ impl Lane {
                     self.desk.backend_io(now, (shard, id), key, op);
                 }
                 Mail::Back(back) => self.back.push(back),
+                Mail::Turn(group, turn) => self.desk.admit(now, group, turn),
             }
         }
     }
@@ -356,6 +361,7 @@ impl Lane {
                 break;
             }
         }
+        self.desk.take_turns(now, &mut self.letters);
         for (thread, mail) in self.letters.drain(..) {
             self.mail[thread].push(mail);
         }

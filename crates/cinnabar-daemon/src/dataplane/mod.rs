@@ -29,6 +29,7 @@ mod opening;
 mod patience;
 mod plane;
 mod proofs;
+mod qos;
 mod recordings;
 mod renewal;
 mod replace;

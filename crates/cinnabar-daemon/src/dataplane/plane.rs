@@ -10,6 +10,7 @@ use super::front::Front;
 use super::inbox::Inbox;
 use super::lane::{Lane, LaneEvent};
 use super::proofs::IoName;
+use super::qos::Groups;
 use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{GuestRequest, Overdue, Waiting};
@@ -49,6 +50,8 @@ pub(super) struct Plane {
     /// Another device is taking its place.
     pub(super) replacing: Option<Replacing>,
     pub(super) volumes: Slab<Volume>,
+    /// Those that share a server or device.
+    pub(super) groups: Groups,
     /// Keys of the volumes in the order they were added.
     pub(super) order: Vec<usize>,
     /// Guests' requests in the engines' hands.

@@ -178,6 +178,7 @@ impl Plane {
                 volume.renewal.counted = VolumeCounters { cached_blocks: 0, ..counted };
                 let first = volume.life.leave().expect("it serves");
                 (volume.renewal.state, volume.renewal.last) = (State::Leaving, Some(now));
+                self.leave_group(key);
                 self.discard_lost(key);
                 self.command(PendingCommand::End(key), &first);
             }

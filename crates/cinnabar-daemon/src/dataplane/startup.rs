@@ -18,6 +18,7 @@ use super::front::Front;
 use super::inbox::Inbox;
 use super::lane::Lane;
 use super::plane::Plane;
+use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
 use super::renewal::Renewal;
 use super::requests::Overdue;
@@ -159,6 +160,9 @@ impl Plane {
             cache: Cache::none(config.cache.device.clone(), device_timeout),
             replacing: None,
             volumes: Slab::new(),
+            groups: Groups::new(
+                config.qos_groups.iter().map(|group| (group.name.clone(), group.depth)),
+            ),
             order: Vec::new(),
             requests: Slab::new(),
             awaited: Slab::new(),
@@ -280,7 +284,9 @@ impl Plane {
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
         })?;
         let life = VolumeLife::new(config.name.clone(), attachment, Mutants::default());
-        let io = Arc::new(VolumeIo::new(&config, disk, layers, &life));
+        let group = self.groups.of(&config, &disk);
+        let qos = VolumeQos::join(group, attachment, config.qos);
+        let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
         let thread = self.thread_for(&config);

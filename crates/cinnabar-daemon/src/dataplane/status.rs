@@ -70,9 +70,10 @@ impl Plane {
             read_hits_log: 0,
             latencies: Latencies::default(),
             write_back: None,
+            qos: None,
         });
         let volumes = served.chain(absent).collect();
-        DataStatus { cache, volumes }
+        DataStatus { cache, volumes, qos_groups: self.groups.status() }
     }
 
     /// Nothing is cached on a device that is not in use, whatever is left in the tables.
@@ -125,6 +126,7 @@ impl Plane {
             read_hits_log: traffic.read_hits_log(),
             latencies,
             write_back: self.write_back_status(self.lane.clock.now(), volume),
+            qos: volume.io.qos.status(),
         }
     }
 

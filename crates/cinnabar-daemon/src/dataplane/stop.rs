@@ -76,6 +76,10 @@ impl Plane {
         }
         tracing::info!(deadline_s = deadline.as_secs_f64(), "stopping");
         self.drain();
+        // Guests' requests are answered now, whatever their volumes' limits.
+        for key in self.order.clone() {
+            self.leave_group(key);
+        }
         // What is still waiting for another process's lock gives up.
         if let Some(cancel) = &self.open_options.cancel {
             cancel.store(true, Relaxed);

@@ -1,6 +1,7 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
+use super::qos::VolumeQos;
 use super::renewal::Renewal;
 use super::writes::{Claims, Traffic};
 use crate::latency::{Latencies, LatencyRecorder};
@@ -101,6 +102,8 @@ pub(super) struct VolumeIo {
     recorded: AtomicBool,
     /// The manager looks at it.
     watched: OnceLock<Arc<Watched>>,
+    /// Its part of what its back end can do.
+    pub(super) qos: VolumeQos,
 }
 
 /// Latencies by operation.
@@ -205,6 +208,7 @@ impl VolumeIo {
         disk: Disk,
         layers: Vec<SimSpec>,
         life: &VolumeLife,
+        qos: VolumeQos,
     ) -> Self {
         let size = disk.size_bytes();
         let models: Vec<_> = layers.into_iter().map(|spec| SimModel::new(spec, size)).collect();
@@ -220,6 +224,7 @@ impl VolumeIo {
             detours: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
             watched: OnceLock::new(),
+            qos,
         }
     }
 
@@ -243,6 +248,7 @@ impl VolumeIo {
             detours: AtomicU32::new(earlier.detours.load(SeqCst)),
             recorded: AtomicBool::new(earlier.recorded.load(SeqCst)),
             watched: earlier.watched.clone(),
+            qos: earlier.qos.joins_again(life.attachment()),
         }
     }
 

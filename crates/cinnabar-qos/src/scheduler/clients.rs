@@ -36,6 +36,7 @@ pub(super) struct Counters {
     pub(super) waited_ns_max: u64,
     pub(super) exempt: u64,
     pub(super) refused: u64,
+    pub(super) withdrawn: u64,
 }
 
 impl Slot {
@@ -76,6 +77,7 @@ impl Slot {
             waited_ns_max: counted.waited_ns_max,
             exempt: counted.exempt,
             refused: counted.refused,
+            withdrawn: counted.withdrawn,
             ..ClientReport::default()
         }
     }

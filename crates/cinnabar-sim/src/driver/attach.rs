@@ -275,6 +275,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     pub(super) fn detach(&mut self, volume: usize) {
         let first = self.life(volume).leave().expect("an attached volume serves");
+        self.leave_doors(volume);
         self.command(Control::Detach(volume), first);
     }
 
@@ -326,6 +327,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let busy = |flight: &Flight| flight.transfer.backend() == Some(volume);
         if let Some(flight) = self.flights.values().find(|flight| busy(flight)) {
             let what = format!("volume {volume} was let go of beside its {:?}", flight.request());
+            return Err(Violation::new(Kind::BadIo, what));
+        }
+        if self.doors.has_of(volume) {
+            let what = format!("volume {volume} was let go of while its I/O waits at the door");
             return Err(Violation::new(Kind::BadIo, what));
         }
         self.gone(volume);

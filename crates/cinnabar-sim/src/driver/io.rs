@@ -118,7 +118,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The machine asks for an I/O.
     pub(super) fn take_off(&mut self, request: IoRequest<Stamped>) -> Result<(), Violation> {
         let id = request.id;
-        if self.flights.contains_key(&id) || self.proofs_waiting.contains_key(&id) {
+        let waits = self.proofs_waiting.contains_key(&id) || self.doors.has(id);
+        if self.flights.contains_key(&id) || waits {
             let what = format!("{id:?} is used twice at a time");
             return Err(Violation::new(Kind::BadIo, what));
         }
@@ -139,10 +140,18 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.proofs_waiting.insert(id, request);
             return Ok(());
         }
-        self.begin_flight(request)
+        match self.park(backend, request) {
+            Some(request) => self.begin_flight(request, None),
+            None => Ok(()),
+        }
     }
 
-    fn begin_flight(&mut self, request: IoRequest<Stamped>) -> Result<(), Violation> {
+    /// An I/O begins on its medium; `born` is the number that it has had since it was asked for.
+    pub(super) fn begin_flight(
+        &mut self,
+        request: IoRequest<Stamped>,
+        born: Option<u64>,
+    ) -> Result<(), Violation> {
         let id = request.id;
         let tick = self.oracle.tick();
         self.light_fuse(&request);
@@ -171,7 +180,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             overdue: false,
             hangs: false,
             number,
-            born: number,
+            born: born.unwrap_or(number),
             began: self.now,
             bound_ns,
             held: false,
@@ -360,6 +369,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.volumes[backend].time_up = Some(self.now);
         self.count.faults.add(Fault::Overdue);
         self.log.milestone(self.now, || format!("OVERDUE: I/O {} of backend {backend}", id.0));
+        self.free_at_door(id);
         self.batch.push(Event::Overdue(id));
     }
 
@@ -446,10 +456,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let next = waiting.find(|(_, asks)| self.media.backend_of(asks.target) == Some(backend));
         let next = *next.expect("it is asked for").0;
         let request = self.proofs_waiting.remove(&next).expect("just found");
-        self.begin_flight(request)
+        self.begin_flight(request, None)
     }
 
-    fn deliver(&mut self, backend: usize, done: IoDone) -> Result<(), Violation> {
+    pub(super) fn deliver(&mut self, backend: usize, done: IoDone) -> Result<(), Violation> {
+        self.end_at_door(done.id);
         self.batch.push(Event::IoDone(done));
         let last = self.volumes[backend].life.as_ref().is_some_and(|life| life.ios().end());
         if last { self.let_go(backend) } else { Ok(()) }

@@ -14,6 +14,7 @@ mod between;
 mod commands;
 mod crash;
 mod device;
+mod doors;
 mod doubts;
 mod duo;
 mod grow;
@@ -55,6 +56,8 @@ pub struct Options {
     pub wait_for_lock: bool,
     /// What the frontends do with requests that a crash left unanswered.
     pub replay: Replay,
+    /// Backend I/O waits for its turn.
+    pub doors: bool,
     /// Deliberate bugs of the engine.
     pub mutants: Mutants,
     /// Lines shown of a failed run: of the place's history, and of the last events.
@@ -69,6 +72,7 @@ impl Default for Options {
             cold_after_crash: false,
             wait_for_lock: true,
             replay: Replay::Sound,
+            doors: false,
             mutants: Mutants::default(),
             lines: 60,
         }

@@ -48,6 +48,10 @@ pub struct Report {
     pub checksum_failures: u64,
     /// Errors injected on backends.
     pub backend_errors: u64,
+    /// Backend I/Os that waited for their turn.
+    pub parked: u64,
+    /// Of those, given up while they waited.
+    pub given_up: u64,
     /// Errors injected on the cache device.
     pub cache_errors: u64,
     /// Plans adopted.
@@ -116,6 +120,8 @@ impl Report {
             rotten_reads: self.rotten_reads + other.rotten_reads,
             checksum_failures: self.checksum_failures + other.checksum_failures,
             backend_errors: self.backend_errors + other.backend_errors,
+            parked: self.parked + other.parked,
+            given_up: self.given_up + other.given_up,
             cache_errors: self.cache_errors + other.cache_errors,
             plans: self.plans + other.plans,
             detaches: self.detaches + other.detaches,

@@ -10,6 +10,7 @@ use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
 use crate::driver::crash::CrashNote;
 use crate::driver::device::{Exchange, Life};
+use crate::driver::doors::Doors;
 use crate::driver::doubts::Doubt;
 use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
@@ -40,6 +41,8 @@ use std::time::Duration;
 /// `STEPS_MAX`.
 const PATIENCE_NS: u64 = 12_000_000_000_000;
 /// Tells the dice of the engine's bounds from the others of a seed.
+const DOORS: u64 = 0xD002_5000_0000_0000;
+/// Its own.
 const SIZES: u64 = 0x5173_5000_0000_0000;
 /// Tells the dice of what media lose and mix up from the others of a seed.
 const TROUBLE: u64 = 0x10_57ED_0000_0000;
@@ -127,6 +130,8 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     /// Proofs asked for, by backend; those without a flight of their own wait for one that has.
     pub(super) proofs: PendingProofs<usize, IoId>,
     pub(super) proofs_waiting: BTreeMap<IoId, IoRequest<Stamped>>,
+    /// Where backend I/O waits for its turn.
+    pub(super) doors: Doors,
     /// Buffers of replies that their frontends still use.
     pub(super) sent: BTreeMap<u64, Sent>,
     /// What the machine will see next.
@@ -204,6 +209,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             flights: BTreeMap::new(),
             proofs: PendingProofs::new(options.mutants),
             proofs_waiting: BTreeMap::new(),
+            doors: Doors::new(mix(seed ^ DOORS), options.doors, sectors.len(), options.mutants),
             sent: BTreeMap::new(),
             batch: Vec::new(),
             wake: None,
@@ -340,6 +346,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
                     self.batch.push(Event::Wake);
                 }
             }
+            Item::Turn(door, number) => self.turn(door, number)?,
+            Item::Letter(number) => self.letter(number)?,
             Item::Call(call) => self.threads.called(call),
             Item::Arrive(volume) => self.arrive(volume),
             Item::Sent(number) => self.check_sent(number)?,
@@ -445,7 +453,7 @@ fn backends_of(profile: &Profile) -> Vec<Backend> {
     profile.volumes.iter().enumerate().map(of).collect()
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }

@@ -22,6 +22,21 @@ fn every_bound_is_run_into_in_a_hundred_seeds() {
     assert!(missed.is_empty(), "never run into: {missed:?}");
 }
 
+/// Seeds in which backend I/O waits for its turn.
+const DOOR_SEEDS: u64 = 100;
+
+#[test]
+fn no_seed_breaks_a_promise_while_backend_io_waits_for_its_turn() {
+    let options = FaultOptions { doors: true, ..FaultOptions::default() };
+    let summary = search(crate::engine::seeds_or(0..DOOR_SEEDS), &options, |_| {});
+    if let Some(failed) = summary.failures.first() {
+        panic!("{} of {} seeds failed, the first: {failed}", summary.failures.len(), summary.seeds);
+    }
+    let (parked, given_up) = (summary.report.parked, summary.report.given_up);
+    println!("{parked} I/Os have waited, {given_up} of them were given up");
+    assert!(parked > 100 * summary.seeds && given_up > summary.seeds / 10, "{parked}, {given_up}");
+}
+
 /// Seeds that once found a bug, of the engine or of the simulator.
 const REGRESSIONS: &str = include_str!("../regressions.txt");
 

@@ -7,12 +7,21 @@ pub(crate) mod known;
 use cinnabar_engine::mutant::Mutant;
 use cinnabar_sim::FaultOptions;
 use cinnabar_sim::faults::{run_one, search};
-use known::{EQUIVALENT, FOUND_AT, FOUND_SINGLE, SCRIPTED, SEEDS_MAX, with};
+use known::{EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_SINGLE, SCRIPTED, SEEDS_MAX, with};
 
 #[test]
 fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
+    each_is_found(FOUND_AT.iter().chain(FOUND_SINGLE));
+}
+
+#[test]
+fn each_mutant_of_the_doors_is_found_at_its_seed() {
+    each_is_found(FOUND_AT_DOORS.iter());
+}
+
+fn each_is_found<'a>(known: impl Iterator<Item = &'a (Mutant, u64)>) {
     let mut lost = Vec::new();
-    for &(mutant, seed) in FOUND_AT.iter().chain(FOUND_SINGLE) {
+    for &(mutant, seed) in known {
         let (with, without) = with(mutant);
         let found = if run_one(seed, &with).is_err() {
             Some(seed)
@@ -39,7 +48,12 @@ fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
 #[test]
 fn each_mutant_is_accounted_for() {
     for mutant in Mutant::ALL {
-        let found = FOUND_AT.iter().chain(FOUND_SINGLE).filter(|(one, _)| one == mutant).count();
+        let found = FOUND_AT
+            .iter()
+            .chain(FOUND_SINGLE)
+            .chain(FOUND_AT_DOORS)
+            .filter(|(one, _)| one == mutant)
+            .count();
         let scripted = SCRIPTED.iter().filter(|(one, ..)| one == mutant).count();
         let equivalent = EQUIVALENT.iter().filter(|(one, _)| one == mutant).count();
         assert_eq!(found + scripted + equivalent, 1, "{mutant:?}");

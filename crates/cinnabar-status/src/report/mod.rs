@@ -4,10 +4,12 @@
 
 mod cache;
 mod health;
+mod qos;
 mod volume;
 
 pub use cache::{AdmittedReport, CacheReport, LogHalfReport, RamReport, WriteLogReport};
 pub use health::{HealthReport, LoadedReport, StartKind, why};
+pub use qos::{QosGroupReport, QosReport, QosWorkReport};
 pub use volume::{
     BypassedReport, LatencyReport, OperationLatency, VolumeReport, WaitingReport, WarmthReport,
     WriteBackReport,
@@ -24,6 +26,9 @@ pub struct StatusReport {
     pub cache: CacheReport,
     /// The volumes, in the order they were added.
     pub volumes: Vec<VolumeReport>,
+    /// Groups of volumes that take turns at their backend.
+    #[serde(default)]
+    pub qos_groups: Vec<QosGroupReport>,
 }
 
 impl StatusReport {
@@ -32,6 +37,7 @@ impl StatusReport {
         Self {
             cache: CacheReport::new(&status.cache),
             volumes: status.volumes.iter().map(VolumeReport::new).collect(),
+            qos_groups: status.qos_groups.iter().map(Into::into).collect(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A volume in the status.
 
+use super::qos::QosReport;
 use crate::latency::LatencySummary;
 use crate::raw::{State, VolumeStatus, Waiting, WriteBackStatus};
 use cinnabar_config::settings::{Ack, VolumeMode};
@@ -57,6 +58,18 @@ pub struct VolumeReport {
     pub bypass_large_bytes: u64,
     /// Longest wait for an operation of the backend, in seconds; 0 = no bound.
     pub backend_timeout_s: f64,
+    /// I/Os a second at the backend that it gets whatever others ask; 0 = nothing reserved.
+    #[serde(default)]
+    pub iops_reservation: u32,
+    /// I/Os a second at the backend that it gets at most; 0 = no limit.
+    #[serde(default)]
+    pub iops_limit: u32,
+    /// Its part of what is left of the backend, relative to others.
+    #[serde(default)]
+    pub iops_weight: u32,
+    /// How it takes turns at the backend, if volumes of its group have such settings.
+    #[serde(default)]
+    pub qos: Option<QosReport>,
     /// NBD connections now.
     pub connections: u32,
     /// What became of the blocks of an earlier run.
@@ -290,6 +303,10 @@ impl VolumeReport {
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
             backend_timeout_s: config.backend_timeout.as_secs_f64(),
+            iops_reservation: config.qos.reservation_iops,
+            iops_limit: config.qos.limit_iops.unwrap_or(0),
+            iops_weight: config.qos.weight,
+            qos: status.qos.as_ref().map(Into::into),
             connections: status.connections,
             warmth: status.warmth.into(),
             reads: counters.reads,

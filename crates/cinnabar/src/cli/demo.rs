@@ -77,6 +77,7 @@ impl Demo {
                 write_log: None,
             },
             lock_wait_max: Duration::from_secs(5),
+            qos_groups: Vec::new(),
             control: ControlConfig {
                 socket: self.path.join("control.sock"),
                 http: None,

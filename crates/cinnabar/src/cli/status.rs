@@ -98,6 +98,15 @@ pub(super) fn render(report: &StatusReport, before: Option<(&StatusReport, Durat
         text += &rates(report, earlier, elapsed.as_secs_f64());
     }
     let notes: Vec<String> = report.volumes.iter().filter_map(note).collect();
+    let oversold = report.qos_groups.iter().filter(|group| group.oversold_iops > 0).map(|group| {
+        format!(
+            "group {}: {} I/Os a second are reserved, its backend does {}: reservations are not met\n",
+            group.name,
+            group.reserved_iops,
+            group.capacity_iops.unwrap_or(0)
+        )
+    });
+    let notes: Vec<String> = notes.into_iter().chain(oversold).collect();
     if !notes.is_empty() {
         text.push('\n');
         text += &notes.concat();

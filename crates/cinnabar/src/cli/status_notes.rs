@@ -30,8 +30,34 @@ pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
         ));
     }
     notes.extend(write_back(volume).map(|text| format!("{name}: {text}\n")));
+    notes.extend(turns(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(bypassed(&volume.bypassed).map(|text| format!("{name}: {text}\n")));
     notes
+}
+
+/// How it takes turns at its backend.
+fn turns(volume: &VolumeReport) -> Option<String> {
+    let qos = volume.qos.as_ref()?;
+    let own = qos.guest;
+    let limit = match volume.iops_limit {
+        0 => "no limit".to_owned(),
+        limit => format!("limit {limit}"),
+    };
+    let behind = if own.behind_s >= 1.0 {
+        format!(", its reservation is {:.0} s behind", own.behind_s)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "takes turns in group {}: reservation {}, {limit}, weight {}; {} begun by reservation, {} by \
+         weight, {} wait{behind}",
+        qos.group,
+        volume.iops_reservation,
+        volume.iops_weight,
+        own.by_reservation,
+        own.by_weight,
+        own.waiting
+    ))
 }
 
 /// What its backend does not have yet.

@@ -211,6 +211,7 @@ fn sample(reads: u64) -> DataStatus {
         },
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
         write_back: Some(sample_write_back()),
+        qos: None,
     };
     let cache = CacheStatus {
         device: "/ssd/cache.img".into(),
@@ -238,7 +239,7 @@ fn sample(reads: u64) -> DataStatus {
         write_log: Some(sample_write_log()),
         io_totals: cinnabar_policy::planning::Totals::default(),
     };
-    DataStatus { cache, volumes: vec![volume] }
+    DataStatus { cache, volumes: vec![volume], qos_groups: Vec::new() }
 }
 
 fn sample_write_log() -> WriteLogStatus {

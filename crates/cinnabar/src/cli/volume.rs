@@ -71,7 +71,8 @@ enum Command {
     /// Change the settings of a volume
     #[command(after_help = "Examples:\n  \
         cinnabar volume set vm1 --mode pass-through\n  \
-        cinnabar volume set vm1 --share-min 10% --share-max 50%")]
+        cinnabar volume set vm1 --share-min 10% --share-max 50%\n  \
+        cinnabar volume set vm1 --iops-reservation 500 --iops-limit 2000")]
     Set {
         /// Its name
         name: String,
@@ -87,6 +88,16 @@ enum Command {
         /// What it may hold at most: bytes or percent [default: as it is]
         #[arg(long, value_name = "SHARE")]
         share_max: Option<String>,
+        /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved
+        /// [default: as it is]
+        #[arg(long, value_name = "IOPS")]
+        iops_reservation: Option<u64>,
+        /// I/Os a second at its backend that it gets at most; 0 = no limit [default: as it is]
+        #[arg(long, value_name = "IOPS")]
+        iops_limit: Option<u64>,
+        /// Its part of what is left of its backend, relative to others, 1 to 10000 [default: as it is]
+        #[arg(long, value_name = "WEIGHT")]
+        iops_weight: Option<u64>,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -192,6 +203,19 @@ struct AddArgs {
     /// A backend operation that takes this many seconds fails for its guest; 0 = never
     #[arg(long, value_name = "SECONDS", default_value_t = BACKEND_TIMEOUT_S)]
     backend_timeout: u64,
+    /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved
+    #[arg(long, value_name = "IOPS", default_value_t = 0)]
+    iops_reservation: u64,
+    /// I/Os a second at its backend that it gets at most; 0 = no limit
+    #[arg(long, value_name = "IOPS", default_value_t = 0)]
+    iops_limit: u64,
+    /// Its part of what is left of its backend, relative to others, 1 to 10000
+    #[arg(long, value_name = "WEIGHT", default_value_t = 100)]
+    iops_weight: u64,
+    /// Volumes of the same group share a backend's I/Os [default: those on one server, device or file
+    /// system]
+    #[arg(long, value_name = "GROUP")]
+    qos_group: Option<String>,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -215,13 +239,26 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             check_name(name)?;
             daemon.post(&format!("/v1/volumes/{}/flush", escape(name)), &())
         }
-        Command::Set { name, mode, ack, share_min, share_max, daemon } => {
+        Command::Set {
+            name,
+            mode,
+            ack,
+            share_min,
+            share_max,
+            iops_reservation,
+            iops_limit,
+            iops_weight,
+            daemon,
+        } => {
             check_name(name)?;
             let change = ChangeInput {
                 mode: mode.as_ref().map(output::value_name),
                 ack: ack.as_ref().map(output::value_name),
                 share_min: share_min.clone(),
                 share_max: share_max.clone(),
+                iops_reservation: *iops_reservation,
+                iops_limit: *iops_limit,
+                iops_weight: *iops_weight,
             };
             let path = format!("/v1/volumes/{}", escape(name));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
@@ -288,6 +325,10 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         socket_mode: Some(args.socket_mode.clone()),
         socket_group: args.socket_group.clone(),
         backend_timeout_s: Some(args.backend_timeout),
+        iops_reservation: Some(args.iops_reservation),
+        iops_limit: Some(args.iops_limit),
+        iops_weight: Some(args.iops_weight),
+        qos_group: args.qos_group.clone(),
         read_only: args.read_only,
         shared: args.shared,
         exclusive: args.exclusive,

@@ -6,6 +6,7 @@ mod clients;
 mod misses;
 mod nbd;
 mod profile;
+pub(super) mod qos;
 mod servers;
 mod vhost;
 

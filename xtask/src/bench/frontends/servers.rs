@@ -116,12 +116,24 @@ impl Server {
     /// Starts Cinnabar in `site` with so many data threads, over NBD and vhost-user both, and reads
     /// until all of the disk is cached.
     pub(super) fn ours(site: &Site, disk: &Path, size: u64, threads: u32) -> Result<Self> {
+        Self::ours_with(site, disk, size, threads, &[])
+    }
+
+    /// The same with these lines in the volume's section.
+    pub(super) fn ours_with(
+        site: &Site,
+        disk: &Path,
+        size: u64,
+        threads: u32,
+        lines: &[&str],
+    ) -> Result<Self> {
         let volume = Volume::new(EXPORT, &format!("file:{}", disk.display()))
             // Both front ends at once are for readers only.
             .key("read_only = true")
             .key(&format!("vhost_user = \"{VHOST}\""))
             .key("bypass_sequential = \"0\"")
             .key("bypass_large = \"0\"");
+        let volume = lines.iter().fold(volume, |volume, line| volume.key(line));
         // Twice the disk, that nothing is ever evicted.
         let mut config = Config::new((size * 2).max(128 * MIB) + 64 * MIB).volume(volume);
         if threads > 1 {

@@ -11,7 +11,11 @@ impl Desk {
     /// This I/O takes too long.
     pub(super) fn overdue(&mut self, now: Instant, io: usize) {
         let under_way = &mut self.ios.get_mut(io).of;
-        let (owner, what) = (under_way.owner, under_way.what);
+        let (owner, what, seat) = (under_way.owner, under_way.what, under_way.seat);
+        if let Some(seat) = seat {
+            self.doors.free(seat);
+        }
+        let under_way = &mut self.ios.get_mut(io).of;
         let Some(key) = under_way.volume else {
             // Each engine gives up its own; the plane says so, and has the others follow, unless the
             // device was left before.

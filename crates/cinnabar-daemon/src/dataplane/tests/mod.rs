@@ -9,12 +9,14 @@ mod failures;
 mod lost;
 mod mirror;
 mod paused;
+mod qos;
 mod renewal;
 mod replacing;
 mod rig;
 mod serving;
 mod silent;
 mod threads;
+mod turns;
 mod vhost;
 #[path = "../../../../cinnabar-frontend/tests/it/vhost_guest.rs"]
 #[allow(dead_code, reason = "the front end's own tests need more of it")]

@@ -5,6 +5,7 @@ use crate::dataplane::clock::{Clock, after};
 use crate::dataplane::desk::Desk;
 use crate::dataplane::desk::tests::Silent;
 use crate::dataplane::lane::{Lane, LaneEvent};
+use crate::dataplane::qos::{Groups, VolumeQos};
 use crate::dataplane::volume::VolumeIo;
 use crate::messages::IoMode;
 use cinnabar_backend::disk::OpenOptions;
@@ -26,7 +27,9 @@ fn what_was_done_meanwhile_is_answered() {
     let spec = BackendSpec::parse(&config.backend, Path::new("/")).expect("a file");
     let disk = Disk::open_backend(&spec, &OpenOptions::default()).expect("it is there");
     let life = VolumeLife::new("vm".into(), 1, Mutants::default());
-    let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life));
+    let group = Groups::default().of(&config, &disk);
+    let qos = VolumeQos::join(group, 1, config.qos);
+    let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life, qos));
     let (clock, port) = (Clock::start(), Box::new(Silent::default()));
     let mut lane = Lane::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
     lane.desk.install(0, io).expect("there is room");

@@ -7,6 +7,7 @@ use crate::messages::{
     Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
     VolumeMode, WriteLogConfig,
 };
+use cinnabar_qos::Settings;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ impl Rig {
             cache,
             volumes: Vec::new(),
             manager: None,
+            qos_groups: Vec::new(),
             // Not zero: another test's child process may hold copies of our descriptors for a moment.
             lock_wait_max: Duration::from_secs(5),
             cancel: Arc::default(),
@@ -88,6 +90,8 @@ impl Rig {
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
             backend_timeout: Duration::from_secs(30),
+            qos_group: None,
+            qos: Settings::default(),
         }
     }
 

@@ -181,6 +181,7 @@ impl Plane {
     fn has_joined(&mut self, now: Instant, key: usize) {
         let counted = self.counted(key);
         self.volumes[key].traffic.joined(&counted);
+        self.set_destages(now, key, true);
         let volume = &mut self.volumes[key];
         let name = volume.config.name.clone();
         match std::mem::take(&mut volume.change) {
@@ -214,6 +215,7 @@ impl Plane {
         self.writes.forget(key);
         let counted = self.counted(key);
         self.volumes[key].traffic.left(&counted);
+        self.set_destages(now, key, false);
         let serves = self.serves(key);
         let volume = &mut self.volumes[key];
         volume.claims = None;
@@ -309,6 +311,7 @@ impl Plane {
     ) -> Option<()> {
         let step = self.volumes[key].writes.leave(served, discard)?;
         self.volumes[key].change = change;
+        self.hurry_destage(now, key);
         self.write_step(now, key, step);
         Some(())
     }

@@ -64,6 +64,10 @@ pub(crate) const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::RebaseMistaken, 219),
 ];
 
+/// The same, but found where backend I/O waits for its turn.
+pub(crate) const FOUND_AT_DOORS: &[(Mutant, u64)] =
+    &[(Mutant::GivenUpKeepsTurn, 3), (Mutant::PlaceKept, 0)];
+
 /// Mutants that scripted tests find, with the test and why no seed does.
 pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
     (
@@ -211,6 +215,7 @@ pub(crate) const EQUIVALENT: &[(Mutant, &str)] = &[
 pub(crate) fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
     let single = FOUND_SINGLE.iter().any(|(found, _)| *found == mutant);
     let features = if single { SINGLE } else { Features::ALL };
-    let without = FaultOptions { features, failures_max: 4, ..FaultOptions::default() };
+    let doors = FOUND_AT_DOORS.iter().any(|(found, _)| *found == mutant);
+    let without = FaultOptions { features, doors, failures_max: 4, ..FaultOptions::default() };
     (FaultOptions { mutants: Mutants::only(mutant), ..without }, without)
 }

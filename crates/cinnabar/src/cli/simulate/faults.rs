@@ -22,6 +22,9 @@ pub(super) struct Args {
     /// Run this one only [default: those of --first and --seeds]
     #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "first"])]
     seed: Option<u64>,
+    /// Have backend I/O wait for its turn, as volumes with reservations and limits do
+    #[arg(long)]
+    qos: bool,
     /// Seeds at a time [default: as many as there are cores]
     #[arg(long, value_name = "J")]
     jobs: Option<NonZeroUsize>,
@@ -43,9 +46,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let message = format!("there are no {seeds} seeds from {first} on");
         Failure::of_usage(message, format!("the last seed is {}", u64::MAX - 1))
     })?;
-    tell_the_seed_of_a_panic();
+    tell_the_seed_of_a_panic(args.qos);
     let threads = args.jobs.map(NonZeroUsize::get);
-    let options = FaultOptions { threads, ..FaultOptions::default() };
+    let options = FaultOptions { threads, doors: args.qos, ..FaultOptions::default() };
     let mut line = Progress::new();
     let summary = search(first..end, &options, |progress| {
         line.show(|| {
@@ -57,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         });
     });
     drop(line);
-    let found = Found::new(first, &summary);
+    let found = Found::new(first, &summary, args.qos);
     if args.json {
         output::json(&found)?;
     } else {
@@ -69,7 +72,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn verdict(found: &Found, all_kinds: bool, all_pairs: bool) -> Result<(), Failure> {
     if let Some(failed) = found.failures.first() {
         let message = format!("{} of {} seeds failed", found.failures.len(), found.seeds);
-        return Err(Failure::at_run_time(message, format!("repeat it: {}", repeat(failed.seed))));
+        return Err(Failure::at_run_time(message, format!("repeat it: {}", failed.repeat)));
     }
     if all_kinds && !found.never_met.is_empty() {
         let message = format!("never met: {}", found.never_met.join(", "));
@@ -83,18 +86,20 @@ fn verdict(found: &Found, all_kinds: bool, all_pairs: bool) -> Result<(), Failur
     Ok(())
 }
 
-fn repeat(seed: u64) -> String {
-    format!("cinnabar simulate faults --seed {seed}")
+fn repeat(seed: u64, qos: bool) -> String {
+    let qos = if qos { " --qos" } else { "" };
+    format!("cinnabar simulate faults --seed {seed}{qos}")
 }
 
 /// Assertions of the engine are part of the proof. One that breaks may end the process, so the seed
 /// is told at once.
-fn tell_the_seed_of_a_panic() {
+fn tell_the_seed_of_a_panic(qos: bool) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
         if let Some(seed) = seed_under_way() {
-            let line = format!("error: seed {seed} panicked\nhint: repeat it: {}", repeat(seed));
+            let line =
+                format!("error: seed {seed} panicked\nhint: repeat it: {}", repeat(seed, qos));
             // If stderr is gone there is nobody to tell.
             let _gone = std::io::Write::write_all(&mut std::io::stderr(), (line + "\n").as_bytes());
         }
@@ -137,7 +142,7 @@ struct FailedSeed {
 }
 
 impl Found {
-    fn new(first: u64, summary: &Summary) -> Self {
+    fn new(first: u64, summary: &Summary, qos: bool) -> Self {
         let report = &summary.report;
         let sound = summary.seeds - summary.failures.len() as u64;
         let pairs_possible = pairs::possible().len() as u64;
@@ -147,7 +152,7 @@ impl Found {
         Self {
             first,
             seeds: summary.seeds,
-            failures: summary.failures.iter().map(FailedSeed::new).collect(),
+            failures: summary.failures.iter().map(|failed| FailedSeed::new(failed, qos)).collect(),
             seconds: short(summary.elapsed.as_secs_f64()),
             seeds_per_second: short(summary.seeds_per_second()),
             simulated_seconds: short(report.virtual_ns as f64 / 1e9),
@@ -181,12 +186,12 @@ impl Found {
 }
 
 impl FailedSeed {
-    fn new(failed: &Failed) -> Self {
+    fn new(failed: &Failed, qos: bool) -> Self {
         Self {
             seed: failed.seed,
             what: failed.violation.to_string(),
             history: failed.events.clone(),
-            repeat: repeat(failed.seed),
+            repeat: repeat(failed.seed, qos),
         }
     }
 }

@@ -1,0 +1,297 @@
+//! The doors at which backend I/O waits for its turn: those of two threads over one scheduler, with
+//! drawn settings that change, letters between the threads that take their time, and volumes that leave.
+
+use crate::dice::Dice;
+use crate::driver::agenda::Item;
+use crate::driver::io::place_on;
+use crate::driver::world::{World, panic_text};
+use crate::machine::Factory;
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
+use cinnabar_driver::Door;
+use cinnabar_driver::door::{Passage, Place, Turn, Wish, turns_of_left};
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::{IoDone, IoError, IoId, IoOp, IoRequest};
+use cinnabar_qos::{Client, ClientId, Config, Op, Scheduler, Settings, Work};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const THREADS: usize = 2;
+/// A letter from one thread to the other takes up to this long, in ns.
+const LETTER_NS_MAX: u64 = 2_000_000;
+/// Up to this long, in ns, passes between an arrival or an end and the thread's next turn.
+const TURN_NS_MAX: u64 = 200_000;
+
+/// See the module.
+pub(super) struct Doors {
+    dice: Dice,
+    mutants: Mutants,
+    /// `None`: I/O waits for no turn in this run.
+    group: Option<Scheduler>,
+    threads: Vec<Door<IoId>>,
+    /// When each door's next turn is on the agenda, and its number there.
+    due: Vec<Option<(Instant, u64)>>,
+    /// By backend: the client that it is in this attachment.
+    clients: Vec<Option<ClientId>>,
+    /// Attachments so far: none has another one's name.
+    names: u64,
+    waiting: BTreeMap<IoId, Waiting>,
+    /// Of I/O that has waited and is under way.
+    places: BTreeMap<IoId, (usize, Place)>,
+    letters: BTreeMap<u64, (usize, Turn)>,
+}
+
+struct Waiting {
+    request: IoRequest<Stamped>,
+    backend: usize,
+    /// The number by which a doubt knows it.
+    born: u64,
+}
+
+impl Doors {
+    pub(super) fn new(seed: u64, on: bool, backends: usize, mutants: Mutants) -> Self {
+        let mut doors = Self {
+            dice: Dice::new(seed),
+            mutants,
+            group: None,
+            threads: Vec::new(),
+            due: Vec::new(),
+            clients: vec![None; backends],
+            names: 0,
+            waiting: BTreeMap::new(),
+            places: BTreeMap::new(),
+            letters: BTreeMap::new(),
+        };
+        if on {
+            doors.begin();
+        }
+        doors
+    }
+
+    fn begin(&mut self) {
+        let depth = self.dice.within(1..9) as usize;
+        // A short queue is full now and then.
+        let waiting_max = self.dice.pick(&[2, 16, 4096]);
+        let config = Config { depth, waiting_max, ..Config::default() };
+        self.group = Some(Scheduler::new(config).expect("within its bounds"));
+        self.threads = (0..THREADS).map(|thread| Door::new(thread, self.mutants)).collect();
+        self.due = vec![None; THREADS];
+        self.clients.fill(None);
+        self.waiting.clear();
+        self.places.clear();
+        self.letters.clear();
+    }
+
+    /// The machine is gone: another process has a scheduler of its own.
+    pub(super) fn forget(&mut self) {
+        if self.group.is_some() {
+            self.begin();
+        }
+    }
+
+    /// Whether an I/O of this name waits.
+    pub(super) fn has(&self, id: IoId) -> bool {
+        self.waiting.contains_key(&id)
+    }
+
+    /// Whether an I/O on this backend waits.
+    pub(super) fn has_of(&self, backend: usize) -> bool {
+        self.waiting.values().any(|waiting| waiting.backend == backend)
+    }
+
+    /// Writes that wait to change any of these sectors.
+    pub(super) fn writes_on(&self, backend: usize, sectors: &Range<u64>) -> Vec<u64> {
+        let meets = |waiting: &&Waiting| {
+            let writes = !matches!(waiting.request.op, IoOp::Read { .. } | IoOp::Flush);
+            let place = place_on(Some(waiting.backend), &waiting.request);
+            writes
+                && waiting.backend == backend
+                && place.is_some_and(|(_, at)| at.start < sectors.end && sectors.start < at.end)
+        };
+        self.waiting.values().filter(meets).map(|waiting| waiting.born).collect()
+    }
+
+    fn draw_settings(dice: &mut Dice) -> Settings {
+        let reservation_iops = dice.pick(&[0, 0, 20, 500, 5000]);
+        let limit = dice.pick(&[0, 0, 30, 300, 3000]);
+        let limit_iops = (limit > 0).then_some(limit.max(reservation_iops));
+        Settings { reservation_iops, limit_iops, weight: dice.pick(&[1, 100, 10_000]) }
+    }
+
+    /// The client of a backend, which it becomes with its first I/O.
+    fn client(&mut self, now: Instant, backend: usize) -> ClientId {
+        if let Some(client) = self.clients[backend] {
+            return client;
+        }
+        self.names += 1;
+        let client = Client { volume: self.names, work: Work::Guest };
+        let settings = Self::draw_settings(&mut self.dice);
+        let group = self.group.as_mut().expect("only then there are clients");
+        let client = group.add(now.0, client, settings).expect("it is new");
+        self.clients[backend] = Some(client);
+        client
+    }
+}
+
+impl<F: Factory<Stamped>> World<'_, F> {
+    /// Has an I/O wait for its turn; gives back what does not wait.
+    pub(super) fn park(
+        &mut self,
+        backend: Option<usize>,
+        request: IoRequest<Stamped>,
+    ) -> Option<IoRequest<Stamped>> {
+        let waits = !matches!(request.op, IoOp::Prove | IoOp::BumpGeneration { .. });
+        let backend = backend.filter(|_| waits && self.doors.group.is_some());
+        let Some(backend) = backend else { return Some(request) };
+        // A volume that leaves waits for nothing.
+        if self.volumes[backend]
+            .life
+            .as_ref()
+            .is_none_or(|life| life.id().is_some() && life.serving().is_none())
+        {
+            return Some(request);
+        }
+        let (id, born, now) = (request.id, self.number(), self.now);
+        let patience_ns = match request.op {
+            IoOp::Flush => None,
+            _ => self.bound_ns_of(Some(backend)),
+        };
+        self.count.parked += 1;
+        let doors = &mut self.doors;
+        let wish = Wish { client: doors.client(now, backend), op: op_of(&request.op), patience_ns };
+        let door = doors.dice.below(THREADS as u64) as usize;
+        doors.waiting.insert(id, Waiting { request, backend, born });
+        doors.threads[door].arrive(now, wish, id);
+        self.have_turn(door);
+        None
+    }
+
+    /// Puts the next turn of a door on the agenda.
+    fn have_turn(&mut self, door: usize) {
+        let Some(at) = self.doors.threads[door].deadline() else { return };
+        let at =
+            if at > self.now { at } else { self.now.plus_ns(self.doors.dice.below(TURN_NS_MAX)) };
+        if self.doors.due[door].is_none_or(|(due, _)| at < due) {
+            let number = self.number();
+            self.doors.due[door] = Some((at, number));
+            self.agenda.enter(at, Item::Turn(door, number));
+        }
+    }
+
+    /// A door has its turn.
+    pub(super) fn turn(&mut self, door: usize, number: u64) -> Result<(), Violation> {
+        let now = self.now;
+        let doors = &mut self.doors;
+        if doors.due[door].is_none_or(|(_, due)| due != number) {
+            return Ok(());
+        }
+        doors.due[door] = None;
+        let group = doors.group.as_mut().expect("it has doors");
+        if doors.dice.chance(0.01)
+            && let Some(client) = doors.clients.iter().flatten().next()
+        {
+            let settings = Doors::draw_settings(&mut doors.dice);
+            group.change(now.0, *client, settings).expect("it is there");
+        }
+        let mut passed = Vec::new();
+        let thread = &mut doors.threads[door];
+        let turn = || thread.turn(now, group, &mut passed);
+        catch_unwind(AssertUnwindSafe(turn)).map_err(|panic| panicked(&*panic))?;
+        for one in passed {
+            match one {
+                Passage::Begins(place, id) => self.pass(door, place, id)?,
+                Passage::GivenUp(id) => self.give_up_waiting(id)?,
+                Passage::Elsewhere(other, turn) => {
+                    let number = self.number();
+                    self.doors.letters.insert(number, (other, turn));
+                    let at = now.plus_ns(self.doors.dice.below(LETTER_NS_MAX));
+                    self.agenda.enter(at, Item::Letter(number));
+                }
+            }
+        }
+        self.have_turn(door);
+        Ok(())
+    }
+
+    /// A door hears that it is the turn of one of its own.
+    pub(super) fn letter(&mut self, number: u64) -> Result<(), Violation> {
+        let Some((door, turn)) = self.doors.letters.remove(&number) else { return Ok(()) };
+        let (thread, now) = (&mut self.doors.threads[door], self.now);
+        let admit = || thread.admit(now, turn);
+        let admitted = catch_unwind(AssertUnwindSafe(admit)).map_err(|panic| panicked(&*panic))?;
+        if let Some((place, id)) = admitted {
+            self.pass(door, place, id)?;
+        }
+        self.have_turn(door);
+        Ok(())
+    }
+
+    fn pass(&mut self, door: usize, place: Place, id: IoId) -> Result<(), Violation> {
+        let Waiting { request, born, .. } = self.doors.waiting.remove(&id).expect("it waits");
+        self.doors.places.insert(id, (door, place));
+        self.begin_flight(request, Some(born))
+    }
+
+    /// It has waited for as long as it may, and never happens.
+    fn give_up_waiting(&mut self, id: IoId) -> Result<(), Violation> {
+        let Waiting { backend, born, .. } = self.doors.waiting.remove(&id).expect("it waits");
+        self.count.given_up += 1;
+        self.volumes[backend].errors += 1;
+        self.volumes[backend].time_up = Some(self.now);
+        self.settle_flown(born);
+        self.deliver(backend, IoDone::new(id, Err(IoError::TimedOut)))
+    }
+
+    /// An I/O that may have waited has ended.
+    pub(super) fn end_at_door(&mut self, id: IoId) {
+        if let Some((door, place)) = self.doors.places.remove(&id) {
+            self.doors.threads[door].end(place);
+            self.have_turn(door);
+        }
+    }
+
+    /// An I/O takes too long.
+    pub(super) fn free_at_door(&mut self, id: IoId) {
+        if let Some((door, place)) = self.doors.places.get(&id).copied() {
+            self.doors.threads[door].free(place);
+            self.have_turn(door);
+        }
+    }
+
+    /// A volume is about to leave: what waits of it begins now, or with its door's next turn.
+    pub(super) fn leave_doors(&mut self, volume: usize) {
+        let Some(client) = self.doors.clients[volume].take() else { return };
+        let mut tokens = Vec::new();
+        let group = self.doors.group.as_mut().expect("it has clients");
+        group.remove(self.now.0, client, &mut tokens).expect("it is there");
+        for (door, turn) in turns_of_left(&tokens) {
+            let number = self.number();
+            self.doors.letters.insert(number, (door, turn));
+            self.agenda.enter(self.now, Item::Letter(number));
+        }
+        for door in 0..THREADS {
+            self.have_turn(door);
+        }
+    }
+}
+
+/// An assertion of the door's or of the scheduler's breaks.
+fn panicked(panic: &(dyn Any + Send)) -> Violation {
+    Violation::new(Kind::Panic, panic_text(panic))
+}
+
+/// What an operation counts as.
+fn op_of(op: &IoOp<Stamped>) -> Op {
+    let length = |data: &cinnabar_engine::Slices<Stamped>| {
+        u32::try_from(data.iter().map(|slice| slice.len).sum::<u64>()).unwrap_or(u32::MAX)
+    };
+    match op {
+        IoOp::Read { data, .. } => Op::Read { length: length(data) },
+        IoOp::Write { data, .. } => Op::Write { length: length(data) },
+        IoOp::Flush => Op::Flush,
+        _ => Op::Clear,
+    }
+}
