@@ -9,8 +9,8 @@ mod volume;
 pub use cache::{AdmittedReport, CacheReport, LogHalfReport, RamReport, WriteLogReport};
 pub use health::{HealthReport, LoadedReport, StartKind, why};
 pub use volume::{
-    BypassedReport, LatencyReport, OperationLatency, VolumeReport, WaitingReport, WarmthReport,
-    WriteBackReport,
+    BypassedReport, DestagePace, LatencyReport, OperationLatency, VolumeReport, WaitingReport,
+    WarmthReport, WriteBackReport,
 };
 
 use crate::raw::DataStatus;

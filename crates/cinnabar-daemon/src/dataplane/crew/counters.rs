@@ -29,6 +29,16 @@ impl Crew {
         oldest
     }
 
+    /// Requests of a volume that were answered as late and are still under way.
+    pub(in super::super) fn late_requests(&self, lane: &Lane, volume: VolumeId) -> u32 {
+        let inner: Vec<_> =
+            (0..self.shards()).map(|shard| self.router.inner(volume, shard)).collect();
+        let all = lane.ask(|shard, engine| {
+            inner[shard as usize].map_or(0, |inner| engine.late_requests(inner))
+        });
+        all.into_iter().sum()
+    }
+
     /// All counters: of the cache, and of these volumes.
     pub(in super::super) fn counters(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
         let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
