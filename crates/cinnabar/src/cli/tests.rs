@@ -9,8 +9,8 @@ use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_status::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfPaceReason, PaceStatus, State, LogHalfStatus, State, VolumeStatus, Waiting,
-    WriteBackStatus, WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, PaceReason, PaceStatus, State,
+    VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_status::report::StatusReport;
 use clap::{CommandFactory, Parser};
