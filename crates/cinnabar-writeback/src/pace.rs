@@ -171,13 +171,14 @@ impl Pace {
         let was_free = matches!(self.reason, PaceReason::Off | PaceReason::Idle);
         if since >= tick_ns.saturating_mul(IDLE_TICKS) {
             (self.reason, self.misses) = (PaceReason::Idle, Misses::default());
+            (self.wrote, self.waited) = (false, false);
         } else if was_free {
             (self.depth, self.reason, self.probe) = (1, PaceReason::Begun, None);
         }
         if self.misses.reads >= READS_MIN {
             self.follow_misses(now, !was_free);
+            (self.wrote, self.waited) = (false, false);
         }
-        (self.wrote, self.waited) = (false, false);
         if self.reason == PaceReason::Idle {
             return;
         }
@@ -244,29 +245,28 @@ pub(crate) struct Ready<P> {
 }
 
 impl<P: Payload> WriteLog<P> {
-    /// Guests' misses at the back end of a volume took so long.
+    /// Reads of the back end of a volume took so long: its pace is decided on.
     pub(crate) fn missed(&mut self, Place(place): Place, misses: Misses) {
-        let now = self.now;
-        let Some(volume) = self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut) else {
-            return;
-        };
-        volume.pace.saw(now, misses);
-        self.decide_pace(place);
-        self.touched.add(place);
-    }
-
-    fn decide_pace(&mut self, place: u16) -> Load {
         let (now, tick_ns) = (self.now, self.config.pace_ns);
+        if self.volumes.get(usize::from(place)).is_none_or(Option::is_none) {
+            return;
+        }
         let load = self.load(place);
-        self.volume(place).pace.decide(now, tick_ns, &load);
-        load
+        let volume = self.volume(place);
+        if let Destage::Running(run) = &volume.destage
+            && run.writing > 0
+        {
+            volume.pace.writes(!run.ready.is_empty());
+        }
+        volume.pace.saw(now, misses);
+        volume.pace.decide(now, tick_ns, &load);
+        self.touched.add(place);
     }
 
     /// Gives the engine as many requests of a destage as its pace allows, in order.
     pub(crate) fn send_writes(&mut self, place: u16) {
         let now = self.now;
-        let load = self.decide_pace(place);
-        let most = if load.pressed { ALL } else { self.volume(place).pace.at_most() };
+        let most = if self.load(place).pressed { ALL } else { self.volume(place).pace.at_most() };
         let last_first = self.config.mutants.is(Mutant::PacedUnordered);
         loop {
             let volume = self.volume(place);

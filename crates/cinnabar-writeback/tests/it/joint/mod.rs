@@ -118,7 +118,7 @@ const FOUND_AT: &[(Bug, u64)] = &[
     (Bug::OpenedUnflushed, 48),
     (Bug::LostRangesKept, 14),
     (Bug::EarlyDropped, 5),
-    (Bug::RestartPassedOnOnce, 2362),
+    (Bug::RestartPassedOnOnce, 59),
     (Bug::JoinedBesideLate, 2362),
     (Bug::EarlyReordered, 21),
     (Bug::RenewedUntold, 53),
