@@ -136,7 +136,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::ReadUnpinned, 27),
     (Mutant::OlderVersionDropped, 0),
     (Mutant::RangeKeepsBlocks, 0),
-    (Mutant::WriteKeepsRange, 14),
+    (Mutant::WriteKeepsRange, 17),
     (Mutant::RoomNotTold, 37),
     (Mutant::GapNotAwaited, 466),
     (Mutant::AckBeforePublish, 1),
