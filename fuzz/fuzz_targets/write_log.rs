@@ -2,6 +2,8 @@
 //! each of its effects.
 //!
 //! The world is that of the crate's own simulation. The first bytes draw how the run is.
+//! `CINNABAR_GUIDED=FILE CINNABAR_TRACE=1 cargo test -p cinnabar-writeback --test it every_input -- --nocapture`
+//! says what happens in an input.
 
 #![no_main]
 #![allow(dead_code)]
@@ -12,6 +14,8 @@ mod crash;
 mod disk;
 #[path = "../../crates/cinnabar-writeback/tests/it/guest.rs"]
 mod guest;
+#[path = "../../crates/cinnabar-writeback/tests/it/guided.rs"]
+mod guided;
 #[path = "../../crates/cinnabar-writeback/tests/it/host.rs"]
 mod host;
 #[path = "../../crates/cinnabar-writeback/tests/it/look.rs"]
@@ -33,22 +37,27 @@ mod ssd;
 #[path = "../../crates/cinnabar-writeback/tests/it/world.rs"]
 mod world;
 
-use rng::Rng;
-use settings::Settings;
-use world::World;
+use cinnabar_writeback::mutant::Mutants;
+use std::sync::LazyLock;
 
-/// Bytes for the settings, and of these for the memory's.
-const SETTINGS: usize = 56;
-const MEMORY: usize = 8;
-/// Bytes that a step takes, more or less; what they don't reach is drawn from a fixed seed.
-const STEP: usize = 4;
+/// The deliberate bug to be looked for.
+static MUTANTS: LazyLock<Mutants> = LazyLock::new(mutants);
+
+#[cfg(feature = "mutants")]
+fn mutants() -> Mutants {
+    use cinnabar_writeback::mutant::Mutant;
+    let Ok(name) = std::env::var("CINNABAR_MUTANT") else { return Mutants::default() };
+    let found = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
+    Mutants::only(*found.expect("CINNABAR_MUTANT names a mutant"))
+}
+
+#[cfg(not(feature = "mutants"))]
+fn mutants() -> Mutants {
+    Mutants::default()
+}
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((settings, events)) = bytes.split_at_checked(SETTINGS) else { return };
-    let (memory, settings) = settings.split_at(MEMORY);
-    let mut settings = Settings::draw(&mut Rng::of_bytes(settings), &mut Rng::of_bytes(memory));
-    settings.steps = (events.len() / STEP).min(1_500) as u32;
-    if let Err(what) = World::with(1, Rng::of_bytes(events), &settings).run() {
+    if let Err(what) = guided::run(bytes, *MUTANTS) {
         panic!("{what}");
     }
 });

@@ -10,8 +10,11 @@ use std::time::Duration;
 const ENGINE: &str = "engine";
 /// The one whose bytes choose what happens to the write log.
 const WRITE_LOG: &str = "write_log";
-/// Its inputs that the tree keeps.
-const ENGINE_SEEDS: &str = "crates/cinnabar-search/tests/corpus/guided";
+/// Inputs that the tree keeps, by target.
+const SEEDS: [(&str, &str); 2] = [
+    (ENGINE, "crates/cinnabar-search/tests/corpus/guided"),
+    (WRITE_LOG, "crates/cinnabar-writeback/tests/corpus/guided"),
+];
 
 /// Builds the targets and runs them one after the other, `total` time together.
 ///
@@ -43,12 +46,11 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
             "-print_final_stats=1",
         ];
         let corpora = root().join("fuzz/corpus").join(target);
-        let seeds = root().join(ENGINE_SEEDS);
         let mut run = nightly(&["fuzz", "run", target]);
-        if target == ENGINE {
+        if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| of == target) {
             // What is new goes to the first, which the tree does not keep.
             std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
-            run.arg(corpora).arg(seeds);
+            run.arg(corpora).arg(root().join(seeds));
         }
         run.arg("--").args(options);
         if target == WRITE_LOG {

@@ -213,6 +213,7 @@ fn read_write_log(
     let size = section.quantity("write_log_size")?;
     let dirty_max = section.number("dirty_max_percent")?;
     let rpo = section.number("rpo_s")?;
+    let pace = section.flag("destage_pace")?;
     let drain_on_stop = section.flag("drain_on_stop")?;
     let memory = section.string("write_memory")?;
     let memory_size = section.quantity("write_memory_size")?;
@@ -222,6 +223,7 @@ fn read_write_log(
             size.map(|found| ("write_log_size", found.line)),
             dirty_max.map(|found| ("dirty_max_percent", found.line)),
             rpo.map(|found| ("rpo_s", found.line)),
+            pace.map(|found| ("destage_pace", found.line)),
             drain_on_stop.map(|found| ("drain_on_stop", found.line)),
             memory.map(|found| ("write_memory", found.line)),
             memory_size.map(|found| ("write_memory_size", found.line)),
@@ -261,6 +263,7 @@ fn read_write_log(
         rpo: Duration::from_secs(
             rpo.map_or(Ok(RPO_S), |rpo| up_to(source, "rpo_s", &rpo, 1, WAIT_S_MAX))?,
         ),
+        pace: pace.is_none_or(|pace| pace.value),
         drain_on_stop: drain_on_stop.is_none_or(|drain| drain.value),
         memory: read_write_memory(source, (memory, memory_size), base)?,
     }))

@@ -80,6 +80,8 @@ pub struct WriteLogConfig {
     pub dirty_max_percent: u8,
     /// How long a write is to wait for its back end at most: guests are slowed down as it comes near.
     pub rpo: Duration,
+    /// Writes are brought to the back ends no faster than guests' misses bear.
+    pub pace: bool,
     /// A stop waits, as long as it may, for the back ends to have everything.
     pub drain_on_stop: bool,
     /// Of volumes whose writes are acknowledged from memory.

@@ -98,6 +98,7 @@ write_log_mirror = "../other/log.img"
 write_log_size = "64MiB"
 dirty_max_percent = 50
 rpo_s = 9
+destage_pace = false
 drain_on_stop = false
 [control]
 socket = "../run/c.sock"
@@ -130,7 +131,7 @@ backend_timeout_s = 0
     assert_eq!((&*log.path, log.size_bytes), (Path::new("/base/log.img"), Some(64 << 20)));
     assert_eq!(log.mirror.as_deref(), Some(Path::new("/base/../other/log.img")));
     assert_eq!((log.dirty_max_percent, log.rpo), (50, Duration::from_secs(9)));
-    assert!(!log.drain_on_stop);
+    assert!(!log.drain_on_stop && !log.pace);
     assert_eq!(config.volumes[0].claim.as_deref(), Some(Path::new("/base/v.claim")));
     assert_eq!(config.cache.device_timeout, Duration::from_secs(7));
     assert_eq!(config.cache.state_dir, Path::new("/base/../state"));

@@ -64,7 +64,8 @@ pub enum Step {
     Serve,
     /// Guests' requests wait from now on; [`WriteMode::idle`] when none is under way.
     Hold,
-    /// Has the engine flush the back end; then [`WriteMode::flushed`].
+    /// Has the engine flush the back end; then [`WriteMode::flushed`]. It has failed if something is still
+    /// under way of a request that was answered as late: that may land behind the flush.
     Flush,
     /// The volume has joined: requests go to the log, those that wait first.
     Joined(Place),

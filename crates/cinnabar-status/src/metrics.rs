@@ -329,6 +329,8 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     each("volume_dirty_age_seconds", "Age of the oldest of that.", gauge, &|own| {
         own.dirty_age.as_secs()
     })?;
+    let help = "Requests of the destage at a time; 0: no bound.";
+    each("volume_destage_requests_max", help, gauge, &|own| own.pace.at_most.unwrap_or(0).into())?;
     each("volume_destaged_bytes", "Brought to its backend.", MetricType::Counter, &|own| {
         own.destaged_bytes
     })

@@ -10,6 +10,7 @@ use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::{Health, LoadReport};
 use cinnabar_seam::volume::Warmth;
 pub use cinnabar_writeback::Counters as WriteLogCounters;
+pub use cinnabar_writeback::{PaceReason, PaceStatus};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -157,6 +158,8 @@ pub struct WriteBackStatus {
     pub destaged_bytes: u64,
     /// Requests that took.
     pub destaged_writes: u64,
+    /// How many of those may be under way at a time, and why.
+    pub pace: PaceStatus,
     /// Some of the writes are damaged.
     pub damaged: bool,
     /// The volume is on its way out of write-back mode.

@@ -295,6 +295,7 @@ impl<P: Payload> WriteLog<P> {
             layers,
         });
         if asks {
+            self.volume(place).pace.reads();
             self.ask(EngineIo::Read { read }, place, Op::Read { span, data });
         }
         for layer in 0..self.reads[read].layers.len() {

@@ -7,12 +7,13 @@
 
 use crate::format::SEGMENT_PAGES;
 use crate::mutant::{Mutant, Mutants};
+use crate::pace::Ready;
 use crate::ranges::RangeRecord;
 use crate::slots::{ALL_SECTORS, Held, Slots};
 use crate::volume::Volume;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, Payload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the destage of a volume is doing.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub(crate) struct Run<P> {
     pub(crate) window: Vec<Page<P>>,
     /// Reads of the log under way.
     pub(crate) reading: u32,
+    /// Requests for the engine that wait for their turn, in order.
+    pub(crate) ready: VecDeque<Ready<P>>,
     /// Requests of the engine under way.
     pub(crate) writing: u32,
     /// Requests that the engine was given.
@@ -116,6 +119,7 @@ impl<P: Payload> Run<P> {
             at_end: false,
             window: Vec::new(),
             reading: 0,
+            ready: VecDeque::new(),
             writing: 0,
             writes: 0,
             durable: false,
@@ -127,7 +131,7 @@ impl<P: Payload> Run<P> {
 
     /// Whether nothing of it is under way.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.reading == 0 && self.writing == 0 && !self.flushing
+        self.reading == 0 && self.writing == 0 && self.ready.is_empty() && !self.flushing
     }
 }
 

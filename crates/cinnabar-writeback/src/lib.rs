@@ -16,6 +16,7 @@ mod log;
 pub mod memory;
 pub mod mirror;
 pub mod mutant;
+mod pace;
 mod place;
 mod places;
 mod ranges;
@@ -30,5 +31,6 @@ mod throttle;
 mod volume;
 
 pub use log::{Config, Counters, READS_MAX, WriteLog};
+pub use pace::{Misses, PaceReason, PaceStatus};
 pub use place::Status;
 pub use seam::{Action, Command, Done, EngineId, Event, Place, Refusal};

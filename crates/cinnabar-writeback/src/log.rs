@@ -30,6 +30,8 @@ pub struct Config {
     pub retry_ns: u64,
     /// Chunks in the write memory go to the device when they are this old, in ns.
     pub memory_age_ns: u64,
+    /// How often the pace of a destage is decided on, in ns; 0: it goes as fast as the back end lets it.
+    pub pace_ns: u64,
     /// Sizes of steps and tables.
     pub bounds: Bounds,
     /// Deliberate bugs, for tests.
@@ -44,6 +46,7 @@ impl Default for Config {
             age_max_ns: 30_000_000_000,
             retry_ns: 1_000_000_000,
             memory_age_ns: 1_000_000_000,
+            pace_ns: 100_000_000,
             bounds: Bounds::default(),
             mutants: Mutants::default(),
         }
@@ -104,6 +107,9 @@ pub(crate) enum EngineIo {
     },
     Write {
         place: u16,
+        /// How much, and since when.
+        blocks: u64,
+        since: Instant,
     },
     Flush {
         place: u16,
@@ -214,6 +220,7 @@ impl<P: Payload> WriteLog<P> {
                 Event::LogDone(done) => self.log_done(done.id, done.result),
                 Event::EngineDone(id, result) => self.engine_done(id, result.err()),
                 Event::Late(id) => self.late(id),
+                Event::Misses(place, misses) => self.missed(place, misses),
                 Event::Wake => {
                     self.wake = None;
                     self.touch_all();
@@ -534,6 +541,11 @@ impl<P: Payload> WriteLog<P> {
     /// Whether the log's device has failed: whatever is dirty can't be read or added to any more.
     pub const fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    /// How often the pace of a destage is decided on, in ns; 0: never.
+    pub const fn pace_ns(&self) -> u64 {
+        self.config.pace_ns
     }
 
     /// Its writes so far.

@@ -37,6 +37,10 @@ pub enum Mutant {
     FlushUndurable,
     /// A chunk written with FUA counts as durable although a lower one is not.
     FuaAlone,
+    /// Of the destage's requests that wait for their turn the last one goes first.
+    PacedUnordered,
+    /// Requests of the destage that wait for their turn are not looked at when others end.
+    PaceStalls,
     /// Recovery believes a chunk whose data it has not looked at.
     TornChunkBelieved,
     /// What recovery has cut off is not recorded as void.
@@ -134,6 +138,8 @@ impl Mutant {
         Self::AckOutOfOrder,
         Self::FlushUndurable,
         Self::FuaAlone,
+        Self::PacedUnordered,
+        Self::PaceStalls,
         Self::TornChunkBelieved,
         Self::GapNotRecorded,
         Self::SessionNotFlushed,

@@ -4,6 +4,7 @@ use crate::bounds::Bound;
 use crate::destage::Destage;
 use crate::log::WriteLog;
 use crate::mutant::Mutant;
+use crate::pace::PaceStatus;
 use crate::seam::{Done, Place, Refusal};
 use crate::volume::Volume;
 use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
@@ -201,6 +202,7 @@ impl<P: Payload> WriteLog<P> {
             destaged_writes: volume.destaged_writes,
             answered_blocks: volume.answered_blocks,
             failing: volume.failing,
+            pace: volume.pace.status(),
         })
     }
 
@@ -253,4 +255,6 @@ pub struct Status {
     pub answered_blocks: u64,
     /// Why the last try to bring an epoch to the back end failed, until one succeeds.
     pub failing: Option<Failure>,
+    /// How many requests of the destage may be under way at a time.
+    pub pace: PaceStatus,
 }

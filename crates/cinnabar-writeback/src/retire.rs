@@ -10,6 +10,7 @@ use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::RangeKind;
 use crate::log::{EngineIo, LogIo, READS_MAX, WriteLog};
 use crate::mutant::Mutant;
+use crate::pace::Ready;
 use crate::ranges::RangeRecord;
 use crate::seam::EngineId;
 use crate::slots::ALL_SECTORS;
@@ -43,16 +44,11 @@ impl<P: Payload> WriteLog<P> {
             return;
         }
         let all = self.segments.all.len() as u64;
-        // Others may wait for what this volume holds.
-        let scarce = !self.short.is_empty() && u64::from(self.segments.free_count()) * 4 <= all;
+        let pressed = self.is_pressed(place);
         let Self { volumes, segments, slots, .. } = self;
         let used = |segment: u32| segments.all[segment as usize].used;
         let volume = volumes[usize::from(place)].as_mut().expect("a volume at this place");
-        let pressed = scarce
-            || !volume.drains.is_empty()
-            || !volume.waiting.is_empty()
-            || volume.drains_first.is_some()
-            || volume.pages * 4 > all * u64::from(SEGMENT_PAGES);
+        let pressed = pressed || volume.pages * 4 > all * u64::from(SEGMENT_PAGES);
         if volume.oldest.is_none() {
             volume.oldest = first_epoch(volume, slots, &used);
         }
@@ -89,12 +85,24 @@ impl<P: Payload> WriteLog<P> {
             }
         }
         for (_, io) in &mut self.asked {
-            if matches!(io, EngineIo::Write { place: of } | EngineIo::Flush { place: of } if *of == place)
+            if matches!(io, EngineIo::Write { place: of, .. } | EngineIo::Flush { place: of } if *of == place)
             {
                 *io = EngineIo::Nobody;
             }
         }
         self.volume(place).destage = Destage::default();
+    }
+
+    /// Whether something waits for a volume's destage.
+    pub(crate) fn is_pressed(&self, place: u16) -> bool {
+        // Others may wait for what this volume holds.
+        let all = self.segments.all.len() as u64;
+        let scarce = !self.short.is_empty() && u64::from(self.segments.free_count()) * 4 <= all;
+        let volume = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
+        scarce
+            || !volume.drains.is_empty()
+            || !volume.waiting.is_empty()
+            || volume.drains_first.is_some()
     }
 
     fn run(&mut self, place: u16) -> &mut Run<P> {
@@ -107,6 +115,10 @@ impl<P: Payload> WriteLog<P> {
     /// Goes on with an epoch once nothing of it is under way.
     fn go_on(&mut self, place: u16) {
         let (now, retry) = (self.now, self.config.retry_ns);
+        let stalls = self.config.mutants.is(Mutant::PaceStalls);
+        if !self.run(place).ready.is_empty() && !stalls {
+            self.send_writes(place);
+        }
         let run = self.run(place);
         if !run.is_quiet() {
             return;
@@ -236,7 +248,9 @@ impl<P: Payload> WriteLog<P> {
         if single {
             self.run(place).durable = true;
         }
-        if self.run(place).writing == 0 {
+        self.send_writes(place);
+        let run = self.run(place);
+        if run.writing == 0 && run.ready.is_empty() {
             self.go_on(place);
         }
     }
@@ -273,12 +287,8 @@ impl<P: Payload> WriteLog<P> {
             };
             let span = ByteSpan::new(start + from, len);
             let run = self.run(place);
-            run.writing += 1;
             run.writes += 1;
-            let volume = self.volume(place);
-            volume.destaged_blocks += span.blocks();
-            volume.destaged_writes += 1;
-            self.ask(EngineIo::Write { place }, place, Op::Write { span, data, fua });
+            run.ready.push_back(Ready { span, data, fua });
         }
     }
 
@@ -299,7 +309,8 @@ impl<P: Payload> WriteLog<P> {
         let run = self.run(place);
         run.writing += 1;
         run.writes += 1;
-        self.ask(EngineIo::Write { place }, place, op);
+        let io = EngineIo::Write { place, blocks: 0, since: self.now };
+        self.ask(io, place, op);
     }
 
     /// All of the epoch is at the back end: it is made durable there.
@@ -321,6 +332,8 @@ impl<P: Payload> WriteLog<P> {
     pub(crate) fn engine_done(&mut self, id: EngineId, failed: Option<Failure>) {
         match self.asked.remove(id.0 as usize) {
             EngineIo::Read { read } => {
+                let place = self.reads[read].place;
+                self.volume(place).pace.reads();
                 if let Some(failure) = failed {
                     self.reads[read].failed = Some(failure);
                 }
@@ -329,12 +342,16 @@ impl<P: Payload> WriteLog<P> {
             }
             EngineIo::Nobody => {}
             _ if self.lost => {}
-            EngineIo::Write { place } => {
+            EngineIo::Write { place, blocks, since } => {
                 self.touched.add(place);
+                let took_ns = self.now.since_ns(since);
                 let run = self.run(place);
                 run.writing -= 1;
                 if let Some(failure) = failed {
                     run.failed = Some(failure);
+                    run.ready.clear();
+                } else if blocks > 0 {
+                    self.volume(place).pace.wrote(blocks, took_ns);
                 }
             }
             EngineIo::Flush { place } => {

@@ -13,6 +13,7 @@
 //!   whatever was sent to the server that came back.
 
 use crate::memory::MemoryOp;
+use crate::pace::Misses;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoId, IoOp, Op, RequestId};
 
@@ -36,6 +37,9 @@ pub enum Event<P> {
     /// The time of a guest's request is over: if it still waits for room, it is answered with
     /// [`TimedOut`](cinnabar_engine::IoError::TimedOut), and what was not appended of it never is.
     Late(RequestId),
+    /// How long reads of a volume's back end took, about every
+    /// [`Config::pace_ns`](crate::Config::pace_ns); without it nothing is paced.
+    Misses(Place, Misses),
     /// An instant asked for has come.
     Wake,
     /// A command of the driver's or the operator's.

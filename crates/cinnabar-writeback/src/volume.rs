@@ -6,6 +6,7 @@ use crate::destage::Destage;
 use crate::format::directory::{Gap, Record};
 use crate::format::{SEGMENT_PAGES, chunk::Entry};
 use crate::mutant::Mutants;
+use crate::pace::Pace;
 use crate::ranges::{RangeRecord, ZeroRanges};
 use crate::record::RecordWrites;
 use crate::segments::Segments;
@@ -55,6 +56,7 @@ pub(crate) struct Volume<P> {
     /// Requests that wait for room, in order.
     pub(crate) waiting: VecDeque<Waiting<P>>,
     pub(crate) destage: Destage<P>,
+    pub(crate) pace: Pace,
     /// Commands that wait until the back end has every chunk up to this number.
     pub(crate) drains: Vec<(RequestId, u64)>,
     /// It was attached since the log was opened: before, no engine has it.
@@ -102,6 +104,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             records: VecDeque::new(),
             waiting: VecDeque::new(),
             destage: Destage::default(),
+            pace: Pace::default(),
             drains: Vec::new(),
             attached: false,
             attaching: None,

@@ -6,7 +6,10 @@
 //! that no cell pays for another one's destage. Modes have their turns cell by cell.
 //!
 //! *Bursts* are short against the log: what write-back is for. *Overload* goes on until the log has
-//! been filled several times, and counts until the back end has everything.
+//! been filled several times, and counts until the back end has everything. *Misses* are a guest's reads
+//! past the cache while what it has written is brought to the back end.
+
+mod misses;
 
 use crate::bench::{heading, median};
 use crate::install;
@@ -119,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ))?;
     text.push_str(&bursts(rounds, seconds)?);
     text.push_str(&overloads(rounds, overload)?);
+    text.push_str(&misses::table(rounds, seconds)?);
     println!("{text}");
     if let Some(file) = &args.output {
         std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
@@ -226,6 +230,11 @@ fn overloads(rounds: usize, bytes: u64) -> Result<String> {
 
 impl Bench {
     fn start(log_bytes: u64) -> Result<Self> {
+        Self::start_with(log_bytes, &[])
+    }
+
+    /// With these lines in `[cache]`.
+    fn start_with(log_bytes: u64, keys: &[&str]) -> Result<Self> {
         let (site, disks) = (Site::new()?, Site::within(Path::new("/dev/shm"))?);
         let disk = disks.sparse("disk.raw", DISK)?;
         // No holes in either: a durable write into one also waits for the file system's records.
@@ -235,6 +244,7 @@ impl Bench {
         let config = Config::new(1024 * MIB)
             .cache_key("write_log = \"writes.img\"")
             .cache_key(&format!("write_memory = \"{}\"", memory.display()));
+        let config = keys.iter().fold(config, |config, key| config.cache_key(key));
         // Some volume must be there.
         let idle = disks.sparse("idle.raw", MIB)?;
         let config = config.volume(Volume::new("idle", &format!("file:{}", idle.display())));

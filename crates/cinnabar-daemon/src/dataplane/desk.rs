@@ -310,11 +310,14 @@ impl Desk {
         if io.overdue {
             self.no_longer_overdue(now, io);
         }
-        let Io { volume, file, seat, .. } = io.of;
+        let Io { volume, file, owner, what, seat } = io.of;
         if let Some(seat) = seat {
             self.doors.end(seat);
         }
         if let Some(key) = volume {
+            if matches!((owner, what.kind), (Owner::Engine(..), OpKind::Read)) {
+                self.volume(key).1.reads.note(now.since_ns(io.started));
+            }
             if self.volume(key).1.ios.end() {
                 self.told.push(IoEvent::Quiet(key));
             }

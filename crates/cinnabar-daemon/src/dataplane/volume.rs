@@ -15,9 +15,10 @@ use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
 use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
+use cinnabar_writeback::Misses;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -96,6 +97,8 @@ pub(super) struct VolumeIo {
     pub(super) ios: Arc<IoCount>,
     /// Of those, under way for too long.
     pub(super) overdue_now: AtomicU32,
+    /// How long reads of the backend have taken.
+    pub(super) reads: ReadTimes,
     /// The reasons for which requests go by way of the router and no other.
     detours: AtomicU32,
     /// One of them: it is recorded.
@@ -104,6 +107,27 @@ pub(super) struct VolumeIo {
     watched: OnceLock<Arc<Watched>>,
     /// Its part of what its back end can do.
     pub(super) qos: VolumeQos,
+}
+
+/// Reads of a backend for engines, since the volume was attached.
+#[derive(Debug, Default)]
+pub(super) struct ReadTimes {
+    count: AtomicU64,
+    total_ns: AtomicU64,
+}
+
+impl ReadTimes {
+    /// One has ended.
+    pub(super) fn note(&self, took_ns: u64) {
+        self.count.fetch_add(1, Relaxed);
+        self.total_ns.fetch_add(took_ns, Relaxed);
+    }
+
+    /// Takes those that have ended since the last time.
+    pub(super) fn take(&self) -> Misses {
+        // One that ends between the two counts with one of them only.
+        Misses { reads: self.count.swap(0, Relaxed), total_ns: self.total_ns.swap(0, Relaxed) }
+    }
 }
 
 /// Latencies by operation.
@@ -221,6 +245,7 @@ impl VolumeIo {
             models: Mutex::new(models),
             ios: Arc::clone(life.ios()),
             overdue_now: AtomicU32::new(0),
+            reads: ReadTimes::default(),
             detours: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
             watched: OnceLock::new(),
@@ -245,6 +270,7 @@ impl VolumeIo {
             models: Mutex::default(),
             ios: Arc::clone(life.ios()),
             overdue_now: AtomicU32::new(0),
+            reads: ReadTimes::default(),
             detours: AtomicU32::new(earlier.detours.load(SeqCst)),
             recorded: AtomicBool::new(earlier.recorded.load(SeqCst)),
             watched: earlier.watched.clone(),

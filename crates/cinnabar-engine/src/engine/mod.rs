@@ -385,6 +385,13 @@ impl<P: Payload> Engine<P> {
         })
     }
 
+    /// Requests of a volume that were answered as late, and of which something is still under way: their
+    /// writes may land after a flush that begins now.
+    pub fn late_requests(&self, volume: VolumeId) -> u32 {
+        let known = self.volumes.get(usize::from(volume.0)).and_then(Option::as_ref);
+        known.map_or(0, |volume| volume.late)
+    }
+
     /// All of a volume, and how many invalidations of it are under way.
     pub fn invalidations(&self, volume: VolumeId) -> Option<(ByteSpan, usize)> {
         let volume = self.volumes.get(usize::from(volume.0))?.as_ref()?;

@@ -11,8 +11,8 @@ pub use cache::{AdmittedReport, CacheReport, LogHalfReport, RamReport, WriteLogR
 pub use health::{HealthReport, LoadedReport, StartKind, why};
 pub use qos::{QosGroupReport, QosReport, QosWorkReport};
 pub use volume::{
-    BypassedReport, LatencyReport, OperationLatency, VolumeReport, WaitingReport, WarmthReport,
-    WriteBackReport,
+    BypassedReport, DestagePace, LatencyReport, OperationLatency, VolumeReport, WaitingReport,
+    WarmthReport, WriteBackReport,
 };
 
 use crate::raw::DataStatus;

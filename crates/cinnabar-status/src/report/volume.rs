@@ -2,7 +2,7 @@
 
 use super::qos::QosReport;
 use crate::latency::LatencySummary;
-use crate::raw::{State, VolumeStatus, Waiting, WriteBackStatus};
+use crate::raw::{PaceReason, State, VolumeStatus, Waiting, WriteBackStatus};
 use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::units::{show_share, show_size};
 use cinnabar_seam::counters::Bypassed;
@@ -153,6 +153,12 @@ pub struct WriteBackReport {
     pub destaged_bytes: u64,
     /// Requests that took.
     pub destaged_writes: u64,
+    /// How many of them may be under way at a time; absent: as many as there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destage_at_most: Option<u32>,
+    /// Why.
+    #[serde(default)]
+    pub destage_pace: DestagePace,
     /// Some of the writes are damaged: the volume fails its requests.
     pub damaged: bool,
     /// It is on its way out of write-back mode.
@@ -162,6 +168,41 @@ pub struct WriteBackReport {
     pub ack: Ack,
     /// Path of its claim.
     pub claim: String,
+}
+
+/// Why so many requests of a destage may be under way at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DestagePace {
+    /// The destage is not paced.
+    #[default]
+    Off,
+    /// No guest reads from the backend.
+    Idle,
+    /// The log fills up, or something waits for the destage.
+    Pressed,
+    /// `rpo_s` needs so many.
+    Rpo,
+    /// Guests read from the backend again: it begins with one.
+    Begun,
+    /// Reads of the backend are as quick as usual: one more every 100 ms.
+    Quick,
+    /// They have become slow: half as many.
+    Slow,
+}
+
+impl From<PaceReason> for DestagePace {
+    fn from(reason: PaceReason) -> Self {
+        match reason {
+            PaceReason::Off => Self::Off,
+            PaceReason::Idle => Self::Idle,
+            PaceReason::Pressed => Self::Pressed,
+            PaceReason::Rpo => Self::Rpo,
+            PaceReason::Begun => Self::Begun,
+            PaceReason::Quick => Self::Quick,
+            PaceReason::Slow => Self::Slow,
+        }
+    }
 }
 
 /// A volume waits for its back end.
@@ -355,6 +396,8 @@ impl From<&WriteBackStatus> for WriteBackReport {
             epochs: status.epochs,
             destaged_bytes: status.destaged_bytes,
             destaged_writes: status.destaged_writes,
+            destage_at_most: status.pace.at_most,
+            destage_pace: status.pace.reason.into(),
             damaged: status.damaged,
             leaving: status.leaving,
             ack: status.ack,

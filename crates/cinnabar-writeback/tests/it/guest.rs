@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::settings::Settings;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, RequestId};
-use cinnabar_writeback::Place;
+use cinnabar_writeback::{Misses, Place};
 use rand::RngExt;
 use std::collections::BTreeMap;
 
@@ -159,4 +159,14 @@ pub(crate) fn draw(
     let value = if matches!(op, Op::Write { .. }) { *next_value } else { 0 };
     oracle.write(sectors(span), value);
     Some((op, 0))
+}
+
+/// What the driver says of guests' misses, now and then: some, of any length.
+pub(crate) fn draw_misses(rng: &mut Rng) -> Option<Misses> {
+    if !rng.random_bool(0.1) {
+        return None;
+    }
+    let reads = rng.random_range(0..12);
+    let each_ns = [1_000, 10_000, 100_000][rng.random_range(0..3)];
+    Some(Misses { reads, total_ns: reads * each_ns })
 }

@@ -5,7 +5,9 @@ mod crash;
 mod cuts;
 mod directed;
 mod disk;
+mod evolve;
 mod guest;
+mod guided;
 mod halves;
 mod host;
 mod joint;
@@ -14,6 +16,7 @@ mod memory;
 mod memory_file;
 mod mirror;
 mod oracle;
+mod paced;
 mod rig;
 mod rng;
 mod settings;
@@ -123,6 +126,8 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::AckOutOfOrder, 7),
     (Mutant::FlushUndurable, 3),
     (Mutant::FuaAlone, 3),
+    (Mutant::PacedUnordered, 5),
+    (Mutant::PaceStalls, 6),
     (Mutant::TornChunkBelieved, 0),
     (Mutant::GapNotRecorded, 6),
     (Mutant::SessionNotFlushed, 28),
@@ -131,7 +136,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::ReadUnpinned, 27),
     (Mutant::OlderVersionDropped, 0),
     (Mutant::RangeKeepsBlocks, 0),
-    (Mutant::WriteKeepsRange, 14),
+    (Mutant::WriteKeepsRange, 17),
     (Mutant::RoomNotTold, 37),
     (Mutant::GapNotAwaited, 466),
     (Mutant::AckBeforePublish, 1),

@@ -4,14 +4,15 @@ use cinnabar_engine::Payload;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// See the module.
+/// See the module; and whether it is a guest's own, which the guest reads into, and may change at any
+/// time.
 #[derive(Clone, Debug)]
-pub(crate) struct Mem(pub(crate) Rc<RefCell<Vec<u8>>>);
+pub(crate) struct Mem(pub(crate) Rc<RefCell<Vec<u8>>>, bool);
 
 impl Payload for Mem {
     fn alloc(blocks: u32) -> Self {
         // Not zeros: what is not written must not matter.
-        Self(Rc::new(RefCell::new(vec![0xA5; blocks as usize * 4096])))
+        Self(Rc::new(RefCell::new(vec![0xA5; blocks as usize * 4096])), false)
     }
 
     fn copy_from(&self, at: u64, from: &Self, from_at: u64, len: u64) {
@@ -31,12 +32,21 @@ impl Payload for Mem {
         }
         (sum ^ (sum >> 32)) as u32
     }
+
+    fn is_private(&self) -> bool {
+        !self.1
+    }
 }
 
 impl Mem {
     /// Memory of so many sectors: a buffer that ends where a volume does.
     pub(crate) fn sectors(count: usize) -> Self {
-        Self(Rc::new(RefCell::new(vec![0xA5; count * 512])))
+        Self(Rc::new(RefCell::new(vec![0xA5; count * 512])), false)
+    }
+
+    /// The same memory, as a guest's own.
+    pub(crate) fn of_guest(self) -> Self {
+        Self(self.0, true)
     }
 
     /// Memory whose sectors hold these values, from its `head`th sector on.
@@ -57,6 +67,17 @@ impl Mem {
         for word in self.0.borrow_mut()[sector * 512..][..512].chunks_mut(8) {
             word.copy_from_slice(&value.to_le_bytes());
         }
+    }
+
+    /// Fills all of it with a value.
+    pub(crate) fn fill(&self, value: u64) {
+        let sectors = self.0.borrow().len() / 512;
+        (0..sectors).for_each(|sector| self.put(sector, value));
+    }
+
+    /// Whether all of it is still so.
+    pub(crate) fn is_full_of(&self, value: u64) -> bool {
+        self.0.borrow().chunks(8).all(|word| word == value.to_le_bytes())
     }
 
     pub(crate) fn bytes(&self, at: u64, len: u64) -> Vec<u8> {

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     /// At a crash: another file is there, or none.
     pub(crate) memory_lost: f64,
     pub(crate) memory_age_ns: u64,
+    /// How often the pace of a destage is decided on, if it is.
+    pub(crate) pace_ns: u64,
     /// The log has two SSDs.
     pub(crate) mirror: Option<MirrorSettings>,
     pub(crate) mutants: Mutants,
@@ -76,7 +78,8 @@ impl Settings {
         let memory_lost = choose(&[0.0, 0.3]);
         let memory_age_ns = [100_000, 3_000_000][memory.random_range(0..2)];
         let pages = [None, None, Some(64), Some(100), Some(400)];
-        let memory = pages[memory.random_range(0..pages.len())];
+        let write_memory = pages[memory.random_range(0..pages.len())];
+        let pace_ns = [0, 0, 30_000][memory.random_range(0..3)];
         Self {
             steps: rng.random_range(200..1_500),
             volumes: [1, 1, 2, 3, 4][rng.random_range(0..5)],
@@ -100,11 +103,12 @@ impl Settings {
             dirty_max_percent: [80, 80, 10, 2][rng.random_range(0..4)],
             age_max_ns: [30_000_000_000, 3_000_000][rng.random_range(0..2)],
             bounds,
-            memory,
+            memory: write_memory,
             memory_kill,
             from_memory,
             memory_lost,
             memory_age_ns,
+            pace_ns,
             mirror: None,
             mutants: Mutants::default(),
         }
@@ -153,6 +157,7 @@ impl Settings {
             dirty_max_percent: self.dirty_max_percent,
             age_max_ns: self.age_max_ns,
             memory_age_ns: self.memory_age_ns,
+            pace_ns: self.pace_ns,
             bounds: self.bounds,
             mutants: self.mutants,
         }
@@ -171,7 +176,7 @@ macro_rules! counts {
                 self.crossings.add(&other.crossings);
             }
 
-            fn all(&self) -> Vec<(&'static str, u64)> {
+            pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
         }
@@ -210,6 +215,8 @@ counts! {
     away,
     /// Blocks that were replaced in the write memory.
     absorbed,
+    /// Steps at which the pace of a destage had a bound.
+    paced,
     /// Kills between two stores to the write memory.
     memory_kills,
     /// A memory that is not there, or another one, was refused.

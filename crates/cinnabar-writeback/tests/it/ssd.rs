@@ -405,6 +405,19 @@ impl Ssd {
         true
     }
 
+    /// A byte of one of these pages changes by itself. False if none of them was written.
+    pub(crate) fn rot_in(&self, pages: std::ops::Range<u64>, rng: &mut Rng) -> bool {
+        let mut state = self.state.borrow_mut();
+        let mut all: Vec<&mut Page> =
+            state.durable.range_mut(pages).map(|(_, page)| page).collect();
+        if all.is_empty() {
+            return false;
+        }
+        let which = rng.random_range(0..all.len());
+        all[which][rng.random_range(0..4096)] ^= 0x40;
+        true
+    }
+
     /// Flushes, FUA writes and writes so far.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let state = self.state.borrow();

@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) over: bool,
     traces: bool,
     pub(crate) host: crate::host::Hosted,
+    /// What guests' misses take is drawn from dice of its own.
+    misses: Rng,
     /// The log's second SSD, in some runs.
     pub(crate) mirrored: Option<crate::mirror::Mirrored>,
     pub(crate) counts: Counts,
@@ -92,6 +94,7 @@ impl World {
             over: false,
             traces: std::env::var_os("CINNABAR_TRACE").is_some_and(|v| !v.is_empty()),
             host,
+            misses: Rng::seed_from_u64(seed ^ 0x9ACE),
             mirrored,
             counts: Counts::default(),
         }
@@ -212,6 +215,9 @@ impl World {
         } else {
             self.host.revive();
         }
+        if settings.pace_ns > 0 {
+            self.tell_misses()?;
+        }
         let index = self.rng.random_range(0..self.guests.len());
         if self.rng.random_bool(settings.restart) {
             self.counts.restarts += 1;
@@ -236,6 +242,16 @@ impl World {
         } else {
             self.ask()
         }
+    }
+
+    /// The driver says what guests' misses have taken.
+    fn tell_misses(&mut self) -> Checked {
+        let index = self.misses.random_range(0..self.guests.len());
+        let Some(place) = self.guests[index].place else { return Ok(()) };
+        let pace = self.log.status(place).map(|status| status.pace);
+        self.counts.paced += u64::from(pace.is_some_and(|pace| pace.at_most.is_some()));
+        let misses = crate::guest::draw_misses(&mut self.misses);
+        misses.map_or(Ok(()), |misses| self.apply(Event::Misses(place, misses)))
     }
 
     fn draw_command(&mut self, index: usize) -> Checked {

@@ -4,7 +4,7 @@
 //! What is zero is not mentioned.
 
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_status::report::{BypassedReport, VolumeReport};
+use cinnabar_status::report::{BypassedReport, DestagePace, VolumeReport};
 use cinnabar_text::show_size;
 
 /// Lines about a volume.
@@ -66,12 +66,27 @@ fn write_back(volume: &VolumeReport) -> Option<String> {
     if own.dirty_bytes == 0 && !own.leaving {
         return None;
     }
+    let pace = own.destage_at_most.filter(|_| own.dirty_bytes > 0);
+    let pace = pace.map_or(String::new(), |most| {
+        format!("; at most {most} requests at a time{}", pace_reason(own.destage_pace))
+    });
     let leaving = if own.leaving { ", on its way out of write-back mode" } else { "" };
     Some(format!(
-        "{} in the write log are not at its backend yet, the oldest for {} s{leaving}",
+        "{} in the write log are not at its backend yet, the oldest for {} s{leaving}{pace}",
         show_size(own.dirty_bytes),
         own.dirty_age_s
     ))
+}
+
+/// Why a destage goes no faster.
+const fn pace_reason(pace: DestagePace) -> &'static str {
+    match pace {
+        DestagePace::Off | DestagePace::Idle | DestagePace::Pressed => "",
+        DestagePace::Rpo => ", as many as rpo_s needs",
+        DestagePace::Begun => ", for guests read from the backend",
+        DestagePace::Quick => ", more while guests' reads of the backend stay quick",
+        DestagePace::Slow => ", for guests' reads of the backend have become slow",
+    }
 }
 
 /// What did not use the cache, and why.

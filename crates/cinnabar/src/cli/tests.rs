@@ -9,8 +9,8 @@ use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_status::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, State, VolumeStatus, Waiting,
-    WriteBackStatus, WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, PaceReason, PaceStatus, State,
+    VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_status::report::StatusReport;
 use clap::{CommandFactory, Parser};
@@ -274,6 +274,7 @@ fn sample_write_back() -> WriteBackStatus {
         epochs: 7,
         destaged_bytes: 9 << 20,
         destaged_writes: 11,
+        pace: PaceStatus { at_most: Some(4), reason: PaceReason::Slow, miss_ns: (9, 5) },
         damaged: false,
         leaving: true,
         ack: Ack::Memory,
@@ -301,6 +302,7 @@ fn the_status_is_readable() {
         "/ssd/writes.img, alone: no other one holds everything, 2 reads failed",
         "/other/writes.img, missing: it did not answer in time, 2 reads failed",
         "vm1: 3.0 MiB in the write log are not at its backend yet, the oldest for 4.2 s, on its way out",
+        "; at most 4 requests at a time, for guests' reads of the backend have become slow",
         "vm1: 5 operations of the backend failed",
         "vm1: 12 requests were refused as invalid",
         "vm1: did not use the cache: 2.0 MiB in long sequential runs, 1.0 MiB for want of a free",

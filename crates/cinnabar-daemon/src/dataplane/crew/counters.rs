@@ -61,6 +61,15 @@ impl Crew {
         totals
     }
 
+    /// Requests of a volume that were answered as late and are still under way.
+    pub(in super::super) fn late_requests(&self, lane: &Lane, volume: VolumeId) -> u32 {
+        let of = |shard| {
+            let inner = self.router.inner(volume, shard)?;
+            Some(lane.ask_one(shard, |engine| engine.late_requests(inner)))
+        };
+        (0..self.shards()).filter_map(of).sum()
+    }
+
     /// All counters: of the cache, and of these volumes.
     pub(in super::super) fn counters(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
         self.ask_all(lane, volumes, true)

@@ -99,6 +99,7 @@ impl Rig {
     pub(super) fn write_back(io: IoMode, names: &[&str]) -> Self {
         let mut rig = Self::new(io, names);
         rig.config.cache.write_log = Some(WriteLogConfig {
+            pace: true,
             path: rig.path("writes.img"),
             mirror: None,
             size_bytes: Some(32 * MIB),

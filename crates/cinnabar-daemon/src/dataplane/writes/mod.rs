@@ -66,6 +66,8 @@ pub(super) struct Running {
     given_up: Vec<String>,
     /// The device's failure was reported.
     told_lost: bool,
+    /// When it was last told how long reads of back ends take.
+    told_misses: Instant,
 }
 
 /// What the log asks the engines for while they don't have the volume yet.
@@ -215,8 +217,24 @@ impl Plane {
         }
     }
 
+    /// Says how long reads of back ends took, about as often as that decides on the pace of a destage.
+    fn tell_misses(&mut self, now: Instant) {
+        let Some(running) = self.writes.running() else { return };
+        let tick_ns = running.log.pace_ns();
+        if tick_ns == 0 || now.since_ns(running.told_misses) < tick_ns {
+            return;
+        }
+        running.told_misses = now;
+        for (_, volume) in &self.volumes {
+            if let Some(place) = volume.writes.place() {
+                running.events.push(Event::Misses(place, volume.io.reads.take()));
+            }
+        }
+    }
+
     /// Lets the log take what there is, and does what it says.
     pub(super) fn apply_writes(&mut self, now: Instant) {
+        self.tell_misses(now);
         let Some(running) = self.writes.running().filter(|running| !running.events.is_empty())
         else {
             return;

@@ -11,7 +11,7 @@ use cinnabar_driver::write_mode::{Failed, Step};
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Failure, Op};
+use cinnabar_engine::{Failure, IoError, Op};
 use cinnabar_writeback::{Command, Done, Refusal};
 use std::time::Duration;
 
@@ -42,6 +42,9 @@ impl Plane {
             // It is answered once it has joined.
             Step::Serve => self.attach_to_engines(key, None),
             Step::Hold => self.settle_writes(now, key),
+            Step::Flush if self.has_late_requests(key) => {
+                self.flushed_to_join(now, key, Err(Failure::Io(IoError::TimedOut)));
+            }
             Step::Flush => self.submit_for(now, key, Op::Flush, Asker::Mode),
             Step::Joined(_) => self.has_joined(now, key),
             Step::Ask(command) => {
@@ -153,6 +156,12 @@ impl Plane {
     ) {
         let step = self.volumes[key].writes.flushed(result);
         self.write_step(now, key, step);
+    }
+
+    /// Whether something is still under way of requests that guests of a volume have given up.
+    fn has_late_requests(&self, key: usize) -> bool {
+        let serving = self.volumes[key].life.serving();
+        serving.is_some_and(|volume| self.crew.late_requests(&self.lane, volume) > 0)
     }
 
     /// Goes on with a volume whose requests wait, if none of them is under way.

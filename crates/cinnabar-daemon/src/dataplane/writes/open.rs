@@ -9,6 +9,7 @@ use crate::messages::{CacheConfig, StartError, StartErrorKind, Subject, WriteLog
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress, open_write_log};
 use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_backend::{Memory, entropy};
+use cinnabar_engine::units::Instant;
 use cinnabar_writeback::format::VOLUMES_MAX;
 use cinnabar_writeback::recover::OpenError;
 use cinnabar_writeback::{Config, WriteLog, recover};
@@ -135,6 +136,7 @@ pub(super) fn log_config(settings: &WriteLogConfig) -> Config {
         age_max_ns: ns(settings.rpo),
         // 5 s of the usual 30 s: the rest is for the destage itself, and for a back end that is busy.
         destage_after_ns: ns(settings.rpo) / 6,
+        pace_ns: if settings.pace { defaults.pace_ns } else { 0 },
         ..defaults
     }
 }
@@ -195,6 +197,7 @@ impl Plane {
             going: Vec::new(),
             given_up: Vec::new(),
             told_lost: false,
+            told_misses: Instant::default(),
         }));
         // A half that is filled may lack nothing.
         self.log_has_moved(self.lane.clock.now());

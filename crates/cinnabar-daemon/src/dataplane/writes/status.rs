@@ -58,6 +58,7 @@ impl Plane {
             epochs: status.epoch.saturating_sub(status.retired_epoch),
             destaged_bytes: status.destaged_blocks * BLOCK_BYTES,
             destaged_writes: status.destaged_writes,
+            pace: status.pace,
             damaged: status.damaged,
             leaving: volume.writes.leaves(),
             ack: volume.config.ack,

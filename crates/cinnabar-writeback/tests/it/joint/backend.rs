@@ -80,6 +80,11 @@ impl Backend {
         self.under_way.len()
     }
 
+    /// What the engines call one of the I/Os under way.
+    pub(super) fn name_of(&self, which: usize) -> IoId {
+        self.under_way[which].id
+    }
+
     pub(super) fn value(&self, sector: usize) -> u64 {
         let newest = self.volatile.iter().rev().find(|(at, _)| *at == sector);
         newest.map_or(self.durable.get(sector).copied().unwrap_or(0), |(_, value)| *value)
@@ -181,8 +186,11 @@ impl Backend {
     pub(super) fn fail(&mut self, which: usize, loses: bool, rng: &mut Rng) -> IoDone {
         let Io { id, op, .. } = self.under_way.remove(which);
         self.happen_perhaps(&op, rng);
-        if is_flush(&op) && !std::mem::replace(&mut self.sticks, true) && loses {
-            self.lose(&BTreeSet::new(), rng);
+        if is_flush(&op) {
+            self.sticks = true;
+            if loses {
+                self.lose(&BTreeSet::new(), rng);
+            }
         }
         IoDone::new(id, Err(IoError::Io))
     }

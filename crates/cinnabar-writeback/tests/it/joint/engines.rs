@@ -53,7 +53,7 @@ impl World {
             }
             Asker::Mode(key) => {
                 let step = self.volumes[key].mode.flushed(result.map(drop));
-                self.volumes[key].again |= self.volumes[key].backend.sticks;
+                self.renew(key);
                 self.do_step(key, step)
             }
             Asker::Doubt(key, span) => {
@@ -98,7 +98,11 @@ impl World {
 
     /// The engines have a volume: what waited for that goes on.
     pub(super) fn attached(&mut self, key: usize) -> Checked {
-        for (id, op) in std::mem::take(&mut self.volumes[key].early) {
+        let mut early = std::mem::take(&mut self.volumes[key].early);
+        if self.has(Bug::EarlyReordered) {
+            early.make_contiguous().reverse();
+        }
+        for (id, op) in early {
             self.request_of_log(key, id, op)?;
         }
         self.volumes[key].serves = true;
@@ -124,9 +128,19 @@ impl World {
         let bug = self.settings.bug.filter(|_| volume.phase() == Phase::Serving);
         let past = bug == Some(Bug::EngineBeforeLog) && !volume.joined && !volume.serves
             || bug == Some(Bug::LeftUnheld) && volume.mode.leaves();
+        let passes = self.settings.bug == Some(Bug::LossPassesThrough) && self.log.is_lost();
         match volume.mode.route() {
+            Route::Log(_) if passes && volume.phase() == Phase::Serving => {
+                return self.ask_engines(Asker::Guest(key), key, id, op);
+            }
             Route::Wait if !past => volume.held.push_back((id, op)),
-            Route::Log(place) => self.log_events.push_back(Event::Submit(id, place, op)),
+            Route::Log(place) => {
+                // The log copies what it takes.
+                if let Op::Write { data, .. } = &op {
+                    self.lent.insert(id.0, data.clone());
+                }
+                self.log_events.push_back(Event::Submit(id, place, op));
+            }
             _ if volume.phase() == Phase::Serving => {
                 return self.ask_engines(Asker::Guest(key), key, id, op);
             }

@@ -4,8 +4,13 @@ use super::world::World;
 use crate::guest::{Asked, draw};
 use crate::memory::Mem;
 use crate::world::Checked;
-use cinnabar_engine::{Answer, Failure, Op, Payload, RequestId};
+use cinnabar_engine::{Answer, Failure, IoError, Op, Payload, RequestId};
 use rand::RngExt;
+
+/// What guests fill their memory with when its request is answered.
+const REUSED: u64 = u64::MAX - 0xBAD;
+/// Of the newest so much is kept an eye on.
+const REUSED_MAX: usize = 64;
 
 impl World {
     pub(super) fn ask(&mut self) -> Checked {
@@ -23,15 +28,27 @@ impl World {
             Op::Flush => "flushes",
             _ => "writes",
         });
-        self.submit(key, op, submitted)?;
+        let own_memory = key % 2 == 1;
+        self.submit(key, op, submitted, own_memory)?;
         self.pump()
     }
 
-    /// A guest submits a request; its buffers are whole blocks.
-    pub(super) fn submit(&mut self, key: usize, op: Op<Mem>, submitted: u64) -> Checked {
+    /// A guest submits a request; its buffers are whole blocks. `own_memory`: it reads into its own, not
+    /// into a server's.
+    pub(super) fn submit(
+        &mut self,
+        key: usize,
+        op: Op<Mem>,
+        submitted: u64,
+        own_memory: bool,
+    ) -> Checked {
         let id = self.new_id();
+        let alloc = |blocks| {
+            let mem = Mem::alloc(blocks as u32);
+            if own_memory { mem.of_guest() } else { mem }
+        };
         let op = match op {
-            Op::Read { span, .. } => Op::Read { span, data: Mem::alloc(span.blocks() as u32) },
+            Op::Read { span, .. } => Op::Read { span, data: alloc(span.blocks()) },
             op => op,
         };
         let given = match &op {
@@ -43,6 +60,9 @@ impl World {
             op => op.clone(),
         };
         self.trace("guest", &(key, id, &given));
+        if let (true, Op::Read { data, .. }) = (own_memory, &given) {
+            self.lent.insert(id.0, data.clone());
+        }
         self.volumes[key].asked.insert(id.0, Asked { op, submitted });
         self.admit(key, id, given)
     }
@@ -54,16 +74,48 @@ impl World {
         result: Result<Answer<Mem>, Failure>,
     ) -> Checked {
         self.trace("replied", &(key, id, result.as_ref().map(|_| ())));
+        let checked = self.check_answer(key, id, result);
+        // The guest uses its memory for something else.
+        if let Some(memory) = self.lent.remove(&id.0) {
+            memory.fill(REUSED);
+            self.reused.push_back(memory);
+            self.check_reused(REUSED_MAX)?;
+        }
+        checked
+    }
+
+    /// Nothing was written to memory that guests use for something else, but for what comes so late that
+    /// the last few tell.
+    pub(super) fn check_reused(&mut self, most: usize) -> Checked {
+        while self.reused.len() > most {
+            let memory = self.reused.pop_front().expect("just counted");
+            if !memory.is_full_of(REUSED) {
+                return Err("a guest's memory was written after its request was answered".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_answer(
+        &mut self,
+        key: usize,
+        id: RequestId,
+        result: Result<Answer<Mem>, Failure>,
+    ) -> Checked {
         let volume = &mut self.volumes[key];
         let Asked { op, submitted } = volume.asked.remove(&id.0).ok_or("an answer to nothing")?;
         let settings = &self.settings;
         let answer = match result {
             Ok(answer) => answer,
-            Err(_)
-                if settings.backend_fails > 0.0 || settings.flush_fails > 0.0 || self.stopping =>
+            Err(failure)
+                if settings.backend_fails > 0.0
+                    || settings.flush_fails > 0.0
+                    || self.stopping
+                    || self.log.is_lost()
+                    || settings.late > 0.0 && failure == Failure::Io(IoError::TimedOut) =>
             {
                 // What it would have written may be there, or not.
-                volume.again |= volume.backend.sticks;
+                self.renew(key);
                 self.counts.note("failed");
                 return Ok(());
             }

@@ -6,17 +6,18 @@ use crate::memory::Mem;
 use crate::world::Checked;
 use cinnabar_driver::Phase;
 use cinnabar_engine::{Answer, Failure, Op, RequestId};
-use cinnabar_writeback::{Action, Done, EngineId, Event, Refusal};
+use cinnabar_writeback::{Action, Command, Done, EngineId, Event, Refusal};
 
 impl World {
     /// Lets the log take what there is, and does what it says.
     pub(super) fn pump(&mut self) -> Checked {
-        while !self.log_events.is_empty() {
+        while !self.log_events.is_empty() && !self.host.is_killed() {
             let mut events: Vec<_> = self.log_events.drain(..).collect();
             for event in &events {
                 self.trace("<-", event);
             }
             let mut actions = Vec::new();
+            let was_lost = self.log.is_lost();
             self.log.apply(self.now, &mut events, &mut actions);
             if self.has(Bug::RequestsReordered) {
                 let engine = |action: &Action<Mem>| matches!(action, Action::Engine(..));
@@ -25,20 +26,28 @@ impl World {
                 }
             }
             for action in actions {
+                if self.host.is_killed() {
+                    break;
+                }
                 self.trace("->", &action);
                 match action {
                     Action::Log(id, op) => self.log_ssd.submit(id, op),
-                    Action::Memory(_) => unreachable!("there is no such memory"),
+                    Action::Memory(op) => self.host.store(&op),
                     Action::Engine(id, place, op) => {
                         let key = self.volumes.iter().position(|v| v.mode.place() == Some(place));
                         let key = key.ok_or("a request for no volume")?;
                         self.request_of_log(key, id, op)?;
                     }
+                    Action::Reply(id, _) if self.given_up.remove(&id.0) => {}
                     Action::Reply(id, result) => {
                         let key = self.volumes.iter().position(|v| v.asked.contains_key(&id.0));
                         let key = key.ok_or("an answer to nothing")?;
                         if !self.volumes[key].claim {
                             return Err("acknowledged in the log without a claim".to_owned());
+                        }
+                        let reads = matches!(self.volumes[key].asked[&id.0].op, Op::Read { .. });
+                        if was_lost && !reads && result.is_ok() {
+                            return Err("acknowledged after the log's device was lost".to_owned());
                         }
                         self.replied(key, id, result)?;
                         self.settle_mode(key)?;
@@ -90,12 +99,11 @@ impl World {
         id: EngineId,
         result: Result<Answer<Mem>, Failure>,
     ) {
-        let volume = &mut self.volumes[key];
-        if result.is_err() && volume.backend.sticks {
+        if result.is_err() && self.volumes[key].backend.sticks {
             // No later flush succeeds until it is attached again.
-            volume.again = true;
-            if self.settings.bug == Some(Bug::FailedFlushRepeated) {
-                return volume.early.push_back((id, Op::Flush));
+            self.renew(key);
+            if self.has(Bug::FailedFlushRepeated) {
+                return self.volumes[key].early.push_back((id, Op::Flush));
             }
         }
         self.log_events.push_back(Event::EngineDone(id, result));
@@ -108,6 +116,12 @@ impl World {
                     Done::Attached(place) => place,
                     Done::Nothing => panic!("an attach is answered with a place"),
                 });
+                if let Ok(place) = result
+                    && let Some(memory) = self.host.draws_memory(&self.settings.base)
+                {
+                    let command = Command::Acknowledge { place, memory };
+                    self.log_events.push_back(Event::Control(RequestId(u64::MAX), command));
+                }
                 let holds = self.place_of(&self.volumes[key].name);
                 let status = result.ok().and_then(|place| self.log.status(place));
                 let taken = status.is_some_and(|status| status.taken);

@@ -6,8 +6,7 @@ use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
-use cinnabar_engine::mutant::Mutants;
-use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
     Answer, Command, Config, Engine, Event, IoDone, IoId, IoOp, Reply, Request, RequestId,
@@ -131,7 +130,7 @@ impl Machine {
         Self {
             router: Router::new(map, &config),
             losses: Losses::new(&map),
-            pool: ShardPool::new(engines, threads, Mutants::default()),
+            pool: ShardPool::new(engines, threads, config.mutants),
             lanes: (0..threads).map(lane).collect(),
             health: vec![Health::Opening; shards],
             ios: BTreeMap::new(),
@@ -163,6 +162,28 @@ impl Machine {
         let lane = &mut self.lanes[0];
         let mut to = |routed: Routed<Mem>| lane.events[routed.shard as usize].push(routed.event);
         self.router.route(Event::Submit(request), &mut to)
+    }
+
+    /// The first thread says that the time of a request is over; gives the answer to what no shard has.
+    pub(super) fn late(&mut self, id: RequestId) -> Option<Reply<Mem>> {
+        let lane = &mut self.lanes[0];
+        let mut to = |routed: Routed<Mem>| lane.events[routed.shard as usize].push(routed.event);
+        self.router.late(id, &mut to)
+    }
+
+    /// Requests of a volume that were answered as late and are still under way.
+    pub(super) fn late_requests(&self, volume: VolumeId) -> u32 {
+        let of = |shard| {
+            let inner = self.router.inner(volume, shard)?;
+            Some(self.pool.ask(shard, |s| s.engine.late_requests(inner)))
+        };
+        (0..self.pool.shards()).filter_map(of).sum()
+    }
+
+    /// An I/O takes too long: the thread of its port says so.
+    pub(super) fn overdue(&mut self, io: IoId) {
+        let Io { shard, id, thread } = self.ios[&io.0];
+        self.lanes[thread].events[shard as usize].push(Event::Overdue(id));
     }
 
     /// The first thread gives a command, which each shard's home carries out.

@@ -7,6 +7,7 @@
 mod backend;
 mod engines;
 mod guests;
+mod late;
 mod log;
 mod machine;
 mod modes;
@@ -26,36 +27,66 @@ const MUST_HAPPEN: &[&str] = &[
     "back-end failures",
     "cache devices lost",
     "failed",
+    "failures of the log's device",
     "flushes",
     "joins",
     "kills",
+    "kills at a store",
+    "late for the log",
+    "late in the engines",
+    "late in the log",
+    "late while it is attached",
+    "late while they wait",
     "leaves",
     "not joined",
+    "overdue I/Os",
     "power cuts",
     "reads",
     "restarts",
     "restarts past the log",
+    "rotten pages of the cache",
     "runs with blocks in the cache",
     "sectors lost past the log",
+    "silent log devices",
     "stops",
     "writes",
 ];
 
 fn run(seed: u64, bug: Option<Bug>) -> Result<JointCounts, String> {
-    let settings = JointSettings { bug, ..JointSettings::drawn(seed) };
-    let run = move || {
-        let mut world = World::new(seed, &settings);
+    run_with(seed, &JointSettings { bug, ..JointSettings::drawn(seed) })
+}
+
+/// Runs a seed as it is run for a deliberate bug, with it or not.
+fn is_wrong(seed: u64, of: Bug, with: bool) -> bool {
+    let mut settings = JointSettings { bug: with.then_some(of), ..JointSettings::drawn(seed) };
+    if of == Bug::RestartPassedOnOnce {
+        // Rare: two threads, and an answer of the new server that overtakes what another port says.
+        settings.shards = settings.shards.max(2);
+        (settings.threads, settings.inbox) = (settings.shards as usize, 1);
+        (settings.base.restart, settings.base.crash) = (0.03, 0.0);
+        (settings.late, settings.backend_fails, settings.flush_fails) = (0.0, 0.0, 0.0);
+    }
+    run_with(seed, &settings).is_err()
+}
+
+fn run_with(seed: u64, settings: &JointSettings) -> Result<JointCounts, String> {
+    let run = || {
+        let mut world = World::new(seed, settings);
         world.run().map(|()| world.counts)
     };
     std::panic::catch_unwind(run).unwrap_or_else(|_| Err("an assert failed".to_owned()))
 }
+
+/// Seeds that showed something once: a write that was answered as late landed after the flush with which
+/// its volume joined, so no flush covered what guests read there.
+const KEPT: &[u64] = &[2362];
 
 #[test]
 fn no_seed_shows_the_whole_to_be_wrong() {
     let mut counts = JointCounts::default();
     let (seeds, mut wrong) = (crate::seeds(), Vec::new());
     let count = seeds.end - seeds.start;
-    for seed in seeds {
+    for seed in KEPT.iter().copied().chain(seeds) {
         match run(seed, None) {
             Ok(of) => counts.add(&of),
             Err(what) => wrong.push(format!("seed {seed}: {what}")),
@@ -74,20 +105,27 @@ fn no_seed_shows_the_whole_to_be_wrong() {
 /// The first seed that finds each bug. After a change of the simulation they are found again with
 /// `CINNABAR_SEARCH=1`, or one of them with its name.
 const FOUND_AT: &[(Bug, u64)] = &[
-    (Bug::RestartNotPassedOn, 5),
+    (Bug::RestartNotPassedOn, 18),
     (Bug::RequestsReordered, 5),
-    (Bug::EngineBeforeLog, 4),
-    (Bug::CopyKept, 1),
-    (Bug::FailedFlushRepeated, 12),
+    (Bug::EngineBeforeLog, 0),
+    (Bug::CopyKept, 0),
+    (Bug::FailedFlushRepeated, 53),
     (Bug::JoinedUnflushed, 2),
-    (Bug::JoinedUnheld, 11),
+    (Bug::JoinedUnheld, 8),
     (Bug::LeftUnheld, 1),
     (Bug::LeftUndrained, 1),
     (Bug::FlushNotPassedOn, 2),
-    (Bug::OpenedUnflushed, 51),
+    (Bug::OpenedUnflushed, 48),
     (Bug::LostRangesKept, 14),
-    (Bug::EarlyDropped, 19),
-    (Bug::RestartPassedOnOnce, 1838),
+    (Bug::EarlyDropped, 5),
+    (Bug::RestartPassedOnOnce, 59),
+    (Bug::JoinedBesideLate, 2362),
+    (Bug::EarlyReordered, 21),
+    (Bug::RenewedUntold, 53),
+    (Bug::LateCountsAsDone, 2),
+    (Bug::LateNotTold, 16),
+    (Bug::CacheUnverified, 3),
+    (Bug::LossPassesThrough, 50),
 ];
 
 #[test]
@@ -96,9 +134,8 @@ fn each_deliberate_bug_of_the_joints_is_found() {
     if let Ok(name) = std::env::var("CINNABAR_SEARCH") {
         let wanted = |bug: &&Bug| name == "1" || format!("{bug:?}") == name;
         for bug in Bug::ALL.iter().filter(wanted) {
-            let found = (0..10_000).find(|seed| run(*seed, Some(*bug)).is_err());
-            let how = found.map(|seed| run(seed, Some(*bug)).err());
-            println!("    (Bug::{bug:?}, {found:?}), {how:?}");
+            let found = (0..10_000).find(|seed| is_wrong(*seed, *bug, true));
+            println!("    (Bug::{bug:?}, {found:?}),");
         }
         return;
     }
@@ -106,10 +143,10 @@ fn each_deliberate_bug_of_the_joints_is_found() {
     for bug in Bug::ALL {
         match FOUND_AT.iter().find(|(of, _)| of == bug) {
             None => missed.push(format!("no seed is known for {bug:?}")),
-            Some((_, seed)) if run(*seed, Some(*bug)).is_ok() => {
+            Some((_, seed)) if !is_wrong(*seed, *bug, true) => {
                 missed.push(format!("{bug:?} was not found at seed {seed}"));
             }
-            Some((_, seed)) if run(*seed, None).is_err() => {
+            Some((_, seed)) if is_wrong(*seed, *bug, false) => {
                 missed.push(format!("seed {seed} is wrong without {bug:?}, too"));
             }
             Some(_) => {}

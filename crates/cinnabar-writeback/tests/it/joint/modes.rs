@@ -3,9 +3,10 @@
 
 use super::settings::Bug;
 use super::world::{Asker, LogAsker, World};
+use crate::host::Hosted;
 use crate::world::Checked;
 use cinnabar_driver::write_mode::{Route, Step};
-use cinnabar_engine::Op;
+use cinnabar_engine::{Failure, IoError, Op};
 use cinnabar_writeback::Command;
 use rand::RngExt;
 
@@ -59,9 +60,16 @@ impl World {
                 self.do_step(key, step)
             }
             Step::Flush => {
-                if self.volumes[key].id().is_none() {
+                let late = self.volumes[key].id().map(|id| self.machine.late_requests(id));
+                let failed = match late {
                     // It is being attached again.
-                    let failed = cinnabar_engine::Failure::NoVolume;
+                    None => Some(Failure::NoVolume),
+                    Some(0) => None,
+                    Some(_) if self.has(Bug::JoinedBesideLate) => None,
+                    // A write that a guest gave up may land after the flush.
+                    Some(_) => Some(Failure::Io(IoError::TimedOut)),
+                };
+                if let Some(failed) = failed {
                     let step = self.volumes[key].mode.flushed(Err(failed));
                     return self.do_step(key, step);
                 }
@@ -93,6 +101,11 @@ impl World {
                 Ok(())
             }
             Step::Left(failed) => self.left(key, failed.is_none()),
+            Step::Stays(_) if self.log.is_lost() => {
+                // If it was to join, guests go past the log; else their requests fail.
+                self.volumes[key].wanted = self.volumes[key].mode.place().is_some();
+                self.admit_held(key)
+            }
             Step::Stays(failed) => Err(format!("it stays: {failed}")),
         }
     }
@@ -135,6 +148,10 @@ impl World {
 
     /// Everything is stopped, as an operator does it, and started again.
     pub(super) fn stop(&mut self) -> Checked {
+        if self.log.is_lost() {
+            return Ok(());
+        }
+        self.host.revive();
         // Guests have gone.
         let was = std::mem::replace(&mut self.calm, true);
         self.settle()?;
@@ -179,13 +196,10 @@ impl World {
 
     fn restart_session(&mut self) -> Checked {
         let power = self.rng.random_bool(0.5);
-        if power {
-            self.cache.power_cut(&mut self.rng);
-            self.log_ssd.power_cut(&mut self.rng);
-        } else {
-            self.cache.kill(&mut self.rng);
-            self.log_ssd.kill(&mut self.rng);
+        if self.rng.random_bool(0.5) {
+            Hosted::release(&self.log_ssd);
         }
+        self.lose_host(power);
         self.end_session()?;
         self.reopen_log()?;
         self.begin_session()?;

@@ -1,6 +1,7 @@
 //! What happens next: time that passes, I/O that ends, threads that take turns.
 
 use super::machine::{On, Started, ThreadEvent};
+use super::settings::Bug;
 use super::volume::Volume;
 use super::world::{Asker, LogAsker, Next, World};
 use crate::world::Checked;
@@ -11,11 +12,25 @@ use rand::RngExt;
 
 impl World {
     pub(super) fn step(&mut self) -> Checked {
+        if self.host.is_killed() {
+            self.counts.note("kills at a store");
+            return self.crash();
+        }
         self.now = self.now.plus_ns(self.rng.random_range(1..20_000));
         self.look_at_time()?;
+        if self.host.is_killed() {
+            return Ok(());
+        }
+        self.host.draw_kill(&self.settings.base);
+        let place = self.volumes[self.misses.random_range(0..self.volumes.len())].mode.place();
+        if let Some(place) = place.filter(|_| self.settings.base.pace_ns > 0)
+            && let Some(misses) = crate::guest::draw_misses(&mut self.misses)
+        {
+            self.log_events.push_back(Event::Misses(place, misses));
+        }
         let settings = self.settings;
         let base = settings.base;
-        if self.rng.random_bool(base.crash) {
+        if self.rng.random_bool(if self.log.is_lost() { 0.05 } else { base.crash }) {
             return self.crash();
         }
         if self.rng.random_bool(settings.stop) {
@@ -24,6 +39,13 @@ impl World {
         let key = self.rng.random_range(0..self.volumes.len());
         if self.rng.random_bool(base.restart) {
             return self.restart(key);
+        }
+        if self.rng.random_bool(settings.late) {
+            self.time_is_over(key)?;
+            return self.pump();
+        }
+        if self.present && self.rng.random_bool(settings.cache_rot) {
+            self.rot_cache()?;
         }
         if self.rng.random_bool(base.away) {
             self.volumes[key].away = self.rng.random_range(10..400);
@@ -77,6 +99,7 @@ impl World {
             return Ok(());
         }
         match volume.phase() {
+            Phase::Serving if volume.again_at > self.now => Ok(()),
             Phase::Serving => {
                 self.counts.note("attached again");
                 let command = volume.life.as_mut().and_then(VolumeLife::leave);
@@ -85,9 +108,23 @@ impl World {
             }
             Phase::Gone if volume.backend.under_way() == 0 => {
                 volume.again = false;
+                // Before anything that it asks for now is answered.
+                if !self.has(Bug::RenewedUntold) && !self.has(Bug::FailedFlushRepeated) {
+                    self.tell_log(key, true);
+                }
                 self.attach_to_engines(key)
             }
             Phase::Attaching | Phase::Leaving | Phase::Gone => Ok(()),
+        }
+    }
+
+    /// A back end that has failed a flush fails all others until the engines have attached the volume
+    /// again: they will, after a pause.
+    pub(super) fn renew(&mut self, key: usize) {
+        let volume = &mut self.volumes[key];
+        if volume.backend.sticks && !std::mem::replace(&mut volume.again, true) {
+            let pause = self.rng.random_range(0..self.settings.pause_ns);
+            volume.again_at = self.now.plus_ns(pause);
         }
     }
 
@@ -125,10 +162,7 @@ impl World {
         }
         match all[self.rng.random_range(0..all.len())] {
             Next::Cache => self.end_cache(),
-            Next::Log => {
-                let done = self.log_ssd.end(self.rng.random_range(0..self.log_ssd.under_way()));
-                self.log_events.push_back(Event::LogDone(done));
-            }
+            Next::Log => self.end_log(),
             Next::Backend(key) => self.end_backend(key)?,
             Next::Turn(thread) => {
                 // Now and then a port tells of a restart without anything behind it.
@@ -175,6 +209,8 @@ impl World {
             return Ok(true);
         }
         let later = self.later.iter().map(|(at, ..)| *at);
+        let renewed = self.volumes.iter().filter(|v| v.again && v.phase() == Phase::Serving);
+        let later = later.chain(renewed.map(|volume| volume.again_at));
         let own = [self.log_wake, self.look_at, self.machine.wake()];
         let Some(next) = own.into_iter().flatten().chain(later).min() else { return Ok(false) };
         self.now = self.now.max(next);
@@ -233,6 +269,27 @@ impl World {
                 }
             }
         }
+    }
+
+    /// An I/O of the log's device ends, well or not. One that falls silent answers nothing any more.
+    fn end_log(&mut self) {
+        let which = self.rng.random_range(0..self.log_ssd.under_way());
+        let fails = !self.calm && self.rng.random_bool(self.settings.base.ssd_fails);
+        if fails && !self.log_silent && self.rng.random_bool(0.5) {
+            self.log_silent = true;
+            self.counts.note("silent log devices");
+        }
+        let done = if self.log_silent {
+            IoDone::new(self.log_ssd.give_up(which, &mut self.rng), Err(IoError::TimedOut))
+        } else if let Some((id, _)) =
+            fails.then(|| self.log_ssd.fail(which, &mut self.rng)).flatten()
+        {
+            self.counts.note("failures of the log's device");
+            IoDone::new(id, Err(IoError::Io))
+        } else {
+            self.log_ssd.end(which)
+        };
+        self.log_events.push_back(Event::LogDone(done));
     }
 
     pub(super) fn end_cache(&mut self) {

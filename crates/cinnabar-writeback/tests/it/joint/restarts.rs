@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    fn tell_log(&mut self, key: usize, first: bool) {
+    pub(super) fn tell_log(&mut self, key: usize, first: bool) {
         let silent =
             self.has(Bug::RestartNotPassedOn) || self.has(Bug::RestartPassedOnOnce) && !first;
         if let Some(place) = self.volumes[key].mode.place().filter(|_| !silent) {

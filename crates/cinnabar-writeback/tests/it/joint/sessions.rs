@@ -5,15 +5,17 @@ use super::machine::Machine;
 use super::settings::{Bug, JointSettings};
 use super::world::{Asker, SEGMENTS, World};
 use crate::memory::Mem;
+use crate::settings::Counts;
 use crate::ssd::Ssd;
 use crate::world::Checked;
 use cinnabar_driver::write_mode::WriteMode;
 use cinnabar_driver::{Phase, VolumeLife};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Command, Op};
-use cinnabar_writeback::recover::{Media, open};
+use cinnabar_writeback::recover::Media;
 use rand::RngExt;
 use std::collections::BTreeSet;
 
@@ -53,7 +55,11 @@ impl World {
         let was = std::mem::replace(&mut self.calm, true);
         let superblocks = if self.present { self.superblocks()? } else { Vec::new() };
         let threads = self.settings.threads.min(superblocks.len().max(1));
-        self.machine = Machine::new(self.settings.engine, superblocks, threads);
+        let mut config = self.settings.engine;
+        if self.has(Bug::CacheUnverified) {
+            config.mutants = Mutants::only(Mutant::ChecksumNotVerified);
+        }
+        self.machine = Machine::new(config, superblocks, threads);
         self.machine.keeps_lost = self.has(Bug::LostRangesKept);
         self.opened = None;
         self.command(Asker::Open, Command::Open)?;
@@ -109,7 +115,7 @@ impl World {
             exclusive: key.is_multiple_of(2),
             ..VolumeSpec::new(volume.name.clone(), volume.sectors * 512)
         };
-        let mutants = cinnabar_engine::mutant::Mutants::default();
+        let mutants = Mutants::default();
         let life = VolumeLife::new(volume.name.clone(), volume.attachments, mutants);
         let command = life.attach(spec, &recorded, judge);
         volume.life = Some(life);
@@ -118,16 +124,10 @@ impl World {
 
     /// The daemon is killed or the host loses power; servers may restart meanwhile.
     pub(super) fn crash(&mut self) -> Checked {
-        let power = self.rng.random_bool(0.5);
+        let power = !self.host.is_killed() && self.rng.random_bool(0.5);
         self.counts.note(if power { "power cuts" } else { "kills" });
         self.trace("crash", &power);
-        if power {
-            self.cache.power_cut(&mut self.rng);
-            self.log_ssd.power_cut(&mut self.rng);
-        } else {
-            self.cache.kill(&mut self.rng);
-            self.log_ssd.kill(&mut self.rng);
-        }
+        self.lose_host(power);
         let mut may_lose = Vec::new();
         for volume in &mut self.volumes {
             volume.backend.abandon(&mut self.rng);
@@ -151,9 +151,23 @@ impl World {
         Ok(())
     }
 
+    /// The host loses power, or the daemon is killed: what the devices and the write memory keep.
+    pub(super) fn lose_host(&mut self, power: bool) {
+        if power {
+            self.cache.power_cut(&mut self.rng);
+            self.log_ssd.power_cut(&mut self.rng);
+        } else {
+            self.cache.kill(&mut self.rng);
+            self.log_ssd.kill(&mut self.rng);
+        }
+        self.host.revive();
+        let forgets = self.host.crash(&self.settings.base, power, &mut Counts::default());
+        assert!(!forgets, "the memory of a host that lives is there");
+    }
+
     pub(super) fn reopen_log(&mut self) -> Checked {
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
-        let opened = open(&self.log_ssd, bytes, self.settings.base.config());
+        let opened = self.host.open(&self.log_ssd, bytes, self.settings.base.config(), false);
         self.log = opened.map_err(|error| error.to_string())?;
         Ok(())
     }
@@ -165,6 +179,10 @@ impl World {
         self.log_events.clear();
         self.later.clear();
         (self.log_wake, self.look_at, self.stopping) = (None, None, false);
+        self.log_silent = false;
+        self.check_reused(0)?;
+        self.lent.clear();
+        self.given_up.clear();
         for (key, claims) in std::mem::take(&mut self.background) {
             // It was done, or not.
             if self.rng.random_bool(0.5) {
@@ -210,7 +228,7 @@ impl World {
     /// is durable.
     pub(super) fn look_at_all(&mut self, key: usize, may_lose: bool, in_log: bool) -> Checked {
         let span = self.volumes[key].whole();
-        self.submit(key, Op::Read { span, data: Mem::sectors(0) }, 0)?;
+        self.submit(key, Op::Read { span, data: Mem::sectors(0) }, 0, false)?;
         let id = *self.volumes[key].asked.last_key_value().expect("just asked").0;
         let Op::Read { data, .. } = self.volumes[key].asked[&id].op.clone() else { unreachable!() };
         self.pump()?;

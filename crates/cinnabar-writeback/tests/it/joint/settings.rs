@@ -26,6 +26,8 @@ pub(super) enum Bug {
     JoinedUnflushed,
     /// A volume joins while requests that went past the log are under way.
     JoinedUnheld,
+    /// The same of requests that were answered as late.
+    JoinedBesideLate,
     /// A volume leaves while requests of the log are under way.
     LeftUnheld,
     /// A volume leaves with what was written while it was drained.
@@ -39,6 +41,18 @@ pub(super) enum Bug {
     LostRangesKept,
     /// Requests of the log are lost while the engines attach the volume again.
     EarlyDropped,
+    /// They come in another order once it is attached.
+    EarlyReordered,
+    /// The log does not hear that a back end that failed a flush gets another chance.
+    RenewedUntold,
+    /// What the log has asked for counts as done when its time is over.
+    LateCountsAsDone,
+    /// A guest is told at once that the time of its request is over, and the log is not.
+    LateNotTold,
+    /// The cache believes its device without looking at checksums.
+    CacheUnverified,
+    /// After the log's device has failed, guests' requests go past it.
+    LossPassesThrough,
 }
 
 impl Bug {
@@ -51,12 +65,19 @@ impl Bug {
         Self::FailedFlushRepeated,
         Self::JoinedUnflushed,
         Self::JoinedUnheld,
+        Self::JoinedBesideLate,
         Self::LeftUnheld,
         Self::LeftUndrained,
         Self::FlushNotPassedOn,
         Self::OpenedUnflushed,
         Self::LostRangesKept,
         Self::EarlyDropped,
+        Self::EarlyReordered,
+        Self::RenewedUntold,
+        Self::LateCountsAsDone,
+        Self::LateNotTold,
+        Self::CacheUnverified,
+        Self::LossPassesThrough,
     ];
 }
 
@@ -77,6 +98,12 @@ pub(super) struct JointSettings {
     pub(super) backend_fails: f64,
     /// Of each flush of a back end.
     pub(super) flush_fails: f64,
+    /// From such a failure to the renewal of the volume, at most, in ns.
+    pub(super) pause_ns: u64,
+    /// The time of a request is over.
+    pub(super) late: f64,
+    /// A page of the cache device changes by itself.
+    pub(super) cache_rot: f64,
     /// A volume joins the log or leaves it.
     pub(super) change: f64,
     /// Everything is stopped as by an operator, and started again.
@@ -89,13 +116,15 @@ impl JointSettings {
     pub(super) fn drawn(seed: u64) -> Self {
         let mut rng = Rng::seed_from_u64(seed ^ 0x101A7);
         let mut base = Settings::drawn(seed);
-        base.rot = 0.0;
+        (base.rot, base.memory_lost) = (0.0, 0.0);
         base.steps = rng.random_range(200..1_500);
         let mut pick = |list: &[f64]| list[rng.random_range(0..list.len())];
         let (cache_fails, backend_fails) = (pick(&[0.0, 0.0, 0.0, 0.01]), pick(&[0.0, 0.0, 0.02]));
         let (flush_fails, change) = (pick(&[0.0, 0.0, 0.05]), pick(&[0.0, 0.005, 0.03]));
         let stop = pick(&[0.0, 0.0, 0.002]);
-        let shards = rng.random_range(1..=3);
+        let (late, cache_rot) = (pick(&[0.0, 0.0, 0.003, 0.03]), pick(&[0.0, 0.0, 0.01]));
+        let pause_ns = [1, 100_000, 2_000_000][rng.random_range(0..3)];
+        let shards = rng.random_range(1..=4);
         let engine = Config {
             probation_blocks: Some(rng.random_range(8..40)),
             chunk_age_ns_max: [100_000, 5_000_000][rng.random_range(0..2)],
@@ -112,6 +141,9 @@ impl JointSettings {
             cache_fails,
             backend_fails,
             flush_fails,
+            pause_ns,
+            late,
+            cache_rot,
             change,
             stop,
             engine,

@@ -6,7 +6,7 @@ use crate::memory::Mem;
 use crate::oracle::Oracle;
 use cinnabar_driver::write_mode::WriteMode;
 use cinnabar_driver::{Phase, VolumeLife};
-use cinnabar_engine::units::{ByteSpan, VolumeId};
+use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Op, RequestId};
 use cinnabar_writeback::EngineId;
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +60,8 @@ pub(super) struct Volume {
     pub(super) attachments: u64,
     /// The engines are to attach it again: a flush has failed.
     pub(super) again: bool,
+    /// They let go of it then.
+    pub(super) again_at: Instant,
     /// Requests of the log that wait for that, or for the first attach.
     pub(super) early: VecDeque<(EngineId, Op<Mem>)>,
     /// Steps for which the back end does nothing.
@@ -87,6 +89,7 @@ impl Volume {
             life: None,
             attachments: 0,
             again: false,
+            again_at: Instant(0),
             early: VecDeque::new(),
             away: 0,
         }

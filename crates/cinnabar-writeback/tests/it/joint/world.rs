@@ -3,6 +3,7 @@
 use super::machine::Machine;
 use super::settings::{Bug, JointSettings};
 use super::volume::Volume;
+use crate::host::Hosted;
 use crate::memory::Mem;
 use crate::rng::Rng;
 use crate::ssd::Ssd;
@@ -10,7 +11,7 @@ use crate::world::Checked;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
-use cinnabar_writeback::recover::{format, open};
+use cinnabar_writeback::recover::format;
 use cinnabar_writeback::{EngineId, Event, WriteLog};
 use rand::RngExt;
 use std::collections::{BTreeMap, VecDeque};
@@ -77,11 +78,15 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) log: WriteLog<Mem>,
     pub(super) log_ssd: Ssd,
+    /// With the write memory, in some runs.
+    pub(super) host: Hosted,
     pub(super) cache: Ssd,
     /// Which of all cache devices it is; with its geometry.
     pub(super) cache_serial: u8,
     /// Each I/O of the cache device fails.
     pub(super) cache_dead: bool,
+    /// The log's device does not answer any more.
+    pub(super) log_silent: bool,
     /// It is used at all.
     pub(super) present: bool,
     pub(super) machine: Machine,
@@ -90,6 +95,14 @@ pub(super) struct World {
     pub(super) log_askers: BTreeMap<u64, LogAsker>,
     pub(super) next_id: u64,
     pub(super) next_value: u64,
+    /// What guests' misses take is drawn from dice of its own.
+    pub(super) misses: Rng,
+    /// Memory that may be used for something else once a request is answered: what guests read into, and
+    /// what the log has copied. Then what was used so, oldest first.
+    pub(super) lent: BTreeMap<u64, Mem>,
+    pub(super) reused: VecDeque<Mem>,
+    /// Requests that a deliberate bug has answered.
+    pub(super) given_up: std::collections::BTreeSet<u64>,
     pub(super) log_wake: Option<Instant>,
     pub(super) log_events: VecDeque<Event<Mem>>,
     /// Claims to be made (true) or taken away by a background thread.
@@ -116,7 +129,9 @@ impl World {
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         let uuid = ((u128::from(seed) << 64) + 78).to_le_bytes();
         format(&log_ssd, bytes, uuid).expect("it is large enough");
-        let log = open(&log_ssd, bytes, settings.base.config()).expect("just formatted");
+        let host = Hosted::new(seed, &settings.base);
+        let log = host.open(&log_ssd, bytes, settings.base.config(), false);
+        let log = log.expect("just formatted");
         let mut rng = Rng::seed_from_u64(seed);
         let sectors = settings.base.blocks * 8 + settings.base.tail;
         let volume = |index| Volume::new(index, sectors, rng.random_bool(0.7));
@@ -127,9 +142,11 @@ impl World {
             now: Instant(1),
             log,
             log_ssd,
+            host,
             cache: Ssd::default(),
             cache_serial: 0,
             cache_dead: false,
+            log_silent: false,
             present: true,
             machine: Machine::new(settings.engine, Vec::new(), 1),
             volumes,
@@ -137,6 +154,10 @@ impl World {
             log_askers: BTreeMap::new(),
             next_id: 0,
             next_value: 0,
+            misses: Rng::seed_from_u64(seed ^ 0x9ACE),
+            lent: BTreeMap::new(),
+            reused: VecDeque::new(),
+            given_up: std::collections::BTreeSet::new(),
             log_wake: None,
             log_events: VecDeque::new(),
             background: Vec::new(),
@@ -167,6 +188,10 @@ impl World {
 
     /// The end: everything is answered, and at the back ends.
     pub(super) fn finish(&mut self) -> Checked {
+        if self.log.is_lost() || self.host.is_killed() {
+            self.crash()?;
+        }
+        self.host.revive();
         self.calm = true;
         self.settle()?;
         for key in 0..self.volumes.len() {
@@ -182,6 +207,7 @@ impl World {
         for key in 0..self.volumes.len() {
             self.look_at_all(key, false, false)?;
         }
+        self.check_reused(0)?;
         self.machine.check_invariants();
         if self.machine.cached_blocks() > 0 {
             self.counts.note("runs with blocks in the cache");

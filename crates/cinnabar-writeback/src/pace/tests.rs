@@ -1,0 +1,192 @@
+//! A back end whose latency depends on how much is under way, and a destage that goes on for minutes.
+
+use super::*;
+
+const TICK_NS: u64 = 100_000_000;
+const S: u64 = 1_000_000_000;
+
+/// A miss takes 1 ms, and `each_percent` more for each request of the destage; a request of one block
+/// takes 10 ms, whatever else is under way.
+struct Model {
+    pace: Pace,
+    now: Instant,
+    each_percent: u64,
+    misses_a_tick: u64,
+    dirty_blocks: u64,
+    /// As much is written as is destaged.
+    endless: bool,
+    rpo_ns: u64,
+    pressed: bool,
+    /// What the last tick did.
+    writing: u64,
+    miss_ns: u64,
+}
+
+impl Model {
+    fn new(each_percent: u64) -> Self {
+        Self {
+            pace: Pace::default(),
+            now: Instant(1),
+            each_percent,
+            misses_a_tick: 20,
+            dirty_blocks: 100_000,
+            endless: true,
+            rpo_ns: 3_600 * S,
+            pressed: false,
+            writing: 0,
+            miss_ns: 0,
+        }
+    }
+
+    fn tick(&mut self) {
+        let load = Load {
+            dirty_blocks: self.dirty_blocks,
+            age_ns: self.now.0,
+            rpo_ns: self.rpo_ns,
+            pressed: self.pressed,
+        };
+        let most = if self.pressed { ALL } else { self.pace.at_most() };
+        // Each of them ends ten times a tick.
+        self.writing = u64::from(most).min(self.dirty_blocks).min(1_000);
+        if !self.endless {
+            self.dirty_blocks -= (self.writing * 10).min(self.dirty_blocks);
+        }
+        self.miss_ns = 1_000_000 + self.writing * 10_000 * self.each_percent;
+        if self.writing > 0 {
+            self.pace.writes(self.writing < self.dirty_blocks);
+            self.pace.wrote(1, 10_000_000);
+        }
+        self.now = self.now.plus_ns(TICK_NS);
+        let reads = self.misses_a_tick;
+        self.pace.reads();
+        self.pace.saw(self.now, Misses { reads, total_ns: reads * self.miss_ns });
+        self.pace.decide(self.now, TICK_NS, &load);
+    }
+
+    fn ticks(&mut self, count: u32) -> Vec<(u64, u64)> {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            self.tick();
+            all.push((self.writing, self.miss_ns));
+        }
+        all
+    }
+}
+
+#[test]
+fn the_destage_takes_what_misses_leave() {
+    let mut model = Model::new(10);
+    model.ticks(20);
+    let all = model.ticks(600);
+    let mean = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).sum::<u64>() / all.len() as u64;
+    // Usual is 1.1 ms, with one request at a time. At six a miss takes 1.6 ms.
+    assert!((3..=6).contains(&mean(|tick| tick.0)), "{}", mean(|tick| tick.0));
+    assert!(mean(|tick| tick.1) <= 1_500_000, "{}", mean(|tick| tick.1));
+    let slow = all.iter().filter(|tick| tick.1 > 1_650_000).count();
+    assert!(slow * 4 < all.len(), "{slow} ticks of {}", all.len());
+    assert!(matches!(model.pace.reason, PaceReason::Quick | PaceReason::Slow));
+}
+
+#[test]
+fn a_back_end_that_does_not_mind_gets_all() {
+    let mut model = Model::new(0);
+    model.ticks(400);
+    assert_eq!(model.pace.at_most(), DEPTH_MAX);
+}
+
+#[test]
+fn one_request_goes_whatever_misses_say() {
+    let mut model = Model::new(500);
+    let all = model.ticks(300);
+    assert!(all.iter().skip(2).all(|tick| tick.0 >= 1), "it never starves");
+    assert!(all.iter().skip(20).all(|tick| tick.0 <= 2), "and takes no more");
+}
+
+#[test]
+fn without_misses_all_go_and_the_first_miss_is_not_met_by_a_crowd() {
+    let mut model = Model::new(10);
+    model.misses_a_tick = 0;
+    assert!(model.ticks(20).iter().all(|tick| tick.0 == 1_000));
+    assert_eq!(model.pace.status().at_most, None);
+    assert_eq!(model.pace.reason, PaceReason::Idle);
+    model.misses_a_tick = 20;
+    model.ticks(2);
+    assert_eq!((model.writing, model.pace.reason), (1, PaceReason::Quick));
+    // What it took beside the crowd is not what it takes usually.
+    assert!(model.pace.usual_ns.is_some_and(|ns| ns < 1_200_000), "{:?}", model.pace.usual_ns);
+    model.misses_a_tick = 0;
+    model.ticks(8);
+    assert_eq!(model.writing, 1_000);
+}
+
+#[test]
+fn rpo_is_kept_whatever_misses_suffer() {
+    // With one at a time it would take 100 s.
+    let mut model = Model::new(500);
+    (model.dirty_blocks, model.endless) = (10_000, false);
+    model.rpo_ns = 30 * S;
+    let mut reasons = Vec::new();
+    while model.dirty_blocks > 0 {
+        model.tick();
+        reasons.push(model.pace.reason);
+        assert!(model.now.0 < 18 * S, "{} blocks are left", model.dirty_blocks);
+    }
+    assert!(reasons.contains(&PaceReason::Rpo));
+    let few = model.pace.at_most();
+    assert!(few < 200, "no more than that takes: {few}");
+}
+
+#[test]
+fn what_is_late_or_pressed_goes_at_once() {
+    let mut model = Model::new(500);
+    model.ticks(50);
+    assert_eq!(model.writing, 1);
+    model.pressed = true;
+    model.ticks(2);
+    assert_eq!((model.writing, model.pace.reason), (1_000, PaceReason::Pressed));
+    model.pressed = false;
+    model.ticks(2);
+    assert_eq!(model.writing, 1);
+    model.rpo_ns = 2 * model.now.0;
+    model.ticks(2);
+    assert_eq!((model.writing, model.pace.reason), (1_000, PaceReason::Rpo));
+    assert_eq!(model.pace.status().at_most, None);
+}
+
+#[test]
+fn a_back_end_that_became_slower_is_usual_after_a_while() {
+    let mut model = Model::new(0);
+    model.ticks(100);
+    let before = model.pace.at_most();
+    // Three times slower, whatever the destage does.
+    for _ in 0..3_000 {
+        model.tick();
+        let reads = model.misses_a_tick;
+        model.pace.reads();
+        model.pace.saw(model.now, Misses { reads, total_ns: reads * 5_000_000 });
+    }
+    assert!(before > 50 && model.pace.at_most() > before, "{before}, {}", model.pace.at_most());
+}
+
+#[test]
+fn nothing_is_paced_without_a_tick() {
+    let mut pace = Pace::default();
+    pace.reads();
+    pace.saw(Instant(1), Misses { reads: 100, total_ns: 100 });
+    pace.decide(Instant(S), 0, &Load::default());
+    assert_eq!(pace.at_most(), ALL);
+    assert_eq!(pace.status().reason, PaceReason::Off);
+}
+
+/// What the engine reads for the destage itself is no guest's.
+#[test]
+fn reads_for_the_destage_do_not_slow_it_down() {
+    let mut pace = Pace::default();
+    for tick in 1..100 {
+        let now = Instant(tick * TICK_NS);
+        pace.writes(true);
+        pace.saw(now, Misses { reads: 10, total_ns: tick * TICK_NS });
+        pace.decide(now, TICK_NS, &Load { rpo_ns: S, ..Load::default() });
+        assert_eq!((pace.at_most(), pace.reason), (ALL, PaceReason::Idle));
+    }
+}
