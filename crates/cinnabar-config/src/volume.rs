@@ -24,7 +24,7 @@ pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
 /// journal of its file system, which a failover of half a minute is not worth.
 pub const BACKEND_TIMEOUT_S: u64 = 0;
 /// Most that a volume can count, one being as much as others.
-const WEIGHT_MAX: u16 = 1000;
+const SHARE_WEIGHT_MAX: u16 = 1000;
 /// Longest name of a group of volumes: the path of a socket fits.
 const QOS_GROUP_BYTES_MAX: usize = 255;
 /// Longest that can be asked for.
@@ -291,10 +291,10 @@ const fn is_default(flag: &bool) -> bool {
 
 fn weight(weight: Option<u64>) -> Result<u16, SettingError> {
     let weight = weight.unwrap_or(1);
-    let found = u16::try_from(weight).ok().filter(|found| (1..=WEIGHT_MAX).contains(found));
+    let found = u16::try_from(weight).ok().filter(|found| (1..=SHARE_WEIGHT_MAX).contains(found));
     found.ok_or_else(|| {
         let message = format!("weight: {weight} is not possible");
-        SettingError::new("weight", message, format!("choose 1 to {WEIGHT_MAX}"))
+        SettingError::new("weight", message, format!("choose 1 to {SHARE_WEIGHT_MAX}"))
     })
 }
 

@@ -112,13 +112,20 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         self.threads
     }
 
-    /// The thread that wakes a shard, and carries its commands out. It changes once if there are
-    /// loaders, so a loader that is asked to look at its shards passes that on.
+    /// The thread that wakes a shard, and carries its commands out. It changes at most once: from a
+    /// loader, which passes on what it is asked ([`Self::was_home`]), to a thread that stays.
     pub fn home(&self, shard: u32) -> usize {
-        if self.seats[shard as usize].loads.load(Acquire) {
-            return shard as usize % (self.threads + self.loaders);
+        let first = shard as usize % (self.threads + self.loaders);
+        if first >= self.threads && self.seats[shard as usize].loads.load(Acquire) {
+            return first;
         }
         self.backend_home(shard)
+    }
+
+    /// Whether a thread is a loader that was the home of a shard, which is another thread's by now.
+    pub fn was_home(&self, shard: u32, thread: usize) -> bool {
+        let first = shard as usize % (self.threads + self.loaders);
+        thread >= self.threads && thread == first && self.home(shard) != thread
     }
 
     /// The thread whose port does a shard's I/O on servers; never a loader.

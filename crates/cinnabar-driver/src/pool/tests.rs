@@ -152,6 +152,28 @@ fn a_loader_is_the_home_of_a_shard_until_that_is_loaded() {
     }
 }
 
+/// Else letters between loaders would multiply.
+#[test]
+fn a_loader_passes_on_only_what_was_its_own() {
+    let pool = |threads, loaders, shards: u32| {
+        let engines = (0..shards).map(|_| Engine::without_device(Config::default())).collect();
+        Pool::new(engines, threads, Mutants::default()).with_loaders(loaders)
+    };
+    let small = pool(1, 3, 4);
+    let passes = |pool: &Pool| -> Vec<(u32, usize)> {
+        let all = (0..4).flat_map(|shard| (0..4).map(move |thread| (shard, thread)));
+        all.filter(|(shard, thread)| pool.was_home(*shard, *thread)).collect()
+    };
+    assert_eq!(passes(&small), []);
+    // It turns out to have nothing to load.
+    small.run(1, 1, Instant(0), &mut vec![Event::Wake], &mut Doors::default());
+    assert_eq!(passes(&small), [(1, 1)], "neither those of other loaders nor those of a thread");
+    // A thread that stays would not pass on: no home moves from one of them to another.
+    let large = pool(4, 2, 8);
+    let homes = (0..8).map(|shard| large.home(shard));
+    assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 2, 3]);
+}
+
 /// A thread may have looked at the clock before another one that ran the shard first.
 #[test]
 fn a_shard_never_goes_back_in_time() {
