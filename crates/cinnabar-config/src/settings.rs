@@ -256,6 +256,8 @@ pub enum Share {
 pub struct VolumeChange {
     /// Its mode.
     pub mode: Option<VolumeMode>,
+    /// Only if its mode is still this one.
+    pub mode_from: Option<VolumeMode>,
     /// When its writes are acknowledged in mode write-back.
     pub ack: Option<Ack>,
     /// What it keeps whatever others do.

@@ -332,6 +332,7 @@ impl ChangeInput {
         };
         Ok(VolumeChange {
             mode: self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?,
+            mode_from: None,
             ack: self.ack.as_deref().map(|text| one_of("ack", text)).transpose()?,
             share_min: share("share_min", self.share_min.as_deref())?,
             share_max: share("share_max", self.share_max.as_deref())?,

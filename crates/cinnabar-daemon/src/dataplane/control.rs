@@ -226,6 +226,10 @@ impl Plane {
     ) -> Result<(usize, Option<VolumeMode>), CommandError> {
         let key = self.find(name)?;
         let mut config = self.volumes[key].config.clone();
+        if change.mode_from.is_some_and(|from| from != config.mode) {
+            let message = format!("the mode of volume {name:?} was changed meanwhile");
+            return Err(CommandError::new(CommandErrorKind::Busy, message, "look at the status"));
+        }
         if let Some(ack) = change.ack {
             self.check_memory(ack)?;
             config.ack = ack;

@@ -21,6 +21,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// What the write log has on its way to a back end at a time, in I/Os of a limit: a window of single
+/// pages, each a little more than one, and some trims.
+const DESTAGE_WINDOW_IOS: u32 = 2048;
+/// Time-outs for which what the write log brings may wait for its turn, its limit aside: that others
+/// come first is no fault of the back end's.
+const DESTAGE_TIMEOUTS: u32 = 10;
 
 /// The groups that have volumes.
 #[derive(Default)]
@@ -157,9 +165,31 @@ impl VolumeQos {
 
     /// The same volume in another attachment.
     pub(super) fn joins_again(&self, number: u64) -> Self {
-        let again = Self::join(Arc::clone(&self.group), number, self.state().settings);
+        let State { settings, hurried } = *self.state();
+        let again = Self::join(Arc::clone(&self.group), number, settings);
         again.set_destages(Instant::default(), self.destages.load(Relaxed));
+        if hurried {
+            again.hurry(Instant::default());
+        }
         again
+    }
+
+    /// How long an I/O may wait and take, with this time-out of the volume's. The write log sends a
+    /// whole window at once, of which the last may wait for as long as the limit makes it; given up
+    /// earlier, the window would be repeated, and given up, again and again.
+    pub(super) fn bound(&self, timeout: Duration, client: Option<ClientId>) -> Duration {
+        if client != Some(self.destage) {
+            return timeout;
+        }
+        let limit = self.state().settings.limit_iops;
+        let by_limit = limit.map_or(0, |limit| DESTAGE_WINDOW_IOS.div_ceil(limit.max(1)));
+        timeout * DESTAGE_TIMEOUTS + Duration::from_secs(u64::from(by_limit))
+    }
+
+    /// The same of what the write log asks for.
+    pub(super) fn bound_of_log(&self, timeout: Duration, writes: bool) -> Duration {
+        let takes_turns = writes && self.group.is_active() && self.destages.load(Relaxed);
+        self.bound(timeout, takes_turns.then_some(self.destage))
     }
 
     /// Who asks for an I/O that waits for its turn; `None`: it does not wait.

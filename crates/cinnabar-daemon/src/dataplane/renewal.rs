@@ -231,6 +231,11 @@ impl Plane {
         let volume = &mut self.volumes[key];
         io.take_models(&volume.io);
         (volume.life, volume.io, volume.proof) = (life, io, None);
+        if self.stop.is_some() {
+            // As all that stop: it waits for no turn.
+            self.leave_group(key);
+        }
+        let volume = &mut self.volumes[key];
         // The engines are told of the size that the disk has by now.
         volume.grow_due = false;
         volume.renewal.state = State::Attaching;

@@ -345,7 +345,12 @@ impl Plane {
     /// Has the engines do something of which no guest knows, with the volume's own time limit.
     pub(super) fn submit_for(&mut self, now: Instant, key: usize, op: Op<Memory>, asker: Asker) {
         let volume = &self.volumes[key];
-        let answer_by = volume.answer_by(now);
+        let answer_by = match &asker {
+            Asker::Log(_, is_flush) => {
+                volume.answer_log_by(now, !is_flush && !matches!(op, Op::Read { .. }))
+            }
+            _ => volume.answer_by(now),
+        };
         let id = volume.life.id().expect("a volume that serves is attached");
         self.note_answer_by(answer_by);
         let (kind, arrived, late, in_log) = (Kind::Other, now, None, false);

@@ -23,7 +23,8 @@ impl Plane {
         let keys: BTreeMap<&str, usize> =
             self.volumes.iter().map(|(key, volume)| (volume.config.name.as_str(), key)).collect();
         let of = |(name, target): &(String, Option<u64>)| {
-            let volume = self.volumes[*keys.get(name.as_str())?].life.id()?;
+            // One that leaves takes no share from others any more.
+            let volume = self.volumes[*keys.get(name.as_str())?].life.serving()?;
             let share_target_blocks = Some(target.unwrap_or(VolumePlan::NO_TARGET));
             Some(VolumePlan { share_target_blocks, ..VolumePlan::unchanged(volume) })
         };

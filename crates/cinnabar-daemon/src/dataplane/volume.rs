@@ -200,6 +200,12 @@ impl Volume {
         answer_by(self.io.timeout, arrived)
     }
 
+    /// The same of a request of the write log's, which may have to wait for its turn.
+    pub(super) fn answer_log_by(&self, arrived: Instant, writes: bool) -> Option<Instant> {
+        let bound = self.io.qos.bound_of_log(self.io.timeout, writes);
+        answer_by(if self.io.timeout.is_zero() { Duration::ZERO } else { bound }, arrived)
+    }
+
     fn trouble(&self, oldest: Option<Duration>) -> Option<String> {
         if self.overdue_now() > 0 {
             let (count, bound_s) = (self.overdue_now(), self.config.backend_timeout.as_secs_f64());

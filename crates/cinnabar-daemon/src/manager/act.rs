@@ -2,7 +2,9 @@
 //! operator allows it.
 
 use super::share::Seen;
-use crate::messages::{CommandError, DataStatus, State, VolumeChange, VolumeMode, VolumeStatus};
+use crate::messages::{
+    CommandError, DataStatus, Share, State, VolumeChange, VolumeMode, VolumeStatus,
+};
 use cinnabar_config::ManagerConfig;
 use cinnabar_policy::planning::{Actuator, Bounds, Limits, Target, Wanted};
 use cinnabar_policy::sizing::WritePolicy;
@@ -20,8 +22,8 @@ pub struct Actuation {
     actuator: Actuator,
     /// Names of volumes by their places in the actuator.
     places: Vec<Option<String>>,
-    /// Sizes by the operator's word, in blocks.
-    pins: BTreeMap<String, u64>,
+    /// Sizes by the operator's word.
+    pins: BTreeMap<String, Share>,
     modes: BTreeMap<String, Mode>,
 }
 
@@ -70,25 +72,28 @@ impl Actuation {
 
     fn limits_of(&self, volume: &VolumeStatus, capacity: u64) -> (u64, u64) {
         let config = &volume.config;
-        match self.pins.get(&config.name) {
-            Some(blocks) => (*blocks, *blocks),
+        match self.pin(&config.name, capacity) {
+            Some(blocks) => (blocks, blocks),
             None => (config.share_min.blocks(capacity), config.share_max.blocks(capacity)),
         }
     }
 
-    /// A volume's pin, in blocks.
-    pub fn pin(&self, name: &str) -> Option<u64> {
-        self.pins.get(name).copied()
+    /// A volume's pin in blocks, of a cache of so many.
+    pub fn pin(&self, name: &str, capacity: u64) -> Option<u64> {
+        self.pins.get(name).map(|size| size.blocks(capacity))
     }
 
-    /// All pins, in blocks.
-    pub const fn pins(&self) -> &BTreeMap<String, u64> {
+    /// All pins.
+    pub const fn pins(&self) -> &BTreeMap<String, Share> {
         &self.pins
     }
 
-    /// The operator pins a volume.
-    pub fn set_pin(&mut self, name: &str, blocks: u64) {
-        self.pins.insert(name.to_owned(), blocks);
+    /// The operator pins a volume, or nothing does; gives the pin of before.
+    pub fn set_pin(&mut self, name: &str, size: Option<Share>) -> Option<Share> {
+        match size {
+            Some(size) => self.pins.insert(name.to_owned(), size),
+            None => self.pins.remove(name),
+        }
     }
 
     /// The operator takes that back, and lets go of a mode that he has set; whether there was either.
@@ -148,7 +153,7 @@ impl Actuation {
         is_divided: bool,
     ) -> Option<Wanted> {
         let name = &volume.config.name;
-        let pinned_blocks = self.pin(name);
+        let pinned_blocks = self.pin(name, capacity);
         // Volumes share the cache: pins alone are targets.
         if !is_divided && pinned_blocks.is_none() {
             return None;
@@ -213,11 +218,13 @@ impl Actuation {
                 overruled: false,
                 refused: None,
             });
-            let acted = seen.get(name).is_some_and(|seen| seen.counts != [0; 2]);
-            let policy = target.filter(|_| acted).and_then(|target| target.policy);
+            let planned =
+                seen.get(name).filter(|seen| seen.counts != [0; 2] && seen.part.is_some());
+            let policy = target.filter(|_| planned.is_some()).and_then(policy_of);
             let wanted = policy.map(|policy| mode_of(policy, has_log));
             if mode.asks(now, wanted) {
-                let change = VolumeChange { mode: wanted, ..VolumeChange::default() };
+                let mode_from = Some(now);
+                let change = VolumeChange { mode: wanted, mode_from, ..VolumeChange::default() };
                 changes.push((name.clone(), change));
             }
         }
@@ -274,6 +281,11 @@ impl Mode {
         let refused = self.refused.map(|(mode, _)| mode);
         wanted.is_some_and(|wanted| wanted != now && refused != Some(wanted)) && !self.overruled
     }
+}
+
+/// The policy that a plan wants; never to cache nothing in a share that the operator has given.
+fn policy_of(target: Target) -> Option<WritePolicy> {
+    target.policy.filter(|policy| *policy != WritePolicy::Bypass || target.blocks == 0)
 }
 
 /// The mode of a write policy; without a write log writes can only go through.

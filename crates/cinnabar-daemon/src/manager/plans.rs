@@ -63,6 +63,8 @@ impl Manager {
     /// What there is to know before a plan: how large the cache is, what the operator wants, what I/O
     /// costs.
     fn learn(&mut self, status: &DataStatus) {
+        // Bounds of volumes that have left would count beside those of volumes that came for them.
+        self.watch.reset_bounds();
         let bounds = self.actuation.bounds(status);
         for (name, bounds) in bounds {
             self.watch.set_bounds(&name, bounds);
@@ -156,11 +158,12 @@ impl Manager {
                 let (name, now) = hits_of(volume);
                 let before = self.hits.get(&name).copied().unwrap_or_default();
                 let since = |at: usize| now[at].saturating_sub(before[at]);
+                let capacity_blocks = status.cache.counters.capacity_blocks;
                 let beside = Beside {
-                    capacity_blocks: status.cache.counters.capacity_blocks,
+                    capacity_blocks,
                     reach_part: self.config.rules.reach_part,
                     target: targets.get(&name).copied().flatten(),
-                    pinned_blocks: self.actuation.pin(&name),
+                    pinned_blocks: self.actuation.pin(&name, capacity_blocks),
                     hits: Some([since(0), since(1)]),
                 };
                 share_report(volume, seen.get(&name), &beside)
@@ -198,32 +201,43 @@ impl Manager {
 
     /// Carries out what would be planned now, and goes on with this allocator.
     fn apply(&mut self, allocator: Option<Allocator>) -> Result<PlanReport, CommandError> {
-        if !self.config.apply {
-            let message = "the manager only looks: apply = false in [manager]";
-            let hint = "set apply = true, and start the daemon again";
-            return Err(CommandError::new(CommandErrorKind::Invalid, message, hint));
-        }
+        self.may_apply()?;
+        let (report, status, seen) = self.preview(allocator)?;
         if let Some(allocator) = allocator {
             self.config.rules.allocator = allocator;
         }
-        let (report, status, seen) = self.preview(allocator)?;
         let plan = self.carry_out(Made { status, seen, report });
         self.history.push(plan.clone());
         Ok(plan)
     }
 
+    fn may_apply(&self) -> Result<(), CommandError> {
+        if self.config.apply {
+            return Ok(());
+        }
+        let message = "the manager only looks: apply = false in [manager]";
+        let hint = "set apply = true, and start the daemon again";
+        Err(CommandError::new(CommandErrorKind::Invalid, message, hint))
+    }
+
     fn pin(&mut self, name: &str, size: Share) -> Result<PlanReport, CommandError> {
+        self.may_apply()?;
         let status = self.status()?;
         if !status.volumes.iter().any(|volume| volume.config.name == name) {
             let message = format!("there is no volume {name:?}");
             let hint = "list them: cinnabar volume list";
             return Err(CommandError::new(CommandErrorKind::NotFound, message, hint));
         }
-        self.actuation.set_pin(name, size.blocks(status.cache.counters.capacity_blocks));
-        self.apply(None)
+        let before = self.actuation.set_pin(name, Some(size));
+        let plan = self.apply(None);
+        if plan.is_err() {
+            self.actuation.set_pin(name, before);
+        }
+        plan
     }
 
     fn unpin(&mut self, name: &str) -> Result<PlanReport, CommandError> {
+        self.may_apply()?;
         if !self.actuation.unpin(name) {
             let message = format!("volume {name:?} is not pinned");
             let hint = "cinnabar policy history lists the pins";
@@ -233,7 +247,8 @@ impl Manager {
     }
 
     /// The newest plans, without the curves of their volumes.
-    fn newest(&self, count: usize) -> HistoryReport {
+    fn newest(&mut self, count: usize) -> HistoryReport {
+        let capacity_blocks = self.watch.planning().capacity_blocks();
         let plans = self.history.newest(count.min(HISTORY_MAX)).cloned();
         let plans = plans.map(|mut plan| {
             for share in &mut plan.volumes {
@@ -241,9 +256,9 @@ impl Manager {
             }
             plan
         });
-        let pin = |(volume, blocks): (&String, &u64)| PinReport {
+        let pin = |(volume, size): (&String, &Share)| PinReport {
             volume: volume.clone(),
-            size_bytes: blocks * BLOCK_BYTES,
+            size_bytes: size.blocks(capacity_blocks) * BLOCK_BYTES,
         };
         HistoryReport {
             plans: plans.collect(),

@@ -159,6 +159,13 @@ impl Watch {
         self.planning.preview(rules, &counts, seconds)
     }
 
+    /// The operator wants nothing for any volume, until bounds are set again.
+    pub fn reset_bounds(&mut self) {
+        for number in 0..self.names.len() {
+            self.planning.set_bounds(number, Bounds::default());
+        }
+    }
+
     /// What the operator wants for a volume that was seen.
     pub fn set_bounds(&mut self, name: &str, bounds: Bounds) {
         if let Some(number) = self.number_of(name) {

@@ -138,6 +138,8 @@ fn a_loader_is_the_home_of_a_shard_until_that_is_loaded() {
             let mut held = pool.seats[shard as usize].hold().expect("it is free");
             held.shard.wake = Some(Instant(9000));
             drop(held);
+            // The home of before knows.
+            pool.seats[shard as usize].wake.store(9000, Release);
             let mut doors = Doors::default();
             let home = pool.home(shard);
             pool.run(shard, home, Instant(0), &mut Vec::new(), &mut doors);

@@ -126,12 +126,16 @@ pub fn volumes<M: Measured>(
 ) -> Vec<Volume> {
     let unit = scale.unit_blocks.get();
     let units = Units { blocks: scale.unit_blocks, most: scale.units, reach_part };
+    let room = scale.units as u64;
     let needed: u64 = bounds.iter().map(|bounds| bounds.min_blocks.div_ceil(unit)).sum();
-    let fits = needed <= scale.units as u64;
+    let fits = needed <= room;
+    let floors: u64 = bounds.iter().map(|bounds| bounds.min_blocks / unit).sum();
+    // Allocators take no minima that do not fit: all give up the same part.
+    let cut = |min: u64| if floors > room { min.saturating_mul(room) / floors } else { min };
     let of = |(curves, bounds): (&M, &Bounds)| {
         // Rounded up, unless all of them together no longer fit.
         let min = bounds.min_blocks;
-        let min = if fits { min.div_ceil(unit) } else { min / unit } as usize;
+        let min = if fits { min.div_ceil(unit) } else { cut(min / unit) } as usize;
         let max = usize::try_from(bounds.max_blocks / unit).unwrap_or(usize::MAX).max(min);
         Volume { weight: bounds.weight, min, max, ..curves.volume(units) }
     };

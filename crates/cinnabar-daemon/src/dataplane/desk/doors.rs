@@ -80,8 +80,9 @@ impl Desk {
         volume.ios.begin();
         // A flush that was not even begun would count as one that failed. It has no guest any more
         // when its time is over.
+        let bound = volume.qos.bound(volume.timeout, Some(client));
         let waits = volume.timeout > Duration::ZERO && io.what.kind != OpKind::Flush;
-        let patience = u64::try_from(volume.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let patience = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
         let wish = Wish { client, op: op_of(&io.what), patience_ns: waits.then_some(patience) };
         self.doors.door_of(&volume.qos.group).arrive(now, wish, io);
         None

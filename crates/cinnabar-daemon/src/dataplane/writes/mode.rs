@@ -265,6 +265,10 @@ impl Plane {
     fn stays(&mut self, now: Instant, key: usize, failed: &Failed) {
         let error = explain(failed);
         let has_place = self.writes.place_of(&self.volumes[key].config.name).is_some();
+        if self.volumes[key].writes.place().is_some() {
+            // It has its limit again.
+            self.set_destages(now, key, true);
+        }
         let volume = &mut self.volumes[key];
         if !has_place {
             volume.claims = None;
