@@ -58,7 +58,7 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
 pub(crate) const FOUND_SINGLE: &[(Mutant, u64)] = &[
     (Mutant::RecordsLostInSecondCrash, 24),
     (Mutant::CheckpointBeforeSegments, 58),
-    (Mutant::JournalGapIgnored, 1523),
+    (Mutant::JournalGapIgnored, 2393),
     (Mutant::SegmentReusedSilently, 258),
     (Mutant::NoRecordWhileLoading, 130),
     (Mutant::RebaseMistaken, 219),
