@@ -16,7 +16,7 @@ struct Allowed {
 const ALLOWED: &[Allowed] = &[
     Allowed {
         member: "crates/cinnabar-writeback",
-        modules: &["destage", "log", "memory::kept", "read", "record", "volume"],
+        modules: &["destage", "log", "memory::kept", "pace", "read", "record", "volume"],
         reason: "the write log is one type over several files, a volume's part in each of them",
     },
     Allowed {

@@ -8,7 +8,8 @@ use super::control_api::read_api;
 use super::error::SettingError;
 use super::looks::Looks;
 use super::manager::read_manager;
-use super::units::{parse_setting, show_size};
+use super::units::show_size;
+use super::values::{choice_of, quantity, up_to};
 use super::volume::{VolumeInput, check_qos_group, check_socket_path, normal};
 use super::{Config, ControlConfig, Lines};
 use crate::settings::{
@@ -20,8 +21,8 @@ use cinnabar_engine::Endurance;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_engine::metadata::superblock::Geometry;
 use cinnabar_qos::limits::DEPTH_MAX;
+use cinnabar_text::ConfigError;
 use cinnabar_text::toml_reader::{Located, Section, Source};
-use cinnabar_text::{ConfigError, suggest};
 use cinnabar_writeback::format::{SEGMENTS_MIN, bytes_of};
 use cinnabar_writeback::memory::note::PATH_BYTES_MAX;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -485,15 +486,6 @@ fn cache_size(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigE
     Err(source.error(Some(text.line), message, hint))
 }
 
-pub(super) fn quantity(
-    source: Source<'_>,
-    key: &str,
-    text: &Located<String>,
-) -> Result<u64, ConfigError> {
-    parse_setting(&text.value)
-        .map_err(|(message, hint)| source.error(Some(text.line), format!("{key}: {message}"), hint))
-}
-
 fn wait(
     source: Source<'_>,
     key: &str,
@@ -508,20 +500,6 @@ fn wait(
             Err(source.error(Some(*line), message, format!("choose 0 to {WAIT_S_MAX}")))
         }
     }
-}
-
-pub(super) fn up_to(
-    source: Source<'_>,
-    key: &str,
-    number: &Located<u64>,
-    min: u64,
-    max: u64,
-) -> Result<u64, ConfigError> {
-    if (min..=max).contains(&number.value) {
-        return Ok(number.value);
-    }
-    let message = format!("{key}: {} is not possible", number.value);
-    Err(source.error(Some(number.line), message, format!("choose {min} to {max}")))
 }
 
 fn loopback(source: Source<'_>, text: &Located<String>) -> Result<SocketAddr, ConfigError> {
@@ -550,20 +528,6 @@ fn choice<T: Choice>(
     text: &Located<String>,
 ) -> Result<T, ConfigError> {
     choice_of(source, key, text, T::ALL)
-}
-
-/// One of these values, by name.
-pub(super) fn choice_of<T: Copy>(
-    source: Source<'_>,
-    key: &str,
-    text: &Located<String>,
-    all: &[(&str, T)],
-) -> Result<T, ConfigError> {
-    all.iter().find(|(name, _)| *name == text.value).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        let message = format!("{key}: unknown value {:?}", text.value);
-        source.error(Some(text.line), message, suggest(&text.value, &names))
-    })
 }
 
 /// A setting with a few named values.

@@ -12,6 +12,7 @@ pub mod settings;
 #[cfg(test)]
 mod tests;
 pub mod units;
+mod values;
 pub mod volume;
 
 pub use cinnabar_text::ConfigError;

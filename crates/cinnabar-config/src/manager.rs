@@ -1,6 +1,6 @@
 //! `[manager]`: how shares of the cache are planned while it serves.
 
-use super::file::{choice_of, quantity, up_to};
+use super::values::{choice_of, quantity, up_to};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_policy::monitor::{self, Sampling};
 use cinnabar_policy::planning::{Every, Rules};

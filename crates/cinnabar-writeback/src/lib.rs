@@ -31,6 +31,6 @@ mod throttle;
 mod volume;
 
 pub use log::{Config, Counters, READS_MAX, WriteLog};
-pub use pace::{Misses, PaceReason, PaceStatus};
+pub use pace::{PaceReason, PaceStatus};
 pub use place::Status;
-pub use seam::{Action, Command, Done, EngineId, Event, Place, Refusal};
+pub use seam::{Action, Command, Done, EngineId, Event, Misses, Place, Refusal};

@@ -22,7 +22,7 @@ use crate::destage::Destage;
 use crate::format::SEGMENT_PAGES;
 use crate::log::{EngineIo, WriteLog};
 use crate::mutant::Mutant;
-use crate::seam::Place;
+use crate::seam::{Misses, Place};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Op, Payload};
 
@@ -36,16 +36,6 @@ const DEPTH_MAX: u32 = 256;
 const PROBE_NS: u64 = 10_000_000_000;
 /// No bound.
 const ALL: u32 = u32::MAX;
-
-/// Reads of a volume's back end, since the driver last told of them. Those of a time in which no guest has
-/// read past the log don't count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Misses {
-    /// How many have ended.
-    pub reads: u64,
-    /// How long they took, in all.
-    pub total_ns: u64,
-}
 
 /// What decides on the pace of a destage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,6 @@
 //!   whatever was sent to the server that came back.
 
 use crate::memory::MemoryOp;
-use crate::pace::Misses;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoId, IoOp, Op, RequestId};
 
@@ -143,4 +142,14 @@ pub enum Action<P> {
     Answer(RequestId, Result<Done, Refusal>),
     /// Send [`Event::Wake`] at this instant or soon after.
     WakeAt(Instant),
+}
+
+/// Reads of a volume's back end, since the driver last told of them. Those of a time in which no guest has
+/// read past the log don't count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misses {
+    /// How many have ended.
+    pub reads: u64,
+    /// How long they took, in all.
+    pub total_ns: u64,
 }

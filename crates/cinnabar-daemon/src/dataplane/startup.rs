@@ -142,15 +142,7 @@ impl Plane {
             })
             .collect::<Result<Vec<_>, _>>()?;
         let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
-        if !workers.is_empty() {
-            let own = std::iter::once(Inbox::new(lane.desk.port.waker()));
-            let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
-            for worker in &workers {
-                let mail = Arc::clone(&mail);
-                worker.call(move |hands| hands.lane.meet(mail));
-            }
-            lane.meet(mail);
-        }
+        introduce(&mut lane, &workers);
         let loaders = workers.split_off(threads - 1);
         let plane = Self {
             lane,
@@ -386,6 +378,20 @@ pub(super) fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError>
         };
         StartError::new(kind, Subject::Cache, format!("no I/O: {error}"), hint)
     })
+}
+
+/// Gives all threads the inboxes of all.
+fn introduce(lane: &mut Lane, workers: &[Worker]) {
+    if workers.is_empty() {
+        return;
+    }
+    let own = std::iter::once(Inbox::new(lane.desk.port.waker()));
+    let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
+    for worker in workers {
+        let mail = Arc::clone(&mail);
+        worker.call(move |hands| hands.lane.meet(mail));
+    }
+    lane.meet(mail);
 }
 
 /// Threads beside those that serve guests, for so many shards to be loaded side by side: as many as
