@@ -8,6 +8,7 @@ mod error;
 mod file;
 pub mod looks;
 mod manager;
+mod planned;
 pub mod settings;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ pub mod volume;
 pub use cinnabar_text::ConfigError;
 pub use error::SettingError;
 pub use file::load;
-pub use manager::ManagerConfig;
+pub use planned::ManagerConfig;
 pub use volume::VolumeInput;
 
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};

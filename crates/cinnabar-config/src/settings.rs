@@ -2,7 +2,7 @@
 //!
 //! Made by the configuration and the control API, used by the data plane.
 
-use super::ManagerConfig;
+use super::planned::ManagerConfig;
 use cinnabar_engine::Endurance;
 use cinnabar_engine::units::BLOCK_BYTES;
 pub use cinnabar_frontend::SocketAccess;
