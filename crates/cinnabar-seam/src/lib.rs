@@ -102,14 +102,14 @@ pub struct IoId(pub u64);
 pub enum Op<P> {
     /// Read `span` into `data`.
     Read {
-        /// Bytes wanted; at most [`limits::DATA_BYTES_MAX`](crate::limits::DATA_BYTES_MAX).
+        /// Bytes wanted; at most [`limits::DATA_BYTES_MAX`].
         span: ByteSpan,
         /// Where to.
         data: P,
     },
     /// Write `span` from `data`.
     Write {
-        /// Bytes written; at most [`limits::DATA_BYTES_MAX`](crate::limits::DATA_BYTES_MAX).
+        /// Bytes written; at most [`limits::DATA_BYTES_MAX`].
         span: ByteSpan,
         /// Where from.
         data: P,

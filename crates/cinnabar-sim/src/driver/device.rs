@@ -1,4 +1,4 @@
-//! The cache device of a session, step by step ([`DeviceLife`](cinnabar_driver::DeviceLife)): lost,
+//! The cache device of a session, step by step ([`DeviceLife`]): lost,
 //! abandoned, replaced.
 //!
 //! Between any two steps of a replacement guests go on, the device in use may be lost, and the daemon
