@@ -93,7 +93,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
             }
             (Control::Forget(volume), Ok(Answer::Done)) => self.forgotten(volume, true),
             (Control::Forget(volume), Err(Failure::NoVolume)) => self.forgotten(volume, false),
-            (Control::Forget(volume), Err(Failure::Io(_))) if self.cache_has_failed() => {
+            // Nor can a device record it that is given up meanwhile; it is not believed again.
+            (Control::Forget(volume), Err(Failure::Io(_)))
+                if self.cache_has_failed()
+                    || self.is_waiting_for(|control| *control == Control::Abandon) =>
+            {
                 self.forgotten(volume, false);
             }
             (Control::Abandon, Ok(Answer::Done)) => {
