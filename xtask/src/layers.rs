@@ -10,18 +10,24 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar",
         &[
-            DAEMON, STATUS, CONFIG, REPORT, BENCH, STUDY, SIM, OFFLINE, EMBED, BACKEND, MODEL,
-            ENGINE, POLICY, TRACE, TEXT,
+            DAEMON, CONTROL, MANAGER, MESSAGES, STATUS, CONFIG, REPORT, BENCH, STUDY, SIM, OFFLINE,
+            EMBED, BACKEND, MODEL, ENGINE, POLICY, TRACE, TEXT,
         ],
     ),
     // What serves; the command line starts it and talks to it.
     (
         DAEMON,
         &[
-            API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, MODEL, SHARDS, ENGINE,
-            POLICY, QOS, TRACE,
+            CONTROL, MANAGER, MESSAGES, API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER,
+            MODEL, SHARDS, ENGINE, POLICY, QOS, TRACE,
         ],
     ),
+    // What operators ask: knows the data plane by its messages.
+    (CONTROL, &[MANAGER, MESSAGES, API, STATUS, CONFIG, FRONTEND, SEAM, FORMAT, POLICY, TRACE]),
+    // Who divides the cache among volumes: knows the data plane by its messages.
+    (MANAGER, &[MESSAGES, CONFIG, SEAM, POLICY]),
+    // What the control plane and the data plane say to each other.
+    (MESSAGES, &[STATUS, CONFIG, BACKEND, SEAM, POLICY, TRACE]),
     // Who may use the control API over HTTP: knows neither its routes nor the daemon.
     (API, &[]),
     // What a daemon counts and measures, for operators: raw, as JSON, as metrics.
@@ -68,6 +74,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
 ];
 const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
+const CONTROL: &str = "cinnabar-control";
+const MANAGER: &str = "cinnabar-manager";
+const MESSAGES: &str = "cinnabar-messages";
 const STATUS: &str = "cinnabar-status";
 const CONFIG: &str = "cinnabar-config";
 const REPORT: &str = "cinnabar-report";

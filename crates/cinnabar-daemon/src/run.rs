@@ -2,18 +2,17 @@
 //!
 //! Runs on the thread it is called on, which becomes the control thread.
 
-use super::control::server::serve;
-use super::control::socket::{ControlSocket, SocketError};
-use super::control::{Control, Phase, api, http};
-use super::dataplane;
-use super::manager;
-use super::messages::{
+use super::signals::Signals;
+use crate::dataplane;
+use cinnabar_api::{Token, TokenError};
+use cinnabar_config::Config;
+use cinnabar_control::server::serve;
+use cinnabar_control::socket::{ControlSocket, SocketError};
+use cinnabar_control::{Control, Phase, api, http};
+use cinnabar_messages::{
     CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
     StopReport, Subject,
 };
-use super::signals::Signals;
-use cinnabar_api::{Token, TokenError};
-use cinnabar_config::Config;
 use sd_notify::NotifyState;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -83,7 +82,7 @@ impl RunError {
         match self {
             Self::Socket(error) => error.hint().to_owned(),
             Self::Http { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-                "stop whoever listens there, or set another http in [control]".to_owned()
+                "stop the process that listens there, or set another http in [control]".to_owned()
             }
             Self::Http { .. } => "set another http in [control]".to_owned(),
             Self::Token { source, .. } => source.hint().to_owned(),
@@ -167,7 +166,7 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
         Err(_) => return Err(ended_unexpectedly().into()),
     };
     if let (Some(manager), Some(feeds)) = (config.manager, feeds) {
-        control.set_manager(manager::start(manager, feeds, commands.clone())?);
+        control.set_manager(cinnabar_manager::start(manager, feeds, commands.clone())?);
         let allocator = manager.rules.allocator.name();
         tracing::info!(allocator, interval_s = manager.every.as_secs(), "shares are managed");
     }
@@ -286,7 +285,7 @@ fn notify(states: &[NotifyState<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{MESSAGES_MAX, Waker, channel};
+    use cinnabar_messages::{MESSAGES_MAX, Waker, channel};
 
     #[derive(Debug)]
     struct Nobody;

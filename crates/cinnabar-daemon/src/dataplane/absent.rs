@@ -12,11 +12,11 @@ use super::background::{Opening, Task};
 use super::clock::after;
 use super::disks::{OpenedVolume, Taken};
 use super::plane::Plane;
-use crate::messages::{
-    NbdAddress, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig, Waiting,
-};
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
 use cinnabar_frontend::nbd::{Export, ExportId};
+use cinnabar_messages::{
+    NbdAddress, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig, Waiting,
+};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

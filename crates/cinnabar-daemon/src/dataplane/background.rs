@@ -7,15 +7,15 @@ use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
 use super::watch::Sizes;
 use super::writes::{Claims, Known, Subject};
-use crate::generations::{DeviceId, Ledger, StateError};
-use crate::messages::{
-    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
-};
 use cinnabar_backend::disk::{Disk, OpenOptions};
+use cinnabar_backend::generations::{DeviceId, Ledger, StateError};
 use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::volume::ProofToken;
+use cinnabar_messages::{
+    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
+};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak, mpsc};

@@ -5,17 +5,17 @@ use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::plane::Plane;
 use super::volume::{Change, Volume};
-use crate::messages::{
-    AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
-    VolumeConfig, VolumeMode,
-};
-use crate::report::WarmthReport;
 use cinnabar_backend::Memory;
 use cinnabar_driver::{EndError, EndStep, Phase};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
+use cinnabar_messages::{
+    AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
+    VolumeConfig, VolumeMode,
+};
+use cinnabar_status::report::WarmthReport;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;

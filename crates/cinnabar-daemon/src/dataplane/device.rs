@@ -9,14 +9,14 @@
 use super::disks::{Taken, explain};
 use super::format;
 use super::patience::{in_time, silence_max};
-use crate::messages::{
-    CacheConfig, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, Subject,
-};
 use cinnabar_backend::disk::{
     CacheDisk, CacheOptions, Contents, Disk, DiskError, DiskErrorKind, Identity, OpenOptions,
     Progress, open_cache,
 };
 use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
+use cinnabar_messages::{
+    CacheConfig, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, Subject,
+};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;

@@ -10,13 +10,13 @@ use super::device::OpenedDevice;
 use super::patience::silence_max;
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
-use crate::report::why;
 use cinnabar_backend::work::What;
 use cinnabar_driver::device_life::{DeviceBusy, DeviceError};
 use cinnabar_driver::{DevicePhase, DeviceStep};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::{Command, Failure};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
+use cinnabar_status::report::why;
 use std::time::Duration;
 
 /// What is to be done next with the cache device.

@@ -3,10 +3,10 @@
 //! Called at start-up, when all else is known to be well, and for a device that takes another's place.
 
 use super::disks::{explain, with_path};
-use crate::messages::{StartError, StartErrorKind, Subject};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk};
 use cinnabar_backend::format as device;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_messages::{StartError, StartErrorKind, Subject};
 
 /// The superblocks that are there, or those of a fresh format with so many shards, not written yet.
 pub(super) fn superblocks_for(

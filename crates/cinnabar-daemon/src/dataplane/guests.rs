@@ -11,13 +11,13 @@
 use super::front::{Caller, Front, Side};
 use super::lane::{Back, Lane};
 use super::volume::{Kind, Recorders, VolumeIo, answer_by, kind_of, tells_extents};
-use crate::latency::Latencies;
 use cinnabar_backend::Memory;
 use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Answer, Event, Failure, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming, Ticket};
 use cinnabar_shards::ShardMap;
+use cinnabar_status::latency::Latencies;
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -49,10 +49,10 @@ mod watch;
 mod worker;
 mod writes;
 
-use super::messages::{
+use cinnabar_messages::taps::Feeds;
+use cinnabar_messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
-use crate::manager::taps::Feeds;
 use cinnabar_status::faults;
 use plane::Plane;
 use std::sync::{Arc, mpsc};
@@ -116,6 +116,6 @@ impl Drop for PortWaker {
 /// The queue of messages for a port's thread.
 fn message_queue(
     waker: cinnabar_backend::Waker,
-) -> (Commands, mpsc::Receiver<super::messages::Message>) {
+) -> (Commands, mpsc::Receiver<cinnabar_messages::Message>) {
     channel(Arc::new(PortWaker(waker)))
 }

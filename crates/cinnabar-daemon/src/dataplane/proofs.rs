@@ -6,7 +6,7 @@
 use super::background::Task;
 use super::desk::Desk;
 use super::plane::Plane;
-use crate::generations::StateError;
+use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{ProofError, port};
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::units::Instant;

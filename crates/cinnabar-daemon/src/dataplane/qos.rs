@@ -6,13 +6,13 @@
 
 use super::lane::Mail;
 use super::plane::Plane;
-use crate::messages::{QosGroupStatus, VolumeConfig, VolumeQosStatus};
 use cinnabar_backend::disk::{DiskKind, Identity};
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::work::What;
 use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_driver::door::{Turn, turns_of_left};
 use cinnabar_engine::units::Instant;
+use cinnabar_messages::{QosGroupStatus, VolumeConfig, VolumeQosStatus};
 use cinnabar_model::OpKind;
 use cinnabar_qos::limits::WAITING_MAX;
 use cinnabar_qos::{Client, ClientId, ClientReport, Config, Op, Scheduler, Settings, Work};

@@ -15,14 +15,14 @@ use super::control::{PendingCommand, command_error};
 use super::device::{OpenedDevice, start_error};
 use super::device_life::busy;
 use super::plane::Plane;
-use crate::generations::StateError;
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind, NewCache};
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress};
+use cinnabar_backend::generations::StateError;
 use cinnabar_driver::DevicePhase;
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, NewCache};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -8,13 +8,13 @@ use super::guests::{Late, SHARE_FROM};
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
 use super::volume::{Kind, Volume, kind_of, tells_extents};
-use crate::messages::AnswerTo;
 use cinnabar_backend::Memory;
 use cinnabar_driver::Phase;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming};
+use cinnabar_messages::AnswerTo;
 use cinnabar_writeback::{EngineId, Event};
 
 /// A request in the engine's hands.

@@ -12,12 +12,12 @@ use super::plane::Plane;
 use super::volume::{Volume, VolumeIo, export_of};
 use super::worker::WorkerState;
 use super::writes::Writes;
-use crate::latency::Latencies;
-use crate::messages::{StartError, VolumeConfig};
 use cinnabar_backend::Memory;
 use cinnabar_engine::Failure;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_frontend::{Body, nbd::Export};
+use cinnabar_messages::{StartError, VolumeConfig};
+use cinnabar_status::latency::Latencies;
 use std::sync::Arc;
 
 /// What the front end of a volume says of itself.

@@ -3,8 +3,8 @@
 //! Minima and maxima are the operator's, targets the manager's.
 
 use super::plane::Plane;
-use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::plan::{Plan, VolumePlan};
+use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use std::collections::BTreeMap;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.

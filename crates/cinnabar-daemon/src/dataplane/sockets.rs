@@ -4,10 +4,10 @@
 
 use super::front::Front;
 use super::volume::export_of;
-use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_frontend::nbd::Export;
 use cinnabar_frontend::{ListenError, vhost};
+use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 
 /// Most queues of a device: as many as a guest has processors that do I/O at a time.
 const QUEUES_MAX: u16 = 16;
@@ -97,9 +97,10 @@ fn impossible(config: &VolumeConfig, error: &impl std::error::Error) -> StartErr
 
 fn unreachable_at(config: &VolumeConfig, at: &str, error: &ListenError) -> StartError {
     let (kind, hint) = match error {
-        ListenError::InUse(_) => {
-            (StartErrorKind::AddressInUse, "stop whoever listens there, or choose another address")
-        }
+        ListenError::InUse(_) => (
+            StartErrorKind::AddressInUse,
+            "stop the process that listens there, or choose another address",
+        ),
         ListenError::NoGroup(_) => (
             StartErrorKind::AddressInvalid,
             "socket_group names a group of this host, or its number: getent group lists them",

@@ -26,13 +26,8 @@ use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
 use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
-use crate::generations::Ledger;
-use crate::manager::taps::taps;
-use crate::messages::{
-    AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
-    VolumeConfig,
-};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
+use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::{Proof, entropy, memory, port};
 use cinnabar_driver::{PendingProofs, VolumeLife, WriteMode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
@@ -41,6 +36,11 @@ use cinnabar_engine::plan::Mode;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::{Belief, VolumeSpec};
 use cinnabar_engine::{Config, Engine};
+use cinnabar_messages::taps::taps;
+use cinnabar_messages::{
+    AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
+    VolumeConfig,
+};
 use cinnabar_shards::ShardMap;
 use slab::Slab;
 use std::sync::Arc;

@@ -5,12 +5,12 @@
 use super::plane::Plane;
 use super::served::Served;
 use super::volume::{Recorders, Volume};
-use crate::latency::Latencies;
-use crate::messages::{CacheStatus, DataStatus, State, VolumeStatus};
 use cinnabar_backend::Memory;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
+use cinnabar_messages::{CacheStatus, DataStatus, State, VolumeStatus};
+use cinnabar_status::latency::Latencies;
 use std::time::Duration;
 
 impl Plane {

@@ -1,7 +1,7 @@
 //! `cinnabar api`: what programs need to use the control API.
 
 use super::output;
-use cinnabar_daemon::control::describe;
+use cinnabar_control::describe;
 use cinnabar_text::Failure;
 
 /// What to do.

@@ -1,6 +1,6 @@
 //! A client of the control API.
 
-use cinnabar_daemon::control::api::{ErrorBody, ReadyBody};
+use cinnabar_control::api::{ErrorBody, ReadyBody};
 use cinnabar_text::Failure;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};

@@ -1,11 +1,11 @@
 //! Back ends that are not there: others are served, and the volume is as soon as it can be.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use crate::messages::{
-    CommandErrorKind, DataStatus, IoMode, Message, NewCache, State, VolumeStatus,
-};
 use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_engine::volume::Warmth;
+use cinnabar_messages::{
+    CommandErrorKind, DataStatus, IoMode, Message, NewCache, State, VolumeStatus,
+};
 use std::time::Duration;
 
 fn volume<'s>(status: &'s DataStatus, name: &str) -> &'s VolumeStatus {

@@ -7,7 +7,7 @@
 
 use super::client::Client;
 use super::rig::{Rig, both, on_threads, pattern};
-use crate::messages::{
+use cinnabar_messages::{
     CommandErrorKind, DataStatus, IoMode, Message, QosGroupConfig, VolumeChange, VolumeMode,
 };
 use cinnabar_qos::{ClientReport, Settings};

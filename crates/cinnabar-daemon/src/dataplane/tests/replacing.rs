@@ -2,7 +2,9 @@
 
 use super::degrade::{Frozen, replace};
 use super::rig::{MIB, Rig, pattern};
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind, IoMode, Message, NewCache, State};
+use cinnabar_messages::{
+    AnswerTo, CommandError, CommandErrorKind, IoMode, Message, NewCache, State,
+};
 use std::time::Duration;
 
 /// A file that is to be made on a file system that is frozen can't be opened.

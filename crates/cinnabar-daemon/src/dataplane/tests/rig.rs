@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use crate::dataplane;
-use crate::messages::{
+use cinnabar_messages::{
     Ack, AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
     Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
     VolumeMode, WriteLogConfig,

@@ -2,7 +2,7 @@
 
 use super::degrade::invalidate;
 use super::rig::{Rig, both};
-use crate::messages::{ByteRange, CommandErrorKind, Message};
+use cinnabar_messages::{ByteRange, CommandErrorKind, Message};
 use std::time::Duration;
 
 /// Three times the longest wait of an operator's command.

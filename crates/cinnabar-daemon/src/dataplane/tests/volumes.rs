@@ -1,11 +1,11 @@
 //! Volumes that come, change and go while others serve.
 
 use super::rig::{Rig, SIZE, both, pattern};
-use crate::messages::{
-    CommandErrorKind, IoMode, Message, NbdAddress, Share, VolumeChange, VolumeConfig, VolumeMode,
-};
 use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_engine::volume::Warmth;
+use cinnabar_messages::{
+    CommandErrorKind, IoMode, Message, NbdAddress, Share, VolumeChange, VolumeConfig, VolumeMode,
+};
 use std::time::Duration;
 
 const EPERM: u32 = 1;

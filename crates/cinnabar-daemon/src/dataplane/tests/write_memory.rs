@@ -1,7 +1,7 @@
 //! Writes that are acknowledged from memory: a real file in a tmpfs.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use crate::messages::{
+use cinnabar_messages::{
     Ack, IoMode, Message, StartErrorKind, VolumeChange, WriteMemoryConfig, WriteMemoryStatus,
 };
 use std::path::Path;

@@ -4,10 +4,10 @@
 use super::{Asked, Subject, Writes, refused};
 use crate::dataplane::plane::Plane;
 use crate::dataplane::volume::{Change, Volume};
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::entropy;
 use cinnabar_engine::units::Instant;
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_writeback::{Command, Refusal};
 
 impl Plane {

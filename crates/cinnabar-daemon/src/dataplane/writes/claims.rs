@@ -5,11 +5,11 @@
 use super::{Running, Writes};
 use crate::dataplane::disks;
 use crate::dataplane::plane::Plane;
-use crate::generations::Ledger;
-use crate::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_backend::claim::{self, Claim};
+use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::spec::Place;
 use cinnabar_config::volume::backend_place;
+use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 

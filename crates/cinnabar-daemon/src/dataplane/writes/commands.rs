@@ -7,11 +7,11 @@ use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::{Change, Volume};
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_backend::entropy;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_writeback::{Command, Refusal};
 
 impl Plane {

@@ -4,10 +4,10 @@
 //! says which of them count.
 
 use crate::dataplane::plane::Plane;
-use crate::messages::{LogHalfState, LogHalfStatus};
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
+use cinnabar_messages::{LogHalfState, LogHalfStatus};
 use cinnabar_writeback::mirror::{HalfState, Mirror, Out};
 use cinnabar_writeback::{Event, WriteLog};
 use std::path::{Path, PathBuf};

@@ -4,15 +4,15 @@ use super::open::OpenFailed;
 use super::{Running, Writes};
 use crate::dataplane::plane::Plane;
 use crate::dataplane::volume::Volume;
-use crate::messages::{
-    Ack, CommandError, CommandErrorKind, StartError, StartErrorKind, Subject, WriteLogConfig,
-    WriteMemoryStatus,
-};
 use cinnabar_backend::disk::BoundedMedia;
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
 use cinnabar_backend::{Memory, entropy};
 use cinnabar_engine::RequestId;
 use cinnabar_engine::units::Instant;
+use cinnabar_messages::{
+    Ack, CommandError, CommandErrorKind, StartError, StartErrorKind, Subject, WriteLogConfig,
+    WriteMemoryStatus,
+};
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
 use cinnabar_writeback::recover::{Media, OpenError};
 use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};

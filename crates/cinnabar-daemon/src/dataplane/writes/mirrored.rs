@@ -5,12 +5,12 @@ use super::Halves;
 use super::halves::LogHalf;
 use super::open::{OpenFailed, Opened, log_config, random, silent};
 use crate::dataplane::patience::in_time;
-use crate::messages::WriteLogConfig;
 use cinnabar_backend::disk::{
     BoundedMedia, DiskError, DiskErrorKind, LogHalves, OpenOptions, WriteLogDisk, format_if_empty,
     open_halves, open_write_log,
 };
 use cinnabar_backend::{Disk, Memory};
+use cinnabar_messages::WriteLogConfig;
 use cinnabar_writeback::format::superblock::Superblock;
 use cinnabar_writeback::mirror::{self, Half, HalfState, MarkState, Mirror, read_mark};
 use cinnabar_writeback::mutant::Mutants;

@@ -22,12 +22,12 @@ pub(super) use open::{OpenFailed, open};
 
 use super::plane::Plane;
 use super::requests::Asker;
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_backend::Memory;
 use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, IoError, Op, Reply, RequestId};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_writeback::{Action, Command, EngineId, Event, Place, Refusal, WriteLog};
 use slab::Slab;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 
 use crate::cli::client::Daemon;
 use crate::cli::output;
-use cinnabar_daemon::control::actions::ReplaceInput;
+use cinnabar_control::actions::ReplaceInput;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_status::report::{CacheReport, HealthReport};
 use cinnabar_text::Failure;

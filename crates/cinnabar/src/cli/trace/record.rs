@@ -9,7 +9,7 @@ use crate::cli::client::Daemon;
 use crate::cli::output;
 use crate::cli::parse::{duration, size};
 use cinnabar_config::volume::check_name;
-use cinnabar_daemon::control::recordings::RecordInput;
+use cinnabar_control::recordings::RecordInput;
 use cinnabar_text::Failure;
 use cinnabar_trace::TraceFile;
 use report::{End, Report};

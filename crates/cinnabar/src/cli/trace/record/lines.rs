@@ -3,7 +3,7 @@
 //! What comes from outside is bounded: a line that does not end, or is neither a request nor a word,
 //! is an error.
 
-use cinnabar_daemon::control::recordings::Word;
+use cinnabar_control::recordings::Word;
 use cinnabar_trace::{Record, TraceError, canonical};
 
 /// Longest line: the names of 4096 volumes, with room.
@@ -74,7 +74,7 @@ fn part_of_one_kind(lines: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_daemon::recording::Ending;
+    use cinnabar_messages::recording::Ending;
     use cinnabar_trace::Op;
 
     const ANSWER: &str = "{\"word\":\"began\",\"id\":1,\"volumes\":[\"vm1\"]}\n\

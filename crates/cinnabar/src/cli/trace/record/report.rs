@@ -1,8 +1,8 @@
 //! What was recorded, in figures.
 
 use crate::cli::output;
-use cinnabar_daemon::control::recordings::Word;
-use cinnabar_daemon::recording::Intervals;
+use cinnabar_control::recordings::Word;
+use cinnabar_messages::recording::Intervals;
 use cinnabar_report::traces::Counts;
 use cinnabar_text::Table;
 use cinnabar_text::show_size;

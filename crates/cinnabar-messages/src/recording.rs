@@ -3,7 +3,7 @@
 //!
 //! Made by the data plane, which keeps the [`Tap`]; the control plane sends out what comes from the
 //! [`Feed`]. The data thread never waits and never wakes anybody: what does not fit is counted and
-//! forgotten, and whoever reads looks again and again.
+//! forgotten, and the reader polls.
 
 use cinnabar_trace::Record;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -91,8 +91,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Puts a request into the buffer, or counts it if that is full; false if nobody will ever read
-    /// it. Never blocks.
+    /// Puts a request into the buffer, or counts it if that is full; false if the reader is
+    /// gone. Never blocks.
     pub fn put(&self, record: Record) -> bool {
         match self.queue.try_send(record) {
             Ok(()) => true,
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
         let (tap, feed) = buffer(4);
-        assert!((0..10).all(|ts_us| tap.put(request(ts_us))), "somebody could read it");
+        assert!((0..10).all(|ts_us| tap.put(request(ts_us))), "there is a reader");
         assert_eq!(feed.dropped(), 6);
         let mut records = Vec::new();
         assert_eq!(feed.take(3, &mut records), Look::Filled);

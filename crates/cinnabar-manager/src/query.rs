@@ -1,7 +1,7 @@
 //! What operators ask the manager, and how they reach it.
 
 use super::report::{ExplainReport, HistoryReport, PlanReport};
-use crate::messages::{AnswerTo, CommandError, CommandErrorKind, Share};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Share};
 use cinnabar_policy::sizing::Allocator;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! moment after a request came; so the last tenth of a second is left alone, and what is older is
 //! sorted by time. Then the intervals, and the plans, are those of a recording of the same requests.
 
-use super::taps::{Access, Counts, Feeds, SLOTS, Watched};
 use cinnabar_config::ManagerConfig;
+use cinnabar_messages::taps::{Access, Counts, Feeds, SLOTS, Watched};
 use cinnabar_policy::planning::{Bounds, Closed, Interval, Part, Planning, Rules};
 use cinnabar_policy::reuse::SampledCurves;
 use std::collections::{BTreeMap, BTreeSet};

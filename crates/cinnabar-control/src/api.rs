@@ -4,10 +4,6 @@
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::{Control, Phase, actions, policy, recordings};
-use crate::messages::{
-    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
-};
-use crate::report::{StatusReport, VolumeReport};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -19,7 +15,11 @@ use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
 use cinnabar_config::volume::{check_ack, check_order, one_of, qos_settings};
 use cinnabar_config::{SettingError, VolumeInput};
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_messages::{
+    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
+};
+use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_status::report::{StatusReport, VolumeReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -152,7 +152,7 @@ pub(super) async fn ready(State(control): State<Arc<Control>>) -> Response {
 async fn version() -> Json<VersionBody> {
     Json(VersionBody {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        format_version: cinnabar_engine::metadata::superblock::FORMAT_VERSION,
+        format_version: cinnabar_format::superblock::FORMAT_VERSION,
         pid: std::process::id(),
     })
 }

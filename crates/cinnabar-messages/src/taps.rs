@@ -5,9 +5,9 @@
 //! dropped and counted. Everything else is done by the manager's own thread. A filter that is out of
 //! date lets more pass than the sample takes, so it changes no result.
 
-use cinnabar_engine::Op;
-use cinnabar_engine::units::Instant;
 use cinnabar_policy::reuse::Filter;
+use cinnabar_seam::Op;
+use cinnabar_seam::units::Instant;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
@@ -311,7 +311,7 @@ fn bump(counter: &AtomicU64, more: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_engine::units::ByteSpan;
+    use cinnabar_seam::units::ByteSpan;
 
     fn feeds() -> (Feeds, Arc<Watched>) {
         let feeds = taps(1, 1000, 1, std::time::Instant::now());

@@ -3,14 +3,14 @@
 use super::Control;
 use super::api::{Answer, VolumeName, from_json};
 use super::describe::{Changes, ChangesNamed};
-use crate::messages::{ByteRange, Message, NewCache};
-use crate::report::{CacheReport, StatusReport};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Json;
 use cinnabar_config::SettingError;
 use cinnabar_config::units::parse_size;
+use cinnabar_messages::{ByteRange, Message, NewCache};
+use cinnabar_status::report::{CacheReport, StatusReport};
 use serde::{Deserialize, Serialize};
 use std::path::Path as FilePath;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::report::{ExplainReport, NeighbourReport, PlanReport, ReasonReport, ShareReport};
 use super::thread::Manager;
-use crate::messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
 use cinnabar_config::units::show_size;
-use cinnabar_engine::counters::Bypassed;
+use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
+use cinnabar_seam::counters::Bypassed;
 
 /// Neighbours told of.
 const NEIGHBOURS_MAX: usize = 8;

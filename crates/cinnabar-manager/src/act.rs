@@ -2,10 +2,10 @@
 //! operator allows it.
 
 use super::share::Seen;
-use crate::messages::{
+use cinnabar_config::ManagerConfig;
+use cinnabar_messages::{
     CommandError, DataStatus, Share, State, VolumeChange, VolumeMode, VolumeStatus,
 };
-use cinnabar_config::ManagerConfig;
 use cinnabar_policy::planning::{Actuator, Bounds, Limits, Target, Wanted};
 use cinnabar_policy::sizing::WritePolicy;
 use std::collections::BTreeMap;
@@ -316,7 +316,7 @@ mod tests {
         assert!(!known.asks(WriteThrough, Some(WriteAround)));
         assert!(known.asks(WriteThrough, Some(PassThrough)), "another one is not refused");
         assert!(known.asks(WriteThrough, Some(WriteAround)), "and it is tried again");
-        assert!(!known.asks(PassThrough, Some(WriteAround)), "somebody else has changed it");
+        assert!(!known.asks(PassThrough, Some(WriteAround)), "the operator has changed it");
         assert!(!known.asks(PassThrough, Some(WriteAround)) && known.overruled);
     }
 

@@ -1,8 +1,8 @@
 //! The description and the router agree, and a parser that is not ours reads it.
 
 use super::*;
-use crate::control::life::Life;
-use crate::control::{Control, api};
+use crate::life::Life;
+use crate::{Control, api};
 use axum::body::Body;
 use axum::extract::{Extension, Request};
 use axum::http::StatusCode;

@@ -1,11 +1,11 @@
 //! What the watch makes of accesses is what a planner makes of the requests themselves.
 
 use super::*;
-use crate::manager::taps::taps;
 use cinnabar_config::ManagerConfig;
-use cinnabar_engine::Op;
-use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_messages::taps::taps;
 use cinnabar_policy::monitor::Sampling;
+use cinnabar_seam::Op;
+use cinnabar_seam::units::{ByteSpan, Instant};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;

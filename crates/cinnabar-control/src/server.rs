@@ -55,8 +55,7 @@ impl Listen for TcpListener {
 }
 
 /// Serves `routes` until it is dropped. No connection lives longer than `life_max`, so that one
-/// whose client has stopped reading does not stay for ever; what is sent without end prolongs its
-/// [`Life`].
+/// whose client has stopped reading does not stay; what is sent without end prolongs its [`Life`].
 pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
     let routes = routes.layer(from_fn(bounded_body));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));

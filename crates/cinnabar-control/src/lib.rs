@@ -3,6 +3,8 @@
 //!
 //! Runs on one thread and never touches data.
 
+#![forbid(unsafe_code)]
+
 pub mod actions;
 pub mod api;
 pub mod describe;
@@ -17,9 +19,9 @@ pub mod socket;
 #[cfg(test)]
 mod tests;
 
-use super::manager::Handle;
-use super::messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
-use super::recording::RECORDINGS_MAX;
+use cinnabar_manager::Handle;
+use cinnabar_messages::recording::RECORDINGS_MAX;
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use super::server::serve;
 use super::{Control, Phase, describe, http};
-use crate::messages::{Message, Waker, channel};
 use cinnabar_config::ApiConfig;
+use cinnabar_messages::{Message, Waker, channel};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;

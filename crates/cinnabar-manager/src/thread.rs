@@ -3,10 +3,10 @@
 use super::act::Actuation;
 use super::history::History;
 use super::query::{Handle, QUERIES_MAX, Query};
-use super::taps::Feeds;
 use super::watch::Watch;
-use crate::messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
 use cinnabar_config::ManagerConfig;
+use cinnabar_messages::taps::Feeds;
+use cinnabar_messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
 use cinnabar_policy::planning::MeasuredPrices;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -109,7 +109,7 @@ impl Manager {
                 Err(TryRecvError::Closed) => return Err(CommandError::gone()),
                 Err(TryRecvError::Empty) if Instant::now() >= until => {
                     let message = "the data plane does not answer";
-                    let kind = crate::messages::CommandErrorKind::Busy;
+                    let kind = cinnabar_messages::CommandErrorKind::Busy;
                     return Err(CommandError::new(kind, message, "look at the daemon's log"));
                 }
                 Err(TryRecvError::Empty) => std::thread::sleep(DATA_STEP),

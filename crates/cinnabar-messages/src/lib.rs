@@ -1,6 +1,7 @@
 //! What the control plane and the data plane say to each other, and nothing else: settings going
-//! in ([`cinnabar_config::settings`]), messages while serving, answers ([`cinnabar_status::raw`]) and failures
-//! ([`super::start_error`]) coming back.
+//! in ([`cinnabar_config::settings`]), messages while serving, answers ([`cinnabar_status::raw`]) and
+//! failures ([`StartError`]) coming back; beside them what is recorded of guests ([`recording`]) and
+//! what the manager sees of them ([`taps`]), in buffers of fixed size.
 //!
 //! The data plane implements:
 //!
@@ -13,11 +14,18 @@
 //! data thread and returns the other end. The data thread takes messages with `try_recv` after each
 //! wake, and ends after [`Message::Stop`] or when the receiver is disconnected.
 
-use super::recording::{RECORDINGS_MAX, Recording};
-pub use super::start_error::*;
-pub(crate) use cinnabar_config::Subject;
-pub(crate) use cinnabar_config::settings::*;
+#![forbid(unsafe_code)]
+
+pub mod recording;
+pub mod start_error;
+pub mod taps;
+
+pub use cinnabar_config::Subject;
+pub use cinnabar_config::settings::*;
 pub use cinnabar_status::raw::*;
+pub use start_error::*;
+
+use recording::{RECORDINGS_MAX, Recording};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -190,7 +198,7 @@ pub enum CommandErrorKind {
 
 // ---- the handle --------------------------------------------------------------------------------
 
-/// What [`start`](super::dataplane::start) returns: a running data plane.
+/// What the start of a data plane returns: one that runs.
 #[derive(Debug)]
 pub struct DataPlaneHandle {
     /// Sends messages.
@@ -199,7 +207,7 @@ pub struct DataPlaneHandle {
     /// it can't go on. Dropped unsent if the thread panicked.
     pub ended: oneshot::Receiver<Result<(), StartError>>,
     /// What data threads tell the manager, if there is to be one.
-    pub feeds: Option<super::manager::taps::Feeds>,
+    pub feeds: Option<taps::Feeds>,
 }
 
 /// Wakes the data thread out of its wait for I/O, from any thread (an eventfd, in practice).

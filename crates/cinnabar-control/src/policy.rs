@@ -4,14 +4,14 @@
 use super::Control;
 use super::api::{Answer, VolumeName, from_json};
 use super::describe::ChangesNamed;
-use crate::manager::Query;
-use crate::manager::report::{ExplainReport, HistoryReport, PlanReport};
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query as Parameters, State};
 use axum::response::Json;
 use cinnabar_config::SettingError;
 use cinnabar_config::units::parse_share;
+use cinnabar_manager::Query;
+use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport};
 use cinnabar_policy::sizing::Allocator;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Clients that ask for the status and leave: over HTTP every account of the host may.
 
 use super::{Control, Phase, STATUSES_MAX};
-use crate::messages::{Message, Waker, channel};
+use cinnabar_messages::{Message, Waker, channel};
 use std::sync::Arc;
 use std::time::Duration;
 
