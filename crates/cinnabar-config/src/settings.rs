@@ -47,7 +47,7 @@ pub struct CacheConfig {
     pub required: bool,
     /// Keep the device recoverable after a crash; without it a crash leaves the cache cold.
     pub crash_safe: bool,
-    /// The device is given up when an operation takes longer; zero: it is waited for for ever.
+    /// The device is given up when an operation takes longer; zero: it is waited for without a bound.
     pub device_timeout: Duration,
     /// Folder of what has to be known of volumes outside of the device: their generations.
     pub state_dir: PathBuf,

@@ -381,7 +381,7 @@ fn volumes_must_differ() {
     let read_only =
         |name: &str| format!("name = \"{name}\"\nbackend = \"file:x\"\nread_only = true");
     two(&read_only("a"), &read_only("b")).expect("nobody writes it");
-    two(a, &read_only("b")).expect_err("somebody writes it");
+    two(a, &read_only("b")).expect_err("one of them writes it");
     let error = two(
         "name = \"a\"\nbackend = \"file:x\"\nshare_min = \"50%\"",
         "name = \"b\"\nbackend = \"file:y\"\nshare_min = \"400MiB\"",

@@ -14,8 +14,8 @@
 //!   to another one: a volume whose back end is silent does not stop its neighbours.
 //! * I/O of a volume that is not in the group any more begins at once.
 //!
-//! The thread that has taken turns last knows when the next limit lets something through, whoever's I/O
-//! that is, and asks again then.
+//! The thread that has taken turns last knows when the next limit lets something through, of
+//! whichever volume, and asks again then.
 
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::Instant;

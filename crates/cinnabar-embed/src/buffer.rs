@@ -36,7 +36,7 @@ impl Buffer {
     /// What came back with a request for `span`.
     pub(crate) fn around(memory: Memory, span: ByteSpan) -> Self {
         let memory = Owned::new(memory).unwrap_or_else(|shared| {
-            // There are other references: whoever asked gets bytes of their own.
+            // There are other references: the caller gets bytes of its own.
             let blocks = u32::try_from(span.blocks()).unwrap_or(u32::MAX).max(1);
             let own = Memory::alloc(blocks);
             own.copy_from(0, &shared, 0, u64::from(blocks) * BLOCK_BYTES);

@@ -189,7 +189,7 @@ impl Cache {
         self.driver.close()
     }
 
-    /// Waits until the index is loaded, for whoever wants to start warm, and says what was found.
+    /// Waits until the index is loaded, for a caller that wants to start warm, and says what was found.
     /// `None` without a device, or once it is lost. Until then reads of what is cached may go to the backend.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ pub struct VolumeOptions {
 }
 
 impl VolumeOptions {
-    /// The usual: written through, and whoever reads 16 MiB in sequence bypasses the cache.
+    /// The usual: written through, and a sequential run of 16 MiB bypasses the cache.
     pub fn new(name: impl Into<String>, backend: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -4,7 +4,6 @@ use super::report::{ExplainReport, NeighbourReport, PlanReport, ReasonReport, Sh
 use super::thread::Manager;
 use cinnabar_config::units::show_size;
 use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
-use cinnabar_seam::counters::Bypassed;
 
 /// Neighbours told of.
 const NEIGHBOURS_MAX: usize = 8;
@@ -60,26 +59,17 @@ fn neighbour(share: &ShareReport) -> NeighbourReport {
 
 /// What kept blocks out of the cache, as far as that is counted, most first.
 fn reasons(volume: &VolumeStatus, status: &DataStatus) -> Vec<ReasonReport> {
-    let Bypassed {
-        sequential,
-        large,
-        pass_through,
-        write_around,
-        write_not_reused,
-        no_space,
-        loading,
-        no_device,
-    } = volume.counters.bypassed;
+    let counts = &volume.counters.bypassed;
     let cache = &status.cache.counters;
     let own = [
-        (sequential, "part of a long sequential run (bypass_sequential)"),
-        (large, "in a large request (bypass_large)"),
-        (pass_through, "the volume was in mode pass-through"),
-        (write_around, "written in mode write-around"),
-        (write_not_reused, "written, and the volume hardly reads what it wrote"),
-        (no_space, "no buffer or segment was free at that moment"),
-        (loading, "the index was still being loaded"),
-        (no_device, "the cache device was not in use"),
+        (counts.sequential, "part of a long sequential run (bypass_sequential)"),
+        (counts.large, "in a large request (bypass_large)"),
+        (counts.pass_through, "the volume was in mode pass-through"),
+        (counts.write_around, "written in mode write-around"),
+        (counts.write_not_reused, "written, and the volume hardly reads what it wrote"),
+        (counts.no_space, "no buffer or segment was free at that moment"),
+        (counts.loading, "the index was still being loaded"),
+        (counts.no_device, "the cache device was not in use"),
     ];
     let all = [(cache.rejected_blocks, "left probation without a second use: not worth flash")];
     let told = |of_cache: bool| {

@@ -114,7 +114,7 @@ pub fn render(spec: &SimSpec, comments: &[String]) -> String {
     text
 }
 
-/// Looks before it leaps: opening a pipe would wait for its other end, reading a device for ever.
+/// Looks before it leaps: opening a pipe would wait for its other end, a read of a device may not end.
 fn read_bytes(path: &Path) -> Result<Vec<u8>, PresetFileErrorKind> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(PresetFileErrorKind::Open)?;

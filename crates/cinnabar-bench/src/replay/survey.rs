@@ -99,7 +99,7 @@ pub(super) fn survey(path: &Path, mut so_far: impl FnMut(u64)) -> Result<Survey,
 
 /// The records of a trace that is a file.
 pub(super) fn open(path: &Path) -> Result<cinnabar_trace::Trace, ReplayError> {
-    // A pipe can't be read twice, and opening one may wait for ever.
+    // A pipe can't be read twice, and opening one may never return.
     if path.metadata().is_ok_and(|found| !found.is_file()) {
         return Err(ReplayError::NoFile(path.to_owned()));
     }

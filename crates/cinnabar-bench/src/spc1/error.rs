@@ -41,7 +41,7 @@ impl BenchError {
         }
     }
 
-    /// A mistake of whoever asked, rather than of the storage.
+    /// A mistake in the request, rather than a failure of the storage.
     pub fn of_usage(&self) -> bool {
         match self {
             Self::Settings(_) => true,

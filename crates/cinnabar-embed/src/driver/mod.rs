@@ -97,7 +97,7 @@ struct Asked {
 /// Who waits for an answer.
 #[derive(Clone, Copy)]
 pub(crate) enum Asker {
-    /// Whoever polls, under this tag.
+    /// The poller, under this tag.
     Poll(u64),
     /// A call that has not returned yet.
     Here,

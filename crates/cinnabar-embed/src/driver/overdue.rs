@@ -1,4 +1,4 @@
-//! Operations and requests that take too long: on a backend, whoever asked is told, and the
+//! Operations and requests that take too long: on a backend, the caller is told, and the
 //! operation is waited for on; the cache device is given up, for every write that needs a mark would
 //! hang with it.
 //!

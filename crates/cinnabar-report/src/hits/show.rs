@@ -58,7 +58,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// An object a line, whoever reads.
+/// An object a line.
 ///
 /// # Errors
 /// When JSON cannot hold it; no value of a report is such.

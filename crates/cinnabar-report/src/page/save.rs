@@ -81,7 +81,7 @@ mod tests {
         let old = File::open(&path).expect("it is there");
         save(&path, "new").expect("there is room");
         assert_eq!(fs::read_to_string(&path).expect("it is there"), "new");
-        let read = io::read_to_string(old).expect("whoever has it open keeps it");
+        let read = io::read_to_string(old).expect("an open file stays readable");
         assert_eq!(read, "old", "replaced, not written over");
         assert_eq!(names(folder.path()), ["report.html"]);
         let plain = folder.path().join("plain");

@@ -10,7 +10,7 @@ use cinnabar_study::timed::config::{BLOCKS_PER_GIB, Placement};
 use cinnabar_study::timed_plan::keys::Key;
 use serde::Serialize;
 
-/// What whoever runs a host can choose; a workload or a latency is what it is.
+/// What the operator of a host can choose; a workload or a latency is what it is.
 const CHOICES: &[&str] = &[
     "hosts.architecture",
     "hosts.prefetch",

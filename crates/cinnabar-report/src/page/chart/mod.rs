@@ -1,6 +1,6 @@
 //! Charts as plain data, drawn as SVG: lines over two axes, and bars for comparisons.
 //!
-//! Made by the commands that report, drawn by the page; `to_svg` is for whoever wants one alone.
+//! Made by the commands that report, drawn by the page; `to_svg` gives one alone.
 //! Charts never fail: what can't be drawn (no number, a zero on a logarithmic axis) is left out, and
 //! a chart with nothing in it is an empty frame. The same data gives the same bytes.
 //!

@@ -208,7 +208,7 @@ impl Watcher {
         self.line = None;
     }
 
-    /// What whoever started this should know.
+    /// What the user should know of the run.
     fn notes(&mut self, replay: &Replay, args: &Args) {
         self.wipe();
         let mut stderr = std::io::stderr().lock();
